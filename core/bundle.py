@@ -1,0 +1,130 @@
+"""The bundle's manifest: what a build leaves in ``dist/<target>/<engine>/manifest.json``.
+
+Written by the build, read by everything that deploys. Paths are POSIX and relative to the bundle;
+nothing in a manifest is trusted before `Bundle.load` has checked it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from core.errors import BundleError
+from core.files import sha256_file
+
+MANIFEST = "manifest.json"
+RUNNER = "bin/pte_runner"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileEntry(_Model):
+    """One file of the bundle."""
+
+    path: str
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    executable: bool = False
+
+    @field_validator("path")
+    @classmethod
+    def _inside(cls, value: str) -> str:
+        parts = PurePosixPath(value).parts
+        if not parts or value.startswith("/") or ".." in parts or "\\" in value or "\n" in value:
+            raise ValueError(f"path {value!r} leaves the bundle")
+        return value
+
+
+class Needs(_Model):
+    """What the binaries ask of a device, as read from the binaries themselves."""
+
+    os: str
+    """``linux``, ``android``, ``windows``, ``macos``."""
+    machine: str
+    """As ``uname -m`` family: ``x86_64``, ``aarch64``, ``armv7l``, ``armv6l``, ``i686``."""
+    float_abi: Literal["hard", "soft", "none"] = "none"
+    """32-bit Arm's calling convention; ``none`` elsewhere."""
+    libc: Literal["glibc", "musl", "static", "bionic", "msvcrt", "system"] = "glibc"
+    glibc: str = ""
+    """Newest GLIBC symbol version needed, ``2.28``; empty when static."""
+    glibcxx: str = ""
+    """Newest GLIBCXX symbol version needed, ``3.4.22``; empty when there is none."""
+    loader: str = ""
+    """ELF interpreter, ``/lib/ld-linux-aarch64.so.1``; empty when static."""
+    libraries: tuple[str, ...] = ()
+    """Shared libraries that the device must have (those in the bundle left out)."""
+    cpu_features: tuple[str, ...] = ()
+    """CPU features of the target's ISA floor, as ``/proc/cpuinfo`` names them."""
+
+
+class Offers(_Model):
+    """What the runner said of itself when it ran (``pte_runner --capabilities``)."""
+
+    engine: str
+    engine_version: str
+    backends: tuple[str, ...]
+    operators: tuple[str, ...]
+    kleidiai: bool
+    verified: str
+    """How the runner was run to learn this: ``native``, ``qemu-aarch64 -cpu cortex-a72``, or ``not run: why``."""
+
+
+class Manifest(_Model):
+    """The whole manifest."""
+
+    schema_version: Literal[1] = 1
+    target: str
+    engine: str
+    toolchain: str
+    created: str
+    """UTC, ISO 8601."""
+    needs: Needs
+    offers: Offers
+    files: tuple[FileEntry, ...]
+
+
+class Bundle(_Model):
+    """A bundle on this machine."""
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def load(cls, path: Path, verify: bool = True) -> Bundle:
+        """Read and check the bundle in folder ``path``.
+
+        Raises:
+            BundleError: no manifest, a manifest that is not one, a missing or changed file.
+        """
+        again = f"./inv build --target {path.parent.name} --engine {path.name}"
+        source = path / MANIFEST
+        try:
+            manifest = Manifest.model_validate(json.loads(source.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise BundleError(f"There is no bundle in {path}.", "it was not built, or was removed", again) from error
+        except (ValueError, ValidationError) as error:
+            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
+        bundle = cls(path=path, manifest=manifest)
+        if verify:
+            bundle.verify()
+        return bundle
+
+    def verify(self) -> None:
+        """Compare every file's size and digest with the manifest; all differences in one `BundleError`."""
+        wrong: list[str] = []
+        for entry in self.manifest.files:
+            file = self.path / entry.path
+            if not file.is_file():
+                wrong.append(f"{entry.path}: missing")
+            elif file.stat().st_size != entry.size or sha256_file(file) != entry.sha256:
+                wrong.append(f"{entry.path}: changed")
+        if wrong:
+            raise BundleError(
+                f"The bundle in {self.path} is not the one that was built.", "; ".join(wrong),
+                f"./inv build --target {self.manifest.target} --engine {self.manifest.engine}", wrong,
+            )

@@ -1,0 +1,123 @@
+"""Run other programs: argv lists only, output to a log, children ended with us."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import HostError, SlipwayError
+
+
+def quote(argv: Sequence[str | os.PathLike[str]]) -> str:
+    """The command as one would type it."""
+    return shlex.join(os.fspath(word) for word in argv)
+
+
+def need(program: str, hint: str) -> str:
+    """Path of ``program``, or a `HostError` that says how to get it."""
+    path = shutil.which(program)
+    if path is None:
+        raise HostError(f"{program} is not installed.", "it is not on PATH", hint)
+    return path
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished command: exit status (negative: ended by that signal) and captured text."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@contextlib.contextmanager
+def process(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = subprocess.PIPE,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start ``argv`` in a process group of its own; however the block ends, the group ends with it."""
+    words = [os.fspath(word) for word in argv]
+    try:
+        child = subprocess.Popen(
+            words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise HostError(f"{words[0]} is not there to be run.", str(error), "./inv doctor") from error
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            end_group(child)
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def end_group(child: subprocess.Popen[bytes], grace: float = 3.0) -> None:
+    """End ``child`` and all of the process group it leads: TERM, then KILL after ``grace`` seconds."""
+    _signal_group(child.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(grace)
+    _signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    error: type[SlipwayError] | None = HostError,
+    what: str = "",
+    hint: str = "",
+    log: Path | None = None,
+) -> Done:
+    """Run ``argv`` to its end and capture what it prints.
+
+    Args:
+        timeout: seconds; its process group is ended when they are over.
+        error: raised on a non-zero exit with the log's last lines; ``None`` leaves the judgement to the caller.
+        what: what it was for, in the error's first line ("Cross-building the runner").
+        log: where to keep the whole output (appended).
+
+    Raises:
+        HostError: the program is not there.
+    """
+    with process(argv, cwd=cwd, env=env) as child:
+        try:
+            raw_out, raw_err = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as late:
+            raise (error or HostError)(
+                f"{what or argv[0]} took longer than {timeout:.0f} s.", quote(argv), hint
+            ) from late
+        code = child.returncode
+    stdout, stderr = raw_out.decode(errors="replace"), raw_err.decode(errors="replace")
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"$ {quote(argv)}\n{stdout}{stderr}\n[exit {code}]\n")
+    if code != 0 and error is not None:
+        last = "\n".join((stderr.strip() or stdout.strip()).splitlines()[-12:])
+        where = f" The whole log is in {log}." if log else ""
+        raise error(f"{what or os.fspath(argv[0])} failed (exit {code}).{where}",
+                    f"{quote(argv)}\n{last}", hint)
+    return Done(tuple(os.fspath(word) for word in argv), code, stdout, stderr)

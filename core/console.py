@@ -1,0 +1,74 @@
+"""Output: tables and messages for people, JSON for machines.
+
+People's output (progress, notes) goes to stderr; what a command was asked for (tables, JSON) to stdout.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+@functools.cache
+def out() -> Console:
+    """The console on stdout."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+@functools.cache
+def err() -> Console:
+    """The console on stderr."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def note(message: str) -> None:
+    """One line for people, on stderr."""
+    err().print(message, markup=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON on stdout."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> None:
+    """A table on stdout. Cells are plain text: markup in them is shown, not obeyed."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(title=title or None, caption=caption or None, box=SIMPLE_HEAD, title_justify="left",
+                 caption_justify="left", pad_edge=False)
+    for column in columns:
+        grid.add_column(column, overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    out().print(grid)
+
+
+def progress(transient: bool = True) -> Progress:
+    """A progress display on stderr with bytes and time; silent when stderr is not a terminal."""
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
+        TimeElapsedColumn(), console=err(), transient=transient, disable=not err().is_terminal,
+    )

@@ -1,0 +1,185 @@
+"""Errors a user can meet, one exit code a class.
+
+A message has three parts: what happened, the likely cause, and the next command to type.
+``tasks.py`` catches `SlipwayError` once, at the top, so no user mistake ends in a traceback.
+The table in ``docs/errors.md`` is generated from these classes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SlipwayError(Exception):
+    """Base of every foreseen failure.
+
+    Args:
+        what: what happened, one sentence.
+        cause: the likely cause, one sentence, or empty when ``what`` says it.
+        hint: the next command to type or step to take.
+        names: the things concerned (operators, files, findings), for machines and for the message.
+    """
+
+    exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "error"
+    transient: ClassVar[bool] = False
+    """Whether the same step may succeed when tried again a little later."""
+
+    def __init__(
+        self, what: str, cause: str = "", hint: str = "", names: tuple[str, ...] | list[str] = ()
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.cause = cause
+        self.hint = hint
+        self.names = tuple(names)
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.cause:
+            parts.append(f"Cause: {self.cause}")
+        if self.hint:
+            parts.append(f"Try: {self.hint}")
+        return "\n".join(parts)
+
+    def to_json(self) -> dict[str, object]:
+        """The error as ``--json`` prints it."""
+        return {
+            "error": self.kind,
+            "exit_code": self.exit_code,
+            "what": self.what,
+            "cause": self.cause,
+            "try": self.hint,
+            "names": list(self.names),
+        }
+
+
+class UsageError(SlipwayError):
+    """The command line makes no sense: a missing or contradictory argument."""
+
+    exit_code = 2
+    kind = "usage"
+
+
+class ConfigError(SlipwayError):
+    """A name or a configuration file is wrong: unknown target, device, model, key."""
+
+    exit_code = 3
+    kind = "config"
+
+
+class HostError(SlipwayError):
+    """This machine lacks something: Python, a tool, the network, disk space."""
+
+    exit_code = 4
+    kind = "host"
+
+
+class BuildError(SlipwayError):
+    """Compiling, linking or checking a bundle failed."""
+
+    exit_code = 5
+    kind = "build"
+
+
+class ExportError(SlipwayError):
+    """A model could not be turned into a program."""
+
+    exit_code = 6
+    kind = "export"
+
+
+class NotSupportedError(SlipwayError):
+    """The target, engine or combination is known and not built yet; the message says what it needs."""
+
+    exit_code = 7
+    kind = "not-supported"
+
+
+class ProgramError(SlipwayError):
+    """A program file is truncated, damaged or of a version the engine does not read."""
+
+    exit_code = 10
+    kind = "program"
+
+
+class BundleError(SlipwayError):
+    """A bundle is incomplete or its files do not have the digests its manifest gives."""
+
+    exit_code = 11
+    kind = "bundle"
+
+
+class PreflightError(SlipwayError):
+    """The bundle cannot run on the device: architecture, float ABI, C library, CPU features, memory."""
+
+    exit_code = 12
+    kind = "preflight"
+
+
+class MissingOperatorError(PreflightError):
+    """The program needs operators or backends which the bundle does not offer."""
+
+    exit_code = 13
+    kind = "missing-operator"
+
+
+class UnreachableError(SlipwayError):
+    """No connection to the device, or it broke."""
+
+    exit_code = 20
+    kind = "unreachable"
+    transient = True
+
+
+class AuthenticationError(SlipwayError):
+    """The device refused the key."""
+
+    exit_code = 21
+    kind = "authentication"
+
+
+class HostKeyError(SlipwayError):
+    """The device's host key is unknown, or is not the one on record."""
+
+    exit_code = 22
+    kind = "host-key"
+
+
+class DeviceFullError(SlipwayError):
+    """No space left on the device."""
+
+    exit_code = 23
+    kind = "device-full"
+
+
+class TransferError(SlipwayError):
+    """A file arrived with another digest than it left with, or the device refused to store it."""
+
+    exit_code = 24
+    kind = "transfer"
+
+
+class RunError(SlipwayError):
+    """The runner failed on the device."""
+
+    exit_code = 30
+    kind = "run"
+
+
+class DeadlineError(SlipwayError):
+    """The time allowed for a step or a run is over; what ran on the device was ended."""
+
+    exit_code = 31
+    kind = "deadline"
+
+
+class MismatchError(SlipwayError):
+    """The outputs do not agree with the reference."""
+
+    exit_code = 32
+    kind = "mismatch"
+
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it (128 + SIGINT)."""

@@ -1,0 +1,48 @@
+"""Where things are kept.
+
+Everything that costs time to make again lives outside the checkout, in one cache folder that all
+checkouts share: downloads, Debian packages, tools, Conan's home, ccache, virtual devices.
+``SLIPWAY_CACHE`` moves it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout."""
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder in the cache (made when missing): ``cache_dir("debian", "bookworm-arm64")``."""
+    base = os.environ.get("SLIPWAY_CACHE")
+    if base:
+        root = Path(base).expanduser().absolute()
+    else:
+        import platformdirs
+
+        root = Path(platformdirs.user_cache_dir("slipway", appauthor=False))
+    path = root.joinpath(*parts)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def dist_dir() -> Path:
+    """Where bundles and programs are left for the user: ``dist/`` in the checkout or ``SLIPWAY_DIST``."""
+    return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
+
+
+def bundle_dir(target: str, engine: str) -> Path:
+    """``dist/<target>/<engine>``."""
+    return dist_dir() / target / engine
+
+
+def programs_dir() -> Path:
+    """``dist/programs``: one folder a program, ``<model>-<scheme>``."""
+    return dist_dir() / "programs"
+
+
+def results_dir() -> Path:
+    """``dist/results``: one JSON file a run."""
+    return dist_dir() / "results"

@@ -1,0 +1,116 @@
+"""A program's description: ``program.json`` beside the ``.pte``.
+
+Written by the export, read by everything that deploys. Reference inputs and outputs are ``.npy``
+files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), the bits as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import ProgramError
+from core.files import sha256_file
+
+DESCRIPTION = "program.json"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TensorFile(_Model):
+    """One reference input or output."""
+
+    file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    """Name beside ``program.json``."""
+    dtype: str
+    """NumPy's name (``float32``, ``int64``, ``bool``) or ``bfloat16``."""
+    shape: tuple[int, ...]
+    sha256: str
+    """Of the tensor's bytes (row-major, little-endian), not of the .npy file: the runner prints the same."""
+
+
+class Tolerance(_Model):
+    """How near an output must come: ``|got - want| <= atol + rtol * |want|`` in every element."""
+
+    atol: float
+    rtol: float
+    why: str
+    """Where the figures come from: ``fp32``, ``one quantization step of the output (0.0235)``."""
+
+
+class Operator(_Model):
+    """An operator of the program, outside the delegate when ``why`` says so."""
+
+    name: str
+    count: int
+    why: str = ""
+
+
+class Quantization(_Model):
+    """What was asked for, and what of it silently did not happen."""
+
+    scheme: str
+    skipped: tuple[str, ...] = ()
+    """Layers which the scheme should have quantized and that stayed in floating point, with the cause."""
+
+
+class Program(_Model):
+    """The whole description."""
+
+    schema_version: Literal[1] = 1
+    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    """``<model>-<scheme>``, also the folder's name."""
+    model: str
+    scheme: str
+    file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    size: int
+    sha256: str
+    etrecord: str = ""
+    method: str = "forward"
+    inputs: tuple[TensorFile, ...]
+    outputs: tuple[TensorFile, ...]
+    reference_engine: str
+    """What computed the outputs: ``executorch 1.5.1 (Python runtime, x86_64)``."""
+    tolerance: Tolerance
+    delegates: int
+    """Delegate calls in the method."""
+    delegated: tuple[Operator, ...]
+    undelegated: tuple[Operator, ...]
+    quantization: Quantization
+    export_key: str
+    """Digest of everything the export depended on; the same key means nothing to do."""
+    versions: dict[str, str]
+    seconds: float
+    """How long the export took."""
+
+
+def load_program(folder: Path, verify: bool = True) -> Program:
+    """Read and check ``folder/program.json`` and, with ``verify``, the ``.pte``'s size and digest.
+
+    Raises:
+        ProgramError: missing, malformed, truncated or changed.
+    """
+    source = folder / DESCRIPTION
+    try:
+        program = Program.model_validate(json.loads(source.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise ProgramError(f"There is no program in {folder}.", "it was not exported", "./inv models") from error
+    except (ValueError, ValidationError) as error:
+        raise ProgramError(f"{source} is not a program's description.", str(error), "export it again") from error
+    if verify:
+        file = folder / program.file
+        again = f"./inv export --model {program.model} --scheme {program.scheme} --force"
+        size = file.stat().st_size if file.is_file() else -1
+        if size < 0:
+            raise ProgramError(f"{file} is missing.", "", again)
+        if size < program.size:
+            raise ProgramError(
+                f"{file} is truncated: {size:,} of {program.size:,} bytes.", "an interrupted copy or a full disk", again)
+        if size != program.size or sha256_file(file) != program.sha256:
+            raise ProgramError(f"{file} is not the file that was exported: its SHA-256 differs.", "it was changed", again)
+    return program
