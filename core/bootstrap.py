@@ -1,0 +1,249 @@
+"""Make ``.venv`` and install a requirement set from ``pyproject.toml`` into it.
+
+Runs before anything is installed, so it uses the standard library only. ``./inv`` calls it for the core
+set; `core.environment` calls it again, in the environment, for the others. Safe to interrupt (a set's stamp
+is written last) and to run twice at once (a lock beside the environment).
+
+    python3 core/bootstrap.py SET VENV
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = ROOT / "pyproject.toml"
+LABELS = {
+    "core": "Slipway's own packages (seconds)",
+    "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
+    "test": "the test tools",
+}
+EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
+
+
+class SetupError(Exception):
+    """What happened, the likely cause and what to try, in lines."""
+
+
+def fail(what: str, cause: str, hint: str) -> NoReturn:
+    """Raise a `SetupError` in the project's three-part form."""
+    raise SetupError(f"{what}\nCause: {cause}\nTry: {hint}")
+
+
+def requirements(name: str) -> list[str]:
+    """The pinned requirements of a set: ``core`` is the project's own, the others are its extras."""
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10: pip brings a copy
+        from pip._vendor import tomli as tomllib  # type: ignore[import-not-found,no-redef]
+    project: dict[str, Any] = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+    found = project["dependencies"] if name == "core" else project["optional-dependencies"][name]
+    return [str(line) for line in found]
+
+
+def stamp(venv: Path, name: str) -> Path:
+    """The file whose presence and content say that the set is installed."""
+    return venv / ".slipway" / f"{name}.txt"
+
+
+def is_installed(venv: Path, name: str) -> bool:
+    """Whether the set, exactly as pinned now, is in the environment."""
+    file = stamp(venv, name)
+    return file.is_file() and file.read_text(encoding="utf-8").split("\n") == requirements(name)
+
+
+def _lock(venv: Path) -> None:
+    """Take turns with other ./inv of this checkout until this process, or what it becomes, ends."""
+    import fcntl
+
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(venv.parent / ".inv.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("Another ./inv is setting up this checkout; waiting for it.")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    os.set_inheritable(handle, True)
+
+
+def say(line: str, end: str = "\n") -> None:
+    """One line on stderr."""
+    sys.stderr.write(line + end)
+    sys.stderr.flush()
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _pip_from_debian(venv: Path) -> list[str]:
+    """Pip for a Debian Python without ensurepip (python3-venv is missing): Debian's own pip wheel, unpacked.
+
+    Returns the words that run pip for ``venv``; an ordinary user may do all of it.
+    """
+    hint = "apt install python3-venv, then the same command again"
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        fail("This Python cannot make virtual environments.", "its ensurepip module is missing", hint)
+    folder = venv / ".slipway" / "pip"
+    folder.mkdir(parents=True, exist_ok=True)
+    got = subprocess.run(["apt-get", "download", "-q", "python3-pip-whl"], cwd=folder, capture_output=True, text=True,
+                         check=False)
+    files = sorted(folder.glob("*.deb"))
+    if got.returncode or not files:
+        fail("This Python cannot make virtual environments.",
+             f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {_last(got.stderr)}", hint)
+    subprocess.run(["dpkg-deb", "-x", str(files[0]), str(folder)], check=True, capture_output=True)
+    wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
+    if not wheels:
+        fail("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
+    return [str(venv / "bin" / "python"), str(wheels[0] / "pip")]
+
+
+def _make_venv(venv: Path) -> None:
+    """A new environment with pip in it; an unfinished one is replaced."""
+    if (venv / "bin" / "python").exists() or venv.exists():
+        shutil.rmtree(venv)
+    made = subprocess.run([sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False)
+    if made.returncode == 0:
+        return
+    trouble = made.stdout + made.stderr
+    _explain_disk(trouble)
+    shutil.rmtree(venv, ignore_errors=True)
+    bare = subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True,
+                          check=False)
+    if bare.returncode:
+        _explain_disk(bare.stdout + bare.stderr)
+        fail(f"Could not make the environment {venv}.", _last(bare.stderr or bare.stdout), "apt install python3-venv")
+    _pip(venv, [*_pip_from_debian(venv), "install", "pip"], "pip itself", 1)
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip() and "WARNING" not in line]
+    return "\n".join(lines[-4:])
+
+
+def _explain_disk(text: str) -> None:
+    if re.search(r"No space left on device|Errno 28|Disk quota exceeded", text):
+        fail("No space left while setting up.", "the disk, your quota or the folder for temporary files is full",
+             "free some space (TMPDIR can name another folder for temporary files), then the same command again")
+
+
+def _explain_pip(text: str, log: Path) -> NoReturn:
+    _explain_disk(text)
+    retry = "the same command again once the network or your pip configuration (pip config list) is mended"
+    if re.search(r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
+                 r"Temporary failure|ReadTimeout|SSLError", text):
+        fail("Could not reach the Python package index.", f"no network, or a proxy in the way; pip's output is in {log}",
+             retry)
+    fail("pip could not install the packages.", f"{_last(text)}\nIts whole output is in {log}.", retry)
+
+
+def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
+    """Run pip, show one changing line of progress, keep its output in a log."""
+    log = venv / ".slipway" / "setup.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    live = sys.stderr.isatty()
+    if not live:
+        say(f"Installing {label}")
+    lines: list[str] = []
+    count = 0
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env,
+                             start_new_session=True, errors="replace")
+    try:
+        assert child.stdout is not None  # noqa: S101 - PIPE was asked for
+        for line in child.stdout:
+            lines.append(line)
+            if line.startswith("Collecting"):
+                count += 1
+            if live:
+                shown = line.strip()[:60] if count < total else "unpacking"
+                say(f"\r\x1b[KInstalling {label}  {min(count, total)}/{total}  {shown}", end="")
+        code = child.wait()
+    finally:
+        if child.poll() is None:  # Ctrl-C: pip must not go on by itself
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        if live:
+            say("\r\x1b[K", end="")
+        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+    if code:
+        _explain_pip("".join(lines), log)
+
+
+def install(name: str, venv: Path) -> bool:
+    """Install a set unless it is there; returns whether anything was done.
+
+    Raises:
+        SetupError: no network, no space, no wheel for this Python.
+    """
+    if is_installed(venv, name):
+        return False
+    wanted = requirements(name)
+    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
+        listing = Path(folder) / "requirements.txt"
+        listing.write_text("\n".join(wanted) + "\n", encoding="utf-8")
+        # Every set is a closure of pins, so pip has nothing to resolve: --no-deps also keeps torch from
+        # bringing gigabytes of GPU libraries that exporting never uses.
+        words = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-input", "-r", str(listing)]
+        _pip(venv, words, LABELS[name], len(wanted))
+    _write(stamp(venv, name), "\n".join(wanted))
+    return True
+
+
+def main(name: str, venv: Path) -> int:
+    """Make the environment when it is missing or broken, then go on inside it."""
+    _lock(venv)
+    ready = venv / ".slipway" / "venv.txt"
+    python = venv / "bin" / "python"
+    if not (ready.is_file() and python.exists()):
+        _make_venv(venv)
+        _write(ready, sys.version)
+    # From here on the environment's own Python decides which pins apply; the lock goes along.
+    os.execv(python, [str(python), str(Path(__file__)), "--inside", name, str(venv)])
+
+
+def inside(name: str, venv: Path) -> int:
+    """The second half, in the environment."""
+    install(name, venv)
+    if name == "core":
+        _write(venv / ".slipway" / "core.toml", PYPROJECT.read_text(encoding="utf-8"))
+    return 0
+
+
+def guarded(words: list[str]) -> int:
+    """`main` or `inside`, every foreseen failure told in words."""
+    try:
+        if words[0] == "--inside":
+            return inside(words[1], Path(words[2]))
+        return main(words[0], Path(words[1]))
+    except SetupError as error:
+        say(str(error))
+    except OSError as error:
+        say(f"Could not set up {words[-1]}.\nCause: {error}\n"
+            "Try: free some space or make the folder writable, then the same command again")
+    except KeyboardInterrupt:
+        say("Interrupted; the same command again goes on from here.")
+        return 130
+    return EXIT_HOST
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(sys.argv[1:]))

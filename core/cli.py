@@ -1,0 +1,64 @@
+"""The `task` decorator: Invoke's, with Slipway's errors caught once for all tasks."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import invoke
+
+from core.errors import INTERRUPTED, SlipwayError, UsageError
+
+
+def task(*, help: dict[str, str], iterable: Iterable[str] = (), positional: Iterable[str] = (), **options: Any) -> Any:  # noqa: A002 - Invoke's name
+    """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
+
+    With ``--json`` the error is printed as JSON on stdout too, so that a machine never parses prose.
+    """
+
+    def declare(function: Callable[..., None]) -> Any:
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            try:
+                function(*args, **kwargs)
+            except SlipwayError as error:
+                if kwargs.get("json"):
+                    from core.console import print_json
+
+                    print_json(error.to_json())
+                raise invoke.exceptions.Exit(str(error), error.exit_code) from None
+            except KeyboardInterrupt:
+                raise invoke.exceptions.Exit("Interrupted.", INTERRUPTED) from None
+            except BrokenPipeError:
+                # The reader of our output went away (./inv targets | head): that is no failure of ours.
+                sys.stderr.close()
+                raise SystemExit(0) from None
+
+        return invoke.tasks.task(help=help, iterable=tuple(iterable), positional=tuple(positional), **options)(guarded)
+
+    return declare
+
+
+def setting(context: Any, name: str, given: Any = None) -> Any:
+    """A value from the command line or, when not given there, from ``invoke.yaml`` / ``INVOKE_SLIPWAY_<NAME>``."""
+    if given is not None and given != "":
+        return given
+    return context.config.slipway.get(name)
+
+
+def number(name: str, value: Any, minimum: float, whole: bool = True) -> Any:
+    """Check a number from the command line or the environment (where it is text).
+
+    Raises:
+        UsageError: not a number, or below ``minimum``.
+    """
+    try:
+        parsed = int(value) if whole else float(value)
+    except (TypeError, ValueError):
+        parsed = None
+    if parsed is None or parsed < minimum:
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(f"--{name} {value!r} is not {kind} of at least {minimum:g}.", "", f"--{name} {minimum:g}")
+    return parsed

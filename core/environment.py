@@ -1,0 +1,65 @@
+"""The requirement sets beyond the core: installed into the same environment the first time they are needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from core import bootstrap
+from core.errors import HostError
+
+
+def venv() -> Path:
+    """The environment that this process runs in."""
+    return Path(sys.prefix)
+
+
+def ensure(name: str) -> None:
+    """Install the set ``name`` (``export`` or ``test``) unless it is there.
+
+    Raises:
+        HostError: it could not be installed; the reason was printed.
+    """
+    here = venv()
+    if bootstrap.is_installed(here, name):
+        return
+    if sys.prefix == sys.base_prefix:
+        raise HostError(
+            f"The {name} packages are not installed, and this Python is not a virtual environment.",
+            "Slipway does not install into a system's Python", "./inv, which makes its own environment",
+        )
+    script = Path(bootstrap.__file__)
+    child = subprocess.Popen([sys.executable, os.fspath(script), name, os.fspath(here)])
+    try:
+        code = child.wait()
+    except KeyboardInterrupt:
+        child.wait()
+        raise
+    if code == 130:
+        raise KeyboardInterrupt
+    if code:
+        raise HostError(f"The {name} packages could not be installed.", "see above", "./inv doctor")
+
+
+def ensure_export() -> None:
+    """The exporter's set, and a check that its torch runs here (a GPU build without its libraries does not)."""
+    here = venv()
+    fresh = not bootstrap.is_installed(here, "export")
+    ensure("export")
+    if fresh:
+        done = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            bootstrap.stamp(here, "export").unlink(missing_ok=True)
+            last = done.stderr.strip().splitlines()[-1:]
+            raise HostError(
+                f"The installed torch does not run here: {' '.join(last)}",
+                "it is probably a GPU build; Slipway exports on the CPU",
+                "PIP_EXTRA_INDEX_URL=<PyTorch's CPU wheel index, named on its install page> ./inv export ...",
+            )
+
+
+def ensure_test() -> None:
+    """The test tools."""
+    ensure("test")
