@@ -44,7 +44,7 @@ def requirements(name: str) -> list[str]:
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10: pip brings a copy
-        from pip._vendor import tomli as tomllib  # type: ignore[import-not-found,no-redef]
+        from pip._vendor import tomli as tomllib  # type: ignore[no-redef]
     project: dict[str, Any] = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     found = project["dependencies"] if name == "core" else project["optional-dependencies"][name]
     return [str(line) for line in found]
@@ -101,12 +101,16 @@ def _pip_from_debian(venv: Path) -> list[str]:
         fail("This Python cannot make virtual environments.", "its ensurepip module is missing", hint)
     folder = venv / ".slipway" / "pip"
     folder.mkdir(parents=True, exist_ok=True)
-    got = subprocess.run(["apt-get", "download", "-q", "python3-pip-whl"], cwd=folder, capture_output=True, text=True,
-                         check=False)
+    got = subprocess.run(
+        ["apt-get", "download", "-q", "python3-pip-whl"], cwd=folder, capture_output=True, text=True, check=False
+    )
     files = sorted(folder.glob("*.deb"))
     if got.returncode or not files:
-        fail("This Python cannot make virtual environments.",
-             f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {_last(got.stderr)}", hint)
+        fail(
+            "This Python cannot make virtual environments.",
+            f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {_last(got.stderr)}",
+            hint,
+        )
     subprocess.run(["dpkg-deb", "-x", str(files[0]), str(folder)], check=True, capture_output=True)
     wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
     if not wheels:
@@ -124,8 +128,9 @@ def _make_venv(venv: Path) -> None:
     trouble = made.stdout + made.stderr
     _explain_disk(trouble)
     shutil.rmtree(venv, ignore_errors=True)
-    bare = subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True,
-                          check=False)
+    bare = subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True, check=False
+    )
     if bare.returncode:
         _explain_disk(bare.stdout + bare.stderr)
         fail(f"Could not make the environment {venv}.", _last(bare.stderr or bare.stdout), "apt install python3-venv")
@@ -139,17 +144,26 @@ def _last(text: str) -> str:
 
 def _explain_disk(text: str) -> None:
     if re.search(r"No space left on device|Errno 28|Disk quota exceeded", text):
-        fail("No space left while setting up.", "the disk, your quota or the folder for temporary files is full",
-             "free some space (TMPDIR can name another folder for temporary files), then the same command again")
+        fail(
+            "No space left while setting up.",
+            "the disk, your quota or the folder for temporary files is full",
+            "free some space (TMPDIR can name another folder for temporary files), then the same command again",
+        )
 
 
 def _explain_pip(text: str, log: Path) -> NoReturn:
     _explain_disk(text)
     retry = "the same command again once the network or your pip configuration (pip config list) is mended"
-    if re.search(r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
-                 r"Temporary failure|ReadTimeout|SSLError", text):
-        fail("Could not reach the Python package index.", f"no network, or a proxy in the way; pip's output is in {log}",
-             retry)
+    if re.search(
+        r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
+        r"Temporary failure|ReadTimeout|SSLError",
+        text,
+    ):
+        fail(
+            "Could not reach the Python package index.",
+            f"no network, or a proxy in the way; pip's output is in {log}",
+            retry,
+        )
     fail("pip could not install the packages.", f"{_last(text)}\nIts whole output is in {log}.", retry)
 
 
@@ -163,8 +177,15 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
     lines: list[str] = []
     count = 0
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env,
-                             start_new_session=True, errors="replace")
+    child = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=env,
+        start_new_session=True,
+        errors="replace",
+    )
     try:
         assert child.stdout is not None  # noqa: S101 - PIPE was asked for
         for line in child.stdout:
@@ -217,7 +238,7 @@ def main(name: str, venv: Path) -> int:
         _make_venv(venv)
         _write(ready, sys.version)
     # From here on the environment's own Python decides which pins apply; the lock goes along.
-    os.execv(python, [str(python), str(Path(__file__)), "--inside", name, str(venv)])
+    os.execv(python, [str(python), str(Path(__file__)), "--inside", name, str(venv)])  # noqa: S606 - argv, no shell
 
 
 def inside(name: str, venv: Path) -> int:
@@ -237,8 +258,10 @@ def guarded(words: list[str]) -> int:
     except SetupError as error:
         say(str(error))
     except OSError as error:
-        say(f"Could not set up {words[-1]}.\nCause: {error}\n"
-            "Try: free some space or make the folder writable, then the same command again")
+        say(
+            f"Could not set up {words[-1]}.\nCause: {error}\n"
+            "Try: free some space or make the folder writable, then the same command again"
+        )
     except KeyboardInterrupt:
         say("Interrupted; the same command again goes on from here.")
         return 130

@@ -125,6 +125,8 @@ class Bundle(_Model):
                 wrong.append(f"{entry.path}: changed")
         if wrong:
             raise BundleError(
-                f"The bundle in {self.path} is not the one that was built.", "; ".join(wrong),
-                f"./inv build --target {self.manifest.target} --engine {self.manifest.engine}", wrong,
+                f"The bundle in {self.path} is not the one that was built.",
+                "; ".join(wrong),
+                f"./inv build --target {self.manifest.target} --engine {self.manifest.engine}",
+                wrong,
             )

@@ -12,7 +12,12 @@ import invoke
 from core.errors import INTERRUPTED, SlipwayError, UsageError
 
 
-def task(*, help: dict[str, str], iterable: Iterable[str] = (), positional: Iterable[str] = (), **options: Any) -> Any:  # noqa: A002 - Invoke's name
+def task(
+    *,
+    help: dict[str, str],  # noqa: A002 - Invoke's name
+    positional: Iterable[str] | None = None,
+    **options: Any,
+) -> Callable[[Callable[..., None]], Any]:
     """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
 
     With ``--json`` the error is printed as JSON on stdout too, so that a machine never parses prose.
@@ -36,7 +41,7 @@ def task(*, help: dict[str, str], iterable: Iterable[str] = (), positional: Iter
                 sys.stderr.close()
                 raise SystemExit(0) from None
 
-        return invoke.tasks.task(help=help, iterable=tuple(iterable), positional=tuple(positional), **options)(guarded)
+        return invoke.tasks.task(help=help, positional=positional, **options)(guarded)
 
     return declare
 

@@ -51,7 +51,12 @@ def process(
     words = [os.fspath(word) for word in argv]
     try:
         child = subprocess.Popen(
-            words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+            words,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
         )
     except FileNotFoundError as error:
@@ -118,6 +123,5 @@ def run(
     if code != 0 and error is not None:
         last = "\n".join((stderr.strip() or stdout.strip()).splitlines()[-12:])
         where = f" The whole log is in {log}." if log else ""
-        raise error(f"{what or os.fspath(argv[0])} failed (exit {code}).{where}",
-                    f"{quote(argv)}\n{last}", hint)
+        raise error(f"{what or os.fspath(argv[0])} failed (exit {code}).{where}", f"{quote(argv)}\n{last}", hint)
     return Done(tuple(os.fspath(word) for word in argv), code, stdout, stderr)

@@ -48,8 +48,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], cap
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(title=title or None, caption=caption or None, box=SIMPLE_HEAD, title_justify="left",
-                 caption_justify="left", pad_edge=False)
+    grid = Table(
+        title=title or None,
+        caption=caption or None,
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+    )
     for column in columns:
         grid.add_column(column, overflow="fold")
     for row in rows:
@@ -69,6 +75,12 @@ def progress(transient: bool = True) -> Progress:
     )
 
     return Progress(
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(),
-        TimeElapsedColumn(), console=err(), transient=transient, disable=not err().is_terminal,
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        console=err(),
+        transient=transient,
+        disable=not err().is_terminal,
     )

@@ -28,7 +28,8 @@ def ensure(name: str) -> None:
     if sys.prefix == sys.base_prefix:
         raise HostError(
             f"The {name} packages are not installed, and this Python is not a virtual environment.",
-            "Slipway does not install into a system's Python", "./inv, which makes its own environment",
+            "Slipway does not install into a system's Python",
+            "./inv, which makes its own environment",
         )
     script = Path(bootstrap.__file__)
     child = subprocess.Popen([sys.executable, os.fspath(script), name, os.fspath(here)])

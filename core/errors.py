@@ -25,9 +25,7 @@ class SlipwayError(Exception):
     transient: ClassVar[bool] = False
     """Whether the same step may succeed when tried again a little later."""
 
-    def __init__(
-        self, what: str, cause: str = "", hint: str = "", names: tuple[str, ...] | list[str] = ()
-    ) -> None:
+    def __init__(self, what: str, cause: str = "", hint: str = "", names: tuple[str, ...] | list[str] = ()) -> None:
         super().__init__(what)
         self.what = what
         self.cause = cause

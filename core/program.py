@@ -110,7 +110,8 @@ def load_program(folder: Path, verify: bool = True) -> Program:
             raise ProgramError(f"{file} is missing.", "", again)
         if size < program.size:
             raise ProgramError(
-                f"{file} is truncated: {size:,} of {program.size:,} bytes.", "an interrupted copy or a full disk", again)
+                f"{file} is truncated: {size:,} of {program.size:,} bytes.", "an interrupted copy", again
+            )
         if size != program.size or sha256_file(file) != program.sha256:
-            raise ProgramError(f"{file} is not the file that was exported: its SHA-256 differs.", "it was changed", again)
+            raise ProgramError(f"{file} is not what was exported: its SHA-256 differs.", "it was changed", again)
     return program

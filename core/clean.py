@@ -1,0 +1,66 @@
+"""Remove what Slipway left on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from core import console
+from core.errors import HostError
+from core.paths import cache_dir, dist_dir
+
+_OURS = {"programs", "results"}
+
+
+def _size(path: Path) -> int:
+    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+
+
+def _remove(path: Path) -> int:
+    size = _size(path)
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        raise HostError(f"Could not remove {path}.", str(error), "see who owns it, then try again") from error
+    return size
+
+
+def _dist_parts() -> list[Path]:
+    """What in ``dist/`` is ours: bundles, programs, results; a user's own files in it stay."""
+    root = dist_dir()
+    if not root.is_dir():
+        return []
+    bundles = {manifest.parent for manifest in root.glob("*/*/manifest.json")}
+    return sorted(bundles | {root / name for name in _OURS if (root / name).is_dir()})
+
+
+def clean(*, cache: bool, env: bool, as_json: bool) -> None:
+    """Remove ``dist/``'s contents and, when asked, the shared cache and the environment.
+
+    Raises:
+        HostError: something could not be removed.
+    """
+    removed: dict[str, int] = {}
+    for part in _dist_parts():
+        removed[str(part)] = _remove(part)
+        if part.parent != dist_dir() and not any(part.parent.iterdir()):
+            part.parent.rmdir()
+    if cache:
+        from deploy.virtual import stop_all
+
+        stop_all()
+        folder = cache_dir()
+        removed[str(folder)] = _remove(folder)
+    if env:
+        import sys
+
+        # The running interpreter lives there; Linux keeps open files readable until this process ends.
+        folder = Path(sys.prefix)
+        if sys.prefix != sys.base_prefix:
+            removed[str(folder)] = _remove(folder)
+    if as_json:
+        console.print_json([{"path": path, "bytes": size} for path, size in removed.items()])
+    elif removed:
+        console.table("Removed", ["path", "MB"], [[path, f"{size / 1e6:.1f}"] for path, size in removed.items()])
+    else:
+        console.note("Nothing to remove.")

@@ -1,0 +1,269 @@
+"""Slipway's tasks: what ``./inv --list`` shows.
+
+Each task is a few lines that call a room; nothing heavy is imported before a task needs it.
+Defaults come from ``invoke.yaml`` or ``INVOKE_SLIPWAY_<NAME>`` (``INVOKE_SLIPWAY_DEVICE=pi ./inv deploy``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import invoke
+
+from core.cli import number, setting, task
+
+DEFAULTS = {
+    "target": "linux-x86_64",
+    "engine": "",
+    "toolchain": "",
+    "device": "local",
+    "model": "mobilenet_v2",
+    "scheme": "fp32",
+    "num_executions": 10,
+    "warmup": 1,
+    "cpu_threads": 0,
+    "timeout": 600,
+}
+JSON = "print JSON for machines instead of a table"
+
+
+@task(help={"json": JSON})
+def targets(c: Any, json: bool = False) -> None:
+    """List what Slipway builds for: every target, its ISA floor, its engines and what each still needs."""
+    from toolchains import report
+
+    report.targets(json)
+
+
+@task(help={"json": JSON})
+def doctor(c: Any, json: bool = False) -> None:
+    """Check this machine: what works, what is missing, and the one command that mends it."""
+    from toolchains import doctor as room
+
+    room.report(json)
+
+
+@task(
+    help={
+        "target": "what to build for; ./inv targets lists them (default: linux-x86_64)",
+        "engine": "which runtime to build: executorch (default: the target's own default)",
+        "toolchain": "which compilers: zig or gnu (default: the target's own default)",
+        "force": "build even if nothing changed",
+        "json": "print the bundle's manifest as JSON",
+    }
+)
+def build(
+    c: Any, target: str = "", engine: str = "", toolchain: str = "", force: bool = False, json: bool = False
+) -> None:
+    """Build the runtime for a target and leave a bundle in dist/<target>/<engine>/.
+
+    A build with nothing to do ends at once. Compilers, system libraries and emulators are fetched as
+    needed, without root, into a cache outside the checkout.
+
+    Example: ./inv build --target linux-arm64
+    """
+    from toolchains import report
+    from toolchains.builder import build as build_bundle
+
+    bundle = build_bundle(
+        setting(c, "target", target), setting(c, "engine", engine), setting(c, "toolchain", toolchain), force=force
+    )
+    report.bundle(bundle, json)
+
+
+@task(
+    help={
+        "model": "a model of the zoo (./inv models lists them), 'all', or yours as path/to/file.py:make_model",
+        "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all' that make sense for the model",
+        "partitioners": "comma-separated, first takes first (default: xnnpack)",
+        "options": "partitioner options as KEY=VALUE,...: per_op_mode=true,config_precisions=fp32",
+        "force": "export even if nothing changed",
+        "json": "print the program's description as JSON",
+    }
+)
+def export(
+    c: Any,
+    model: str = "",
+    scheme: str = "",
+    partitioners: str = "",
+    options: str = "",
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Turn a PyTorch model into a program (.pte) with reference inputs and outputs.
+
+    The result is dist/programs/<model>-<scheme>/: model.pte, model.etrecord, inputs and outputs as .npy
+    (computed by upstream's runtime here) and program.json, which says what was delegated and what was not,
+    and why. The first export installs torch and executorch into .venv.
+
+    Example: ./inv export --model mobilenet_v2 --scheme qs8
+    """
+    from models import report
+
+    folders = _export(setting(c, "model", model), setting(c, "scheme", scheme), partitioners, options, force=force)
+    report.programs(folders, json)
+
+
+@task(help={"json": JSON})
+def models(c: Any, json: bool = False) -> None:
+    """List the model zoo: each model, its schemes, and which are exported already."""
+    from models import report
+
+    report.zoo(json)
+
+
+@task(
+    help={
+        "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
+        "model": "a model of the zoo, or yours as path/to/file.py:make_model (default: mobilenet_v2)",
+        "scheme": "how it is quantized (default: fp32)",
+        "program": "instead of --model: a .pte file, or a folder that ./inv export left",
+        "target": "instead of the device's own target",
+        "engine": "which runtime (default: the target's own default)",
+        "toolchain": "which compilers build it (default: the target's own default)",
+        "num-executions": "timed executions (default: 10)",
+        "warmup": "executions before the timed ones (default: 1)",
+        "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",
+        "timeout": "seconds for the run on the device (default: 600)",
+        "etdump": "also bring back an ETDump (run.etdp) for upstream's Inspector",
+        "json": "print the result as JSON instead of a table",
+    }
+)
+def deploy(
+    c: Any,
+    device: str = "",
+    model: str = "",
+    scheme: str = "",
+    program: str = "",
+    target: str = "",
+    engine: str = "",
+    toolchain: str = "",
+    num_executions: str = "",
+    warmup: str = "",
+    cpu_threads: str = "",
+    timeout: str = "",
+    etdump: bool = False,
+    json: bool = False,
+) -> None:
+    """Build, export, push to a device, run there, and check the outputs against the host.
+
+    Does only what is not done yet: builds the bundle if needed, exports the program if needed, boots a
+    virtual device that is down, uploads what the device lacks. Everything that can be foreseen to fail
+    is reported before a byte is pushed. Exit code 0 means the outputs agree.
+
+    Example: ./inv deploy --device pi --model mobilenet_v2
+    """
+    from deploy import report
+    from deploy.inventory import get_device
+    from deploy.pipeline import deploy as run_on_device
+    from toolchains.builder import build as build_bundle
+
+    chosen = get_device(setting(c, "device", device))
+    settings = {
+        "num_executions": number("num-executions", setting(c, "num_executions", num_executions), 1),
+        "warmup": number("warmup", setting(c, "warmup", warmup), 0),
+        "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
+        "timeout": number("timeout", setting(c, "timeout", timeout), 1, whole=False),
+    }
+    bundle = build_bundle(target or chosen.target, setting(c, "engine", engine), setting(c, "toolchain", toolchain))
+    if program:
+        where = Path(program)
+    else:
+        (where,) = _export(setting(c, "model", model), setting(c, "scheme", scheme))
+    result = run_on_device(chosen, bundle, where, etdump=etdump, **settings)
+    report.result(result, json)
+
+
+@task(help={"json": JSON}, name="list")
+def devices_list(c: Any, json: bool = False) -> None:
+    """List the devices of devices.toml, and whether the virtual ones are up."""
+    from deploy import report
+
+    report.devices(json)
+
+
+@task(help={"name": "the virtual device to boot: pi", "json": JSON}, name="start")
+def devices_start(c: Any, name: str, json: bool = False) -> None:
+    """Boot a virtual device and wait until it answers.
+
+    It ends by itself after a time of disuse; ./inv devices.stop ends it now.
+
+    Example: ./inv devices.start pi
+    """
+    from deploy import report
+    from deploy.virtual import start
+
+    start(name)
+    report.devices(json, name)
+
+
+@task(help={"name": "the virtual device to stop: pi", "json": JSON}, name="stop")
+def devices_stop(c: Any, name: str, json: bool = False) -> None:
+    """Stop a virtual device; nothing of it stays behind but its cached image.
+
+    Example: ./inv devices.stop pi
+    """
+    from deploy import report
+    from deploy.virtual import stop
+
+    stop(name)
+    report.devices(json, name)
+
+
+@task(
+    help={
+        "unit": "the fast tests only (seconds)",
+        "lint": "ruff, mypy and clang-format only",
+        "keyword": "only tests whose name matches, as pytest's -k",
+        "verbose": "a line for every test",
+    }
+)
+def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verbose: bool = False) -> None:
+    """Run the checks and the tests: style, types, unit tests, builds, exports, the virtual Pi, faults."""
+    from tests.runner import run
+
+    run(unit=unit, lint=lint, keyword=keyword, verbose=verbose)
+
+
+@task(help={"runs": "timed runs of each command (default: 5)", "json": JSON})
+def bench(c: Any, runs: int = 5, json: bool = False) -> None:
+    """Measure Slipway's own speed: start-up, a build with nothing to do, a second deploy."""
+    from tests.bench import run
+
+    run(number("runs", runs, 1), json)
+
+
+@task(
+    help={
+        "cache": "also remove the cache outside the checkout: downloads, Conan packages, tools, device images",
+        "env": "also remove .venv",
+        "json": JSON,
+    }
+)
+def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) -> None:
+    """Remove what builds, exports and runs left in dist/; running virtual devices are stopped with --cache."""
+    from core.clean import clean as remove
+
+    remove(cache=cache, env=env, as_json=json)
+
+
+def _export(model: str, scheme: str, partitioners: str = "", options: str = "", force: bool = False) -> list[Path]:
+    """Export what is not current; torch is installed and imported only when something is."""
+    from models.current import outdated
+
+    names = tuple(name for name in partitioners.split(",") if name)
+    jobs, todo = outdated(model, scheme, partitioners=names, options=options, force=force)
+    if todo:
+        from core.environment import ensure_export
+
+        ensure_export()
+        from models.export import export_many
+
+        export_many(todo)
+    return [job.folder for job in jobs]
+
+
+devices = invoke.Collection("devices", devices_list, devices_start, devices_stop)
+ns = invoke.Collection(targets, doctor, build, export, models, deploy, devices, test, bench, clean)
+ns.configure({"slipway": DEFAULTS})

@@ -1,0 +1,66 @@
+"""Fixtures for all tests, and the rule that a skipped test is a failed run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from core.paths import ROOT
+
+Completed = subprocess.CompletedProcess[str]
+
+
+class Inv(Protocol):
+    """Runs ``./inv`` with the given words."""
+
+    def __call__(self, *words: str, timeout: float = ..., env: dict[str, str] | None = ...) -> Completed: ...
+
+
+@pytest.fixture(scope="session")
+def inv() -> Inv:
+    """``./inv`` of this checkout as a user would run it; output captured."""
+
+    def call(*words: str, timeout: float = 900, env: dict[str, str] | None = None) -> Completed:
+        return subprocess.run(
+            [str(ROOT / "inv"), *words],
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty ``dist/`` of the test's own."""
+    folder = tmp_path / "dist"
+    monkeypatch.setenv("SLIPWAY_DIST", str(folder))
+    return folder
+
+
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember what was skipped."""
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    """A skipped test hides a gap: the run does not pass."""
+    if _skipped and int(exitstatus) == 0:
+        session.exitstatus = 1
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        write: Callable[[str], None] = reporter.write_line if reporter else lambda line: None
+        write(f"Skipped tests fail the run: {', '.join(_skipped)}")

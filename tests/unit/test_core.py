@@ -1,0 +1,224 @@
+"""The shared room: errors, atomic files, commands, the two formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core import commands, errors, files
+from core.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
+from core.errors import BundleError, HostError, ProgramError, SlipwayError
+from core.program import DESCRIPTION, Operator, Program, Quantization, Tolerance, load_program
+
+
+def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
+    return [base, *(found for sub in base.__subclasses__() for found in _classes(sub))]
+
+
+def test_every_error_class_has_its_own_exit_code_and_kind() -> None:
+    classes = [cls for cls in _classes(SlipwayError) if cls.__module__ == errors.__name__]
+    assert len({cls.exit_code for cls in classes}) == len(classes)
+    assert len({cls.kind for cls in classes}) == len(classes)
+    assert errors.INTERRUPTED not in {cls.exit_code for cls in classes}
+
+
+def test_error_documentation_lists_every_class() -> None:
+    text = (Path(errors.__file__).parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")
+    for cls in _classes(SlipwayError):
+        if cls.__module__ == errors.__name__:
+            assert f"| {cls.exit_code} | `{cls.kind}` |" in text
+
+
+def test_error_text_has_three_parts() -> None:
+    error = BundleError("It broke.", "a reason", "./inv doctor", ["a"])
+    assert str(error) == "It broke.\nCause: a reason\nTry: ./inv doctor"
+    assert error.to_json()["exit_code"] == 11
+    assert error.to_json()["names"] == ["a"]
+
+
+def test_write_atomic_leaves_the_old_file_when_the_rename_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "file"
+    files.write_atomic(target, "old")
+
+    def broken(self: Path, other: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(HostError, match="No space left"):
+        files.write_atomic(target, "new")
+    assert target.read_text(encoding="utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    with pytest.raises(KeyboardInterrupt), files.new_folder(target) as folder:
+        (folder / "half").write_text("x", encoding="utf-8")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    for content in ("one", "two"):
+        with files.new_folder(target) as folder:
+            (folder / "file").write_text(content, encoding="utf-8")
+            assert not (target / "file").exists() or content == "two"
+    assert (target / "file").read_text(encoding="utf-8") == "two"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_run_reports_a_failure_with_its_last_lines(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import sys; sys.stderr.write('first\\nlast words\\n'); sys.exit(3)"
+    with pytest.raises(errors.BuildError, match="Compiling failed \\(exit 3\\)") as caught:
+        commands.run([sys.executable, "-c", code], error=errors.BuildError, what="Compiling", log=log)
+    assert "last words" in caught.value.cause
+    assert "last words" in log.read_text(encoding="utf-8")
+
+
+def test_run_of_a_missing_program_is_an_error_in_words() -> None:
+    with pytest.raises(HostError, match="not there to be run"):
+        commands.run(["no-such-program-here"])
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+    return state != "Z"
+
+
+def test_timeout_ends_the_whole_process_group(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {pid_file}; trap '' TERM; wait; sleep 60"
+    with pytest.raises(HostError, match="took longer than 1 s"):
+        commands.run(["sh", "-c", script], timeout=1, what="Sleeping")
+    pid = int(pid_file.read_text(encoding="utf-8"))
+    limit = time.monotonic() + 5
+    while _alive(pid) and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert not _alive(pid)
+
+
+def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    code = f"from core.commands import run\nrun(['sh', '-c', 'echo $$ > {pid_file}; exec sleep 60'])\n"
+    root = str(Path(commands.__file__).parent.parent)
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.DEVNULL)
+    limit = time.monotonic() + 10
+    while not (pid_file.exists() and pid_file.read_text(encoding="utf-8").strip()) and time.monotonic() < limit:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    child.wait(10)
+    assert not _alive(int(pid_file.read_text(encoding="utf-8")))
+
+
+def _bundle(folder: Path) -> Manifest:
+    (folder / "bin").mkdir(parents=True)
+    runner = folder / "bin" / "pte_runner"
+    runner.write_bytes(b"binary")
+    entry = FileEntry(path="bin/pte_runner", size=6, sha256=files.sha256_file(runner), executable=True)
+    manifest = Manifest(
+        target="linux-arm64",
+        engine="executorch",
+        toolchain="zig",
+        created="2026-01-01T00:00:00Z",
+        needs=Needs(os="linux", machine="aarch64"),
+        offers=Offers(engine="executorch", engine_version="1", backends=(), operators=(), kleidiai=False, verified="x"),
+        files=(entry,),
+    )
+    (folder / MANIFEST).write_text(manifest.model_dump_json(), encoding="utf-8")
+    return manifest
+
+
+def test_bundle_loads_when_nothing_changed(tmp_path: Path) -> None:
+    manifest = _bundle(tmp_path)
+    assert Bundle.load(tmp_path).manifest == manifest
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_bundle_with_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
+    _bundle(tmp_path)
+    runner = tmp_path / "bin" / "pte_runner"
+    if damage == "changed":
+        runner.write_bytes(b"bimary")
+    else:
+        runner.unlink()
+    with pytest.raises(BundleError) as caught:
+        Bundle.load(tmp_path)
+    assert caught.value.names == (f"bin/pte_runner: {damage}",)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../out", "bin/../../x", "", "a\\b", "a\nb"])
+def test_manifest_paths_that_leave_the_bundle_are_refused(tmp_path: Path, path: str) -> None:
+    _bundle(tmp_path)
+    source = tmp_path / MANIFEST
+    value = json.loads(source.read_text(encoding="utf-8"))
+    value["files"][0]["path"] = path
+    source.write_text(json.dumps(value), encoding="utf-8")
+    with pytest.raises(BundleError, match="not a manifest"):
+        Bundle.load(tmp_path)
+
+
+def _program(folder: Path) -> Program:
+    data = b"program" * 100
+    (folder / "model.pte").write_bytes(data)
+    program = Program(
+        name="m-fp32",
+        model="m",
+        scheme="fp32",
+        file="model.pte",
+        size=len(data),
+        sha256=files.sha256_bytes(data),
+        inputs=(),
+        outputs=(),
+        reference_engine="x",
+        tolerance=Tolerance(atol=0, rtol=0, why="exact"),
+        delegates=1,
+        delegated=(Operator(name="aten.add.Tensor", count=1),),
+        undelegated=(),
+        quantization=Quantization(scheme="fp32"),
+        export_key="k",
+        versions={},
+        seconds=1.0,
+    )
+    (folder / DESCRIPTION).write_text(program.model_dump_json(), encoding="utf-8")
+    return program
+
+
+def test_program_loads_when_nothing_changed(tmp_path: Path) -> None:
+    program = _program(tmp_path)
+    assert load_program(tmp_path) == program
+
+
+def test_truncated_and_changed_programs_are_told_apart(tmp_path: Path) -> None:
+    _program(tmp_path)
+    file = tmp_path / "model.pte"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(ProgramError, match="truncated: 699 of 700 bytes"):
+        load_program(tmp_path)
+    file.write_bytes(b"X" + whole[1:])
+    with pytest.raises(ProgramError, match="SHA-256 differs"):
+        load_program(tmp_path)
+    file.unlink()
+    with pytest.raises(ProgramError, match="missing"):
+        load_program(tmp_path)
+
+
+def test_unknown_keys_in_a_description_are_refused(tmp_path: Path) -> None:
+    _program(tmp_path)
+    source = tmp_path / DESCRIPTION
+    value = json.loads(source.read_text(encoding="utf-8"))
+    value["surprise"] = 1
+    source.write_text(json.dumps(value), encoding="utf-8")
+    with pytest.raises(ProgramError, match="not a program's description"):
+        load_program(tmp_path)
