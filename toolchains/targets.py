@@ -1,0 +1,192 @@
+"""The table of targets as typed data."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import sys
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, NotSupportedError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = Path(__file__).with_name("targets.toml")
+WORKS = "works"
+ENGINES = ("executorch", "lean", "onnxruntime")
+"""Every engine of the plan, in the order of preference on a target that has several."""
+
+_CHOICES: Mapping[str, frozenset[str]] = {
+    "os": frozenset({"linux", "android", "windows", "macos", "ios"}),
+    "machine": frozenset({"x86_64", "aarch64", "armv7l", "armv6l", "i686"}),
+    "float_abi": frozenset({"hard", "soft", "none"}),
+    "libc": frozenset({"glibc", "musl", "static", "bionic", "msvcrt", "system"}),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What we build for. The fields are explained at the head of ``targets.toml``."""
+
+    name: str
+    os: str
+    arch: str
+    machine: str
+    isa_floor: str
+    libc: str
+    cmake_processor: str
+    conan_os: str
+    conan_arch: str
+    toolchains: tuple[str, ...]
+    proof: str
+    cpu_features: tuple[str, ...] = ()
+    float_abi: str = "none"
+    max_glibc: str = ""
+    zig_triple: str = ""
+    zig_cpu: str = ""
+    gnu_triple: str = ""
+    debian_arch: str = ""
+    qemu: str = ""
+    qemu_cpu: str = ""
+    qemu_cpus: tuple[str, ...] = ()
+    engines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def default_toolchain(self) -> str:
+        """The compiler family used unless another one is asked for."""
+        return self.toolchains[0]
+
+    @property
+    def working_engines(self) -> tuple[str, ...]:
+        """Engines that can be built for it, the default first."""
+        return tuple(engine for engine in ENGINES if self.engines.get(engine) == WORKS)
+
+    def engine(self, wanted: str = "") -> str:
+        """The engine to build: ``wanted``, or the default when it is empty.
+
+        Raises:
+            ConfigError: no engine has that name.
+            NotSupportedError: the engine does not run on this target, or not yet.
+        """
+        if wanted and wanted not in ENGINES:
+            raise ConfigError(f"There is no engine {wanted!r}.", f"engines are {', '.join(ENGINES)}", "./inv targets")
+        if wanted and self.engines.get(wanted) == WORKS:
+            return wanted
+        if not wanted and self.working_engines:
+            return self.working_engines[0]
+        instead = _instead(self.name)
+        if wanted:
+            needs = self.engines.get(wanted, "a place in the plan: it is not meant for this target")
+            raise NotSupportedError(
+                f"The engine {wanted} cannot be built for {self.name} yet.", f"it still needs {needs}", instead
+            )
+        needs = "; ".join(f"{engine}: {text}" for engine, text in self.engines.items())
+        raise NotSupportedError(f"{self.name} cannot be built yet.", f"still needed: {needs}", instead)
+
+    def toolchain(self, wanted: str = "") -> str:
+        """The compiler family: ``wanted`` or the default.
+
+        Raises:
+            ConfigError: that family does not build this target.
+        """
+        if wanted and wanted not in self.toolchains:
+            raise ConfigError(
+                f"The toolchain {wanted!r} does not build {self.name}.",
+                f"what does: {', '.join(self.toolchains)}",
+                f"./inv build --target {self.name} --toolchain {self.default_toolchain}",
+            )
+        return wanted or self.default_toolchain
+
+
+def _instead(name: str) -> str:
+    """The command that works in the place of one that does not: the nearest target that can be built."""
+    working = [other for other in load_targets().values() if other.working_engines]
+    same = [t for t in working if t.name == name] or difflib.get_close_matches(name, [t.name for t in working], 1, 0.0)
+    if not same:
+        return "./inv targets"
+    nearest = same[0] if isinstance(same[0], Target) else load_targets()[same[0]]
+    return f"./inv build --target {nearest.name} --engine {nearest.working_engines[0]}"
+
+
+def _bad(name: str, why: str, source: Path) -> ConfigError:
+    return ConfigError(f"{source.name}: [{name}]: {why}.", "the table of targets is wrong", f"mend {source}")
+
+
+def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Target:
+    """One row of the table, checked: every key known, every type and choice right.
+
+    Raises:
+        ConfigError: names the row, the key and what is wrong.
+    """
+    hints = typing.get_type_hints(Target)
+    fields = {item.name: item for item in dataclasses.fields(Target) if item.name != "name"}
+    values: dict[str, Any] = {}
+    for key, value in row.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1)
+            raise _bad(name, f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""), source)
+        if hints[key] is str:
+            good = isinstance(value, str)
+        elif key == "engines":
+            good = isinstance(value, dict) and all(isinstance(text, str) and text for text in value.values())
+        else:
+            good = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            value = tuple(value) if good else value  # noqa: PLW2901
+        if not good:
+            raise _bad(name, f"{key} has the wrong type ({type(value).__name__})", source)
+        if key in _CHOICES and value not in _CHOICES[key]:
+            raise _bad(name, f"{key} is {value!r}, not one of {', '.join(sorted(_CHOICES[key]))}", source)
+        values[key] = value
+    missing = [key for key, item in fields.items() if key not in values and item.default is dataclasses.MISSING
+               and item.default_factory is dataclasses.MISSING]
+    if missing:
+        raise _bad(name, f"{', '.join(missing)} missing", source)
+    target = Target(name=name, **values)
+    problem = _inconsistent(target)
+    if problem:
+        raise _bad(name, problem, source)
+    return target
+
+
+def _inconsistent(target: Target) -> str:
+    """What of a row contradicts the rest of it; empty when nothing does."""
+    if not target.toolchains:
+        return "no toolchain can build it"
+    if "zig" in target.toolchains and not target.zig_triple:
+        return "zig is among the toolchains and zig_triple is empty"
+    if (target.libc == "glibc") != bool(target.max_glibc):
+        return "max_glibc goes with libc = \"glibc\", and only with it"
+    if target.qemu and target.qemu_cpu not in target.qemu_cpus:
+        return "qemu_cpu is not one of qemu_cpus"
+    unknown = [engine for engine in target.engines if engine not in ENGINES]
+    return f"unknown engine {unknown[0]!r}" if unknown else ""
+
+
+@functools.cache
+def load_targets() -> dict[str, Target]:
+    """All targets by name, in the table's order."""
+    with TABLE.open("rb") as file:
+        rows = tomllib.load(file)
+    return {name: parse_target(name, row) for name, row in rows.items()}
+
+
+def get_target(name: str) -> Target:
+    """The target ``name``.
+
+    Raises:
+        ConfigError: there is none; the message names near ones.
+    """
+    targets = load_targets()
+    if name in targets:
+        return targets[name]
+    near = difflib.get_close_matches(name, targets, 3, 0.5)
+    cause = f"did you mean {' or '.join(near)}?" if near else f"targets are {', '.join(targets)}"
+    raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")
