@@ -245,6 +245,10 @@ def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) ->
     """Remove what builds, exports and runs left in dist/; running virtual devices are stopped with --cache."""
     from core.clean import clean as remove
 
+    if cache:
+        from deploy.virtual import stop_all
+
+        stop_all()
     remove(cache=cache, env=env, as_json=json)
 
 

@@ -27,6 +27,7 @@ LABELS = {
     "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
     "test": "the test tools",
 }
+_LEAST_FREE = 32 << 20  # bytes; less than this and no environment fits
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
 
 
@@ -102,7 +103,11 @@ def _pip_from_debian(venv: Path) -> list[str]:
     folder = venv / ".slipway" / "pip"
     folder.mkdir(parents=True, exist_ok=True)
     got = subprocess.run(
-        ["apt-get", "download", "-q", "python3-pip-whl"], cwd=folder, capture_output=True, text=True, check=False
+        ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "python3-pip-whl"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     files = sorted(folder.glob("*.deb"))
     if got.returncode or not files:
@@ -126,13 +131,13 @@ def _make_venv(venv: Path) -> None:
     if made.returncode == 0:
         return
     trouble = made.stdout + made.stderr
-    _explain_disk(trouble)
+    _explain_disk(trouble, venv)
     shutil.rmtree(venv, ignore_errors=True)
     bare = subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True, check=False
     )
     if bare.returncode:
-        _explain_disk(bare.stdout + bare.stderr)
+        _explain_disk(bare.stdout + bare.stderr, venv)
         fail(f"Could not make the environment {venv}.", _last(bare.stderr or bare.stdout), "apt install python3-venv")
     _pip(venv, [*_pip_from_debian(venv), "install", "pip"], "pip itself", 1)
 
@@ -142,17 +147,22 @@ def _last(text: str) -> str:
     return "\n".join(lines[-4:])
 
 
-def _explain_disk(text: str) -> None:
-    if re.search(r"No space left on device|Errno 28|Disk quota exceeded", text):
+def _explain_disk(text: str, where: Path) -> None:
+    """Fail in words when the trouble was a full disk; ensurepip hides the reason, so free space is looked at too."""
+    folder = next(parent for parent in (where, *where.parents) if parent.exists())
+    if (
+        re.search(r"No space left on device|Errno 28|Disk quota exceeded", text)
+        or shutil.disk_usage(folder).free < _LEAST_FREE
+    ):
         fail(
-            "No space left while setting up.",
+            f"No space left on this machine while setting up {where}.",
             "the disk, your quota or the folder for temporary files is full",
             "free some space (TMPDIR can name another folder for temporary files), then the same command again",
         )
 
 
 def _explain_pip(text: str, log: Path) -> NoReturn:
-    _explain_disk(text)
+    _explain_disk(text, log)
     retry = "the same command again once the network or your pip configuration (pip config list) is mended"
     if re.search(
         r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
@@ -163,6 +173,12 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
             "Could not reach the Python package index.",
             f"no network, or a proxy in the way; pip's output is in {log}",
             retry,
+        )
+    if missing := re.search(r"No matching distribution found for (\S+)", text):
+        fail(
+            f"The Python package index did not offer {missing[1]}.",
+            f"the index lacks it, or has no build of it for Python {sys.version.split()[0]} here; see {log}",
+            "python3.11, which every package is built for (SLIPWAY_PYTHON=python3.11), or another index",
         )
     fail("pip could not install the packages.", f"{_last(text)}\nIts whole output is in {log}.", retry)
 

@@ -37,6 +37,8 @@ def _dist_parts() -> list[Path]:
 def clean(*, cache: bool, env: bool, as_json: bool) -> None:
     """Remove ``dist/``'s contents and, when asked, the shared cache and the environment.
 
+    Virtual devices keep their state in the cache: the caller stops them first.
+
     Raises:
         HostError: something could not be removed.
     """
@@ -46,9 +48,6 @@ def clean(*, cache: bool, env: bool, as_json: bool) -> None:
         if part.parent != dist_dir() and not any(part.parent.iterdir()):
             part.parent.rmdir()
     if cache:
-        from deploy.virtual import stop_all
-
-        stop_all()
         folder = cache_dir()
         removed[str(folder)] = _remove(folder)
     if env:

@@ -1,0 +1,159 @@
+"""The wrapper on a fresh machine: from nothing, twice at once, interrupted, without Python, network or space."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+
+NEEDED = ("inv", "tasks.py", "pyproject.toml", "core")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What the wrapper needs of a checkout, with no environment in it."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    for name in NEEDED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, folder / name)
+    return folder
+
+
+def _inv(clone: Path, *words: str, prefix: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*prefix, str(clone / "inv"), *words],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def _processes_with(text: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in words and int(folder.name) != os.getpid():
+            found.append(int(folder.name))
+    return found
+
+
+def test_from_nothing_interrupted_then_two_at_once(clone: Path) -> None:
+    first = subprocess.Popen(
+        [str(clone / "inv"), "--list"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    limit = time.monotonic() + 120
+    marker = str(clone / ".venv" / "bin" / "python")
+    while time.monotonic() < limit and not [p for p in _processes_with(f"{marker} -m pip install") if p != first.pid]:
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group
+    _, trouble = first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert "Interrupted" in trouble
+    assert not _processes_with(marker), "pip outlived the interrupted wrapper"
+    assert not (clone / ".venv" / ".slipway" / "core.toml").exists()
+
+    both = [
+        subprocess.Popen([str(clone / "inv"), "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    results = [child.communicate(timeout=300) for child in both]
+    assert [child.returncode for child in both] == [0, 0], results
+    for out, _ in results:
+        assert "deploy" in out
+    assert sum("Installing" in trouble for _, trouble in results) == 1, "the packages were installed twice"
+
+    again = _inv(clone, "--list")
+    assert again.returncode == 0
+    assert again.stderr == "", "a warm start has nothing to say"
+
+
+def test_without_a_usable_python(clone: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "dirname", "cmp", "env"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    old = tools / "python3"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.7.3\nexit 1\n', encoding="utf-8")
+    old.chmod(0o755)
+    done = _inv(clone, "--list", PATH=str(tools))
+    assert done.returncode == 4
+    assert "needs Python 3.10" in done.stderr
+    assert "Python 3.7.3" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (clone / ".venv").exists()
+
+
+def test_without_network(clone: Path) -> None:
+    # A network namespace without interfaces: nothing but loopback's absence, as on a train.
+    done = _inv(clone, "--list", prefix=("unshare", "--map-root-user", "--net"), PIP_RETRIES="1", PIP_NO_CACHE_DIR="1")
+    assert done.returncode == 4, done.stderr
+    assert "Could not reach the Python package index" in done.stderr
+    assert "Try:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (clone / ".venv" / ".slipway" / "core.toml").exists()
+
+
+def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    script = 'mount -t tmpfs -o size=24m none "$0" && SLIPWAY_VENV="$0/.venv" exec "$1" --list'
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(small), str(clone / "inv")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 4, done.stderr
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_from_another_folder_and_with_arguments(clone: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(ROOT / "inv"), "deploy", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0
+    assert "./inv deploy --device pi --model mobilenet_v2" in done.stdout
+
+
+def test_a_broken_environment_is_made_again(clone: Path) -> None:
+    assert _inv(clone, "--version").returncode == 0
+    (clone / ".venv" / "bin" / "python").unlink()
+    done = _inv(clone, "--version")
+    assert done.returncode == 0, done.stderr
+    assert "Invoke" in done.stdout
+
+
+def test_a_debian_python_without_venv_support(clone: Path) -> None:
+    # As on a fresh Debian: python3 is there, python3-venv (ensurepip) is not.
+    script = 'mount -t tmpfs none /usr/lib/python3.11/ensurepip && SLIPWAY_PYTHON=/usr/bin/python3 exec "$0" --version'
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Invoke" in done.stdout
