@@ -1,0 +1,67 @@
+"""What ``./inv targets`` and ``./inv build`` print."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from core import console
+from toolchains.targets import WORKS, Target, load_targets
+
+if TYPE_CHECKING:
+    from core.bundle import Bundle
+
+
+def _state(target: Target) -> str:
+    waiting = [engine for engine, text in target.engines.items() if text != WORKS]
+    ready = ", ".join(target.working_engines) or "none yet"
+    return ready + (f" (later: {', '.join(waiting)})" if waiting else "")
+
+
+def _needs(table: list[Target]) -> list[list[str]]:
+    """What is still to be built, each need once, with the targets that wait for it."""
+    waiting: dict[tuple[str, str], list[str]] = {}
+    for target in table:
+        for engine, text in target.engines.items():
+            if text != WORKS:
+                waiting.setdefault((engine, text), []).append(target.name)
+    return [[engine, text, ", ".join(names)] for (engine, text), names in waiting.items()]
+
+
+def targets(as_json: bool) -> None:
+    """The table of targets, exactly as ``targets.toml`` holds it."""
+    table = list(load_targets().values())
+    if as_json:
+        console.print_json([dataclasses.asdict(target) for target in table])
+        return
+    console.table(
+        "Targets",
+        ["target", "ISA floor", "engines", "compilers", "proof of running"],
+        [[t.name, t.isa_floor, _state(t), ", ".join(t.toolchains), t.proof] for t in table],
+        caption="Build one with ./inv build --target NAME",
+    )
+    console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
+
+
+def bundle(built: Bundle, as_json: bool) -> None:
+    """What a build left: where it is, what it needs of a device and what it offers."""
+    manifest = built.manifest
+    if as_json:
+        console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
+        return
+    needs, offers = manifest.needs, manifest.offers
+    libc = f"GLIBC {needs.glibc}, GLIBCXX {needs.glibcxx or 'none'}" if needs.libc == "glibc" else needs.libc
+    size = sum(entry.size for entry in manifest.files)
+    console.table(
+        f"Bundle {manifest.target}, engine {manifest.engine}",
+        ["", ""],
+        [
+            ["folder", str(built.path)],
+            ["size", f"{size / 1e6:.1f} MB in {len(manifest.files)} files"],
+            ["needs", f"{needs.os} {needs.machine}, {libc}"],
+            ["engine", f"{offers.engine} {offers.engine_version}"],
+            ["backends", ", ".join(offers.backends)],
+            ["operators", str(len(offers.operators))],
+            ["verified", offers.verified],
+        ],
+    )
