@@ -18,6 +18,10 @@ def _state(target: Target) -> str:
     return ready + (f" (later: {', '.join(waiting)})" if waiting else "")
 
 
+def _proof(target: Target) -> str:
+    return target.proof if target.working_engines else f"not run; planned: {target.proof}"
+
+
 def _needs(table: list[Target]) -> list[list[str]]:
     """What is still to be built, each need once, with the targets that wait for it."""
     waiting: dict[tuple[str, str], list[str]] = {}
@@ -37,7 +41,7 @@ def targets(as_json: bool) -> None:
     console.table(
         "Targets",
         ["target", "ISA floor", "engines", "compilers", "proof of running"],
-        [[t.name, t.isa_floor, _state(t), ", ".join(t.toolchains), t.proof] for t in table],
+        [[t.name, t.isa_floor, _state(t), ", ".join(t.toolchains), _proof(t)] for t in table],
         caption="Build one with ./inv build --target NAME",
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))

@@ -1,0 +1,95 @@
+"""The surface: names, help texts, settings from the command line and the environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tasks
+from core.cli import number
+from core.errors import UsageError
+from core.paths import ROOT
+from tests.conftest import Inv
+
+NAMES = {
+    "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.start", "devices.stop",
+    "models", "test", "clean", "bench",
+}  # fmt: skip
+
+
+def test_the_tasks_are_those_documented() -> None:
+    assert set(tasks.ns.task_names) == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_task_teaches(name: str) -> None:
+    task: Any = tasks.ns[name]
+    assert len(task.__doc__) > 40
+    for argument in task.get_arguments():
+        assert len(argument.help or "") > 5, argument.name
+
+
+def test_listing_imports_nothing_heavy() -> None:
+    heavy = ("torch", "executorch", "paramiko", "conan", "numpy", "pydantic", "rich", "elftools", "requests")
+    code = f"import sys, tasks; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("value", "minimum", "whole"), [("0", 1, True), ("x", 1, True), ("1.5", 1, True), (None, 0, True)]
+)
+def test_numbers_are_checked(value: str | None, minimum: float, whole: bool) -> None:
+    with pytest.raises(UsageError, match="--warmup"):
+        number("warmup", value, minimum, whole)
+
+
+def test_numbers_are_read() -> None:
+    assert number("warmup", "3", 0) == 3
+    assert number("timeout", "1.5", 1, whole=False) == 1.5
+
+
+def test_a_mistake_ends_in_words_and_an_exit_code(inv: Inv) -> None:
+    done = inv("build", "--target", "linux-arm46")
+    assert done.returncode == 3
+    assert "did you mean linux-arm64" in done.stderr
+    assert "Try: ./inv targets" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_json_errors_are_json(inv: Inv) -> None:
+    done = inv("build", "--target", "nowhere", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["error"] == "config"
+
+
+def test_settings_come_from_the_environment(inv: Inv) -> None:
+    done = inv("build", env={"INVOKE_SLIPWAY_TARGET": "from-the-environment"})
+    assert done.returncode == 3
+    assert "from-the-environment" in done.stderr
+
+
+def test_settings_come_from_invoke_yaml(inv: Inv, tmp_path: Path) -> None:
+    file = tmp_path / "invoke.yaml"
+    file.write_text("slipway:\n  target: from-a-file\n", encoding="utf-8")
+    done = inv("--config", str(file), "build")
+    assert done.returncode == 3
+    assert "from-a-file" in done.stderr
+
+
+def test_targets_as_json_holds_all_fifteen(inv: Inv) -> None:
+    done = inv("targets", "--json")
+    assert done.returncode == 0
+    assert len(json.loads(done.stdout)) == 15
+
+
+def test_unfinished_targets_refuse_with_what_they_need(inv: Inv) -> None:
+    done = inv("build", "--target", "linux-armv6")
+    assert done.returncode == 7
+    assert "lean" in done.stderr
+    assert "Try: ./inv" in done.stderr
