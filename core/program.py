@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -59,6 +59,17 @@ class Quantization(_Model):
     """Layers which the scheme should have quantized and that stayed in floating point, with the cause."""
 
 
+class Agreement(_Model):
+    """How far the program is from the model in PyTorch: a check of the export itself, made where it was exported."""
+
+    max_abs: float
+    """Largest absolute difference over all outputs."""
+    limit: float
+    """What the scheme allows."""
+    why: str
+    """What was compared, and where the limit comes from."""
+
+
 class Program(_Model):
     """The whole description."""
 
@@ -87,6 +98,25 @@ class Program(_Model):
     versions: dict[str, str]
     seconds: float
     """How long the export took."""
+    tolerances: tuple[Tolerance, ...] = ()
+    """One an output, where they differ; ``tolerance`` is the widest of them."""
+    backends: tuple[str, ...] = ()
+    """The backends of its delegates: ``XnnpackBackend``."""
+    partitioners: tuple[str, ...] = ()
+    """In the order in which they were asked."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the export that were not the defaults."""
+    agreement: Agreement | None = None
+    warnings: tuple[str, ...] = ()
+    """What whoever uses the program should know."""
+    files: dict[str, int] = Field(default_factory=dict)
+    """Every file beside the description, with its size in bytes."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """Modules that the user's own file imported, with their SHA-256."""
+
+    def tolerance_of(self, output: int) -> Tolerance:
+        """How near output number ``output`` must come."""
+        return self.tolerances[output] if output < len(self.tolerances) else self.tolerance
 
 
 def load_program(folder: Path, verify: bool = True) -> Program:
