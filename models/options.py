@@ -1,0 +1,99 @@
+"""What can be chosen about an export besides model and scheme. No torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import ConfigError
+from models.tables import near
+
+PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
+"""Names of upstream's ``ConfigPrecisionType``, in lower case."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of an export, named as upstream's ``XnnpackPartitioner`` names them."""
+
+    per_op_mode: bool = False
+    """One delegate for each operator instead of the largest possible ones."""
+    config_precisions: tuple[str, ...] = ()
+    """Only operators of these precisions go to XNNPACK; empty: all."""
+    force_non_static_weights_for_f32_linear: bool = False
+    """Hand float32 weights of linear layers to XNNPACK as inputs, not as constants."""
+    enable_bf16: bool = False
+    """Let XNNPACK take bfloat16 linear layers."""
+    weights: str = ""
+    """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+
+    def __post_init__(self) -> None:
+        for precision in self.config_precisions:
+            if precision not in PRECISIONS:
+                raise ConfigError(
+                    f"There is no config precision {precision!r}.",
+                    f"{near(precision, PRECISIONS)}they are {', '.join(PRECISIONS)}",
+                    "./inv export --config-precisions fp32",
+                    [precision],
+                )
+
+    def partitioner_arguments(self) -> dict[str, Any]:
+        """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
+        names = ("per_op_mode", "config_precisions", "force_non_static_weights_for_f32_linear", "enable_bf16")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that differ from the defaults, for the record."""
+        return {
+            field.name: value if not isinstance(value := getattr(self, field.name), tuple) else list(value)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+def words(value: str | Iterable[str]) -> tuple[str, ...]:
+    """``"a, b"`` or ``["a", "b"]`` as ``("a", "b")``."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off", ""):
+        return False
+    raise ConfigError(f"Option {name} is yes or no, not {value!r}.", "", f"{name}=true", [name])
+
+
+def parse(value: Options | Mapping[str, Any] | None) -> Options:
+    """`Options` from a mapping of names to values or to their texts (``"fp32,static_quant"``, ``"true"``).
+
+    Raises:
+        ConfigError: an unknown name or a value that does not fit.
+    """
+    if value is None:
+        return Options()
+    if isinstance(value, Options):
+        return value
+    fields = {field.name: field for field in dataclasses.fields(Options)}
+    chosen: dict[str, Any] = {}
+    for name, given in value.items():
+        if name not in fields:
+            raise ConfigError(
+                f"There is no export option {name!r}.",
+                f"{near(name, fields)}the options are {', '.join(fields)}",
+                "./inv --help export",
+                [name],
+            )
+        if name == "config_precisions":
+            chosen[name] = words(given)
+        elif name == "weights":
+            chosen[name] = str(given)
+        else:
+            chosen[name] = _flag(name, given)
+    return Options(**chosen)

@@ -1,0 +1,91 @@
+"""The zoo: ``zoo.toml`` as objects, and what of it is exported. No torch."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+from models.schemes import get_scheme
+from models.tables import HERE, near, read
+
+
+@dataclass(frozen=True)
+class ZooModel:
+    """One model of the zoo."""
+
+    name: str
+    title: str
+    description: str
+    maker: str
+    """``module:function``."""
+    schemes: tuple[str, ...]
+    """Those that make sense."""
+    state_dict: str = ""
+    """Whose parameter names it uses; empty when it takes no file of weights."""
+
+    @property
+    def source(self) -> Path:
+        """The file that defines it."""
+        module = self.maker.partition(":")[0]
+        return HERE.parent.joinpath(*module.split(".")).with_suffix(".py")
+
+
+@functools.cache
+def load_zoo() -> dict[str, ZooModel]:
+    """All models by name, in the table's order."""
+    zoo = {}
+    for name, row in read("zoo.toml").items():
+        model = ZooModel(name=name, **{**row, "schemes": tuple(row["schemes"])})
+        for scheme in model.schemes:
+            get_scheme(scheme)
+        zoo[name] = model
+    return zoo
+
+
+def get_model(name: str) -> ZooModel:
+    """The zoo's model called ``name``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    zoo = load_zoo()
+    if name not in zoo:
+        raise ConfigError(
+            f"There is no model {name!r} in the zoo.",
+            f"{near(name, zoo)}the zoo has {', '.join(zoo)}; a model of your own is path/to/file.py:function",
+            "./inv models",
+            [name],
+        )
+    return zoo[name]
+
+
+def everything() -> list[tuple[str, str]]:
+    """Every model with every scheme that makes sense for it: what ``--model all`` means."""
+    return [(model.name, scheme) for model in load_zoo().values() for scheme in model.schemes]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of ``./inv models``."""
+
+    model: str
+    title: str
+    scheme: str
+    state: str
+    """``current``, ``outdated`` or ``not exported``."""
+    folder: str
+    size: int
+    """Of the program in bytes; 0 when there is none."""
+
+
+def listing() -> list[Row]:
+    """The zoo with what is exported of it, one row a model and scheme."""
+    from models.current import state
+
+    rows = []
+    for name, scheme in everything():
+        word, folder, size = state(name, scheme)
+        rows.append(Row(name, load_zoo()[name].title, scheme, word, str(folder), size))
+    return rows
