@@ -69,3 +69,13 @@ def bundle(built: Bundle, as_json: bool) -> None:
             ["verified", offers.verified],
         ],
     )
+
+
+def targets_markdown() -> str:
+    """The README's table of targets. A bundle's column says what a user gets today, the last what ran where."""
+    lines = ["| target | ISA floor | engines that build today | run on |", "|---|---|---|---|"]
+    lines += [
+        f"| {t.name} | {t.isa_floor} | {', '.join(t.working_engines) or 'none yet'} | {_proof(t)} |"
+        for t in load_targets().values()
+    ]
+    return "\n".join(lines) + "\n"

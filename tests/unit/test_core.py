@@ -29,13 +29,6 @@ def test_every_error_class_has_its_own_exit_code_and_kind() -> None:
     assert errors.INTERRUPTED not in {cls.exit_code for cls in classes}
 
 
-def test_error_documentation_lists_every_class() -> None:
-    text = (Path(errors.__file__).parent.parent / "docs" / "errors.md").read_text(encoding="utf-8")
-    for cls in _classes(SlipwayError):
-        if cls.__module__ == errors.__name__:
-            assert f"| {cls.exit_code} | `{cls.kind}` |" in text
-
-
 def test_error_text_has_three_parts() -> None:
     error = BundleError("It broke.", "a reason", "./inv doctor", ["a"])
     assert str(error) == "It broke.\nCause: a reason\nTry: ./inv doctor"

@@ -1,0 +1,1 @@
+"""The documentation, and what keeps its generated parts true."""

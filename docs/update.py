@@ -1,0 +1,57 @@
+"""Write the generated parts of the docs: ``python -m docs.update``. A unit test says when that is due."""
+
+from __future__ import annotations
+
+import re
+
+from core.errors import INTERRUPTED, SlipwayError
+from core.files import write_atomic
+from core.paths import ROOT
+
+ERRORS_HEAD = """# Exit codes
+
+Every foreseen failure ends with three lines on stderr (what happened, the likely cause, the next thing to
+try) and with the exit code of its class. With `--json` the same is printed as an object with the keys
+`error`, `exit_code`, `what`, `cause`, `try` and `names`.
+
+| code | kind | when |
+|---|---|---|
+| 0 | | done; after a deploy: the outputs agree with the reference |
+"""
+ERRORS_FOOT = "\nThe runner on the device has exit codes of its own: see [runner.md](runner.md).\n"
+
+
+def errors_markdown() -> str:
+    """``docs/errors.md``, from the error classes."""
+    rows = []
+    for cls in sorted(_classes(SlipwayError), key=lambda found: found.exit_code):
+        first = (cls.__doc__ or "").split("\n")[0]
+        if cls is SlipwayError:
+            first = "Anything else: a failed test run, or a fault of Slipway's own."
+        rows.append(f"| {cls.exit_code} | `{cls.kind}` | {first} |\n")
+    rows.append(f"| {INTERRUPTED} | | Ctrl-C |\n")
+    return ERRORS_HEAD + "".join(rows) + ERRORS_FOOT
+
+
+def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
+    own = [sub for sub in base.__subclasses__() if sub.__module__ == SlipwayError.__module__]
+    return [base, *(found for sub in own for found in _classes(sub))]
+
+
+def readme() -> str:
+    """``README.md`` with the table of targets as ``targets.toml`` has it now."""
+    from toolchains.report import targets_markdown
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = f"<!-- targets -->\n{targets_markdown()}<!-- /targets -->"
+    return re.sub(r"<!-- targets -->\n.*?<!-- /targets -->", lambda _: block, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Write both files."""
+    write_atomic(ROOT / "docs" / "errors.md", errors_markdown())
+    write_atomic(ROOT / "README.md", readme())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Every command of the README and the docs does what it says, typed as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from core.paths import ROOT
+from tests.conftest import Inv
+
+RUNNING_NOW = "./inv test"
+"""The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
+
+
+def _commands() -> list[str]:
+    found: list[str] = []
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for block in re.findall(r"```sh\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.splitlines():
+                command = line.split("#")[0].strip()
+                if command and command not in found:
+                    found.append(command)
+    return found
+
+
+def test_there_are_two_commands_for_a_newcomer() -> None:
+    assert _commands()[:2] == ["./inv deploy --device pi --model mobilenet_v2", RUNNING_NOW]
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").rstrip().endswith(f"exec {RUNNING_NOW}")
+
+
+@pytest.mark.build
+@pytest.mark.export
+@pytest.mark.virtual
+@pytest.mark.parametrize("command", [command for command in _commands() if command != RUNNING_NOW])
+def test_documented_command(inv: Inv, command: str) -> None:
+    words = shlex.split(command)
+    env = {}
+    while "=" in words[0]:
+        key, value = words.pop(0).split("=", 1)
+        env[key] = value
+    assert words[0] == "./inv", "only ./inv is documented: what else would a newcomer have?"
+    done = inv(*words[1:], env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

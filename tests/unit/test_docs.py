@@ -1,0 +1,40 @@
+"""The docs say what the tables and the code say."""
+
+from __future__ import annotations
+
+import re
+
+from core import bootstrap
+from core.paths import ROOT
+from docs import update
+from toolchains import report
+
+
+def _read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    assert report.targets_markdown() in _read("README.md"), "python -m docs.update writes it"
+    assert update.readme() == _read("README.md"), "python -m docs.update writes it"
+    assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
+
+
+def test_every_pinned_package_is_explained() -> None:
+    text = _read("docs/dependencies.md")
+    for name in ("core", "export", "test"):
+        for line in bootstrap.requirements(name):
+            package = re.split(r"==", line)[0]
+            assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", text), package
+
+
+def test_every_requirement_is_a_pin() -> None:
+    for name in ("core", "export", "test"):
+        for line in bootstrap.requirements(name):
+            assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*( ; .+)?", line), line
+
+
+def test_links_inside_the_docs_lead_somewhere() -> None:
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
+            assert (file.parent / link).exists(), f"{file.name}: {link}"
