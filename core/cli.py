@@ -9,6 +9,7 @@ from typing import Any
 
 import invoke
 
+from core import environment
 from core.errors import INTERRUPTED, SlipwayError, UsageError
 
 
@@ -27,6 +28,7 @@ def task(
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
             try:
+                environment.enter()
                 function(*args, **kwargs)
             except SlipwayError as error:
                 if kwargs.get("json"):

@@ -9,11 +9,29 @@ from pathlib import Path
 
 from core import bootstrap
 from core.errors import HostError
+from core.paths import ROOT
 
 
 def venv() -> Path:
     """The environment that this process runs in."""
     return Path(sys.prefix)
+
+
+def enter() -> None:
+    """Go on in the project's own environment when an Invoke from elsewhere was typed: ``invoke build``.
+
+    Returns at once in that environment; else makes it if need be and replaces this process by the same
+    command in it.
+    """
+    if (venv() / ".slipway" / "core.toml").is_file():
+        return
+    own = Path(os.environ.get("SLIPWAY_VENV") or ROOT / ".venv")
+    if not (own / ".slipway" / "core.toml").is_file():
+        code = subprocess.run([sys.executable, bootstrap.__file__, "core", os.fspath(own)], check=False).returncode
+        if code:
+            raise SystemExit(code)
+    python = os.fspath(own / "bin" / "python")
+    os.execv(python, [python, os.fspath(own / "bin" / "invoke"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
 
 
 def ensure(name: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -157,3 +159,19 @@ def test_a_debian_python_without_venv_support(clone: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Invoke" in done.stdout
+
+
+def test_an_invoke_from_elsewhere_works_the_same(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "venv", str(other)], check=True, capture_output=True)
+    pip = [str(other / "bin" / "python"), "-m", "pip", "install", "-q", "invoke==3.0.3"]
+    subprocess.run(pip, check=True, capture_output=True)
+    words = [str(other / "bin" / "invoke")]
+    listed = subprocess.run([*words, "--list"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert listed.returncode == 0, listed.stderr
+    assert "deploy" in listed.stdout
+    done = subprocess.run(
+        [*words, "targets", "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)) == 15
