@@ -1,0 +1,192 @@
+"""Which mirror of Debian this machine already uses, and which keys it trusts for it.
+
+Read from the system's own apt configuration, so that no host is named here. Both formats are understood
+(sources.list(5)): one-line ``.list`` files and deb822 ``.sources`` files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from core.errors import HostError
+
+VARIABLE = "SLIPWAY_DEBIAN_MIRROR"
+"""Environment variable that names the mirror where the system's own configuration names none."""
+
+APT = Path("/etc/apt")
+KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+)
+SUITES = frozenset(
+    {"oldoldstable", "oldstable", "stable", "testing", "unstable", "sid", "bullseye", "bookworm", "trixie", "forky"}
+)
+
+_OPTIONS = re.compile(r"^\s*\[(?P<options>[^\]]*)\]")
+_DEBIAN_PATH = re.compile(r"(^|/)debian(/|\.list$|$)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One entry of apt's configuration."""
+
+    uris: tuple[str, ...]
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str = ""
+    """A keyring's path, fingerprints, or ``inline`` for a key written into the entry."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Where Debian's main archive is read from, and the keyring its signatures are checked with."""
+
+    uris: tuple[str, ...]
+    keyring: Path
+
+
+def parse_list(text: str) -> Iterator[Source]:
+    """Entries of a one-line-style file; ``deb-src`` and broken lines are left out."""
+    for raw in text.splitlines():
+        line = raw.split("#", 1)[0].strip()
+        if not re.match(r"deb\s", line):
+            continue
+        rest = line[3:].strip()
+        signed_by = ""
+        if match := _OPTIONS.match(rest):
+            for option in match["options"].split():
+                key, _, value = option.partition("=")
+                if key.rstrip("+-").lower() == "signed-by":
+                    signed_by = value
+            rest = rest[match.end() :]
+        words = rest.split()
+        if len(words) >= 3:
+            yield Source((words[0],), (words[1],), tuple(words[2:]), signed_by)
+
+
+def _stanzas(text: str) -> Iterator[dict[str, str]]:
+    fields: dict[str, str] = {}
+    key = ""
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("#"):
+            continue
+        if not line.strip():
+            if fields:
+                yield fields
+            fields, key = {}, ""
+        elif line[0] in " \t":
+            if key:
+                fields[key] += "\n" + line.strip()
+        else:
+            key, _, value = line.partition(":")
+            key = key.strip().lower()
+            fields[key] = value.strip()
+
+
+def parse_deb822(text: str) -> Iterator[Source]:
+    """Entries of a deb822-style file; disabled stanzas and those without ``deb`` are left out."""
+    for fields in _stanzas(text):
+        if "deb" not in fields.get("types", "").split():
+            continue
+        if fields.get("enabled", "yes").lower() in {"no", "false", "0", "without", "off", "disable"}:
+            continue
+        signed_by = fields.get("signed-by", "")
+        yield Source(
+            tuple(fields.get("uris", "").split()),
+            tuple(fields.get("suites", "").split()),
+            tuple(fields.get("components", "").split()),
+            "inline" if "BEGIN PGP" in signed_by else signed_by,
+        )
+
+
+def read_sources(folder: Path = APT) -> list[Source]:
+    """All entries of ``sources.list`` and ``sources.list.d``; files that may not be read count as absent."""
+    found: list[Source] = []
+    for file in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if file.suffix == ".list":
+            found.extend(parse_list(text))
+        elif file.suffix == ".sources":
+            found.extend(parse_deb822(text))
+    return found
+
+
+def _score(source: Source, codename: str) -> int:
+    """How surely an entry is Debian's main archive; 0 when it is not.
+
+    A third party's entry is told apart by its keyring, its path or its suite's name. Should one slip through,
+    the signature check refuses it later: the keyring is always Debian's.
+    """
+    suites = SUITES.intersection(source.suites) or ({codename} & set(source.suites) & SUITES)
+    if "main" not in source.components or not suites or not source.uris:
+        return 0
+    path = urlsplit(source.uris[0]).path.rstrip("/")
+    if urlsplit(source.uris[0]).scheme == "cdrom" or "security" in path:
+        return 0
+    keyring = Path(source.signed_by.split()[0]).name if source.signed_by.startswith("/") else ""
+    if keyring and not keyring.startswith("debian-"):
+        return 0
+    if not keyring and not _DEBIAN_PATH.search(path):
+        return 0
+    return 1 + 8 * bool(keyring) + 4 * (path == "/debian") + 2 * (codename in source.suites)
+
+
+def system_codename(release: Path = Path("/etc/os-release")) -> str:
+    """``VERSION_CODENAME`` of this system, or nothing."""
+    try:
+        text = release.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    match = re.search(r'^VERSION_CODENAME="?([a-z]+)"?$', text, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def choose(sources: list[Source], codename: str) -> Source | None:
+    """The entry that carries Debian's main archive, or ``None``."""
+    best = max(sources, key=lambda source: _score(source, codename), default=None)
+    return best if best is not None and _score(best, codename) else None
+
+
+def find_keyring(source: Source | None = None) -> Path:
+    """The archive's keyring: the complete one of the system, else what the entry itself names.
+
+    The complete one comes first because an entry may name only its own suite's keys.
+
+    Raises:
+        HostError: neither is there.
+    """
+    named = [Path(word) for word in source.signed_by.split() if word.startswith("/")] if source else []
+    for keyring in (*KEYRINGS, *named):
+        if keyring.is_file():
+            return keyring
+    raise HostError(
+        "There is no keyring to check Debian's signatures with.",
+        f"{KEYRINGS[0]} is missing",
+        "sudo apt-get install debian-archive-keyring",
+    )
+
+
+def find_mirror() -> Mirror:
+    """The mirror to use: ``SLIPWAY_DEBIAN_MIRROR``, else the one this system's apt is configured with.
+
+    Raises:
+        HostError: none is configured, or its keyring is missing.
+    """
+    if wanted := os.environ.get(VARIABLE):
+        return Mirror((wanted,), find_keyring())
+    source = choose(read_sources(), system_codename())
+    if source is None:
+        raise HostError(
+            "This machine's apt is not configured with Debian's archive.",
+            "no enabled entry below /etc/apt carries Debian's main component",
+            f"set {VARIABLE} to the address of a Debian mirror and install debian-archive-keyring",
+        )
+    return Mirror(source.uris, find_keyring(source))
