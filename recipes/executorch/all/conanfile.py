@@ -1,0 +1,165 @@
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from conan import ConanFile
+from conan.errors import ConanException, ConanInvalidConfiguration
+from conan.tools.build import check_min_cppstd
+from conan.tools.files import copy, load, rmdir, save
+from conan.tools.layout import basic_layout
+
+required_conan_version = ">=2.4"
+
+# Registered from static initialisers: nothing refers to a symbol of theirs, so a linker that drops unused
+# libraries drops them, and the first load says "Backend XnnpackBackend is not registered".
+REGISTERING = ("backend_xnnpack", "kernels_optimized", "kernels_quantized")
+LIBRARIES = ("executorch", "executorch_threadpool", "executorch_etdump", *(f"executorch_{name}" for name in REGISTERING))
+SCHEMAS = {
+    "schema/program.fbs": "program.fbs",
+    "schema/scalar_type.fbs": "scalar_type.fbs",
+    "extension/flat_tensor/serialize/flat_tensor.fbs": "flat_tensor.fbs",
+    "backends/xnnpack/serialization/schema.fbs": "xnnpack.fbs",
+    "backends/xnnpack/serialization/runtime_schema.fbs": "xnnpack_runtime.fbs",
+    "devtools/etdump/etdump_schema_flatcc.fbs": "etdump.fbs",
+    "devtools/bundled_program/schema/bundled_program_schema.fbs": "bundled_program.fbs",
+}
+
+
+class ExecutorchConan(ConanFile):
+    name = "executorch"
+    description = "C++ runtime of ExecuTorch, PyTorch's on-device inference, with the XNNPACK backend (prebuilt by upstream)"
+    license = "BSD-3-Clause"
+    homepage = "https://pytorch.org/executorch/"
+    url = "https://github.com/pytorch/executorch"
+    topics = ("pytorch", "inference", "on-device", "xnnpack", "pre-built")
+    package_type = "shared-library"
+    settings = "os", "arch", "compiler", "build_type"
+    exports_sources = "cmake/*"
+
+    @property
+    def _wheels(self):
+        return self.conan_data["wheels"][str(self.version)]
+
+    def layout(self):
+        basic_layout(self, src_folder="src")
+
+    def package_id(self):
+        # Prebuilt: the same files whatever compiles against them.
+        del self.info.settings.compiler
+        del self.info.settings.build_type
+        self.info.conf.clear()
+
+    def validate(self):
+        if self.settings.os != "Linux" or str(self.settings.arch) not in self._wheels:
+            raise ConanInvalidConfiguration(
+                f"upstream publishes this SDK for Linux on {' and '.join(self._wheels)}, "
+                f"not for {self.settings.os} on {self.settings.arch}"
+            )
+        if self.settings.get_safe("compiler.libcxx", "libstdc++11") != "libstdc++11":
+            raise ConanInvalidConfiguration("the SDK's libraries use libstdc++ with its C++11 ABI: libcxx=libstdc++11")
+        if self.settings.get_safe("compiler.cppstd"):
+            check_min_cppstd(self, 17)
+
+    def source(self):
+        for arch, wheel in self._wheels.items():
+            with tempfile.TemporaryDirectory() as folder:
+                with zipfile.ZipFile(self._wheel(wheel, folder)) as archive:
+                    wanted = [name for name in archive.namelist() if self._wanted(name)]
+                    archive.extractall(os.path.join(self.source_folder, arch), wanted)
+
+    @staticmethod
+    def _wanted(name):
+        top, _, rest = name.partition("/")
+        if top.endswith(".dist-info"):
+            return rest.startswith("licenses/")
+        return rest.startswith(("include/", "lib/libexecutorch")) or rest in SCHEMAS
+
+    def _wheel(self, wheel, folder):
+        """Path of the verified wheel: from the shared cache when there is one and it has it, else through pip."""
+        cache = self.conf.get("user.slipway:wheel_cache", check_type=str)
+        kept = os.path.join(cache, wheel["file"]) if cache else ""
+        if kept and os.path.isfile(kept) and self._sha256(kept) == wheel["sha256"]:
+            return kept
+        python, abi = wheel["file"].split("-")[2:4]
+        command = [
+            sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
+            "--no-deps", "--only-binary=:all:", "--platform", wheel["platform"], "--implementation", "cp",
+            "--python-version", python[2:], "--abi", abi, "--dest", folder, f"{self.name}=={self.version}",
+        ]  # fmt: skip
+        self.output.info(f"fetching {wheel['file']}")
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        fetched = os.path.join(folder, wheel["file"])
+        if done.returncode or not os.path.isfile(fetched):
+            last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+            raise ConanException(f"pip could not fetch {wheel['file']}:\n{last}\nCheck the network and pip's index.")
+        got = self._sha256(fetched)
+        if got != wheel["sha256"]:
+            raise ConanException(
+                f"{wheel['file']} is not the file that was pinned: its sha256 is {got}, "
+                f"conandata.yml says {wheel['sha256']}. Do not use it; look at what pip's index serves."
+            )
+        if kept:
+            os.makedirs(cache, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=cache, prefix=".wheel.")
+            os.close(handle)
+            shutil.copyfile(fetched, temporary)
+            os.replace(temporary, kept)
+        return fetched
+
+    @staticmethod
+    def _sha256(path):
+        digest = hashlib.sha256()
+        with open(path, "rb") as file:
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def package(self):
+        # Both platforms' wheels unpack to the same layout; this package has one of them.
+        root = os.path.join(self.source_folder, str(self.settings.arch))
+        sdk = os.path.join(root, "executorch")
+        copy(self, "*", os.path.join(sdk, "include"), os.path.join(self.package_folder, "include"))
+        for name in LIBRARIES:
+            file = f"lib{name}.so"
+            if not copy(self, file, os.path.join(sdk, "lib"), os.path.join(self.package_folder, "lib")):
+                raise ConanException(f"the wheel has no lib/{file}")
+        for source, name in SCHEMAS.items():
+            folder = os.path.join(self.package_folder, "res", "schema")
+            save(self, os.path.join(folder, name), load(self, os.path.join(sdk, *source.split("/"))))
+        for item in os.listdir(root):
+            if item.endswith(".dist-info"):
+                copy(self, "*", os.path.join(root, item, "licenses"), os.path.join(self.package_folder, "licenses"))
+        cmake = os.path.join(self.package_folder, "lib", "cmake", "executorch")
+        rmdir(self, cmake)
+        for name in ("executorch-config.cmake", "executorch-config-version.cmake"):
+            text = load(self, os.path.join(self.export_sources_folder, "cmake", f"{name}.in"))
+            save(self, os.path.join(cmake, name), text.replace("@VERSION@", str(self.version)))
+
+    def package_info(self):
+        # CMake consumers get this package's own configuration file, with or without Conan.
+        self.cpp_info.set_property("cmake_find_mode", "none")
+        self.cpp_info.set_property("cmake_file_name", "executorch")
+        self.cpp_info.builddirs = [os.path.join("lib", "cmake", "executorch")]
+        runtime = self.cpp_info.components["runtime"]
+        # The runtime's headers call the thread pool, and the thread pool's library needs the runtime's.
+        runtime.libs = ["executorch", "executorch_threadpool"]
+        runtime.includedirs = ["include", "include/executorch/runtime/core/portable_type/c10"]
+        runtime.defines = ["C10_USING_CUSTOM_GENERATED_MACROS", "ET_EVENT_TRACER_ENABLED", "ET_USE_THREADPOOL"]
+        runtime.system_libs = ["dl", "pthread", "m"]
+        runtime.resdirs = ["res"]
+        self.cpp_info.components["threadpool"].requires = ["runtime"]
+        self.cpp_info.components["etdump"].libs = ["executorch_etdump"]
+        self.cpp_info.components["etdump"].requires = ["runtime"]
+        for name in REGISTERING:
+            component = self.cpp_info.components[name]
+            component.libs = [f"executorch_{name}"]
+            component.requires = ["runtime"]
+            keep = f"-Wl,--push-state,--no-as-needed,-lexecutorch_{name},--pop-state"
+            component.sharedlinkflags = [keep]
+            component.exelinkflags = [keep]
+        for name, component in self.cpp_info.components.items():
+            component.set_property("pkg_config_name", f"executorch_{name}")

@@ -1,0 +1,135 @@
+"""The compiler family ``zig``: clang, lld and every C library's headers in one wheel, for all targets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from core import console
+from core.commands import run
+from core.errors import HostError
+from core.files import locked, new_folder, sha256_bytes
+from core.paths import cache_dir
+from toolchains.compilers import Compilers
+from toolchains.targets import Target
+from toolchains.tools import table
+
+_BODY = Path(__file__).with_name("zig_wrapper.sh")
+
+
+def _host() -> str:
+    return f"{platform.system()}-{platform.machine()}"
+
+
+def usable(target: Target) -> str:
+    """Why zig cannot build for ``target`` on this machine; empty when it can (it is fetched when needed)."""
+    if not target.zig_triple:
+        return f"zig does not build for {target.name}; {target.toolchains[0]} does"
+    if _host() not in table()["ziglang"]["sha256"]:
+        known = ", ".join(table()["ziglang"]["sha256"])
+        return f"no zig is pinned for {_host()} (only for {known}): add its wheel's sha256 to toolchains/tools.toml"
+    if target.libc != "glibc":
+        return f"linking for {target.libc} comes with the lean engine"
+    from toolchains import debian
+
+    return debian.available()
+
+
+def caches() -> dict[str, str]:
+    """Where zig keeps its caches: in ours, not in the user's home or the source folder."""
+    folder = os.fspath(cache_dir("zig"))
+    return {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+
+
+def program() -> Path:
+    """The zig program, installed through pip the first time.
+
+    Raises:
+        HostError: none is pinned for this machine, or it could not be fetched.
+    """
+    wanted = table()["ziglang"]
+    digest = wanted["sha256"].get(_host())
+    if digest is None:
+        raise HostError(f"There is no pinned zig for {_host()}.", "", "add its wheel's sha256 to toolchains/tools.toml")
+    folder = cache_dir("tools") / f"ziglang-{wanted['version']}-{digest[:12]}"
+    zig = folder / "ziglang" / "zig"
+    if zig.is_file():
+        return zig
+    with locked("tools-ziglang"):
+        if not zig.is_file():
+            console.note(f"fetching zig {wanted['version']} (about {wanted['megabytes']} MB, once)")
+            begin = time.monotonic()
+            with new_folder(folder) as new:
+                _install(new, f"ziglang=={wanted['version']}", digest)
+            console.note(f"zig {wanted['version']} is ready ({time.monotonic() - begin:.0f} s)")
+    return zig
+
+
+def _install(folder: Path, requirement: str, digest: str) -> None:
+    """Install one pinned wheel into ``folder``, without what it depends on."""
+    pinned = folder / "requirements.txt"
+    pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
+    run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
+         "--no-compile", "--only-binary=:all:", "--require-hashes", "--target", folder / "new", "-r", pinned],
+        error=HostError, what=f"Fetching {requirement}", hint="check the network and pip's index (pip config list), then again",
+        log=cache_dir("logs") / "ziglang.log")
+    for item in (folder / "new").iterdir():
+        item.rename(folder / item.name)
+    shutil.rmtree(folder / "new")
+    pinned.unlink()
+    (folder / "ziglang" / "zig").chmod(0o755)
+
+
+def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: list[str], link: list[str]) -> str:
+    """The text of a compiler wrapper, a POSIX shell script.
+
+    Args:
+        tool: ``cc`` or ``c++``.
+        before, after: arguments ahead of the caller's and behind them.
+        link: inputs added behind everything when the call links.
+    """
+    settings = {"zig": os.fspath(zig), "tool": tool, "target": target.zig_triple, "cpu": target.zig_cpu,
+                "before": shlex.join(before), "after": shlex.join(after), "link": shlex.join(link)}
+    lines = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in caches().items()]
+    return "\n".join(["#!/bin/sh", "set -eu", *lines, _BODY.read_text(encoding="utf-8")])
+
+
+def ensure(target: Target) -> Compilers:
+    """zig as ``cc``, ``c++``, ``ar`` and ``ranlib`` of one target, C++ against libstdc++ with its C++11 ABI.
+
+    Raises:
+        HostError: zig or the sysroot cannot be had here.
+    """
+    reason = usable(target)
+    if reason:
+        raise HostError(f"zig cannot build for {target.name} here.", reason, "./inv doctor")
+    from toolchains import libstdcxx
+
+    zig = program()
+    library = libstdcxx.adapted(zig, target, caches())
+    common = ["-fno-sanitize=undefined"]
+    texts = {
+        "cc": wrapper("cc", zig, target, before=common, after=[], link=[]),
+        "c++": wrapper("c++", zig, target, before=[*common, "-nostdinc++", "-nostdlib++"],
+                       after=[f"-I{folder}" for folder in library.includes], link=[str(path) for path in library.inputs]),
+    }
+    texts |= {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
+    key = sha256_bytes("\0".join([library.key, *texts.values()]).encode())[:16]
+    folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
+    if not folder.is_dir():
+        with locked(f"zig-{target.name}"):
+            if not folder.is_dir():
+                with new_folder(folder) as new:
+                    for name, text in texts.items():
+                        (new / name).write_text(text, encoding="utf-8")
+                        (new / name).chmod(0o755)
+    pinned = table()["ziglang"]
+    cc, cxx, ar, ranlib = (os.fspath(folder / name) for name in ("cc", "c++", "ar", "ranlib"))
+    settings = {"compiler": "clang", "compiler.version": pinned["clang"], "compiler.libcxx": "libstdc++11"}
+    return Compilers("zig", pinned["version"], f"zig-{pinned['version']}-{key}", cc, cxx, ar, ranlib, settings)

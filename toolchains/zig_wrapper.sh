@@ -1,0 +1,128 @@
+# The part of a zig compiler wrapper that does not change. toolchains/zig.py writes the settings above it:
+#   zig, tool (cc or c++), target, cpu, before (arguments ahead of the caller's), after (behind them),
+#   link (inputs of a link, behind everything)
+# It runs once a source file, so it starts no other program before zig: 1 ms, where Python takes 10.
+
+case $target in
+    aarch64-*) family=a64 ;;
+    arm-*) family=a32 ;;
+    *) family=other ;;
+esac
+
+# GNU's names of Arm extensions and FPUs, as zig's CPU features.
+feature() {
+    case $family:$1 in
+        *:fp16) name=fullfp16 ;;
+        a64:crypto) name=aes+sha2 ;;
+        *) name=$1 ;;
+    esac
+}
+
+fpu_features() {
+    case $1 in
+        vfp | vfpv2) name=vfp2 ;;
+        vfpv3) name=vfp3 ;;
+        vfpv3-d16) name=vfp3d16 ;;
+        vfpv4) name=vfp4 ;;
+        neon | neon-vfpv3) name=neon ;;
+        neon-fp16) name=neon+fp16 ;;
+        neon-vfpv4) name=neon+vfp4 ;;
+        neon-fp-armv8) name=neon+fp_armv8 ;;
+        crypto-neon-fp-armv8) name=neon+fp_armv8+crypto ;;
+        fp-armv8) name=fp_armv8 ;;
+        *) printf '%s\n' "zig wrapper: no CPU features known for -mfpu=$1" >&2; exit 1 ;;
+    esac
+}
+
+# Splits $1 at its plus signs: the part before them goes to $head, the rest, in zig's names, to $features.
+split_features() {
+    saved=$IFS
+    IFS=+
+    set -f
+    # shellcheck disable=SC2086 # splitting is meant
+    set -- $1
+    set +f
+    IFS=$saved
+    head=$1 features=''
+    shift
+    for extension; do
+        feature "$extension"
+        features=$features+$name
+    done
+}
+
+# -march=armv8.2-a+fp16+dotprod becomes generic+v8_2a+fullfp16+dotprod.
+from_march() {
+    split_features "$1"
+    version=${head#armv}
+    case $version in
+        [789]*)
+            version=${version%a}
+            version=${version%-}
+            case $version in *.*) version=${version%%.*}_${version#*.} ;; esac
+            version=${version}a
+            ;;
+    esac
+    cpu=generic+v$version$features
+}
+
+# -mcpu=cortex-a53+crypto becomes cortex_a53+aes+sha2.
+from_mcpu() {
+    split_features "$1"
+    case $head in *-*) head=${head%%-*}_${head#*-} ;; esac
+    cpu=$head$features
+}
+
+march='' fpu='' action=link inputs='' default=yes
+# zig drops libraries that nothing refers to unless told otherwise, and has no --push-state: keep its stack here.
+keep=--as-needed stack=''
+count=$#
+while [ "$count" -gt 0 ]; do
+    count=$((count - 1))
+    word=$1
+    shift
+    case $word in
+        -c | -S | -E | -M | -MM | -fsyntax-only) action=compile ;;
+        -nostdlib | -nodefaultlibs | -nostdlib++ | -r) default=no ;;
+        -march=*) case $family in a64 | a32) march=${word#-march=}; continue ;; esac ;;
+        -mfpu=*) if [ $family = a32 ]; then fpu=${word#-mfpu=}; continue; fi ;;
+        -mfloat-abi=hard) if [ $family = a32 ]; then continue; fi ;;
+        -mcpu=*) case $family in a64 | a32) from_mcpu "${word#-mcpu=}"; continue ;; esac ;;
+        -Wl,*--push-state* | -Wl,*--pop-state* | -Wl,*-as-needed*)
+            rest=${word#-Wl,} pending=''
+            while [ -n "$rest" ]; do
+                part=${rest%%,*}
+                case $rest in *,*) rest=${rest#*,} ;; *) rest='' ;; esac
+                case $part in
+                    --push-state) stack="$keep $stack"; part='' ;;
+                    --pop-state) part=${stack%% *}; stack=${stack#* }; part=${part:---as-needed} ;;
+                esac
+                case $part in
+                    '' | --as-needed | --no-as-needed)
+                        if [ -n "$pending" ]; then set -- "$@" "-Wl$pending"; pending=''; fi
+                        if [ -n "$part" ]; then keep=$part; set -- "$@" "-Wl,$part"; fi
+                        ;;
+                    -*) pending=$pending,$part ;;
+                    # A word without a dash is an option's value when one came just before, else an input.
+                    *) if [ -n "$pending" ]; then pending=$pending,$part; else set -- "$@" "$part"; inputs=yes; fi ;;
+                esac
+            done
+            if [ -n "$pending" ]; then set -- "$@" "-Wl$pending"; fi
+            continue
+            ;;
+        -*) ;;
+        *.c | *.cc | *.cpp | *.cxx | *.C | *.S | *.s | *.o | *.a | *.so | *.so.*) inputs=yes ;;
+    esac
+    set -- "$@" "$word"
+done
+
+if [ -n "$march" ]; then from_march "$march"; fi
+if [ -n "$fpu" ]; then
+    fpu_features "$fpu"
+    cpu=${cpu:-generic}+$name
+fi
+if [ $action = link ] && [ -n "$inputs" ] && [ $default = yes ] && [ -n "$link" ]; then
+    # shellcheck disable=SC2086 # paths of our cache, quoted by the writer where they need it
+    eval "set -- \"\$@\" -Wl,--as-needed $link"
+fi
+eval "exec \"\$zig\" $tool -target $target ${cpu:+-mcpu=\$cpu} $before \"\$@\" $after"
