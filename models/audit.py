@@ -1,0 +1,89 @@
+"""Find layers that a scheme should have quantized and that stayed in floating point without a word. Imports torch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from models.graphs import Layer, base_name, layers, target_name
+from models.lowering import Lowered
+from models.schemes import Scheme
+
+_RELU = ("aten::relu", "aten::relu_")
+
+
+def _name(layer: Layer) -> str:
+    """``features.0 (linear 128x64)``; a layer outside any named module goes by its weight."""
+    shape = "x".join(str(size) for size in layer.shape)
+    return f"{layer.path or layer.weight} ({layer.kind} {shape})"
+
+
+def _followed_by_relu(layer: Layer) -> bool:
+    users = list(layer.node.users)
+    return len(users) == 1 and users[0].op == "call_function" and base_name(target_name(users[0])) in _RELU
+
+
+def _groups(layer: Layer) -> int:
+    """A convolution's groups, from whichever form of the operator it is."""
+    arguments = layer.node.target._schema.arguments  # the schema says where they stand
+    for position, argument in enumerate(arguments):
+        if argument.name == "groups" and len(layer.node.args) > position:
+            return int(layer.node.args[position])
+    return int(layer.node.kwargs.get("groups", 1))
+
+
+def _never_quantized(layer: Layer, scheme: Scheme) -> str:
+    """Why the quantizer left this layer alone, as far as its rules are known."""
+    if layer.kind.startswith("conv") and scheme.dynamic:
+        if scheme.group:
+            return "XNNPACK has no convolution with int4 blockwise weights"
+        if len(layer.shape) != 4:
+            return "dynamic quantization takes 2D convolutions only"
+        if _groups(layer) > 1:
+            return "dynamic quantization takes no grouped or depthwise convolutions"
+        if _followed_by_relu(layer):
+            return "the quantizer skips a dynamically quantized convolution that a ReLU follows"
+    if layer.kind == "linear" and scheme.group and layer.shape and layer.shape[-1] % scheme.group:
+        return f"its {layer.shape[-1]} input features are no multiple of the block of {scheme.group}"
+    if scheme.dynamic:
+        return "torchao quantizes torch.nn.Linear modules only, and this product is computed otherwise"
+    return "the quantizer has no pattern for it"
+
+
+def _judge(wanted: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -> str:
+    """Why the program computes this layer in floating point; empty when it does not."""
+    if not wanted.weight_quantized:
+        return _never_quantized(wanted, scheme)
+    if got is None or not got.weight_quantized:
+        return "quantized, but the delegate takes its weight dequantized and computes in float"
+    if not got.delegated:
+        return f"quantized, but outside every delegate, where it runs in float: {lowered.reasons.of(got.node)}"
+    if not got.activation_quantized:
+        return "its weight is quantized, its input is not"
+    return ""
+
+
+def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[str, ...]:
+    """Layers of the quantized ``program`` that the lowered one computes in floating point, each with the cause.
+
+    Args:
+        program: the exported program after quantization, before lowering.
+
+    Every product with a constant weight counts: a scheme that quantizes weights is meant for all of them.
+    """
+    if not scheme.weight_bits:
+        return ()
+    left: dict[str, list[Layer]] = defaultdict(list)
+    for layer in layers(lowered.edge):
+        left[layer.path].append(layer)
+    missing = []
+    for wanted in layers(program):
+        same = left[wanted.path]
+        # A module that computes several layers gives them in the same order before and after lowering.
+        got = next((one for one in same if one.weight == wanted.weight), same[0] if same else None)
+        if got is not None:
+            same.remove(got)
+        cause = _judge(wanted, got, scheme, lowered)
+        if cause:
+            missing.append(f"{_name(wanted)}: {cause}")
+    return tuple(missing)

@@ -1,0 +1,61 @@
+"""Which operators a program runs, inside its delegates and outside, as the .pte itself has them. Imports torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from core.program import Operator
+from models.graphs import base_name, is_delegate_call, is_operator, lowered_module, target_name
+from models.lowering import Lowered, reasons_by_operator
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """Where a program's operators run."""
+
+    calls: int
+    """Delegate calls."""
+    backends: tuple[str, ...]
+    inside: tuple[Operator, ...]
+    outside: tuple[Operator, ...]
+
+
+def _inside(program: Any) -> Counter[str]:
+    """Operators in all delegates of an exported program, by name."""
+    counts: Counter[str] = Counter()
+    for node in program.graph.nodes:
+        if is_delegate_call(node):
+            original = lowered_module(program.graph_module, node).original_module
+            counts.update(target_name(inner) for inner in original.graph.nodes if is_operator(inner))
+    return counts
+
+
+def describe(lowered: Lowered, method: str = "forward") -> Delegation:
+    """Count what the emitted plan calls, and say why each operator outside a delegate is there.
+
+    Names outside are those by which a runtime registers kernels: ``aten::embedding.out``.
+    """
+    plan = next(one for one in lowered.manager.executorch_program.execution_plan if one.name == method)
+    calls = 0
+    kernels: Counter[int] = Counter()
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            kind = type(instruction.instr_args).__name__
+            if kind == "DelegateCall":
+                calls += 1
+            elif kind == "KernelCall":
+                kernels[instruction.instr_args.op_index] += 1
+    reasons = reasons_by_operator(lowered)
+    outside = []
+    for index, operator in enumerate(plan.operators):
+        name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        why = " | ".join(reasons.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
+        outside.append(Operator(name=name, count=kernels[index], why=why))
+    return Delegation(
+        calls=calls,
+        backends=tuple(sorted({one.id for one in plan.delegates})),
+        inside=tuple(Operator(name=name, count=count) for name, count in sorted(_inside(lowered.edge).items())),
+        outside=tuple(sorted(outside, key=lambda one: one.name)),
+    )

@@ -1,0 +1,226 @@
+"""Export: a model and a scheme in, a folder with program, references and description out.
+
+Importing this costs little; torch comes with the first real export of a process.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.console import note
+from core.errors import ConfigError, ExportError, SlipwayError
+from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from models.current import DESCRIPTION, current
+from models.options import Options
+from models.quiet import Stages, log_path, quiet
+from models.request import Request, key, resolve, versions
+
+if TYPE_CHECKING:
+    from core.program import Program
+
+FILE = "model.pte"
+RECORD = "model.etrecord"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One export to make, in the words of the command line."""
+
+    model: str
+    scheme: str = "fp32"
+
+
+def _ours(folder: Path) -> None:
+    """Refuse to replace a folder which no export made."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
+        raise ConfigError(f"{folder} is in the way.", "it holds files, but no program", f"move {folder} away")
+
+
+def _make(request: Request, folder: Path, stages: Stages) -> Program:
+    """Export into ``folder``. Everything heavy is imported here."""
+    stages.show("loading the exporter")
+    import torch
+
+    from core.program import Program, Quantization
+    from models import audit, delegation, loading, lowering, partitioners, quantize, reference, tolerances
+
+    torch.manual_seed(0)
+    stages.show("making the model")
+    model = loading.load(request)
+    want = reference.eager(model.module, model.inputs)
+    stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
+    quantized = quantize.apply(model, request.scheme)
+    stages.show("lowering")
+    chosen = partitioners.make(request.partitioners, request.options)
+    lowered = lowering.lower(quantized.program, chosen)
+    where = delegation.describe(lowered)
+    skipped = audit.skipped(quantized.program, lowered, request.scheme)
+    lowered.manager.save(str(folder / FILE))
+
+    stages.show("running the reference")
+    warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
+    missing = reference.missing_on_host(where.backends, [one.name for one in where.outside])
+    if missing:
+        warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
+        outputs = reference.eager(quantized.program.module(), quantized.inputs)
+    else:
+        outputs = reference.run(folder / FILE, quantized.inputs)
+    agreement = tolerances.agreement(request.scheme, want, outputs)
+    if agreement.max_abs > agreement.limit:
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: {agreement.why}"
+        )
+    if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
+        warnings.append("an output holds infinities or NaN")
+    per_output = tolerances.tolerances(quantized.program, request.scheme, outputs)
+
+    record = lowered.manager.get_etrecord()
+    record.update_representative_inputs([list(quantized.inputs)])
+    record.save(str(folder / RECORD))
+    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
+    files = tuple(reference.save(folder, f"output{index}", one) for index, one in enumerate(outputs))
+    return Program(
+        name=request.name,
+        model=request.model,
+        scheme=request.scheme.name,
+        file=FILE,
+        size=(folder / FILE).stat().st_size,
+        sha256=sha256_file(folder / FILE),
+        etrecord=RECORD,
+        inputs=inputs,
+        outputs=files,
+        reference_engine=reference.engine(host=not missing),
+        tolerance=tolerances.widest(per_output),
+        tolerances=per_output,
+        delegates=where.calls,
+        backends=where.backends,
+        delegated=where.inside,
+        undelegated=where.outside,
+        quantization=Quantization(scheme=request.scheme.name, skipped=skipped),
+        partitioners=request.partitioners,
+        options=request.options.to_json(),
+        agreement=agreement,
+        warnings=tuple(warnings),
+        export_key=key(request),
+        versions=versions(),
+        seconds=round(stages.seconds, 2),
+        files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
+        sources=model.sources,
+    )
+
+
+def _say(program: Program, folder: Path) -> None:
+    """What was made, in one line, and each warning."""
+    outside = sum(one.count for one in program.undelegated)
+    note(
+        f"{program.name}: {program.size:,} bytes, {program.delegates} delegate calls, {outside} operators outside them, "
+        f"{program.seconds:.1f} s -> {folder}"
+    )
+    for warning in program.warnings:
+        note(f"Warning: {program.name}: {warning}")
+
+
+def _forget() -> None:
+    """Free what the compiler caches between exports; a run over the whole zoo would keep all of it."""
+    import torch
+
+    torch._dynamo.reset()  # noqa: SLF001  # torch's documented way to do this
+    gc.collect()
+
+
+def _export(request: Request, force: bool) -> Path:
+    if not force and current(request):
+        return request.folder
+    _ours(request.folder)
+    # Two exports to one folder take turns; the second finds the first's work done.
+    with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):
+        if not force and current(request):
+            return request.folder
+        log = log_path(request.name)
+        with new_folder(request.folder) as folder:
+            try:
+                with quiet(log) as terminal:
+                    stages = Stages(request.name, terminal)
+                    try:
+                        program = _make(request, folder, stages)
+                    finally:
+                        stages.close()
+            except ExportError as error:
+                raise ExportError(
+                    f"{request.name}: {error.what} The whole log is in {log}.", error.cause, error.hint, error.names
+                ) from error
+            write_json(folder / DESCRIPTION, program.model_dump(mode="json"))
+    _say(program, request.folder)
+    _forget()
+    return request.folder
+
+
+def export(
+    model: str,
+    scheme: str = "fp32",
+    *,
+    partitioners: Sequence[str] = (),
+    options: Options | Mapping[str, Any] | None = None,
+    force: bool = False,
+    out: Path | None = None,
+) -> Path:
+    """Export ``model`` in ``scheme``; nothing happens when it is exported already and nothing has changed.
+
+    Args:
+        model: a name of the zoo, or ``path/to/file.py:function`` (docs/models.md).
+        partitioners: names of ``partitioners.toml`` in priority order; ``("none",)``: no delegate. Default: xnnpack.
+        options: `models.options.Options`, or a mapping of its fields.
+        force: export even when nothing has changed.
+        out: the folder for the program's own folder; ``dist/programs`` when not given.
+
+    Returns:
+        The folder: ``model.pte``, ``model.etrecord``, ``inputN.npy``, ``outputN.npy``, ``program.json``.
+
+    Raises:
+        ConfigError: an unknown name, or a combination that makes no sense.
+        ExportError: the model cannot be exported.
+        HostError: no space, or a partitioner that does not work on this machine.
+    """
+    return _export(resolve(model, scheme, partitioners=partitioners, options=options, out=out), force)
+
+
+def export_many(
+    jobs: Sequence[Job | tuple[str, str]],
+    *,
+    partitioners: Sequence[str] = (),
+    options: Options | Mapping[str, Any] | None = None,
+    force: bool = False,
+    out: Path | None = None,
+) -> list[Path]:
+    """Export several, importing the exporter once. All names are checked before the first export starts.
+
+    One that fails does not keep the others from being made.
+
+    Raises:
+        SlipwayError: the only failure, or an `ExportError` that lists all of them.
+    """
+    requests = []
+    for job in jobs:
+        name, scheme = (job.model, job.scheme) if isinstance(job, Job) else job
+        requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out))
+    folders, failures = [], {}
+    for request in requests:
+        try:
+            folders.append(_export(request, force))
+        except SlipwayError as error:
+            failures[request.name] = error
+            note(f"{request.name}: failed")
+    if len(failures) == 1:
+        raise next(iter(failures.values()))
+    if failures:
+        raise ExportError(
+            f"{len(failures)} of {len(requests)} exports failed.",
+            "\n".join(f"{name}: {error.what} {error.cause}" for name, error in failures.items()),
+            "export one alone to see all of its message",
+            list(failures),
+        )
+    return folders

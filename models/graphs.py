@@ -1,0 +1,166 @@
+"""Reading exported graphs: operators' names, where a weight comes from, what a delegate holds. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Where the weight stands among the arguments of the operators that multiply by one.
+_WEIGHT_ARGUMENT = {
+    "aten::linear": 1,
+    "aten::matmul": 1,
+    "aten::mm": 1,
+    "aten::bmm": 1,
+    "aten::addmm": 2,
+    "aten::baddbmm": 2,
+    "aten::convolution": 1,
+    "aten::conv1d": 1,
+    "aten::conv2d": 1,
+    "aten::conv3d": 1,
+    "aten::conv_transpose1d": 1,
+    "aten::conv_transpose2d": 1,
+    "aten::conv_transpose3d": 1,
+}
+
+# Operators that move numbers without changing them.
+_SHAPES = ("view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "clone", "contiguous",
+           "alias", "flatten", "slice", "select", "to_dim_order", "_clone_dim_order", "unflatten", "detach", "numpy_T")  # fmt: skip
+
+
+def target_name(node: Any) -> str:
+    """``aten::mul.Scalar``; without ``.default``; Python's own functions as ``operator.getitem``."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+
+
+def base_name(name: str) -> str:
+    """``aten::mul`` of ``aten::mul.Scalar_out``."""
+    namespace, separator, rest = name.partition("::")
+    return f"{namespace}{separator}{rest.partition('.')[0]}" if separator else name
+
+
+def is_delegate_call(node: Any) -> bool:
+    """Whether the node calls a delegate."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "executorch_call_delegate"
+
+
+def lowered_module(graph_module: Any, node: Any) -> Any:
+    """The delegate that a delegate call calls: has ``backend_id`` and ``original_module``."""
+    return getattr(graph_module, node.args[0].target)
+
+
+def is_operator(node: Any) -> bool:
+    """Whether the node computes something in the program: no placeholder, delegate, tuple element or allocation."""
+    return (
+        node.op == "call_function"
+        and not is_delegate_call(node)
+        and target_name(node) not in ("_operator.getitem", "executorch.exir.memory.alloc")
+        and not target_name(node).startswith("executorch.exir.memory.")
+    )
+
+
+def is_dequantize(node: Any) -> bool:
+    """Whether the node turns integers into floats."""
+    return node.op == "call_function" and "::dequantize" in target_name(node)
+
+
+def is_quantize(node: Any) -> bool:
+    """Whether the node turns floats into integers."""
+    return node.op == "call_function" and "::quantize" in target_name(node)
+
+
+def moves_only(node: Any) -> bool:
+    """Whether the node only moves or reshapes its first argument."""
+    if node.op != "call_function":
+        return False
+    operator = base_name(target_name(node)).partition("::")[2]
+    return operator in _SHAPES or operator.removesuffix("_copy") in _SHAPES
+
+
+def source(node: Any) -> Any:
+    """The node from which ``node``'s numbers come, looking through what only moves them."""
+    while isinstance(node, torch.fx.Node) and moves_only(node):
+        node = node.args[0]
+    return node
+
+
+def constants(program: Any) -> dict[str, str]:
+    """Placeholder name -> parameter's or buffer's name, for what is constant in an exported program."""
+    signature = program.graph_signature
+    return {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+
+
+def module_path(node: Any) -> str:
+    """The module in which the user's code made this node: ``features.0.0``; empty for the model itself."""
+    stack = node.meta.get("nn_module_stack")
+    return str(list(stack.values())[-1][0]) if stack else ""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A multiplication by a constant weight."""
+
+    node: Any
+    path: str
+    kind: str
+    """``linear``, ``convolution``, ..."""
+    weight: str
+    """The weight's name in the program."""
+    shape: tuple[int, ...]
+    """The weight's."""
+    weight_quantized: bool
+    activation_quantized: bool
+    delegated: bool
+
+
+def _layer(node: Any, constant: dict[str, str], delegated: bool) -> Layer | None:
+    """The layer that ``node`` is, if it multiplies by a constant."""
+    if node.op != "call_function":
+        return None
+    operator = base_name(target_name(node))
+    position = _WEIGHT_ARGUMENT.get(operator)
+    if position is None or len(node.args) <= position:
+        return None
+    weight = source(node.args[position])
+    value = getattr(weight, "meta", {}).get("val")
+    quantized = False
+    if isinstance(weight, torch.fx.Node) and is_dequantize(weight):
+        weight = source(weight.args[0])
+        stored = getattr(weight, "meta", {}).get("val")
+        quantized = stored is not None and not stored.dtype.is_floating_point
+    if not isinstance(weight, torch.fx.Node) or weight.name not in constant:
+        return None
+    activation = source(node.args[position - 1])
+    return Layer(
+        node=node,
+        path=module_path(node),
+        kind=operator.partition("::")[2],
+        weight=constant[weight.name],
+        shape=tuple(int(size) for size in value.shape) if value is not None else (),
+        weight_quantized=quantized,
+        activation_quantized=isinstance(activation, torch.fx.Node) and is_dequantize(activation),
+        delegated=delegated,
+    )
+
+
+def layers(program: Any, delegated: bool = False) -> Iterator[Layer]:
+    """The layers of an exported program in order, those inside its delegates too.
+
+    A weight that is dequantized outside a delegate is an input to it, not a constant of it: that layer is not found,
+    because the delegate computes it in float.
+    """
+    constant = constants(program)
+    for node in program.graph.nodes:
+        if is_delegate_call(node):
+            yield from layers(lowered_module(program.graph_module, node).original_module, True)
+        elif (layer := _layer(node, constant, delegated)) is not None:
+            yield layer

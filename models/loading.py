@@ -1,0 +1,170 @@
+"""From a checked request to a module with its inputs: runs the zoo's or the user's own code. Imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from core.errors import ExportError
+from core.files import sha256_file
+from models.request import Request
+
+FORM = (
+    "return (module, example_inputs), or (module, example_inputs, dynamic_shapes), or "
+    "(module, example_inputs, dynamic_shapes, calibration); docs/models.md shows each"
+)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model ready to be exported."""
+
+    module: Any
+    """``torch.nn.Module`` in eval mode."""
+    inputs: tuple[Any, ...]
+    """Example inputs: tensors, also the reference's."""
+    dynamic_shapes: Any
+    """As ``torch.export.export`` takes them; ``None``: all shapes are fixed."""
+    calibration: tuple[tuple[Any, ...], ...]
+    """Samples for static quantization; empty when the model brought none."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Modules that the user's file imported from its own folder, with their SHA-256."""
+
+
+def last_lines(error: BaseException, count: int = 6) -> str:
+    """The end of an exception's message, which is where torch says what was wrong."""
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines[-count:]) or type(error).__name__
+
+
+def _where(error: BaseException, file: Path) -> str:
+    """``line 12`` of the user's file, when the error passed through it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f", line {lines[-1]}" if lines else ""
+
+
+@contextlib.contextmanager
+def _users_code(file: Path, doing: str) -> Iterator[None]:
+    """Whatever the user's code raises becomes an `ExportError` that names the file and the line."""
+    try:
+        yield
+    except ExportError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is their code: anything can come
+        cause = f"{type(error).__name__}: {last_lines(error)}"
+        raise ExportError(f"{doing} {file}{_where(error, file)} failed.", cause, "mend the file and export again") from error
+
+
+def _local_modules(before: set[str], folder: Path, main: Path) -> dict[str, str]:
+    """Modules imported since ``before`` whose files are in ``folder``: the export depends on them too."""
+    found = {}
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_file():
+            path = Path(file).resolve()
+            if path != main and path.is_relative_to(folder) and "site-packages" not in path.parts:
+                found[str(path)] = sha256_file(path)
+    return dict(sorted(found.items()))
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a file by path, with its folder importable meanwhile, under a name that hides no module."""
+    name = f"slipway_model_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ExportError(f"{path} cannot be imported.", "", "give it a name that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _call_users(request: Request) -> tuple[Any, dict[str, str]]:
+    """What the user's function returns, and the local modules it took."""
+    folder = request.source.parent
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        with _users_code(request.source, "Importing"):
+            module = _import_file(request.source)
+        function: Callable[[], Any] | None = getattr(module, request.function, None)
+        if not callable(function):
+            raise ExportError(f"{request.source} has no function {request.function!r}.", "", f"--model {request.model}")
+        with _users_code(request.source, f"Calling {request.function}() of"):
+            torch.manual_seed(0)
+            value = function()
+        return value, _local_modules(before, folder, request.source)
+    finally:
+        sys.path.remove(str(folder))
+        # The next export of this process must read the files again, not find these modules.
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).resolve().is_relative_to(folder) and "site-packages" not in Path(file).parts:
+                del sys.modules[name]
+
+
+def _call_zoo(request: Request) -> Any:
+    """What the zoo's function returns."""
+    assert request.zoo is not None  # noqa: S101  # the caller has looked
+    function = getattr(importlib.import_module(request.zoo.maker.partition(":")[0]), request.function)
+    if not request.options.weights:
+        return function()
+    path = Path(request.options.weights).expanduser()
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        return function(state_dict=state)
+    except Exception as error:  # torch.load raises whatever the file's bytes lead it to
+        raise ExportError(
+            f"{path} does not hold weights for {request.model}.",
+            last_lines(error, 3),
+            f"a {request.zoo.state_dict} state_dict saved by torch.save",
+        ) from error
+
+
+def _tensors(value: Any, what: str, maker: str) -> tuple[Any, ...]:
+    """``value`` as a tuple of tensors."""
+    if isinstance(value, (tuple, list)) and value and all(isinstance(item, torch.Tensor) for item in value):
+        return tuple(value)
+    kind = type(value).__name__
+    if isinstance(value, (tuple, list)):
+        kind = f"{kind} of {', '.join(sorted({type(item).__name__ for item in value})) or 'nothing'}"
+    raise ExportError(f"{maker} gives {what} that are no tuple of tensors.", f"they are a {kind}", FORM)
+
+
+def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]:
+    """The four parts of what a maker returns, checked."""
+    if not isinstance(value, tuple) or not 2 <= len(value) <= 4:
+        got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
+        raise ExportError(f"{maker} does not return a module with its example inputs.", f"it returned {got}", FORM)
+    module, inputs, shapes, calibration = (*value, None, None)[:4]
+    if not isinstance(module, torch.nn.Module):
+        raise ExportError(
+            f"The first thing {maker} returns is no torch.nn.Module.", f"it is a {type(module).__name__}", FORM
+        )
+    samples = tuple(_tensors(sample, "calibration samples", maker) for sample in calibration or ())
+    return module, _tensors(inputs, "example inputs", maker), shapes, samples
+
+
+def load(request: Request) -> Prepared:
+    """Make the model.
+
+    Raises:
+        ExportError: the user's code fails or returns something else, or weights do not fit.
+    """
+    sources: dict[str, str] = {}
+    if request.zoo is None:
+        value, sources = _call_users(request)
+    else:
+        value = _call_zoo(request)
+    module, inputs, shapes, calibration = _unpack(value, f"{request.function}() of {request.source.name}")
+    return Prepared(module.eval(), inputs, shapes, calibration, sources)

@@ -1,0 +1,170 @@
+"""From an exported program to a .pte: partition, delegate, emit; and why what stayed outside stayed outside.
+
+Imports torch and the exporter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.errors import ExportError, SlipwayError
+from models.graphs import base_name, is_operator, target_name
+from models.loading import last_lines
+
+_LOGGERS = ("executorch.backends", "executorch.exir.backend")
+
+
+@dataclass
+class Reasons:
+    """Why partitioners refused nodes: partitioner's class name -> node's name -> reason, as they log it."""
+
+    partitioners: list[Any] = field(default_factory=list)
+    given: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def of(self, node: Any) -> str:
+        """Why ``node`` is in no delegate, one clause a partitioner."""
+        if not self.partitioners:
+            return "no partitioner was asked for"
+        return "; ".join(f"{type(one).__name__}: {self._one(one, node)}" for one in self.partitioners)
+
+    def _one(self, partitioner: Any, node: Any) -> str:
+        said = self.given.get(type(partitioner).__name__, {}).get(node.name)
+        if said is not None:
+            return f"{said} ({_types(node)})" if "dtype" in said.lower() else said
+        rules = getattr(partitioner, "target_partitioner_configs", None)
+        if rules is None:
+            return "did not take it"
+        from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
+
+        if format_target_name(getattr(node.target, "__name__", "")) not in rules:
+            return f"has no rule for {target_name(node)}"
+        return "has a rule for it, did not take it here and gave no reason"
+
+
+def _types(node: Any) -> str:
+    """``inputs int64, bool; output float32``."""
+
+    def dtype(value: Any) -> str:
+        return str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+
+    inputs = ", ".join(dtype(one.meta.get("val")) for one in node.all_input_nodes)
+    return f"inputs {inputs or 'none'}; output {dtype(node.meta.get('val'))}"
+
+
+class _Listener(logging.Handler):
+    """Collects the `WhyNoPartition` records of the partitioner that runs now."""
+
+    def __init__(self, reasons: Reasons) -> None:
+        super().__init__(logging.DEBUG)
+        self.reasons = reasons
+        self.running = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        node, reason = getattr(record.msg, "node", None), getattr(record.msg, "reason", "")
+        if self.running and node is not None and reason:
+            self.reasons.given.setdefault(self.running, {})[node.name] = str(reason)
+
+
+def _announce(partitioner: Any, listener: _Listener) -> None:
+    """Let ``listener`` know while ``partitioner`` makes its final choice (it also looks at nodes before that)."""
+    choose = partitioner.partition
+
+    def partition(program: Any) -> Any:
+        listener.running = type(partitioner).__name__
+        try:
+            return choose(program)
+        finally:
+            listener.running = ""
+
+    partitioner.partition = partition
+
+
+@contextlib.contextmanager
+def _listening(partitioners: Sequence[Any]) -> Iterator[Reasons]:
+    """Collect reasons while the block runs."""
+    reasons = Reasons(list(partitioners))
+    listener = _Listener(reasons)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(listener)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+    for partitioner in partitioners:
+        _announce(partitioner, listener)
+    try:
+        yield reasons
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(listener)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What lowering leaves."""
+
+    edge: Any
+    """``ExportedProgram`` with delegate calls in it."""
+    manager: Any
+    """``ExecutorchProgramManager``: saves the .pte and the ETRecord."""
+    reasons: Reasons
+
+
+def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
+    """Delegate what the partitioners take, in their order, and emit.
+
+    Raises:
+        ExportError: the exporter fails; with the end of its own message.
+    """
+    import executorch.kernels.quantized  # registers the out variants of quantized_decomposed operators
+    from executorch.backends.xnnpack.utils.configs import (
+        get_transform_passes,
+        get_xnnpack_edge_compile_config,
+        get_xnnpack_executorch_backend_config,
+    )
+    from executorch.exir import to_edge_transform_and_lower
+
+    try:
+        with _listening(partitioners) as reasons:
+            edge = to_edge_transform_and_lower(
+                program,
+                transform_passes=get_transform_passes(),
+                partitioner=list(partitioners),
+                compile_config=get_xnnpack_edge_compile_config(),
+                generate_etrecord=True,
+            )
+        manager = edge.to_executorch(config=get_xnnpack_executorch_backend_config())
+    except SlipwayError:
+        raise
+    except Exception as error:
+        hint = "leave out per_op_mode" if "per_op mode" in str(error) else "./inv export --partitioners none shows whether the delegate is to blame"
+        raise ExportError("Lowering the exported model failed.", f"{type(error).__name__}: {last_lines(error)}", hint) from error
+    return Lowered(edge.exported_program(), manager, reasons)
+
+
+def edge_operators(graph_module: Any) -> Iterator[Any]:
+    """The operator nodes outside delegates, those in the branches of control flow too."""
+    for node in graph_module.graph.nodes:
+        if is_operator(node):
+            yield node
+        elif node.op == "get_attr":
+            branch = getattr(graph_module, str(node.target), None)
+            if hasattr(branch, "graph") and not hasattr(branch, "backend_id"):
+                yield from edge_operators(branch)
+
+
+def reasons_by_operator(lowered: Lowered) -> dict[str, list[str]]:
+    """Operator without overload -> the different reasons why such nodes are outside, in order."""
+    found: dict[str, list[str]] = {}
+    for node in edge_operators(lowered.edge.graph_module):
+        entry = found.setdefault(base_name(target_name(node)), [])
+        reason = lowered.reasons.of(node)
+        if reason not in entry:
+            entry.append(reason)
+    return found

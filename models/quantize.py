@@ -1,0 +1,151 @@
+"""Apply a scheme to a model: what comes out is an exported program. Imports torch and the exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+from core.errors import ExportError, SlipwayError
+from models.loading import Prepared, last_lines
+from models.schemes import Scheme
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A model in a scheme."""
+
+    program: Any
+    """``torch.export.ExportedProgram``."""
+    inputs: tuple[Any, ...]
+    """Example inputs, of the scheme's types."""
+    notes: tuple[str, ...] = ()
+
+
+def _explained(doing: str, log_hint: str, run: Callable[[], Any]) -> Any:
+    """``run()``, whose failure becomes an `ExportError` with the end of the exporter's own message."""
+    try:
+        return run()
+    except SlipwayError:
+        raise
+    except Exception as error:
+        raise ExportError(f"{doing} failed.", f"{type(error).__name__}: {last_lines(error)}", log_hint) from error
+
+
+def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any) -> Any:
+    """``torch.export`` of ``module``.
+
+    Raises:
+        ExportError: torch.export cannot take it.
+    """
+    return _explained(
+        "torch.export of the model",
+        "what torch.export takes: https://docs.pytorch.org/docs/stable/export.html",
+        lambda: torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes),
+    )
+
+
+def _half(model: Prepared) -> Quantized:
+    """Parameters, inputs and outputs as float16; integer inputs stay."""
+    inputs = tuple(x.half() if x.is_floating_point() else x for x in model.inputs)
+    return Quantized(capture(model.module.half(), inputs, model.dynamic_shapes), inputs)
+
+
+def _pt2e(
+    module: Any,
+    inputs: tuple[Any, ...],
+    shapes: Any,
+    samples: Sequence[tuple[Any, ...]],
+    quantizer: Any,
+) -> Any:
+    """PT2E quantization: export, put observers, calibrate, convert, export again."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    prepared = prepare_pt2e(capture(module, inputs, shapes).module(), quantizer)
+    with torch.no_grad():
+        for sample in samples:
+            prepared(*sample)
+    return capture(convert_pt2e(prepared), inputs, shapes)
+
+
+def _static(model: Prepared) -> Quantized:
+    """int8 activations with scales from calibration, int8 weights per channel."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    notes = () if model.calibration else (
+        "calibrated on the example inputs only: return calibration samples for scales that fit real data",)  # fmt: skip
+    samples = model.calibration or (model.inputs,)
+    program = _explained(
+        "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
+        lambda: _pt2e(model.module, model.inputs, model.dynamic_shapes, samples, quantizer),
+    )  # fmt: skip
+    return Quantized(program, model.inputs, notes)
+
+
+def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
+    """Quantize the convolutions dynamically (torchao has linear layers only), then export."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+
+    def is_convolution(node: Any) -> bool:
+        # The quantizer asks about weights and biases as well: those are no calls.
+        return node.op != "call_function" or "aten::conv" in getattr(getattr(node.target, "_schema", None), "name", "")
+
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
+    quantizer = XNNPACKQuantizer().set_global(config).set_filter_function(is_convolution)
+    return _pt2e(module, model.inputs, model.dynamic_shapes, [model.inputs], quantizer)
+
+
+def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
+    """int8 activations with a scale per row found at run time; linear weights int8 per channel or int4 blockwise."""
+    from torchao.quantization.granularity import PerAxis, PerGroup
+    from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.utils import unwrap_tensor_subclass
+
+    module = model.module
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4 if scheme.weight_bits == 4 else torch.int8,
+        weight_granularity=PerGroup(scheme.group) if scheme.group else PerAxis(0),
+    )
+
+    def fits(layer: Any, _name: str) -> bool:
+        # Attention takes this one's weight without calling it: quantized, it would leave the delegate.
+        if not isinstance(layer, nn.Linear) or isinstance(layer, NonDynamicallyQuantizableLinear):
+            return False
+        return not scheme.group or layer.in_features % scheme.group == 0
+
+    def run() -> Any:
+        quantize_(module, config, fits)
+        unwrap_tensor_subclass(module)
+        convolutions = any(isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) for layer in module.modules())
+        if convolutions and not scheme.group:
+            return _dynamic_convolutions(module, model)
+        return capture(module, model.inputs, model.dynamic_shapes)
+
+    hint = "./inv export --scheme fp32 shows whether the model exports at all"
+    return Quantized(_explained("Dynamic quantization", hint, run), model.inputs)
+
+
+def apply(model: Prepared, scheme: Scheme) -> Quantized:
+    """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
+
+    Raises:
+        ExportError: torch.export or the quantizer cannot take it.
+    """
+    if scheme.method == "half":
+        return _half(model)
+    if scheme.method == "pt2e":
+        return _static(model)
+    if scheme.method == "torchao":
+        return _dynamic(model, scheme)
+    return Quantized(capture(model.module, model.inputs, model.dynamic_shapes), model.inputs)

@@ -1,0 +1,83 @@
+"""Keep what the exporter's libraries say in a log file; the terminal shows one line of progress."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from core.paths import cache_dir
+
+
+def log_path(name: str) -> Path:
+    """Where the log of the export called ``name`` is kept; the next export of that name replaces it."""
+    return cache_dir("logs") / f"export-{name}.log"
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
+
+
+@contextlib.contextmanager
+def quiet(log: Path) -> Iterator[TextIO]:
+    """Send all that this process prints, from C++ too, to ``log``; the stream it gives still reaches the terminal."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    _flush()
+    saved = os.dup(1), os.dup(2)
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    try:
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        with (
+            warnings.catch_warnings(),
+            os.fdopen(os.dup(saved[1]), "w", encoding="utf-8", errors="replace", buffering=1) as terminal,
+        ):
+            warnings.simplefilter("default")
+            yield terminal
+    finally:
+        _flush()
+        for number, handle in zip((1, 2), saved, strict=True):
+            os.dup2(handle, number)
+            os.close(handle)
+        os.close(sink)
+
+
+class Stages:
+    """The progress line: rewritten in place on a terminal, one line a stage elsewhere."""
+
+    def __init__(self, name: str, stream: TextIO) -> None:
+        self._name = name
+        self._stream = stream
+        self._live = stream.isatty()
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._start
+
+    def show(self, stage: str) -> None:
+        """Say what is done now."""
+        with contextlib.suppress(OSError):
+            if self._live:
+                self._stream.write(f"\r\x1b[K{self._name}: {stage} ({self.seconds:.0f} s)")
+                self._stream.flush()
+            else:
+                self._stream.write(f"{self._name}: {stage}\n")
+
+    def close(self) -> None:
+        """Take the line away."""
+        with contextlib.suppress(OSError):
+            if self._live:
+                self._stream.write("\r\x1b[K")
+                self._stream.flush()

@@ -1,0 +1,127 @@
+"""How near a device's outputs must come to the reference, and the program to the model. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from core.program import Agreement, Tolerance
+from models.graphs import is_dequantize, layers, source
+from models.schemes import Scheme
+
+_FP32 = 1e-5
+
+# Largest difference between the program and the float model, in parts of the output's spread. Beyond it the export
+# is suspect, not the arithmetic. Seen in the zoo: fp32 2e-7, fp16 1e-3, 8 bits 0.03, 4 bits 0.1.
+_AGREEMENT = {"none": 1e-4, "half": 2**-6, 8: 0.15, 4: 0.35}
+
+
+def spread(tensor: Any) -> float:
+    """How far the numbers reach: the larger of maximum minus minimum and largest magnitude; 0 for none."""
+    numbers = tensor.detach().double()
+    numbers = numbers[torch.isfinite(numbers)]
+    if not numbers.numel():
+        return 0.0
+    return float(max(numbers.max() - numbers.min(), numbers.abs().max()))
+
+
+def output_steps(program: Any) -> list[float | None]:
+    """For each output of a quantized exported program: the step in which it is quantized, ``None`` when it is not."""
+    result: list[float | None] = []
+    node = next(one for one in program.graph.nodes if one.op == "output")
+    count = len(program.graph_signature.user_outputs)
+    for value in node.args[0][-count:] if count else ():
+        last = source(value)
+        step = last.args[1] if isinstance(last, torch.fx.Node) and is_dequantize(last) else None
+        result.append(float(step) if isinstance(step, (int, float)) else None)
+    return result
+
+
+def _inputs_quantized_directly(program: Any) -> bool:
+    """Whether every quantized layer quantizes an input of the program itself, not something computed before."""
+    given = set(program.graph_signature.user_inputs)
+    for layer in layers(program):
+        if layer.weight_quantized:
+            dequantize = source(layer.node.args[0 if layer.kind != "addmm" else 1])
+            quantize = source(dequantize.args[0])
+            if source(quantize.args[0]).name not in given:
+                return False
+    return True
+
+
+def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tolerance:
+    if not output.dtype.is_floating_point:
+        return Tolerance(atol=0.0, rtol=0.0, why="whole numbers must be the same")
+    reach = spread(output)
+    if scheme.method == "half" or output.dtype in (torch.float16, torch.bfloat16):
+        return Tolerance(
+            atol=reach * 2**-8, rtol=0.0,
+            why=f"16-bit float: CPUs that add up in half precision differ by up to 2^-8 of the spread ({reach:.4g})",
+        )  # fmt: skip
+    if scheme.method == "pt2e":
+        if step is not None:
+            # A step is a float32 product: one more part in 10,000 for its own rounding.
+            return Tolerance(atol=step * 1.0001, rtol=0.0, why=f"one quantization step of the output ({step:.4g})")
+        return Tolerance(
+            atol=reach / 127, rtol=0.0,
+            why=f"the output is computed in float from int8 layers: one step of 8 bits over its spread ({reach:.4g})",
+        )  # fmt: skip
+    if scheme.dynamic:
+        if shallow:
+            return Tolerance(
+                atol=_FP32 * max(1.0, reach), rtol=_FP32,
+                why="dynamic int8 of the inputs themselves: integers agree, the scales' float32 products round",
+            )  # fmt: skip
+        return Tolerance(
+            atol=reach / 127, rtol=0.0,
+            why="dynamic int8 in inner layers: float32 rounding can flip an inner activation to the next integer; "
+            f"one step of 8 bits over the output's spread ({reach:.4g})",
+        )  # fmt: skip
+    return Tolerance(atol=_FP32, rtol=_FP32, why="fp32: the order of additions differs between CPUs")
+
+
+def tolerances(program: Any, scheme: Scheme, outputs: Sequence[Any]) -> tuple[Tolerance, ...]:
+    """One tolerance an output.
+
+    Args:
+        program: the exported program in its scheme, before lowering.
+        outputs: the reference's.
+    """
+    steps = output_steps(program) if scheme.method == "pt2e" else []
+    shallow = scheme.dynamic and _inputs_quantized_directly(program)
+    padded = [*steps, *([None] * (len(outputs) - len(steps)))]
+    return tuple(_one(output, scheme, step, shallow) for output, step in zip(outputs, padded, strict=True))
+
+
+def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:
+    """The one that allows most."""
+    return max(all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output"))
+
+
+def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> Agreement:
+    """Compare the outputs of the float model in PyTorch with the program's.
+
+    A different number of outputs, or another shape, is an infinite difference.
+    """
+    kind: str | int = scheme.weight_bits or scheme.method
+    share = _AGREEMENT[kind]  # type: ignore[index]  # both kinds of key are there
+    worst, reach = 0.0, 0.0
+    if len(model) != len(program):
+        worst = float("inf")
+    for want, got in zip(model, program, strict=False):
+        reach = max(reach, spread(want))
+        if want.shape != got.shape:
+            worst = float("inf")
+        elif want.numel():
+            difference = (want.double() - got.double()).abs()
+            difference[want.double() == got.double()] = 0.0  # equal infinities
+            largest = float(difference.max())
+            worst = max(worst, float("inf") if largest != largest else largest)
+    return Agreement(
+        max_abs=worst if worst != float("inf") else 1e308,
+        limit=share * max(reach, 1e-6),
+        why=f"the model in PyTorch, as it was before {scheme.name}, against the program; "
+        f"{share:.3g} of the outputs' spread ({reach:.4g}) is allowed",
+    )
