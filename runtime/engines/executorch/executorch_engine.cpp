@@ -1,0 +1,283 @@
+#include <dlfcn.h>
+#include <executorch/devtools/etdump/etdump_flatcc.h>
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/kernel/operator_registry.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "platform_layer.h"
+#include "program_info.h"
+#include "scalar_types.h"
+#include "slipway/engine.h"
+#include "threads.h"
+
+namespace slipway {
+namespace {
+
+using executorch::aten::ScalarType;
+using executorch::etdump::ETDumpGen;
+using executorch::etdump::ETDumpResult;
+using executorch::extension::make_tensor_ptr;
+using executorch::extension::Module;
+using executorch::extension::TensorPtr;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::MethodMeta;
+using executorch::runtime::TensorInfo;
+
+// A failure of the runtime, with what it logged about it.
+Status from_error(Error error, Code code, const std::string& what, std::string fix) {
+  const std::string logged = take_logged_errors();
+  if (error == Error::MemoryAllocationFailed || error == Error::DelegateMemoryAllocationFailed) {
+    code = Code::kMemory;
+    fix = "use a smaller program or input, or a device with more memory";
+  } else if (error == Error::OperatorMissing) {
+    // Registered by name, as was checked before, but not for these element types.
+    code = Code::kMissingOperator;
+    fix = "build the bundle with kernels for these element types, or delegate the operator";
+  }
+  return {code, what + ": " + executorch::runtime::to_string(error) + (logged.empty() ? "." : ". " + logged),
+          std::move(fix)};
+}
+
+std::vector<std::uint8_t> bytes_of(const void* data, std::size_t size) {
+  const auto* first = static_cast<const std::uint8_t*>(data);
+  return size == 0 ? std::vector<std::uint8_t>() : std::vector<std::uint8_t>(first, first + size);
+}
+
+bool is_row_major(const std::vector<std::uint8_t>& dim_order) {
+  for (std::size_t i = 0; i < dim_order.size(); ++i) {
+    if (dim_order[i] != i) {
+      return false;
+    }
+  }
+  return true;
+}
+
+class ExecuTorchEngine : public Engine {
+ public:
+  EngineInfo info() const override { return {"executorch", SLIPWAY_EXECUTORCH_VERSION}; }
+  Capabilities capabilities() const override;
+  Result<unsigned> set_threads(unsigned count) override { return reset_thread_pool(count); }
+  Result<ProgramInfo> describe(const std::string& model_path) override { return read_program_info(model_path); }
+  Status load(const LoadOptions& options) override;
+  Status set_inputs(const std::vector<Tensor>& inputs) override;
+  Status execute() override;
+  Result<std::vector<Tensor>> outputs() override;
+  Result<std::vector<std::uint8_t>> profile() override;
+
+ private:
+  Status prepare_values(const MethodMeta& meta);
+  Result<EValue> input_value(const Tensor& input, std::size_t index);
+  Result<Tensor> output_tensor(const EValue& value) const;
+
+  std::string method_;
+  ETDumpGen* etdump_ = nullptr;  // owned by module_
+  std::unique_ptr<Module> module_;
+  std::vector<std::vector<std::uint8_t>> input_orders_;
+  std::vector<TensorPtr> input_tensors_;
+  std::vector<std::vector<std::uint8_t>> reordered_inputs_;
+  std::vector<TensorPtr> output_tensors_;
+  std::vector<std::vector<std::uint8_t>> output_buffers_;
+  std::vector<EValue> outputs_;
+};
+
+Capabilities ExecuTorchEngine::capabilities() const {
+  std::set<std::string> backends;
+  for (std::size_t i = 0; i < executorch::runtime::get_num_registered_backends(); ++i) {
+    const auto name = executorch::runtime::get_backend_name(i);
+    if (name.ok()) {
+      backends.insert(name.get());
+    }
+  }
+  std::set<std::string> operators;
+  for (const auto& kernel : executorch::runtime::get_registered_kernels()) {
+    operators.insert(kernel.name_);
+  }
+  // A function of KleidiAI's that every build of it has; looked up by name because it may not be there.
+  const bool kleidiai = ::dlsym(RTLD_DEFAULT, "kai_run_lhs_quant_pack_qai8dxp_f32") != nullptr;
+  return {{backends.begin(), backends.end()}, {operators.begin(), operators.end()}, kleidiai};
+}
+
+Status ExecuTorchEngine::load(const LoadOptions& options) {
+  method_ = options.method;
+  auto etdump = options.profile ? std::make_unique<ETDumpGen>() : nullptr;
+  etdump_ = etdump.get();
+  if (options.data_path.empty()) {
+    module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump));
+  } else {
+    module_ = std::make_unique<Module>(options.model_path, options.data_path, Module::LoadMode::Mmap,
+                                       std::move(etdump));
+  }
+  Error error = module_->load();
+  if (error != Error::Ok) {
+    return from_error(error, Code::kFile, "Cannot load " + options.model_path, "export or copy it again");
+  }
+  error = module_->load_method(method_);
+  if (error != Error::Ok) {
+    return from_error(error, Code::kExecution, "Cannot initialise method " + method_,
+                      "see the message above; export the model with the version of the engine that this runner has");
+  }
+  const auto meta = module_->method_meta(method_);
+  if (!meta.ok()) {
+    return from_error(meta.error(), Code::kFile, "Cannot read method " + method_, "export or copy the program again");
+  }
+  return prepare_values(meta.get());
+}
+
+// Remembers the inputs' memory orders, and gives memory to outputs for which the exporter planned none.
+Status ExecuTorchEngine::prepare_values(const MethodMeta& meta) {
+  for (std::size_t i = 0; i < meta.num_inputs(); ++i) {
+    const auto tensor = meta.input_tensor_meta(i);
+    input_orders_.emplace_back();
+    if (tensor.ok()) {
+      input_orders_.back().assign(tensor->dim_order().begin(), tensor->dim_order().end());
+    }
+  }
+  for (std::size_t i = 0; i < meta.num_outputs(); ++i) {
+    const auto tensor = meta.output_tensor_meta(i);
+    if (!tensor.ok() || tensor->is_memory_planned()) {
+      continue;
+    }
+    output_buffers_.emplace_back(tensor->nbytes());
+    output_tensors_.push_back(make_tensor_ptr({tensor->sizes().begin(), tensor->sizes().end()},
+                                              output_buffers_.back().data(),
+                                              {tensor->dim_order().begin(), tensor->dim_order().end()}, {},
+                                              tensor->scalar_type()));
+    const Error error = module_->set_output(method_, output_tensors_.back(), i);
+    if (error != Error::Ok) {
+      return from_error(error, Code::kExecution, "Cannot give memory to output " + std::to_string(i),
+                        "export the program with memory planned for its outputs");
+    }
+  }
+  take_logged_errors();
+  return {};
+}
+
+Result<EValue> ExecuTorchEngine::input_value(const Tensor& input, std::size_t index) {
+  const std::vector<std::uint8_t>& order = input_orders_[index];
+  const void* data = input.bytes.data();
+  if (order.empty() && input.shape.empty()) {
+    // A number or a tensor without dimensions: the method knows which.
+    const auto tag = module_->method_meta(method_)->input_tag(index);
+    if (tag.ok() && tag.get() == executorch::runtime::Tag::Int) {
+      return EValue(*static_cast<const std::int64_t*>(data));
+    }
+    if (tag.ok() && tag.get() == executorch::runtime::Tag::Double) {
+      return EValue(*static_cast<const double*>(data));
+    }
+    if (tag.ok() && tag.get() == executorch::runtime::Tag::Bool) {
+      return EValue(*static_cast<const std::uint8_t*>(data) != 0);
+    }
+  }
+  if (!is_row_major(order)) {
+    reordered_inputs_.push_back(to_memory_order(input.bytes, input.shape, order, size_of(input.dtype)));
+    data = reordered_inputs_.back().data();
+  }
+  // const_cast: the runtime's tensors have no read-only form; inputs without planned memory are read where they are.
+  input_tensors_.push_back(make_tensor_ptr({input.shape.begin(), input.shape.end()}, const_cast<void*>(data),
+                                           {order.begin(), order.end()}, {}, to_scalar_type(input.dtype)));
+  return EValue(*input_tensors_.back());
+}
+
+Status ExecuTorchEngine::set_inputs(const std::vector<Tensor>& inputs) {
+  input_tensors_.clear();
+  reordered_inputs_.clear();
+  std::vector<EValue> values;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Result<EValue> value = input_value(inputs[i], i);
+    if (!value.ok()) {
+      return value.status();
+    }
+    values.push_back(value.value());
+  }
+  const Error error = module_->set_inputs(method_, values);
+  if (error != Error::Ok) {
+    return from_error(error, Code::kInput, "Method " + method_ + " does not take these inputs",
+                      "compare with pte_runner --describe");
+  }
+  return {};
+}
+
+Status ExecuTorchEngine::execute() {
+  auto result = module_->execute(method_);
+  if (!result.ok()) {
+    return from_error(result.error(), Code::kExecution, "Executing method " + method_ + " failed",
+                      "check the inputs' shapes and values against what the program was exported with");
+  }
+  outputs_ = std::move(result.get());
+  return {};
+}
+
+Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
+  if (value.isInt()) {
+    const std::int64_t number = value.toInt();
+    return Tensor{DType::kInt64, {}, bytes_of(&number, sizeof(number))};
+  }
+  if (value.isDouble()) {
+    const double number = value.toDouble();
+    return Tensor{DType::kFloat64, {}, bytes_of(&number, sizeof(number))};
+  }
+  if (value.isBool()) {
+    return Tensor{DType::kBool, {}, {static_cast<std::uint8_t>(value.toBool() ? 1 : 0)}};
+  }
+  if (!value.isTensor()) {
+    return Status(Code::kExecution, "Method " + method_ + " returns a value that has no file form.",
+                  "export a method that returns tensors, ints, floats or bools");
+  }
+  const auto& tensor = value.toTensor();
+  const DType dtype = to_dtype(tensor.scalar_type());
+  if (dtype == DType::kUnknown) {
+    return Status(Code::kExecution, "Method " + method_ + " returns a tensor of a type that has no file form.",
+                  "export a method that returns bools, integers or floats");
+  }
+  Tensor output{dtype, {tensor.sizes().begin(), tensor.sizes().end()},
+                bytes_of(tensor.const_data_ptr(), tensor.nbytes())};
+  const std::vector<std::uint8_t> order(tensor.dim_order().begin(), tensor.dim_order().end());
+  if (!is_row_major(order)) {
+    output.bytes = to_row_major(output.bytes, output.shape, order, size_of(dtype));
+  }
+  return output;
+}
+
+Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
+  std::vector<Tensor> tensors;
+  for (const EValue& value : outputs_) {
+    Result<Tensor> tensor = output_tensor(value);
+    if (!tensor.ok()) {
+      return tensor.status();
+    }
+    tensors.push_back(std::move(tensor.value()));
+  }
+  return tensors;
+}
+
+Result<std::vector<std::uint8_t>> ExecuTorchEngine::profile() {
+  if (etdump_ == nullptr) {
+    return std::vector<std::uint8_t>();
+  }
+  const ETDumpResult result = etdump_->get_etdump_data();
+  if (result.buf == nullptr || result.size == 0) {
+    return Status(Code::kExecution, "The engine recorded no profile.", "run without --etdump_path");
+  }
+  std::vector<std::uint8_t> bytes = bytes_of(result.buf, result.size);
+  std::free(result.buf);
+  return bytes;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_engine(AbortHandler on_abort) {
+  install_platform_layer(on_abort);
+  return std::make_unique<ExecuTorchEngine>();
+}
+
+}  // namespace slipway

@@ -1,0 +1,63 @@
+#include "platform_layer.h"
+
+#include <executorch/runtime/platform/platform.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace slipway {
+namespace {
+
+// Bounded, so that a kernel which logs for every element does not eat the memory.
+constexpr std::size_t kMostLogged = 2000;
+
+struct Log {
+  std::mutex mutex;
+  std::string errors;
+  AbortHandler on_abort = nullptr;
+};
+
+Log& log() {
+  static Log instance;
+  return instance;
+}
+
+void emit(et_timestamp_t, et_pal_log_level_t level, const char* filename, const char*, std::size_t line,
+          const char* message, std::size_t length) {
+  if (level != kError && level != kFatal) {
+    return;
+  }
+  const std::string text(message, length);
+  std::fprintf(stderr, "executorch: %s:%zu: %s\n", filename, line, text.c_str());
+  Log& sink = log();
+  const std::lock_guard<std::mutex> lock(sink.mutex);
+  if (sink.errors.size() + text.size() < kMostLogged) {
+    sink.errors += (sink.errors.empty() ? "" : "; ") + text;
+  }
+}
+
+[[noreturn]] void give_up() {
+  const std::string errors = take_logged_errors();
+  if (log().on_abort != nullptr) {
+    log().on_abort(errors.empty() ? "no reason given" : errors.c_str());
+  }
+  std::abort();
+}
+
+}  // namespace
+
+void install_platform_layer(AbortHandler on_abort) {
+  log().on_abort = on_abort;
+  executorch::runtime::register_pal(executorch::runtime::PalImpl::create(
+      nullptr, give_up, nullptr, nullptr, emit, nullptr, nullptr, __FILE__));
+}
+
+std::string take_logged_errors() {
+  Log& sink = log();
+  const std::lock_guard<std::mutex> lock(sink.mutex);
+  return std::exchange(sink.errors, {});
+}
+
+}  // namespace slipway

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "slipway/engine.h"
+#include "slipway/status.h"
+
+namespace slipway {
+
+// What a .pte file declares.
+Result<ProgramInfo> read_program_info(const std::string& path);
+
+}  // namespace slipway

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+
+#include "slipway/tensor.h"
+
+namespace slipway {
+
+// Our element type for ExecuTorch's; kUnknown for those without a file form (quantized, complex, sub-byte).
+DType to_dtype(executorch::aten::ScalarType type);
+// The reverse; Undefined for kUnknown.
+executorch::aten::ScalarType to_scalar_type(DType dtype);
+
+}  // namespace slipway

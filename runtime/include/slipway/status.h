@@ -1,0 +1,66 @@
+// What every fallible function returns. Nothing in this project throws on purpose; no exception crosses the
+// engine interface.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace slipway {
+
+// The values are pte_runner's exit codes: a status that reaches main() is the answer to the shell.
+enum class Code : int {
+  kOk = 0,
+  kUsage = 2,
+  kFile = 3,
+  kMissingOperator = 4,
+  kMissingBackend = 5,
+  kInput = 6,
+  kExecution = 7,
+  kOutput = 8,
+  kMemory = 9,
+};
+
+// The name of a code in JSON: "usage", "file", "missing-operator", ...
+const char* kind_of(Code code);
+
+// An outcome. A failure says what happened, how to mend it, and which things (operators, files) it concerns.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message, std::string fix = {}, std::vector<std::string> names = {})
+      : code_(code), message_(std::move(message)), fix_(std::move(fix)), names_(std::move(names)) {}
+
+  bool ok() const { return code_ == Code::kOk; }
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+  const std::string& fix() const { return fix_; }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  Code code_ = Code::kOk;
+  std::string message_;
+  std::string fix_;
+  std::vector<std::string> names_;
+};
+
+// A value, or the status that says why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return std::holds_alternative<T>(state_); }
+  // Only when ok().
+  T& value() { return *std::get_if<T>(&state_); }
+  const T& value() const { return *std::get_if<T>(&state_); }
+  // Only when not ok().
+  const Status& status() const { return *std::get_if<Status>(&state_); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace slipway

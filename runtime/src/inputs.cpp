@@ -1,0 +1,131 @@
+#include "inputs.h"
+
+#include <utility>
+
+#include "npy.h"
+#include "platform.h"
+
+namespace slipway {
+namespace {
+
+// How the specification reads in a message: "float32 2x16", "float32 at most 8x16".
+std::string expected(const ValueSpec& spec) {
+  if (spec.dynamism == Dynamism::kUnbounded) {
+    return std::string(name_of(spec.dtype)) + " of rank " + std::to_string(spec.shape.size());
+  }
+  return std::string(name_of(spec.dtype)) + (spec.dynamism == Dynamism::kBounded ? " at most " : " ") +
+         to_text(spec.shape);
+}
+
+bool fits(const ValueSpec& spec, const Shape& shape) {
+  if (spec.dynamism == Dynamism::kStatic) {
+    return shape == spec.shape;
+  }
+  if (shape.size() != spec.shape.size()) {
+    return false;
+  }
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (spec.dynamism == Dynamism::kBounded && shape[i] > spec.shape[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag) {
+  std::string list;
+  for (const ValueSpec& spec : method.inputs) {
+    list += (list.empty() ? "" : ", ") + expected(spec);
+  }
+  return {Code::kInput,
+          "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" + list + "), " +
+              std::to_string(given) + " given by " + flag + ".",
+          "give one for each input, in this order, apart by commas"};
+}
+
+Result<Tensor> read_input(const std::string& path) {
+  Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) {
+    const Status& status = file.status();
+    const Code code = status.code() == Code::kFile ? Code::kInput : status.code();
+    return Status(code, status.message(), status.fix(), status.names());
+  }
+  return parse_npy(file.value().data(), file.value().size(), path);
+}
+
+bool is_tensor(const ValueSpec& spec) {
+  return spec.kind == "tensor";
+}
+
+// Ones in the shape given or, without one, in the shape declared.
+Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape* given) {
+  if (!is_tensor(spec) && given == nullptr) {
+    return spec.exported;
+  }
+  const Shape& shape = given != nullptr ? *given : spec.shape;
+  Status status = check_input(spec, index, spec.dtype, shape);
+  if (!status.ok()) {
+    return status;
+  }
+  std::size_t count = 0;
+  if (!count_elements(shape, size_of(spec.dtype), &count)) {
+    return Status(Code::kInput, "Input " + std::to_string(index) + " cannot have the shape " + to_text(shape) + ".",
+                  "give a shape that fits into memory");
+  }
+  return ones(spec.dtype, shape, count);
+}
+
+}  // namespace
+
+Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape) {
+  const std::string which = "Input " + std::to_string(index);
+  if (spec.dtype == DType::kUnknown) {
+    return {Code::kInput, which + " is of a kind this runner cannot pass (" + spec.kind + ").",
+            "export the method with tensors, ints, floats or bools as inputs"};
+  }
+  if (dtype == spec.dtype && fits(spec, shape)) {
+    return {};
+  }
+  std::string fix = "give it the shape " + to_text(spec.shape) + ", or export the program for this one";
+  if (dtype != spec.dtype) {
+    fix = spec.dtype == DType::kBFloat16 ? std::string("save its bits as two-byte void: array.view('V2')")
+                                         : std::string("convert it: array.astype('") + name_of(spec.dtype) + "')";
+  }
+  return {Code::kInput,
+          which + ": expected " + expected(spec) + ", given " + name_of(dtype) + " " + to_text(shape) + ".", fix};
+}
+
+Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method, std::string* note) {
+  std::vector<Tensor> tensors;
+  const bool from_files = !options.inputs.empty();
+  const std::size_t given = from_files ? options.inputs.size() : options.input_shapes.size();
+  if ((from_files || options.have_input_shapes) && given != method.inputs.size()) {
+    return wrong_count(method, given, from_files ? "--inputs" : "--input_shapes");
+  }
+  for (std::size_t i = 0; i < method.inputs.size(); ++i) {
+    const ValueSpec& spec = method.inputs[i];
+    Result<Tensor> tensor =
+        from_files ? read_input(options.inputs[i])
+                   : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr);
+    if (!tensor.ok()) {
+      return tensor.status();
+    }
+    if (from_files) {
+      Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
+      if (!status.ok()) {
+        return Status(status.code(), options.inputs[i] + ": " + status.message(), status.fix(), {options.inputs[i]});
+      }
+    }
+    tensors.push_back(std::move(tensor.value()));
+  }
+  if (!from_files && !method.inputs.empty()) {
+    *note = "Inputs are ones in the shapes " +
+            std::string(options.have_input_shapes ? "given by --input_shapes" : "the method declares") + ":";
+    for (const Tensor& tensor : tensors) {
+      *note += std::string(" ") + name_of(tensor.dtype) + " " + to_text(tensor.shape);
+    }
+  }
+  return tensors;
+}
+
+}  // namespace slipway

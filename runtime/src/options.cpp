@@ -1,0 +1,254 @@
+#include "options.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace slipway {
+namespace {
+
+constexpr const char* kHelpHint = "see pte_runner --help";
+
+Status usage(const std::string& message, const std::string& fix = kHelpHint) {
+  return {Code::kUsage, message, fix};
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) {
+      return parts;
+    }
+    begin = end + 1;
+  }
+}
+
+bool parse_number(std::string_view text, std::int64_t limit, std::int64_t* value) {
+  if (text.empty() || text.size() > 18) {
+    return false;
+  }
+  std::int64_t number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') {
+      return false;
+    }
+    number = number * 10 + (c - '0');
+  }
+  *value = number;
+  return number <= limit;
+}
+
+// How a flag takes its value.
+enum class Takes { kNothing, kValue, kText, kCount };
+
+// One row a flag: its name, the member it sets, and for counts the smallest allowed.
+struct Flag {
+  const char* name;
+  Takes takes;
+  std::string Options::* text;
+  unsigned Options::* count;
+  unsigned least;
+};
+
+constexpr unsigned kMost = 1000000;
+
+constexpr Flag kFlags[] = {
+    {"model_path", Takes::kText, &Options::model_path, nullptr, 0},
+    {"data_path", Takes::kText, &Options::data_path, nullptr, 0},
+    {"inputs", Takes::kValue, nullptr, nullptr, 0},
+    {"input_shapes", Takes::kValue, nullptr, nullptr, 0},
+    {"output_file", Takes::kText, &Options::output_prefix, nullptr, 0},
+    {"num_executions", Takes::kCount, nullptr, &Options::num_executions, 1},
+    {"warmup", Takes::kCount, nullptr, &Options::warmup, 0},
+    {"cpu_threads", Takes::kCount, nullptr, &Options::cpu_threads, 1},
+    {"method_name", Takes::kText, &Options::method_name, nullptr, 0},
+    {"etdump_path", Takes::kText, &Options::etdump_path, nullptr, 0},
+    {"print_output", Takes::kNothing, nullptr, nullptr, 0},
+    {"describe", Takes::kNothing, nullptr, nullptr, 0},
+    {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
+    {"version", Takes::kNothing, nullptr, nullptr, 0},
+    {"help", Takes::kNothing, nullptr, nullptr, 0},
+};
+
+Status set_action(Options* options, Action action) {
+  if (options->action != Action::kRun && options->action != action) {
+    return usage("--describe, --capabilities, --version and --help exclude each other.");
+  }
+  options->action = action;
+  return {};
+}
+
+Status set_switch(Options* options, std::string_view name) {
+  if (name == "print_output") {
+    options->print_output = true;
+    return {};
+  }
+  if (name == "describe") {
+    return set_action(options, Action::kDescribe);
+  }
+  if (name == "capabilities") {
+    return set_action(options, Action::kCapabilities);
+  }
+  return set_action(options, name == "version" ? Action::kVersion : Action::kHelp);
+}
+
+Status set_value(Options* options, const Flag& flag, const std::string& value) {
+  const std::string name = std::string("--") + flag.name;
+  if (flag.takes == Takes::kText) {
+    if (value.empty()) {
+      return usage(name + " needs a value.");
+    }
+    options->*flag.text = value;
+    return {};
+  }
+  if (flag.takes == Takes::kCount) {
+    std::int64_t number = 0;
+    if (!parse_number(value, kMost, &number) || number < flag.least) {
+      return usage(name + " wants a whole number from " + std::to_string(flag.least) + " to " +
+                   std::to_string(kMost) + ", not '" + value + "'.");
+    }
+    options->*flag.count = static_cast<unsigned>(number);
+    return {};
+  }
+  if (std::string_view(flag.name) == "inputs") {
+    options->inputs = split(value, ',');
+    if (std::find(options->inputs.begin(), options->inputs.end(), "") != options->inputs.end()) {
+      return usage("--inputs has an empty name in '" + value + "'.", "give a.npy,b.npy, without blanks");
+    }
+    return {};
+  }
+  Result<std::vector<Shape>> shapes = parse_shapes(value);
+  if (!shapes.ok()) {
+    return shapes.status();
+  }
+  options->input_shapes = std::move(shapes.value());
+  options->have_input_shapes = true;
+  return {};
+}
+
+Status check(const Options& options) {
+  const bool needs_model = options.action == Action::kRun || options.action == Action::kDescribe;
+  if (needs_model && options.model_path.empty()) {
+    return usage("--model_path is missing.", "pte_runner --model_path FILE.pte");
+  }
+  if (!options.inputs.empty() && options.have_input_shapes) {
+    return usage("--inputs and --input_shapes exclude each other.",
+                 "drop --input_shapes: a .npy file carries its shape");
+  }
+  return {};
+}
+
+}  // namespace
+
+JsonWish find_json(const std::vector<std::string>& words) {
+  JsonWish wish;
+  for (const std::string& word : words) {
+    if (word == "--json") {
+      wish = {true, ""};
+    } else if (word.rfind("--json=", 0) == 0) {
+      wish = {true, word.substr(7)};
+    }
+  }
+  return wish;
+}
+
+Result<std::vector<Shape>> parse_shapes(const std::string& text) {
+  std::vector<Shape> shapes;
+  for (const std::string& part : split(text, ',')) {
+    Shape shape;
+    if (part != "scalar") {
+      for (const std::string& word : split(part, 'x')) {
+        std::int64_t dim = 0;
+        if (!parse_number(word, INT32_MAX, &dim)) {
+          return usage("--input_shapes has the unreadable shape '" + part + "'.", "give 1x3x224x224,1x8");
+        }
+        shape.push_back(dim);
+      }
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+Result<Options> parse_options(const std::vector<std::string>& words) {
+  Options options;
+  const JsonWish json = find_json(words);
+  options.json = json.wanted;
+  options.json_path = json.path;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--json") {
+      continue;
+    }
+    if (word.rfind("--", 0) != 0) {
+      return usage("'" + word + "' is not a flag.");
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+    if (name == "json") {
+      if (json.path.empty()) {
+        return usage("--json= needs a file name.", "give --json=FILE, or --json for standard output");
+      }
+      continue;
+    }
+    const Flag* flag = std::find_if(std::begin(kFlags), std::end(kFlags),
+                                    [&](const Flag& candidate) { return name == candidate.name; });
+    if (flag == std::end(kFlags)) {
+      return usage("Unknown flag --" + name + ".");
+    }
+    Status status;
+    if (flag->takes == Takes::kNothing) {
+      status = equals == std::string::npos ? set_switch(&options, name) : usage("--" + name + " takes no value.");
+    } else if (equals != std::string::npos) {
+      status = set_value(&options, *flag, word.substr(equals + 1));
+    } else if (i + 1 < words.size()) {
+      status = set_value(&options, *flag, words[++i]);
+    } else {
+      status = usage("--" + name + " needs a value.");
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  Status status = check(options);
+  if (!status.ok()) {
+    return status;
+  }
+  return options;
+}
+
+std::string help_text() {
+  return R"(pte_runner: run a program on this device and measure it.
+
+  pte_runner --model_path FILE.pte [flags]             run
+  pte_runner --model_path FILE.pte --describe          what the program asks for, without running it
+  pte_runner --capabilities                            what this runner offers
+
+Flags are --flag=value or --flag value.
+  --model_path FILE       the program
+  --data_path FILE        weights stored apart from it (.ptd)
+  --method_name NAME      the method to run (default: forward)
+  --inputs A.npy,B.npy    the inputs, in the method's order
+  --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes
+  --output_file PREFIX    write the outputs as PREFIX0.npy, PREFIX1.npy, ...
+  --num_executions N      timed executions (default: 1)
+  --warmup N              executions before those, not timed (default: 0)
+  --cpu_threads N         threads (default: one a physical core)
+  --etdump_path FILE      record a profile (ETDump); warm-up executions are in it
+  --print_output          print the outputs
+  --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
+  --describe, --capabilities, --version, --help
+
+Tensors are NumPy .npy files, version 1.0, little-endian, C order. bfloat16 is two-byte void ('|V2', the bits
+as they are), read and written.
+
+Exit codes: 0 done, 2 command line, 3 program file, 4 missing operator, 5 missing backend, 6 input,
+7 execution, 8 output cannot be written, 9 out of memory.
+)";
+}
+
+}  // namespace slipway

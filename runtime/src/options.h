@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "slipway/status.h"
+#include "slipway/tensor.h"
+
+namespace slipway {
+
+enum class Action { kRun, kDescribe, kCapabilities, kVersion, kHelp };
+
+struct Options {
+  Action action = Action::kRun;
+  std::string model_path;
+  std::string data_path;
+  std::vector<std::string> inputs;
+  std::vector<Shape> input_shapes;
+  bool have_input_shapes = false;
+  std::string output_prefix;
+  unsigned num_executions = 1;
+  unsigned warmup = 0;
+  unsigned cpu_threads = 0;  // 0: as many as there are physical cores
+  std::string method_name = "forward";
+  std::string etdump_path;
+  bool print_output = false;
+  bool json = false;
+  std::string json_path;  // empty: standard output
+};
+
+// Whether --json is among the words, and where to: known before anything else, so that even a wrong command line
+// is answered in JSON.
+struct JsonWish {
+  bool wanted = false;
+  std::string path;
+};
+JsonWish find_json(const std::vector<std::string>& words);
+
+// kUsage for an unknown flag, a missing or malformed value, flags that contradict each other.
+Result<Options> parse_options(const std::vector<std::string>& words);
+
+// "1x3x224x224,1x8": shapes apart by commas, dimensions by x, "scalar" for a tensor without dimensions.
+Result<std::vector<Shape>> parse_shapes(const std::string& text);
+
+std::string help_text();
+
+}  // namespace slipway

@@ -1,0 +1,213 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "platform.h"
+
+namespace slipway {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int number) : number_(number) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (number_ >= 0) {
+      ::close(number_);
+    }
+  }
+
+  int get() const { return number_; }
+  // Closes now, so that a late write error is seen.
+  int close() { return ::close(std::exchange(number_, -1)); }
+
+ private:
+  int number_;
+};
+
+// The temporary file to remove when a signal ends the process; only a signal handler reads it.
+char g_temporary[4096];
+volatile std::sig_atomic_t g_temporary_set = 0;
+
+void remove_temporary(int signal_number) {
+  if (g_temporary_set != 0) {
+    ::unlink(g_temporary);
+  }
+  // SA_RESETHAND has put the default action back: end as if there had been no handler.
+  ::raise(signal_number);
+}
+
+void guard_temporary(const std::string& path) {
+  if (path.size() >= sizeof(g_temporary)) {
+    return;
+  }
+  std::memcpy(g_temporary, path.c_str(), path.size() + 1);
+  g_temporary_set = 1;
+  static bool installed = false;
+  if (!std::exchange(installed, true)) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction current = {};
+      // One that is ignored (nohup, a background job) stays ignored.
+      if (::sigaction(number, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
+        struct sigaction action = {};
+        action.sa_handler = remove_temporary;
+        action.sa_flags = static_cast<int>(SA_RESETHAND);
+        sigemptyset(&action.sa_mask);
+        ::sigaction(number, &action, nullptr);
+      }
+    }
+  }
+}
+
+Status cannot_write(const std::string& path, int error) {
+  std::string fix = "name a folder that exists and may be written to";
+  if (error == ENOSPC || error == EDQUOT) {
+    fix = "free some space there, or write to another place";
+  }
+  return {Code::kOutput, "Cannot write " + path + ": " + std::strerror(error) + ".", fix, {path}};
+}
+
+int write_all(int descriptor, const void* data, std::size_t size) {
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(descriptor, next, size);
+    if (written < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      return errno;
+    }
+    next += written;
+    size -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
+// A rename survives a power cut only when its folder is synced too. Some file systems cannot; then it is not.
+void sync_folder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder =
+      slash == std::string::npos ? "." : (slash == 0 ? "/" : path.substr(0, slash));
+  const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() >= 0) {
+    static_cast<void>(::fsync(descriptor.get()));
+  }
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const auto fail = [&](const std::string& what, const std::string& fix) {
+    return Status(Code::kFile, "Cannot read " + path + ": " + what + ".", fix, {path});
+  };
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) {
+    const int error = errno;
+    return fail(std::strerror(error), error == ENOENT ? "check the path" : "check the file's permissions");
+  }
+  struct stat status = {};
+  if (::fstat(descriptor.get(), &status) != 0) {
+    return fail(std::strerror(errno), "check the file");
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return fail(S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file", "name the file itself");
+  }
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > SIZE_MAX) {
+    return fail("it is larger than this machine's address space", "use a 64-bit target");
+  }
+  if (size == 0) {
+    return MappedFile(nullptr, 0);
+  }
+  void* data = ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    if (error == ENOMEM) {
+      return Status(Code::kMemory, "No address space to map " + path + ".", "raise the memory limit (ulimit -v)");
+    }
+    return fail(std::strerror(error), "copy the file to a local disk");
+  }
+  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size));
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::munmap(const_cast<std::uint8_t*>(data_), size_);
+  }
+}
+
+Status write_file(const std::string& path, const void* data, std::size_t size) {
+  std::string temporary = path + ".XXXXXX";
+  const int number = ::mkstemp(temporary.data());
+  if (number < 0) {
+    return cannot_write(path, errno);
+  }
+  guard_temporary(temporary);
+  FileDescriptor descriptor(number);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  int error = ::fchmod(number, 0666 & ~mask) == 0 ? 0 : errno;  // mkstemp makes files for the owner only
+  if (error == 0) {
+    error = write_all(number, data, size);
+  }
+  if (error == 0 && ::fsync(number) != 0 && errno != EINVAL && errno != EROFS) {
+    error = errno;
+  }
+  if (descriptor.close() != 0 && error == 0) {
+    error = errno;
+  }
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    error = errno;
+  }
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    g_temporary_set = 0;
+    return cannot_write(path, error);
+  }
+  g_temporary_set = 0;
+  sync_folder(path);
+  return {};
+}
+
+std::uint64_t peak_rss_bytes() {
+#ifdef __linux__
+  // VmHWM belongs to this program alone; ru_maxrss starts at the size of the process that called exec.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) {
+      return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+    }
+  }
+#endif
+  struct rusage usage = {};
+  if (::getrusage(RUSAGE_SELF, &usage) != 0) {
+    return 0;
+  }
+#ifdef __APPLE__
+  return static_cast<std::uint64_t>(usage.ru_maxrss);
+#else
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+#endif
+}
+
+}  // namespace slipway

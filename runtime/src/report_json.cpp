@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <iterator>
+
+#include "json.h"
+#include "latency.h"
+#include "report.h"
+
+namespace slipway {
+namespace {
+
+void engine_member(JsonWriter& json, const EngineInfo& engine) {
+  json.key("engine").begin_object();
+  json.member("name", engine.name).member("version", engine.version).end_object();
+}
+
+void cpu_member(JsonWriter& json, const CpuInfo& cpu) {
+  json.key("cpu").begin_object();
+  json.member("arch", cpu.arch).member("model", cpu.model).member("features", cpu.features);
+  json.member("cores", cpu.cores).end_object();
+}
+
+void tensors_member(JsonWriter& json, const char* name, const std::vector<TensorReport>& tensors, bool files) {
+  json.key(name).begin_array();
+  for (const TensorReport& tensor : tensors) {
+    json.begin_object().member("dtype", name_of(tensor.dtype)).member("shape", tensor.shape);
+    json.member("sha256", tensor.sha256);
+    if (files) {
+      json.member("file", tensor.file);
+    }
+    json.end_object();
+  }
+  json.end_array();
+}
+
+const char* name_of(Dynamism dynamism) {
+  switch (dynamism) {
+    case Dynamism::kStatic:
+      return "static";
+    case Dynamism::kBounded:
+      return "bounded";
+    case Dynamism::kUnbounded:
+      return "unbounded";
+  }
+  return "";
+}
+
+void specs_member(JsonWriter& json, const char* name, const std::vector<ValueSpec>& specs) {
+  json.key(name).begin_array();
+  for (const ValueSpec& spec : specs) {
+    json.begin_object().member("dtype", slipway::name_of(spec.dtype)).member("shape", spec.shape);
+    json.member("kind", spec.kind).member("dynamism", name_of(spec.dynamism)).end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace
+
+std::string run_json(const RunReport& report) {
+  const LatencySummary latency = summarize(report.latencies_ms);
+  JsonWriter json;
+  json.begin_object().member("schema", 1);
+  engine_member(json, report.engine);
+  json.key("program").begin_object();
+  json.member("path", report.program_path).member("size", report.program_size).end_object();
+  json.member("method", report.method).member("load_ms", report.load_ms);
+  json.key("latency_ms").begin_object();
+  json.member("count", report.latencies_ms.size()).member("warmup", report.warmup);
+  json.member("min", latency.min).member("p50", latency.p50).member("p90", latency.p90);
+  json.member("p99", latency.p99).member("mean", latency.mean).member("all", report.latencies_ms);
+  json.end_object();
+  json.member("peak_rss_bytes", report.peak_rss).member("threads", report.threads);
+  tensors_member(json, "inputs", report.inputs, false);
+  tensors_member(json, "outputs", report.outputs, true);
+  json.member("backends", report.capabilities.backends).member("operators", report.capabilities.operators);
+  cpu_member(json, report.cpu);
+  return json.end_object().text();
+}
+
+std::string describe_json(const EngineInfo& engine, const std::string& path, const ProgramInfo& program,
+                          const Capabilities& capabilities) {
+  JsonWriter json;
+  json.begin_object().member("schema", 1);
+  engine_member(json, engine);
+  json.key("program").begin_object();
+  json.member("path", path).member("size", program.size).member("version", program.version).end_object();
+  json.key("methods").begin_array();
+  for (const MethodInfo& method : program.methods) {
+    json.begin_object().member("name", method.name);
+    specs_member(json, "inputs", method.inputs);
+    specs_member(json, "outputs", method.outputs);
+    json.member("backends", method.backends).member("operators", method.operators);
+    json.member("missing_backends", missing(method.backends, capabilities.backends));
+    json.member("missing_operators", missing(method.operators, capabilities.operators)).end_object();
+  }
+  json.end_array();
+  json.member("backends", capabilities.backends).member("operators", capabilities.operators);
+  return json.end_object().text();
+}
+
+std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu) {
+  JsonWriter json;
+  json.begin_object().member("schema", 1);
+  engine_member(json, engine);
+  json.member("backends", capabilities.backends).member("operators", capabilities.operators);
+  json.member("kleidiai", capabilities.kleidiai);
+  cpu_member(json, cpu);
+  return json.end_object().text();
+}
+
+std::string error_json(const Status& status) {
+  JsonWriter json;
+  json.begin_object().key("error").begin_object();
+  json.member("kind", kind_of(status.code())).member("exit_code", static_cast<int>(status.code()));
+  json.member("message", status.message()).member("fix", status.fix()).member("names", status.names());
+  return json.end_object().end_object().text();
+}
+
+std::vector<std::string> missing(const std::vector<std::string>& wanted, const std::vector<std::string>& offered) {
+  std::vector<std::string> difference;
+  std::set_difference(wanted.begin(), wanted.end(), offered.begin(), offered.end(), std::back_inserter(difference));
+  return difference;
+}
+
+}  // namespace slipway

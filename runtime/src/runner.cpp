@@ -1,0 +1,282 @@
+#include "runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "inputs.h"
+#include "npy.h"
+#include "options.h"
+#include "platform.h"
+#include "report.h"
+#include "sha256.h"
+
+namespace slipway {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Where results and errors go; the handlers below need it when there is no way back to run_command.
+JsonWish g_json;
+
+Status print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return {Code::kOutput, "Cannot write to standard output.", "free some space, or check the pipe's other end"};
+  }
+  return {};
+}
+
+// The result, where the command line wants it: JSON to standard output, or to a file with the text on standard
+// output, or the text alone.
+Status publish(const std::string& json, const std::string& text) {
+  if (!g_json.wanted) {
+    return print(text);
+  }
+  if (g_json.path.empty()) {
+    return print(json + "\n");
+  }
+  const std::string file = json + "\n";
+  Status status = write_file(g_json.path, file.data(), file.size());
+  return status.ok() ? print(text) : status;
+}
+
+int fail(const Status& status) {
+  std::fputs(error_text(status).c_str(), stderr);
+  if (g_json.wanted) {
+    const std::string json = error_json(status) + "\n";
+    const Status written =
+        g_json.path.empty() ? print(json) : write_file(g_json.path, json.data(), json.size());
+    if (!written.ok()) {
+      std::fputs(error_text(written).c_str(), stderr);
+    }
+  }
+  return static_cast<int>(status.code());
+}
+
+Status out_of_memory() {
+  return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
+}
+
+void on_abort(const char* message) {
+  const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
+                         "check the inputs' values; the program may hold a kernel bug"});
+  std::_Exit(code);
+}
+
+Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities) {
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) {
+      text += (text.empty() ? "" : ", ") + name;
+    }
+    return text;
+  };
+  const std::vector<std::string> backends = missing(method.backends, capabilities.backends);
+  if (!backends.empty()) {
+    return {Code::kMissingBackend,
+            list(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
+            "build the bundle again, or export " + options.model_path + " for the backends this runner has: " +
+                (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
+            backends};
+  }
+  const std::vector<std::string> operators = missing(method.operators, capabilities.operators);
+  if (!operators.empty()) {
+    return {Code::kMissingOperator,
+            "Method " + method.name + " needs " + std::to_string(operators.size()) +
+                (operators.size() == 1 ? " operator" : " operators") +
+                " this runner does not have: " + list(operators) + ".",
+            "build the bundle with a kernel library that holds them, or export the model so that a backend takes "
+            "them over",
+            operators};
+  }
+  return {};
+}
+
+Result<MethodInfo> find_method(const Options& options, const ProgramInfo& program) {
+  std::string names;
+  for (const MethodInfo& method : program.methods) {
+    if (method.name == options.method_name) {
+      return method;
+    }
+    names += (names.empty() ? "" : ", ") + method.name;
+  }
+  return Status(Code::kUsage, options.model_path + " has no method '" + options.method_name + "'.",
+                "give --method_name one of: " + names, {options.method_name});
+}
+
+// Executes as often as asked. The clock runs around execute() alone.
+Status measure(const Options& options, Engine& engine, const std::vector<Tensor>& inputs, std::vector<double>* all) {
+  all->reserve(options.num_executions);
+  for (unsigned i = 0; i < options.warmup + options.num_executions; ++i) {
+    // Each time: a program may reuse its inputs' memory for intermediate values.
+    Status status = engine.set_inputs(inputs);
+    if (!status.ok()) {
+      return status;
+    }
+    const Clock::time_point start = Clock::now();
+    status = engine.execute();
+    const double elapsed = milliseconds_since(start);
+    if (!status.ok()) {
+      return status;
+    }
+    if (i >= options.warmup) {
+      all->push_back(elapsed);
+    }
+  }
+  return {};
+}
+
+Status write_outputs(const Options& options, const std::vector<Tensor>& outputs, RunReport* report) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    report->outputs.push_back(report_of(outputs[i]));
+    if (!options.output_prefix.empty()) {
+      const std::string path = options.output_prefix + std::to_string(i) + ".npy";
+      const std::vector<std::uint8_t> file = format_npy(outputs[i]);
+      Status status = write_file(path, file.data(), file.size());
+      if (!status.ok()) {
+        return status;
+      }
+      report->outputs.back().file = path;
+    }
+  }
+  return {};
+}
+
+Status write_profile(const Options& options, Engine& engine) {
+  if (options.etdump_path.empty()) {
+    return {};
+  }
+  const Result<std::vector<std::uint8_t>> profile = engine.profile();
+  if (!profile.ok()) {
+    return profile.status();
+  }
+  return write_file(options.etdump_path, profile.value().data(), profile.value().size());
+}
+
+// Standard output belongs to the JSON when that is where it goes.
+void print_outputs(const std::vector<Tensor>& outputs) {
+  std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::fprintf(stream, "output %zu: %s %s %s\n", i, name_of(outputs[i].dtype), to_text(outputs[i].shape).c_str(),
+                 values_text(outputs[i], 100).c_str());
+  }
+}
+
+Status run(const Options& options, Engine& engine) {
+  const Result<ProgramInfo> program = engine.describe(options.model_path);
+  if (!program.ok()) {
+    return program.status();
+  }
+  const Result<MethodInfo> method = find_method(options, program.value());
+  if (!method.ok()) {
+    return method.status();
+  }
+  RunReport report;
+  report.engine = engine.info();
+  report.capabilities = engine.capabilities();
+  Status status = check_offers(options, method.value(), report.capabilities);
+  if (!status.ok()) {
+    return status;
+  }
+  std::string note;
+  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
+  if (!inputs.ok()) {
+    return inputs.status();
+  }
+  if (!note.empty()) {
+    std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
+  }
+  const Result<unsigned> threads =
+      engine.set_threads(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
+  if (!threads.ok()) {
+    return threads.status();
+  }
+  const Clock::time_point start = Clock::now();
+  status = engine.load({options.model_path, options.data_path, options.method_name, !options.etdump_path.empty()});
+  report.load_ms = milliseconds_since(start);
+  if (!status.ok()) {
+    return status;
+  }
+  status = measure(options, engine, inputs.value(), &report.latencies_ms);
+  if (!status.ok()) {
+    return status;
+  }
+  report.peak_rss = peak_rss_bytes();
+  const Result<std::vector<Tensor>> outputs = engine.outputs();
+  if (!outputs.ok()) {
+    return outputs.status();
+  }
+  report.program_path = options.model_path;
+  report.program_size = program.value().size;
+  report.method = options.method_name;
+  report.warmup = options.warmup;
+  report.threads = threads.value();
+  report.cpu = cpu_info();
+  for (const Tensor& input : inputs.value()) {
+    report.inputs.push_back(report_of(input));
+  }
+  status = write_outputs(options, outputs.value(), &report);
+  if (status.ok()) {
+    status = write_profile(options, engine);
+  }
+  if (!status.ok()) {
+    return status;
+  }
+  if (options.print_output) {
+    print_outputs(outputs.value());
+  }
+  return publish(run_json(report), run_text(report));
+}
+
+Status describe(const Options& options, Engine& engine) {
+  const Result<ProgramInfo> program = engine.describe(options.model_path);
+  if (!program.ok()) {
+    return program.status();
+  }
+  const Capabilities capabilities = engine.capabilities();
+  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities),
+                 describe_text(options.model_path, program.value(), capabilities));
+}
+
+Status act(const Options& options) {
+  if (options.action == Action::kHelp) {
+    return print(help_text());
+  }
+  const std::unique_ptr<Engine> engine = make_engine(on_abort);
+  const EngineInfo info = engine->info();
+  if (options.action == Action::kVersion) {
+    return print("pte_runner " SLIPWAY_VERSION " (" + info.name + " " + info.version + ")\n");
+  }
+  if (options.action == Action::kCapabilities) {
+    const Capabilities capabilities = engine->capabilities();
+    const CpuInfo cpu = cpu_info();
+    return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
+  }
+  return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
+}
+
+}  // namespace
+
+TensorReport report_of(const Tensor& tensor) {
+  return {tensor.dtype, tensor.shape, sha256_hex(tensor.bytes.data(), tensor.bytes.size()), ""};
+}
+
+int run_command(const std::vector<std::string>& words) {
+  g_json = find_json(words);
+  try {
+    const Result<Options> options = parse_options(words);
+    const Status status = options.ok() ? act(options.value()) : options.status();
+    return status.ok() ? 0 : fail(status);
+  } catch (const std::bad_alloc&) {
+    return fail(out_of_memory());
+  }
+}
+
+}  // namespace slipway

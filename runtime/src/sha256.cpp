@@ -1,0 +1,84 @@
+#include "sha256.h"
+
+#include <cstring>
+
+namespace slipway {
+namespace {
+
+constexpr std::uint32_t kRound[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+constexpr std::uint32_t rotate(std::uint32_t value, unsigned bits) {
+  return (value >> bits) | (value << (32 - bits));
+}
+
+void absorb(std::uint32_t state[8], const std::uint8_t block[64]) {
+  std::uint32_t w[64];
+  for (unsigned i = 0; i < 16; ++i) {
+    const std::uint8_t* p = block + std::size_t{4} * i;
+    w[i] = (std::uint32_t{p[0]} << 24) | (std::uint32_t{p[1]} << 16) | (std::uint32_t{p[2]} << 8) |
+           std::uint32_t{p[3]};
+  }
+  for (unsigned i = 16; i < 64; ++i) {
+    const std::uint32_t s0 = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    const std::uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    w[i] = w[i - 16] + s0 + w[i - 7] + s1;
+  }
+  std::uint32_t v[8];
+  std::memcpy(v, state, sizeof(v));
+  for (unsigned i = 0; i < 64; ++i) {
+    const std::uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
+    const std::uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
+    const std::uint32_t t1 = v[7] + s1 + choose + kRound[i] + w[i];
+    const std::uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
+    const std::uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
+    std::memmove(v + 1, v, 7 * sizeof(v[0]));
+    v[4] += t1;
+    v[0] = t1 + s0 + majority;
+  }
+  for (unsigned i = 0; i < 8; ++i) {
+    state[i] += v[i];
+  }
+}
+
+}  // namespace
+
+std::string sha256_hex(const void* data, std::size_t size) {
+  std::uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                            0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  const auto* next = static_cast<const std::uint8_t*>(data);
+  std::size_t left = size;
+  for (; left >= 64; left -= 64, next += 64) {
+    absorb(state, next);
+  }
+  std::uint8_t tail[128] = {};
+  if (left != 0) {
+    std::memcpy(tail, next, left);
+  }
+  tail[left] = 0x80;
+  const std::size_t blocks = left < 56 ? 1 : 2;
+  const std::uint64_t bits = static_cast<std::uint64_t>(size) * 8;
+  for (unsigned i = 0; i < 8; ++i) {
+    tail[blocks * 64 - 1 - i] = static_cast<std::uint8_t>(bits >> (8 * i));
+  }
+  for (std::size_t block = 0; block < blocks; ++block) {
+    absorb(state, tail + 64 * block);
+  }
+  std::string hex;
+  hex.reserve(64);
+  for (const std::uint32_t word : state) {
+    for (int shift = 28; shift >= 0; shift -= 4) {
+      hex += "0123456789abcdef"[(word >> shift) & 15U];
+    }
+  }
+  return hex;
+}
+
+}  // namespace slipway

@@ -1,0 +1,29 @@
+#include "slipway/status.h"
+
+namespace slipway {
+
+const char* kind_of(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return "ok";
+    case Code::kUsage:
+      return "usage";
+    case Code::kFile:
+      return "file";
+    case Code::kMissingOperator:
+      return "missing-operator";
+    case Code::kMissingBackend:
+      return "missing-backend";
+    case Code::kInput:
+      return "input";
+    case Code::kExecution:
+      return "execution";
+    case Code::kOutput:
+      return "output";
+    case Code::kMemory:
+      return "memory";
+  }
+  return "unknown";
+}
+
+}  // namespace slipway

@@ -1,0 +1,151 @@
+#include "slipway/tensor.h"
+
+#include <cstring>
+
+namespace slipway {
+namespace {
+
+struct TypeRow {
+  DType dtype;
+  const char* name;
+  std::size_t size;
+  // The bits of 1 in this type, little-endian in the low bytes.
+  std::uint64_t one;
+};
+
+constexpr TypeRow kTypes[] = {
+    {DType::kBool, "bool", 1, 1},
+    {DType::kUInt8, "uint8", 1, 1},
+    {DType::kInt8, "int8", 1, 1},
+    {DType::kUInt16, "uint16", 2, 1},
+    {DType::kInt16, "int16", 2, 1},
+    {DType::kUInt32, "uint32", 4, 1},
+    {DType::kInt32, "int32", 4, 1},
+    {DType::kUInt64, "uint64", 8, 1},
+    {DType::kInt64, "int64", 8, 1},
+    {DType::kFloat16, "float16", 2, 0x3C00},
+    {DType::kBFloat16, "bfloat16", 2, 0x3F80},
+    {DType::kFloat32, "float32", 4, 0x3F800000},
+    {DType::kFloat64, "float64", 8, 0x3FF0000000000000},
+    {DType::kUnknown, "unknown", 0, 0},
+};
+
+const TypeRow& row(DType dtype) {
+  for (const TypeRow& candidate : kTypes) {
+    if (candidate.dtype == dtype) {
+      return candidate;
+    }
+  }
+  return kTypes[sizeof(kTypes) / sizeof(kTypes[0]) - 1];
+}
+
+// Calls visit(row_major_index, memory_index) for every element.
+template <typename Visit>
+void walk(const Shape& shape, const std::vector<std::uint8_t>& dim_order, Visit visit) {
+  const std::size_t rank = shape.size();
+  std::vector<std::size_t> stride(rank);  // memory stride of each logical dimension, in elements
+  std::size_t step = 1;
+  for (std::size_t i = rank; i-- > 0;) {
+    stride[dim_order[i]] = step;
+    step *= static_cast<std::size_t>(shape[dim_order[i]]);
+  }
+  const std::size_t count = step;
+  std::vector<std::size_t> index(rank, 0);
+  std::size_t memory = 0;
+  for (std::size_t element = 0; element < count; ++element) {
+    visit(element, memory);
+    for (std::size_t d = rank; d-- > 0;) {
+      memory += stride[d];
+      if (++index[d] < static_cast<std::size_t>(shape[d])) {
+        break;
+      }
+      memory -= stride[d] * index[d];
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+const char* name_of(DType dtype) {
+  return row(dtype).name;
+}
+
+std::size_t size_of(DType dtype) {
+  return row(dtype).size;
+}
+
+bool count_elements(const Shape& shape, std::size_t element_size, std::size_t* count) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 62;
+  std::uint64_t elements = 1;
+  bool empty = false;
+  for (const std::int64_t dim : shape) {
+    if (dim < 0) {
+      return false;
+    }
+    if (dim == 0) {
+      empty = true;
+      continue;
+    }
+    const auto size = static_cast<std::uint64_t>(dim);
+    if (elements > kLimit / size) {
+      return false;
+    }
+    elements *= size;
+  }
+  if (element_size != 0 && elements > kLimit / element_size) {
+    return false;
+  }
+  if (sizeof(std::size_t) < 8 && elements * element_size > SIZE_MAX) {
+    return false;
+  }
+  *count = empty ? 0 : static_cast<std::size_t>(elements);
+  return true;
+}
+
+std::string to_text(const Shape& shape) {
+  if (shape.empty()) {
+    return "scalar";
+  }
+  std::string text;
+  for (const std::int64_t dim : shape) {
+    text += (text.empty() ? "" : "x") + std::to_string(dim);
+  }
+  return text;
+}
+
+Tensor ones(DType dtype, const Shape& shape, std::size_t count) {
+  const TypeRow& type = row(dtype);
+  Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * type.size)};
+  std::uint8_t one[8];
+  for (std::size_t byte = 0; byte < sizeof(one); ++byte) {
+    one[byte] = static_cast<std::uint8_t>(type.one >> (8 * byte));
+  }
+  for (std::size_t element = 0; element < count; ++element) {
+    std::memcpy(tensor.bytes.data() + element * type.size, one, type.size);
+  }
+  return tensor;
+}
+
+std::vector<std::uint8_t> to_memory_order(const std::vector<std::uint8_t>& row_major, const Shape& shape,
+                                          const std::vector<std::uint8_t>& dim_order,
+                                          std::size_t element_size) {
+  std::vector<std::uint8_t> memory(row_major.size());
+  walk(shape, dim_order, [&](std::size_t logical, std::size_t physical) {
+    std::memcpy(memory.data() + physical * element_size, row_major.data() + logical * element_size,
+                element_size);
+  });
+  return memory;
+}
+
+std::vector<std::uint8_t> to_row_major(const std::vector<std::uint8_t>& memory, const Shape& shape,
+                                       const std::vector<std::uint8_t>& dim_order, std::size_t element_size) {
+  std::vector<std::uint8_t> row_major(memory.size());
+  walk(shape, dim_order, [&](std::size_t logical, std::size_t physical) {
+    std::memcpy(row_major.data() + logical * element_size, memory.data() + physical * element_size,
+                element_size);
+  });
+  return row_major;
+}
+
+}  // namespace slipway
