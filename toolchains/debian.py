@@ -144,13 +144,18 @@ def _fill_pool(apt: Apt, packages: Sequence[str], closure: bool) -> list[Item]:
     return items
 
 
-def tree(suite: str, arch: str, packages: Sequence[str], closure: bool = False, name: str = "") -> Path:
+def tree(
+    suite: str, arch: str, packages: Sequence[str], closure: bool = False, name: str = "", keep: Sequence[str] = ()
+) -> Path:
     """A folder with ``packages`` unpacked, merged-/usr, cached; arguments and errors as `fetch`.
 
     Args:
         name: how the folder's name begins; the first package's name by default.
+        keep: patterns of the paths that are wanted (``usr/bin/qemu-arm``); everything by default.
     """
     key = _key(suite, arch, packages, closure)
+    if keep:
+        key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
     root = cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
     if (root / _STAMP).is_file():
         return root
@@ -158,7 +163,7 @@ def tree(suite: str, arch: str, packages: Sequence[str], closure: bool = False, 
         if not (root / _STAMP).is_file():
             files = fetch(suite, arch, packages, closure)
             with new_folder(root) as temporary:
-                unpack(files, temporary)
+                unpack(files, temporary, keep)
                 write_json(temporary / _STAMP, {"packages": _names(files)})
     return root
 

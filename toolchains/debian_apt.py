@@ -41,9 +41,9 @@ _TRANSIENT = re.compile(
 _NETWORK = re.compile(r"Temporary failure|Could not resolve|connect|timed out|Network is unreachable")
 _ABSENT = re.compile(
     r"Unable to locate package|has no installation candidate|was not found|Unable to find a source package"
-    r"|404 +Not Found|Can't select|Unable to correct problems|Couldn't find any package"
+    r"|404 +Not Found|does not have a Release file|Can't select|Unable to correct problems|Couldn't find any package"
 )
-_UNTRUSTED = re.compile(r"NO_PUBKEY|BADSIG|EXPKEYSIG|signature|is not signed|does not have a Release file.*insecure")
+_UNTRUSTED = re.compile(r"NO_PUBKEY|BADSIG|EXPKEYSIG|signature|is not signed")
 _FULL = re.compile(r"No space left on device|You don't have enough free space|Disk quota exceeded")
 
 _NOT_TAKEN_OVER = re.compile(
@@ -167,7 +167,7 @@ class Apt:
             "APT::Sandbox::User": "root",
             "APT::Update::Error-Mode": "any",
             "Acquire::Languages": "none",
-            "Acquire::Retries": "2",
+            "Acquire::Retries": "1",
             "Debug::NoLocking": "true",
         }
         lines = [f'{key} "{value}";' for key, value in settings.items()] + _acquire_settings()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from core.commands import run
@@ -13,8 +15,10 @@ from core.errors import HostError
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
-def unpack(packages: Iterable[Path], root: Path) -> None:
+def unpack(packages: Iterable[Path], root: Path, keep: Sequence[str] = ()) -> None:
     """Unpack ``packages`` into ``root`` as files only: no maintainer script runs.
+
+    With ``keep``, only files whose path in ``root`` matches one of these patterns stay.
 
     The result is merged-/usr, whichever of Debian's layouts the packages have; links inside it are relative, so
     that it works wherever it lies; programs lose set-user-id bits, for nothing here needs them.
@@ -26,9 +30,22 @@ def unpack(packages: Iterable[Path], root: Path) -> None:
             hint="free some space when the disk is full; else ./inv clean --cache, then the same command again",
         )
     _merge_usr(root)
+    if keep:
+        _prune(root, keep)
     for folder, names, files in os.walk(root):
         for name in (*names, *files):
             _settle(Path(folder, name), root)
+
+
+def _prune(root: Path, keep: Sequence[str]) -> None:
+    for folder, names, files in os.walk(root, topdown=False):
+        for name in (*files, *names):
+            path = Path(folder, name)
+            if path.is_dir() and not path.is_symlink():
+                with contextlib.suppress(OSError):  # not empty: something in it stays
+                    path.rmdir()
+            elif not any(fnmatch.fnmatch(path.relative_to(root).as_posix(), pattern) for pattern in keep):
+                path.unlink()
 
 
 def _merge_usr(root: Path) -> None:

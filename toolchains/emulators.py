@@ -1,0 +1,118 @@
+"""QEMU: user mode to run a target's programs here, system mode for virtual devices.
+
+Debian's packages come first, also where a QEMU is installed, so that the same emulator runs on every machine.
+From trixie on qemu-user is static and models the CPUs of the table rightly; earlier ones compute SME wrongly
+and show programs the host's ``/proc/cpuinfo``.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+from pathlib import Path
+
+from core.commands import run
+from core.errors import HostError, NotSupportedError
+from toolchains import debian
+from toolchains.targets import Target
+
+_USER = ("trixie", "qemu-user")
+_SYSTEM = ("bookworm", "qemu-system-arm")
+_PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
+_LEAST = 8
+"""Oldest major version of an installed QEMU that is taken where Debian's cannot be had."""
+
+_HOST_ARCHS = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def host_arch() -> str:
+    """Debian's name of this machine's architecture, whose emulators are used.
+
+    Raises:
+        HostError: a machine that Debian's emulators are not built for, or not Linux.
+    """
+    machine = platform.machine().lower()
+    if platform.system() != "Linux" or machine not in _HOST_ARCHS:
+        raise HostError(
+            f"There is no emulator for {platform.system()} on {machine}.",
+            "Slipway's emulators are Debian's, for Linux on x86_64 and aarch64",
+            "run Slipway in a Debian container",
+        )
+    return _HOST_ARCHS[machine]
+
+
+def is_native(target: Target) -> bool:
+    """Whether this machine runs the target's programs itself."""
+    machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+    return target.os == platform.system().lower() and target.machine == machine
+
+
+def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> list[str]:
+    """What to put before a target's program to run it here; nothing when it runs natively.
+
+    Args:
+        cpu: QEMU's name of a CPU model; without it the target's ISA floor, or this machine itself.
+        sysroot: folder in which the program finds its loader and libraries.
+
+    Raises:
+        NotSupportedError: QEMU does not run the target's programs.
+        HostError: no QEMU to be had here.
+    """
+    if is_native(target) and not cpu:
+        return []
+    if not target.qemu:
+        raise NotSupportedError(
+            f"Programs for {target.name} cannot be run on this machine.", f"proof of running: {target.proof}"
+        )
+    argv = [_user_program(target.qemu), "-cpu", cpu or target.qemu_cpu]
+    return argv if sysroot is None else [*argv, "-L", str(sysroot)]
+
+
+def describe(target: Target, cpu: str = "") -> str:
+    """How `user_argv` runs a program, for people and manifests: ``native``, ``qemu-aarch64 -cpu cortex-a53``."""
+    if is_native(target) and not cpu:
+        return "native"
+    return f"{target.qemu} -cpu {cpu or target.qemu_cpu}"
+
+
+def _user_program(name: str) -> str:
+    if why := debian.available():
+        return _installed((name, f"{name}-static"), why)
+    suite, package = _USER
+    # The package holds forty emulators, half a gigabyte: only those of the table are kept.
+    wanted = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")
+    root = debian.tree(suite, host_arch(), [package], keep=[f"usr/bin/{program}" for program in wanted])
+    return str(root / "usr/bin" / name)
+
+
+def system_argv(arch: str) -> list[str]:
+    """QEMU for a whole machine: ``arch`` is Debian's name, ``arm64``, ``armhf`` or ``armel``.
+
+    Raises:
+        NotSupportedError: no machine of that architecture.
+        HostError: no QEMU to be had here.
+    """
+    program = _PROGRAMS.get(arch)
+    if program is None:
+        raise NotSupportedError(f"There are no virtual devices of architecture {arch}.", hint="./inv devices.list")
+    if why := debian.available():
+        return [_installed((program,), why)]
+    suite, package = _SYSTEM
+    root = debian.tree(suite, host_arch(), [package], closure=True)
+    return [*debian.installed_program(root, f"usr/bin/{program}"), "-L", str(root / "usr/share/qemu")]
+
+
+def _installed(names: tuple[str, ...], why: str) -> str:
+    """An emulator of this system's own, new enough, for hosts without Debian's packages."""
+    for name in names:
+        path = shutil.which(name)
+        if path is None:
+            continue
+        match = re.search(r"version (\d+)\.", run([path, "--version"]).stdout)
+        if match and int(match[1]) >= _LEAST:
+            return path
+        why = f"{path} is older than QEMU {_LEAST}"
+    raise HostError(
+        f"There is no {names[0]} on this machine.", why, f"install your distribution's QEMU, {_LEAST} or newer"
+    )
