@@ -91,7 +91,7 @@ def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: l
     Args:
         tool: ``cc`` or ``c++``.
         before, after: arguments ahead of the caller's and behind them.
-        link: inputs added behind everything when the call links.
+        link: what is added behind everything when the call links.
     """
     settings = {"zig": os.fspath(zig), "tool": tool, "target": target.zig_triple, "cpu": target.zig_cpu,
                 "before": shlex.join(before), "after": shlex.join(after), "link": shlex.join(link)}
@@ -116,8 +116,8 @@ def ensure(target: Target) -> Compilers:
     common = ["-fno-sanitize=undefined"]
     texts = {
         "cc": wrapper("cc", zig, target, before=common, after=[], link=[]),
-        "c++": wrapper("c++", zig, target, before=[*common, "-nostdinc++", "-nostdlib++"],
-                       after=[f"-I{folder}" for folder in library.includes], link=[str(path) for path in library.inputs]),
+        "c++": wrapper("c++", zig, target, before=[*common, "-nostdinc++"],
+                       after=[f"-I{folder}" for folder in library.includes], link=["-nostdlib++", *map(str, library.inputs)]),
     }
     texts |= {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
     key = sha256_bytes("\0".join([library.key, *texts.values()]).encode())[:16]

@@ -1,6 +1,6 @@
 # The part of a zig compiler wrapper that does not change. toolchains/zig.py writes the settings above it:
 #   zig, tool (cc or c++), target, cpu, before (arguments ahead of the caller's), after (behind them),
-#   link (inputs of a link, behind everything)
+#   link (what a call that links gets besides, behind everything)
 # It runs once a source file, so it starts no other program before zig: 1 ms, where Python takes 10.
 
 case $target in
@@ -84,6 +84,8 @@ while [ "$count" -gt 0 ]; do
     case $word in
         -c | -S | -E | -M | -MM | -fsyntax-only) action=compile ;;
         -nostdlib | -nodefaultlibs | -nostdlib++ | -r) default=no ;;
+        # What the wrapper gives it already; clang would complain that nothing uses it.
+        -stdlib=libstdc++) continue ;;
         -march=*) case $family in a64 | a32) march=${word#-march=}; continue ;; esac ;;
         -mfpu=*) if [ $family = a32 ]; then fpu=${word#-mfpu=}; continue; fi ;;
         -mfloat-abi=hard) if [ $family = a32 ]; then continue; fi ;;
@@ -102,12 +104,29 @@ while [ "$count" -gt 0 ]; do
                         if [ -n "$pending" ]; then set -- "$@" "-Wl$pending"; pending=''; fi
                         if [ -n "$part" ]; then keep=$part; set -- "$@" "-Wl,$part"; fi
                         ;;
+                    -l*) set -- "$@" "$part" ;;
                     -*) pending=$pending,$part ;;
                     # A word without a dash is an option's value when one came just before, else an input.
                     *) if [ -n "$pending" ]; then pending=$pending,$part; else set -- "$@" "$part"; inputs=yes; fi ;;
                 esac
             done
             if [ -n "$pending" ]; then set -- "$@" "-Wl$pending"; fi
+            continue
+            ;;
+        -Xlinker) if [ "$count" -eq 0 ]; then set -- "$@" "$word"; continue; fi
+            # The same, one word at a time, as CMake writes it for clang. Between push and pop, files are inputs.
+            part=$1
+            shift
+            count=$((count - 1))
+            case $part in
+                --push-state) stack="$keep $stack"; continue ;;
+                --pop-state) part=${stack%% *}; stack=${stack#* }; part=${part:---as-needed} ;;
+            esac
+            case $part in
+                --as-needed | --no-as-needed) keep=$part; set -- "$@" "-Wl,$part"; continue ;;
+                *.so | *.so.* | *.a | -l*) if [ -n "$stack" ]; then set -- "$@" "$part"; inputs=yes; continue; fi ;;
+            esac
+            set -- "$@" -Xlinker "$part"
             continue
             ;;
         -*) ;;

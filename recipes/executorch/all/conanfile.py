@@ -143,7 +143,6 @@ class ExecutorchConan(ConanFile):
         # CMake consumers get this package's own configuration file, with or without Conan.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.set_property("cmake_file_name", "executorch")
-        self.cpp_info.builddirs = [os.path.join("lib", "cmake", "executorch")]
         runtime = self.cpp_info.components["runtime"]
         # The runtime's headers call the thread pool, and the thread pool's library needs the runtime's.
         runtime.libs = ["executorch", "executorch_threadpool"]
@@ -151,6 +150,7 @@ class ExecutorchConan(ConanFile):
         runtime.defines = ["C10_USING_CUSTOM_GENERATED_MACROS", "ET_EVENT_TRACER_ENABLED", "ET_USE_THREADPOOL"]
         runtime.system_libs = ["dl", "pthread", "m"]
         runtime.resdirs = ["res"]
+        runtime.builddirs = [os.path.join("lib", "cmake", "executorch")]
         self.cpp_info.components["threadpool"].requires = ["runtime"]
         self.cpp_info.components["etdump"].libs = ["executorch_etdump"]
         self.cpp_info.components["etdump"].requires = ["runtime"]

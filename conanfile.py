@@ -1,0 +1,51 @@
+import os
+
+from conan import ConanFile
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.files import copy
+
+required_conan_version = ">=2.4"
+
+
+class SlipwayRuntimeConan(ConanFile):
+    name = "slipway-runtime"
+    version = "0.1.0"
+    description = "pte_runner: one command line and one result format for every engine and target"
+    license = "Apache-2.0"
+    package_type = "application"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {"engine": ["executorch"]}
+    default_options = {"engine": "executorch"}
+    exports_sources = "runtime/*", "LICENSE"
+
+    def requirements(self):
+        if self.options.engine == "executorch":
+            self.requires("executorch/1.5.1")
+
+    def layout(self):
+        cmake_layout(self, src_folder="runtime", build_folder=os.path.join("build", "runtime"))
+
+    def generate(self):
+        CMakeDeps(self).generate()
+        toolchain = CMakeToolchain(self)
+        toolchain.cache_variables["SLIPWAY_ENGINE"] = str(self.options.engine)
+        # The bundle runs wherever it is put: its libraries are beside the program.
+        toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
+        toolchain.generate()
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self):
+        CMake(self).install()
+        copy(self, "LICENSE", self.export_sources_folder, os.path.join(self.package_folder, "licenses", self.name))
+        for dependency in self.dependencies.host.values():
+            folder = dependency.package_folder
+            copy(self, "*.so*", os.path.join(folder, "lib"), os.path.join(self.package_folder, "lib"))
+            copy(self, "*", os.path.join(folder, "licenses"),
+                 os.path.join(self.package_folder, "licenses", dependency.ref.name))
+
+    def package_info(self):
+        self.cpp_info.libs = []

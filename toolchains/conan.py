@@ -1,0 +1,181 @@
+"""Conan, run as a program with a home of its own in the cache.
+
+Recipes come from the checkout's ``recipes/`` through a local-recipes-index remote. Several checkouts may share the
+cache, so a remote's name carries the checkout, and the revisions of this checkout's recipes (which follow from
+their contents) are pinned by a lockfile: whatever another checkout put into the cache last is never picked up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.commands import Done, run
+from core.errors import BuildError, HostError
+from core.files import sha256_bytes, write_atomic, write_json
+from core.paths import ROOT, cache_dir
+from toolchains.compilers import Compilers, family
+from toolchains.targets import Target, load_targets
+
+LOCK = "conan"
+"""Name of the lock to hold around all work in Conan's home: it is not made for two writers at once."""
+
+_TEMPLATE = """\
+[settings]
+os={{ target.conan_os }}
+arch={{ target.conan_arch }}
+{% for name, value in compilers.conan | dictsort %}
+{{ name }}={{ value }}
+{% endfor %}
+compiler.cppstd=17
+build_type=Release
+
+[conf]
+tools.build:compiler_executables={{ executables }}
+tools.build:exelinkflags=["-s"]
+tools.build:sharedlinkflags=["-s"]
+tools.build:jobs={{ jobs }}
+tools.cmake.cmaketoolchain:generator=Ninja
+tools.cmake.cmaketoolchain:system_processor={{ target.cmake_processor }}
+tools.cmake.cmaketoolchain:extra_variables={{ variables }}
+tools.info.package_id:confs=["user.slipway:toolchain"]
+user.slipway:toolchain={{ compilers.key }}
+user.slipway:wheel_cache={{ wheels }}
+
+[buildenv]
+CC={{ compilers.cc }}
+CXX={{ compilers.cxx }}
+AR={{ compilers.ar }}
+RANLIB={{ compilers.ranlib }}
+"""
+
+
+def home() -> Path:
+    """Conan's home folder."""
+    return cache_dir("conan")
+
+
+def remote() -> str:
+    """Name of this checkout's recipes among the remotes."""
+    return f"slipway-{sha256_bytes(os.fspath(ROOT).encode())[:8]}"
+
+
+def _environment() -> dict[str, str]:
+    """The user's environment without Conan settings of other projects; CMake and Ninja of our own first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONAN_", "CMAKE_"))}
+    drop = ("CC", "CXX", "AR", "RANLIB", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PYTHONPATH")
+    for name in drop:
+        kept.pop(name, None)
+    path = os.pathsep.join([os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return {**kept, "PATH": path, "CONAN_HOME": os.fspath(home()), "CONAN_LOG_LEVEL": "verbose", "NO_COLOR": "1"}
+
+
+def conan(args: Sequence[str | os.PathLike[str]], *, log: Path, what: str = "", hint: str = "") -> Done:
+    """Run ``conan ARGS...``; its messages go to ``log``, its result (``--format=json``) to the returned stdout.
+
+    Hold the lock `LOCK` around it.
+
+    Raises:
+        BuildError: it failed; the message has the log's last lines.
+    """
+    return run([sys.executable, "-m", "conans.conan", *args], cwd=ROOT, env=_environment(), log=log, error=BuildError,
+               what=what or f"conan {args[0]}", hint=hint)
+
+
+def _remotes(log: Path) -> None:
+    """See to it that this checkout's recipes are the remote they should be, and ConanCenter none at all."""
+    file = home() / "remotes.json"
+    try:
+        known = {item["name"]: item["url"] for item in json.loads(file.read_text(encoding="utf-8"))["remotes"]}
+    except (FileNotFoundError, ValueError, KeyError):
+        known = None
+    if known is None or "conancenter" in known:
+        conan(["remote", "remove", "conancenter"], log=log)
+    if known is None or known.get(remote()) != os.fspath(ROOT):
+        conan(["remote", "add", remote(), ROOT, "--type=local-recipes-index", "--force"], log=log)
+
+
+def lockfile(log: Path) -> Path:
+    """Pin every recipe of the checkout to the revision that its files have now; path of Conan's lockfile."""
+    _remotes(log)
+    done = conan(["list", "*#*", f"--remote={remote()}", "--format=json"], log=log, what="Reading recipes/")
+    listed: Mapping[str, Any] = json.loads(done.stdout).get(remote(), {})
+    if not listed or "error" in listed:
+        raise BuildError("Conan cannot read recipes/.", str(listed.get("error", "it found no recipe there")),
+                         f"see {log}")
+    pins = sorted(f"{name}#{revision}" for name, item in listed.items() for revision in item["revisions"])
+    file = cache_dir("conan-profiles") / f"{remote()}.lock"
+    write_json(file, {"version": "0.5", "requires": pins, "build_requires": pins, "python_requires": [],
+                      "config_requires": []})
+    return file
+
+
+def render(target: Target, compilers: Compilers) -> str:
+    """A Conan profile's text, from the table of targets and nothing else."""
+    from jinja2 import Environment, StrictUndefined
+
+    # The text is a configuration file of ours, not a page: there is nothing to escape.
+    engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
+    variables = {"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib}
+    return engine.from_string(_TEMPLATE).render(
+        target=target, compilers=compilers, jobs=os.cpu_count() or 1, wheels=cache_dir("wheels"),
+        executables=json.dumps({"c": compilers.cc, "cpp": compilers.cxx}), variables=json.dumps(variables),
+    )
+
+
+def profile(target: Target, toolchain: str = "") -> Path:
+    """Write the profile of ``target`` and return its path; compilers are fetched where needed."""
+    name = target.toolchain(toolchain)
+    compilers = family(name).ensure(target)
+    file = cache_dir("conan-profiles") / f"{target.name}-{name}"
+    write_atomic(file, render(target, compilers) + "\n")
+    return file
+
+
+def host_target() -> Target:
+    """The target that this machine itself is: what tools of a build are built for.
+
+    Raises:
+        HostError: Slipway does not build on such a machine.
+    """
+    system, machine = platform.system().lower(), platform.machine()
+    for target in load_targets().values():
+        if target.os == system and target.machine == machine and target.working_engines:
+            return target
+    raise HostError(
+        f"Slipway cannot build on this machine ({platform.system()} on {machine}).",
+        "it builds on Linux on x86_64 and on arm64",
+        "such a machine, a container or a virtual machine with Debian 12 or newer",
+    )
+
+
+def forget(reference: str, log: Path) -> None:
+    """Remove old revisions of ``reference`` and what was left of building it."""
+    conan(["remove", f"{reference}#!latest", "--confirm"], log=log)
+    conan(["cache", "clean", reference, "--build", "--source", "--temp"], log=log)
+
+
+def available() -> str:
+    """Version of Conan, CMake and Ninja in use, for ``doctor``; raises `HostError` when one is missing."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = {name: version(name) for name in ("conan", "cmake", "ninja")}
+    except PackageNotFoundError as error:
+        raise HostError(f"{error.name} is not installed.", "the environment is incomplete", "./inv doctor") from error
+    return ", ".join(f"{name} {number}" for name, number in found.items())
+
+
+def program(name: str) -> str:
+    """Path of ``cmake`` or ``ninja``: the environment's own, else the system's."""
+    own = Path(sys.executable).parent / name
+    found = os.fspath(own) if own.is_file() else shutil.which(name)
+    if not found:
+        raise HostError(f"{name} is not installed.", "the environment is incomplete", "./inv, which completes it")
+    return found
