@@ -42,8 +42,10 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> None:
-    """A table on stdout. Cells are plain text: markup in them is shown, not obeyed."""
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", stderr: bool = False
+) -> None:
+    """A table on stdout (or stderr). Cells are plain text: markup in them is shown, not obeyed."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -60,7 +62,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], cap
         grid.add_column(column, overflow="fold")
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
-    out().print(grid)
+    (err() if stderr else out()).print(grid)
 
 
 def progress(transient: bool = True) -> Progress:

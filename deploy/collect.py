@@ -1,0 +1,101 @@
+"""Bring a run's outputs back and set them beside the reference.
+
+Nothing the device says is taken on trust: names are ours, sizes are limited, digests are computed again here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import TransferError
+from core.program import Tolerance
+from deploy import compare, runner
+from deploy.compare import Comparison
+from deploy.deadline import Deadline
+from deploy.store import Store
+from deploy.transport import Transport
+
+_RESULT_LIMIT = 16 << 20
+_OUTPUT_LIMIT = 2 << 30
+_ETDUMP_LIMIT = 1 << 30
+_HEADER = 4096
+"""Bytes that a .npy file may hold beside its elements."""
+
+
+def read_result(transport: Transport, store: Store, deadline: Deadline) -> bytes:
+    """The runner's JSON from the run's folder; empty when it left none."""
+    with tempfile.TemporaryDirectory() as folder:
+        local = Path(folder) / runner.RESULT
+        with contextlib.suppress(TransferError):
+            transport.get(f"{store.run_folder}/{runner.RESULT}", local, _RESULT_LIMIT, deadline)
+            return local.read_bytes()
+    return b""
+
+
+def fetch(
+    transport: Transport, store: Store, answer: runner.RunnerResult, folder: Path, etdump: bool, deadline: Deadline
+) -> list[str]:
+    """Bring the outputs (and the ETDump) to ``folder``; their names.
+
+    Raises:
+        TransferError: missing, too long, or not the bytes whose digest the runner gave.
+    """
+    names: list[str] = []
+    for index, tensor in enumerate(answer.outputs):
+        name = f"{runner.OUTPUT}{index}.npy"
+        limit = math.prod(tensor.shape) * _itemsize(tensor.dtype) + _HEADER
+        if limit > _OUTPUT_LIMIT or min(tensor.shape, default=0) < 0:
+            raise TransferError(f"{name} on {transport.name} is said to hold {limit:,} bytes.", "more than is fetched")
+        transport.get(f"{store.run_folder}/{name}", folder / name, limit, deadline)
+        dtype, array = compare.load(folder / name)
+        if (dtype, array.shape, compare.digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
+            raise TransferError(
+                f"{name} is not what the runner on {transport.name} computed: its SHA-256, dtype or shape differs.",
+                "it changed on the way or on the device's disk",
+                "the same command again",
+                (name,),
+            )
+        names.append(name)
+    if etdump:
+        transport.get(f"{store.run_folder}/{runner.ETDUMP}", folder / runner.ETDUMP, _ETDUMP_LIMIT, deadline)
+        names.append(runner.ETDUMP)
+    return names
+
+
+def compare_all(
+    answer: runner.RunnerResult, folder: Path, references: Sequence[Path], tolerances: Sequence[Tolerance]
+) -> tuple[Comparison, ...]:
+    """Every output in ``folder`` against its reference; an output or reference without the other differs too."""
+    rows: list[Comparison] = []
+    count = len(answer.outputs)
+    for index in range(max(count, len(references))):
+        name = f"{runner.OUTPUT}{index}"
+        got = folder / f"{name}.npy"
+        if index >= count:
+            rows.append(Comparison(name=name, dtype="", shape=(), verdict="differs", why="the run gave no such output"))
+        elif index < len(references):
+            tolerance = tolerances[index] if index < len(tolerances) else None
+            rows.append(compare.compare(name, got, references[index], tolerance))
+        elif references:
+            extra = {"verdict": "differs", "why": "the reference has no such output"}
+            rows.append(compare.unreferenced(name, got).model_copy(update=extra))
+        else:
+            rows.append(compare.unreferenced(name, got))
+    return tuple(rows)
+
+
+def _itemsize(dtype: str) -> int:
+    import numpy as np
+
+    if dtype == compare.BFLOAT16:
+        return 2
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:
+        raise TransferError(
+            f"An output of dtype {dtype!r} cannot be fetched.", "no NumPy dtype has that name"
+        ) from None

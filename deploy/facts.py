@@ -1,0 +1,59 @@
+"""What is known of a device: read by the probe, kept in every result."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class State(BaseModel):
+    """How the device was doing when it was asked; what it does not tell is ``None`` or empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    governor: str = ""
+    frequency_khz: int | None = None
+    max_frequency_khz: int | None = None
+    temperature_c: float | None = None
+    load1: float | None = None
+    memory_available: int = 0
+    """Bytes, as MemAvailable in ``/proc/meminfo``."""
+
+
+class DeviceFacts(BaseModel):
+    """A device as it described itself. Sizes in bytes; versions as texts; unknown things empty or ``None``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str
+    """``uname -s``: ``Linux``."""
+    machine: str
+    """``uname -m``: ``aarch64``."""
+    kernel: str
+    hostname: str = ""
+    board: str = ""
+    """``Raspberry Pi 4 Model B Rev 1.4``, from the device tree or DMI."""
+    cpu: str = ""
+    cpu_features: tuple[str, ...] = ()
+    cores: int = 1
+    memory_total: int = 0
+    libc: str = ""
+    """``glibc``, ``musl``, ``bionic`` or empty."""
+    glibc: str = ""
+    glibcxx: str = ""
+    """Newest GLIBCXX symbol version of the device's libstdc++."""
+    loaders: tuple[str, ...] = ()
+    """ELF interpreters that exist, of all those known and the one asked for."""
+    libraries: tuple[str, ...] = ()
+    """Those of the libraries asked for that were found."""
+    tools: tuple[str, ...] = ()
+    """Those of the programs that deploying needs that were found."""
+    home: str = ""
+    root: str
+    """Absolute folder that Slipway fills on the device."""
+    free: int | None = None
+    """Bytes that an ordinary user may still write below ``root``."""
+    noexec: bool = False
+    """Whether the file system of ``root`` refuses to run programs."""
+    writable: bool = True
+    """Whether ``root``, or the nearest folder above it that exists, may be written to."""
+    state: State = State()

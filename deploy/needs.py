@@ -1,0 +1,112 @@
+"""What a program needs, as the bundle's own runner describes it on this machine before a device is asked.
+
+The runner of another architecture runs under QEMU user mode. The answer depends on nothing but the two files,
+so it is kept by their digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.bundle import RUNNER, Bundle
+from core.commands import run
+from core.errors import ConfigError, HostError, NotSupportedError, ProgramError
+from core.files import write_json
+from core.paths import cache_dir
+from deploy.runner import error_in, failure
+
+_SECONDS = 120.0
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Port(_Answer):
+    """An input or output of a method."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    kind: str = "tensor"
+
+
+class Method(_Answer):
+    """A method of the program, with what the bundle lacks for it."""
+
+    name: str
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    backends: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    missing_backends: tuple[str, ...] = ()
+    missing_operators: tuple[str, ...] = ()
+
+
+class ProgramNeeds(_Answer):
+    """A program as ``pte_runner --describe`` sees it."""
+
+    methods: tuple[Method, ...]
+    unchecked: str = ""
+    """Why nobody looked, when nobody did."""
+
+    def method(self, name: str) -> Method | None:
+        """The method called ``name``."""
+        return next((method for method in self.methods if method.name == name), None)
+
+
+def bundle_digest(bundle: Bundle) -> str:
+    """What a bundle is called on devices: SHA-256 over its files' paths, digests and run bits."""
+    lines = sorted(f"{entry.sha256} {int(entry.executable)} {entry.path}\n" for entry in bundle.manifest.files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
+    """What ``program`` (whose digest is ``sha256``) needs, and what of it ``bundle`` lacks.
+
+    Raises:
+        ProgramError: the engine cannot read it: truncated, damaged, another version.
+    """
+    kept = cache_dir("describe") / f"{sha256}-{bundle_digest(bundle)[:16]}.json"
+    try:
+        return ProgramNeeds.model_validate(json.loads(kept.read_text(encoding="utf-8")))
+    except (OSError, ValueError, ValidationError):
+        pass  # not asked before, or not readable any more: ask
+    try:
+        prefix = _emulator(bundle.manifest.target)
+    except (NotSupportedError, HostError, ConfigError) as error:
+        return ProgramNeeds(methods=(), unchecked=f"{bundle.manifest.target} programs do not run here: {error.what}")
+    argv = [*prefix, str(bundle.path / RUNNER), f"--model_path={program}", "--describe", "--json"]
+    done = run(argv, timeout=_SECONDS, error=None, what=f"Reading {program.name}")
+    if done.returncode != 0:
+        code = 128 - done.returncode if done.returncode < 0 else done.returncode
+        problem = failure(code, done.stderr, error_in(done.stdout), "this machine")
+        if isinstance(problem, ProgramError):
+            problem.what = f"{program} cannot be loaded by {bundle.manifest.engine}."
+            problem.hint = problem.hint or "export it again with --force"
+        raise problem
+    try:
+        needs = ProgramNeeds.model_validate(json.loads(done.stdout))
+    except (ValueError, ValidationError) as strange:
+        raise ProgramError(
+            f"{program} was not described.",
+            f"the runner's answer cannot be read: {strange}",
+            f"./inv build --target {bundle.manifest.target} --force",
+        ) from strange
+    write_json(kept, needs.model_dump(mode="json"))
+    return needs
+
+
+def _emulator(target_name: str) -> list[str]:
+    """Words to put before a program of the target so that it runs here; none when it is native."""
+    from toolchains.emulators import user_argv
+    from toolchains.sysroot import sysroot
+    from toolchains.targets import get_target
+
+    target = get_target(target_name)
+    if not user_argv(target):
+        return []
+    return user_argv(target, sysroot=sysroot(target))

@@ -1,0 +1,239 @@
+"""Ask a device what it is: one shell script, one round trip, nothing written on the device."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from core.errors import TransferError
+from deploy.deadline import Deadline
+from deploy.facts import DeviceFacts, State
+from deploy.transport import Transport, run
+
+if TYPE_CHECKING:
+    from core.bundle import Needs
+
+TOOLS = ("sha256sum", "stat", "mkdir", "mv", "ln", "cp", "rm", "chmod", "df", "cat", "kill", "sleep", "env")
+"""Programs that deploying runs on the device; coreutils, busybox and toybox have them all."""
+
+LOADERS = (
+    "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-linux-armhf.so.3",
+    "/lib/ld-linux.so.3", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1", "/lib/ld-musl-armhf.so.1",
+    "/system/bin/linker64", "/system/bin/linker",
+)  # fmt: skip
+
+_TRIPLETS = {
+    "x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu", "armv7l": "arm-linux-gnueabihf",
+    "armv6l": "arm-linux-gnueabihf", "i686": "i386-linux-gnu",
+}  # fmt: skip
+
+# $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (the last three lists hold no blanks).
+# The versions come from the symbols of the libraries of the bundle's own architecture: `getconf` and `ldd` would
+# answer for the login's, which on a 64-bit kernel with a 32-bit system (or the reverse) is another.
+SCRIPT = r"""
+part() { printf '\n@@%s\n' "$1"; }
+part system; uname -s; uname -m; uname -r; uname -n
+part home; echo "${HOME:-/}"
+case $1 in /*) root=$1;; *) root=${HOME:-/tmp}/$1;; esac
+part root; echo "$root"
+near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=$(dirname "$near"); done
+part near; (cd "$near" && pwd -P)
+part writable; [ -w "$near" ] && echo yes
+part df; df -Pk "$near" 2>/dev/null | tail -n 1
+part mounts; cat /proc/mounts 2>/dev/null
+part cpuinfo; head -n 40 /proc/cpuinfo 2>/dev/null
+part hardware; grep -E '^(Model|Hardware|model name)' /proc/cpuinfo 2>/dev/null | sort -u | head -n 5
+part board; { cat /proc/device-tree/model || cat /sys/class/dmi/id/product_name; } 2>/dev/null
+part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo
+part memory; grep -E '^(MemTotal|MemAvailable|MemFree)' /proc/meminfo 2>/dev/null
+part load; cat /proc/loadavg 2>/dev/null
+part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
+dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
+find_library() { for d in $dirs; do [ -e "$d/$1" ] && { echo "$d/$1"; return; }; done; }
+part libraries; for f in $4; do p=$(find_library "$f"); [ -n "$p" ] && echo "$f $p"; done
+versions_of() { p=$(find_library "$1"); [ -n "$p" ] && grep -a -o "$2" "$p" 2>/dev/null | sort -u; }
+part glibc; versions_of libc.so.6 'GLIBC_2\.[0-9]*'
+part glibcxx; versions_of libstdc++.so.6 'GLIBCXX_3\.4\.[0-9]*'
+part getconf; getconf GNU_LIBC_VERSION 2>/dev/null
+part tools; for f in $5; do command -v "$f" >/dev/null 2>&1 && echo "$f"; done
+part governor; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null
+part frequency; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq 2>/dev/null
+part maxfrequency; cat /sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq 2>/dev/null
+part temperature; cat /sys/class/thermal/thermal_zone*/temp 2>/dev/null | head -n 8
+part end
+exit 0
+"""
+
+# Arm's cores by implementer 0x41 and part, as in Linux's arch/arm64/include/asm/cputype.h and arch/arm's cputype.h.
+_ARM_PARTS = {
+    "0xb76": "ARM1176", "0xc07": "Cortex-A7", "0xc08": "Cortex-A8", "0xc09": "Cortex-A9", "0xc0f": "Cortex-A15",
+    "0xd03": "Cortex-A53", "0xd04": "Cortex-A35", "0xd05": "Cortex-A55", "0xd07": "Cortex-A57", "0xd08": "Cortex-A72",
+    "0xd0a": "Cortex-A75", "0xd0b": "Cortex-A76", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1",
+    "0xd49": "Neoverse-N2",
+}  # fmt: skip
+
+
+def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadline) -> DeviceFacts:
+    """Ask the device behind ``transport``.
+
+    Args:
+        root: where Slipway may write, as the inventory has it.
+        needs: what the bundle needs: its loader and libraries are looked for by name.
+    """
+    loaders = [*LOADERS, *([needs.loader] if needs and needs.loader else [])]
+    libraries = needs.libraries if needs else ()
+    triplet = _TRIPLETS.get(needs.machine, "") if needs else ""
+    done = run(
+        transport,
+        ["sh", "-c", SCRIPT, "probe", root, triplet, *(" ".join(names) for names in (loaders, libraries, TOOLS))],
+        deadline=deadline,
+        doing="asking the device what it is",
+    )
+    return parse(done.text)
+
+
+def parse(text: str) -> DeviceFacts:
+    """Facts from what the script printed.
+
+    Raises:
+        TransferError: the answer is not the script's.
+    """
+    parts = _parts(text)
+    system = parts.get("system", [])
+    root = _first(parts, "root")
+    if "end" not in parts or len(system) < 3 or not root.startswith("/"):
+        raise TransferError(
+            "The device did not answer the probe.",
+            f"it said: {text[:200]!r}",
+            "see that its login shell prints nothing by itself and understands sh",
+        )
+    memory = {
+        key.strip(): int(rest.split()[0]) * 1024
+        for line in parts["memory"]
+        for key, _, rest in [line.partition(":")]
+        if rest.split() and rest.split()[0].isdigit()
+    }
+    cpuinfo = _cpuinfo(parts["cpuinfo"] + parts["hardware"])
+    glibc = _newest(parts["glibc"], "GLIBC_") or _first(parts, "getconf").removeprefix("glibc ")
+    loaders = tuple(dict.fromkeys(parts["loaders"]))
+    return DeviceFacts(
+        system=system[0],
+        machine=system[1],
+        kernel=system[2],
+        hostname=system[3] if len(system) > 3 else "",
+        board=_first(parts, "board"),
+        cpu=_cpu(cpuinfo),
+        cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
+        cores=_integer(_first(parts, "cores")) or 1,
+        memory_total=memory.get("MemTotal", 0),
+        libc=_libc(glibc, loaders),
+        glibc=glibc,
+        glibcxx=_newest(parts["glibcxx"], "GLIBCXX_"),
+        loaders=loaders,
+        libraries=tuple(line.split()[0] for line in parts["libraries"] if line.split()),
+        tools=tuple(parts["tools"]),
+        home=_first(parts, "home"),
+        root=posixpath.normpath(root),
+        free=_free(_first(parts, "df")),
+        noexec=_noexec(parts["mounts"], _first(parts, "near")),
+        writable=_first(parts, "writable") == "yes",
+        state=State(
+            governor=_first(parts, "governor"),
+            frequency_khz=_integer(_first(parts, "frequency")),
+            max_frequency_khz=_integer(_first(parts, "maxfrequency")),
+            temperature_c=_hottest(parts["temperature"]),
+            load1=_number((_first(parts, "load").split() or [""])[0]),
+            memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
+        ),
+    )
+
+
+class _Parts(dict[str, list[str]]):
+    def __missing__(self, key: str) -> list[str]:
+        return []
+
+
+def _parts(text: str) -> _Parts:
+    parts = _Parts()
+    current: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("@@"):
+            current = parts.setdefault(line[2:], [])
+        elif clean := "".join(letter for letter in line if letter.isprintable()).strip():
+            current.append(clean)  # what a device says goes to terminals: no escape sequences
+    return parts
+
+
+def _first(parts: _Parts, name: str) -> str:
+    return next(iter(parts[name]), "")
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _newest(lines: list[str], prefix: str) -> str:
+    """The highest version among symbol names such as ``GLIBC_2.36``."""
+    found = {line.removeprefix(prefix) for line in lines if re.fullmatch(re.escape(prefix) + r"[0-9.]+", line)}
+    return max(found, key=lambda version: [int(part) for part in version.split(".") if part], default="")
+
+
+def _libc(glibc: str, loaders: tuple[str, ...]) -> str:
+    if glibc:
+        return "glibc"
+    if any("ld-musl" in loader for loader in loaders):
+        return "musl"
+    return "bionic" if any(loader.startswith("/system/") for loader in loaders) else ""
+
+
+def _cpuinfo(lines: list[str]) -> dict[str, str]:
+    info: dict[str, str] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if colon:
+            info.setdefault(key.strip(), value.strip())
+    return info
+
+
+def _cpu(info: dict[str, str]) -> str:
+    part = info.get("CPU part", "")
+    arm = _ARM_PARTS.get(part) if info.get("CPU implementer") == "0x41" else None
+    fallback = f"implementer {info.get('CPU implementer')} part {part}" if part else ""
+    return arm or info.get("model name") or info.get("Hardware") or fallback
+
+
+def _free(line: str) -> int | None:
+    fields = line.split()
+    try:
+        return int(fields[-3]) * 1024
+    except (IndexError, ValueError):
+        return None
+
+
+def _noexec(mounts: list[str], folder: str) -> bool:
+    """Whether the mount that holds ``folder`` (the longest mount point above it; the last one wins) is noexec."""
+    options = ""
+    best = -1
+    for line in mounts:
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = point in {"/", folder} or folder.startswith(point + "/")
+        if inside and len(point) >= best:
+            best, options = len(point), fields[3]
+    return "noexec" in options.split(",")
+
+
+def _hottest(lines: list[str]) -> float | None:
+    """Degrees Celsius of the warmest zone; Linux counts in thousandths."""
+    values = [int(line) / 1000 for line in lines if re.fullmatch(r"-?\d+", line)]
+    return max(values, default=None)

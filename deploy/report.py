@@ -1,0 +1,176 @@
+"""Tables and JSON for people and machines: a result, the inventory, a preflight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from core import console
+
+if TYPE_CHECKING:
+    from deploy.compare import Comparison
+    from deploy.events import Event
+    from deploy.inventory import Device
+    from deploy.preflight import Finding
+    from deploy.result import Result
+
+_VERDICTS = {
+    "identical": "identical", "agrees": "agrees", "differs": "DIFFERS", "no reference": "no reference",
+}  # fmt: skip
+
+
+def result(value: Result, as_json: bool = False) -> None:
+    """Print ``value``; then raise `MismatchError` when an output differs from the reference."""
+    if as_json:
+        console.print_json(value.model_dump(mode="json"))
+    else:
+        _outputs(value)
+        _summary(value)
+    value.check()
+
+
+def _outputs(value: Result) -> None:
+    from deploy.result import tolerance_text
+
+    rows = [
+        [output.name, output.dtype, _shape(output.shape), _error(output), tolerance_text(output), _verdict(output)]
+        for output in value.outputs
+    ]
+    against = value.program.reference_engine or "no reference"
+    console.table(
+        f"{value.program.name} on {value.device} ({value.bundle.engine}), against {against}",
+        ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
+        rows,
+    )
+
+
+def _summary(value: Result) -> None:
+    from deploy.preflight import size
+
+    latency, upload = value.runner.latency_ms, value.upload
+    times = "emulated" if value.emulated else ""
+    moved = f"{upload.bytes:,} bytes in {upload.files} files"
+    rows = [
+        [
+            "device",
+            " · ".join(
+                part
+                for part in (value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
+                if part
+            ),
+        ],
+        ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
+        ["load", times or f"{value.runner.load_ms:.2f} ms"],
+        ["latency p50", times or f"{latency.p50:.3f} ms"],
+        ["latency p90", times or f"{latency.p90:.3f} ms"],
+        ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
+        ["peak RSS", size(value.runner.peak_rss_bytes)],
+        [
+            "uploaded",
+            (moved if upload.files else "0 bytes (everything was there)")
+            + f"; {size(upload.present_bytes)} in {upload.present_files} files were there",
+        ],
+        ["took", f"{sum(value.seconds.values()):.1f} s"],
+    ]
+    caption = f"Times are {value.latency_note}." if value.latency_note else ""
+    if value.path:
+        caption += (" " if caption else "") + f"Result: {value.path}"
+    console.table("", ["", ""], rows, caption)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "×".join(str(size) for size in shape) or "scalar"
+
+
+def _error(output: Comparison) -> str:
+    if output.max_abs is None:
+        return output.why or "–"
+    return "0" if output.max_abs == 0 else f"{output.max_abs:.3g}"
+
+
+def _verdict(output: Comparison) -> str:
+    text = _VERDICTS[output.verdict]
+    if output.verdict == "differs" and not output.why:
+        return f"{text} ({output.outside:,} of {output.elements:,})"
+    return text
+
+
+def findings(found: Sequence[Finding]) -> list[list[str]]:
+    """A preflight as rows: check, needs, has, verdict, fix."""
+    return [
+        [each.check, each.needs, each.has, "FAILS" if each.verdict == "bad" else each.verdict, each.fix]
+        for each in found
+    ]
+
+
+def preflight(found: Sequence[Finding], device: str) -> None:
+    """Print a preflight on stderr: it explains an error, and stdout may be somebody's JSON."""
+    console.table(f"Preflight of {device}", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
+
+
+def devices(as_json: bool = False, name: str = "") -> None:
+    """Print the inventory (or the one device ``name``), with the state of the virtual devices."""
+    from deploy.inventory import get_device, load_devices
+
+    chosen = {name: get_device(name)} if name else load_devices()
+    rows = [(device, _state(device)) for device in chosen.values()]
+    if as_json:
+        console.print_json([{**device.model_dump(mode="json"), "state": state} for device, state in rows])
+        return
+    console.table(
+        "Devices",
+        ["device", "transport", "target", "where", "state", "tags", "what"],
+        [
+            [device.name, device.transport, device.target, _where(device), state, " ".join(device.tags), device.title]
+            for device, state in rows
+        ],
+    )
+
+
+def _where(device: Device) -> str:
+    if device.transport == "local":
+        return "here"
+    if device.virtual:
+        return f"virtual {device.virtual}"
+    user = f"{device.user}@" if device.user else ""
+    return f"{user}{device.host}" + (f":{device.port}" if device.port else "")
+
+
+def _state(device: Device) -> str:
+    """``up`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked."""
+    if device.virtual:
+        from deploy.virtual import status
+
+        return str(status(device.virtual))
+    return "up" if device.transport == "local" else "not asked"
+
+
+class ConsoleListener:
+    """Shows steps as they happen: a bar with bytes for uploads, one line for the rest, all on stderr."""
+
+    def __init__(self) -> None:
+        self._progress = console.progress()
+        self._bars: dict[str, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Listen to one event."""
+        from rich.progress import TaskID
+
+        if event.kind == "note":
+            console.note(event.text)
+        elif event.kind == "start" and event.text:
+            if not self._bars:
+                self._progress.start()
+            self._bars[event.step] = self._progress.add_task(event.text, total=None)
+        elif event.kind == "progress" and event.step in self._bars:
+            self._progress.update(
+                TaskID(self._bars[event.step]), completed=event.done, total=event.total, description=event.text or None
+            )
+        elif event.kind in {"end", "fail"}:
+            bar = self._bars.pop(event.step, None)
+            if bar is not None:
+                self._progress.remove_task(TaskID(bar))
+            if not self._bars:
+                self._progress.stop()
+            if event.kind == "end" and event.text:
+                console.note(f"{event.text} ({event.seconds:.1f} s)")

@@ -1,0 +1,186 @@
+"""The runner on the device: its command line, its answer, and what its end means."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import (
+    DeviceFullError,
+    MissingOperatorError,
+    ProgramError,
+    RunError,
+    SlipwayError,
+    TransferError,
+    UsageError,
+)
+
+RESULT = "result.json"
+OUTPUT = "output"
+"""Prefix of the output files."""
+ETDUMP = "run.etdp"
+MODEL = "model.pte"
+
+
+class _Answer(BaseModel):
+    """A part of the runner's JSON; keys that this version does not know are kept for the result's file."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class EngineInfo(_Answer):
+    """Which engine it was."""
+
+    name: str
+    version: str
+
+
+class Latency(_Answer):
+    """Milliseconds over the timed executions."""
+
+    count: int
+    warmup: int = 0
+    min: float
+    p50: float
+    p90: float
+    p99: float
+    mean: float
+    all: tuple[float, ...] = ()
+
+
+class Tensor(_Answer):
+    """An input or output: NumPy's dtype name, shape, SHA-256 of its raw bytes, and its file's name."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    file: str = ""
+
+
+class RunnerResult(_Answer):
+    """What the runner measured; times in milliseconds, memory in bytes."""
+
+    engine: EngineInfo
+    method: str
+    load_ms: float
+    latency_ms: Latency
+    peak_rss_bytes: int
+    threads: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    backends: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+
+
+def command(
+    runner: str,
+    *,
+    inputs: Sequence[str],
+    shapes: str,
+    method: str,
+    executions: int,
+    warmup: int,
+    threads: int,
+    etdump: bool,
+) -> list[str]:
+    """The runner's argv, to be run inside the run's folder."""
+    argv = [
+        runner,
+        f"--model_path={MODEL}",
+        f"--json={RESULT}",
+        f"--output_file={OUTPUT}",
+        f"--method_name={method}",
+        f"--num_executions={executions}",
+        f"--warmup={warmup}",
+    ]
+    if inputs:
+        argv.append(f"--inputs={','.join(inputs)}")
+    if shapes:
+        argv.append(f"--input_shapes={shapes}")
+    if threads:
+        argv.append(f"--cpu_threads={threads}")
+    if etdump:
+        argv.append(f"--etdump_path={ETDUMP}")
+    return argv
+
+
+def parse_result(raw: bytes) -> RunnerResult:
+    """The runner's answer, checked.
+
+    Raises:
+        TransferError: it is none.
+    """
+    try:
+        return RunnerResult.model_validate(json.loads(raw))
+    except (ValueError, ValidationError) as error:
+        raise TransferError("The runner's result cannot be read.", str(error)[:600], "./inv build --force") from error
+
+
+def error_in(raw: bytes | str) -> dict[str, Any]:
+    """The ``error`` object of a failed runner's JSON, or an empty one."""
+    try:
+        found = json.loads(raw)["error"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+_CLASSES: dict[int, type[SlipwayError]] = {
+    2: RunError, 3: ProgramError, 4: MissingOperatorError, 5: MissingOperatorError, 6: UsageError, 7: RunError,
+    8: RunError, 9: RunError,
+}  # fmt: skip
+
+_WHAT = {
+    2: "The runner does not know one of its arguments",
+    3: "The program cannot be loaded",
+    4: "The bundle lacks operators of the program",
+    5: "The bundle lacks a backend of the program",
+    6: "The inputs do not fit the program",
+    7: "The program failed while it ran",
+    8: "The outputs could not be written",
+    9: "Memory ran out",
+    126: "The runner is not allowed to run",
+    127: "The runner, or the loader it names, is not there",
+}
+
+_SIGNALS = {
+    signal.SIGILL: "illegal instruction: the bundle needs CPU features which this device lacks",
+    signal.SIGKILL: "killed: most likely the device ran out of memory",
+    signal.SIGSEGV: "segmentation fault: an error in the engine, or a damaged program",
+    signal.SIGBUS: "bus error: a file was cut short while it was mapped, or the disk is full",
+    signal.SIGABRT: "aborted: a check inside the engine failed",
+    signal.SIGTERM: "ended by someone on the device",
+}
+
+
+def failure(code: int, stderr: str, answer: dict[str, Any], where: str) -> SlipwayError:
+    """The error for a runner that ended with ``code`` (128 + n: signal n).
+
+    Args:
+        stderr: what it said last.
+        answer: the ``error`` object of its JSON, if it got that far.
+        where: completes "... on".
+    """
+    message = str(answer.get("message") or "").strip() or "\n".join(stderr.strip().splitlines()[-6:])
+    fix = str(answer.get("fix") or "").strip()
+    listed = answer.get("names")
+    names = tuple(str(name) for name in listed) if isinstance(listed, list) else ()
+    if code > 128:
+        try:
+            number = signal.Signals(code - 128)
+        except ValueError:
+            return RunError(f"The runner on {where} was ended by signal {code - 128}.", message)
+        meaning = _SIGNALS.get(number, number.name)
+        return RunError(
+            f"The runner on {where} was ended by {number.name}.",
+            meaning + (f"; it said: {message}" if message else ""),
+            "./inv doctor" if number == signal.SIGILL else "the same with --cpu-threads 1 and --num-executions 1",
+        )
+    what = f"{_WHAT.get(code, 'The runner failed')} on {where} (exit {code})."
+    if code == 8 and "space" in message.lower():
+        return DeviceFullError(what, message, "free some space there, or set another root in devices.toml")
+    return _CLASSES.get(code, RunError)(what, message, fix, names)

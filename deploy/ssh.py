@@ -1,0 +1,143 @@
+"""The transport over SSH: paramiko's connection, one SFTP channel, commands in channels of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import paramiko
+
+from core.errors import RunError, UnreachableError
+from deploy.deadline import NEVER, Deadline
+from deploy.ssh_connect import Address, address, connect
+from deploy.ssh_files import Files
+from deploy.supervise import quoted
+from deploy.transport import Progress
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from deploy.inventory import Device
+
+_CHUNK = 1 << 18
+
+
+class SshChannel:
+    """A command on the device; see `deploy.transport.Channel`."""
+
+    def __init__(self, connection: paramiko.Transport, name: str, argv: Sequence[str]) -> None:
+        self._connection = connection
+        self._name = name
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        try:
+            self._channel = connection.open_session(timeout=30)
+            self._channel.exec_command(quoted(argv))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise broken(name, error) from error
+
+    def pump(self, seconds: float) -> int | None:
+        """See `deploy.transport.Channel`."""
+        end = time.monotonic() + seconds
+        channel = self._channel
+        while not self._drain():
+            left = end - time.monotonic()
+            if channel.eof_received or channel.closed:
+                # All output is here; the status comes as a message of its own, or never when the line broke.
+                if channel.status_event.wait(max(left, 0)):
+                    self._drain()
+                    return self._status()
+                return None
+            if left <= 0:
+                return None
+            select.select([channel.fileno()], [], [], left)
+        return None
+
+    def _drain(self) -> bool:
+        """Take what has arrived; whether anything had."""
+        channel, any_came = self._channel, False
+        while channel.recv_ready():
+            self.stdout.extend(channel.recv(_CHUNK))
+            any_came = True
+        while channel.recv_stderr_ready():
+            self.stderr.extend(channel.recv_stderr(_CHUNK))
+            any_came = True
+        return any_came
+
+    def _status(self) -> int:
+        code = int(self._channel.exit_status)
+        if code >= 0:
+            return code
+        if not self._connection.is_active():
+            raise broken(self._name, None)
+        raise RunError(
+            f"The command's shell on {self._name} was ended by a signal.",
+            "the device was short of memory, or someone ended it there",
+        )
+
+    def end_input(self) -> None:
+        """See `deploy.transport.Channel`."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.shutdown_write()
+
+    def close(self) -> None:
+        """See `deploy.transport.Channel`."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.close()
+
+
+def broken(name: str, error: BaseException | None) -> UnreachableError:
+    """The error for a connection that was there and is not any more."""
+    detail = f" ({error})" if error is not None and str(error) else ""
+    return UnreachableError(
+        f"The connection to {name} broke.",
+        f"it went off the network, was restarted, or its sshd ended{detail}",
+        "the same command again: what arrived whole is kept, the rest is cleaned up",
+    )
+
+
+class SshTransport:
+    """A device over SSH."""
+
+    def __init__(self, client: paramiko.SSHClient, where: Address) -> None:
+        connection = client.get_transport()
+        if connection is None:
+            raise broken(where.device, None)
+        self.name = where.device
+        self.where = where
+        self._client = client
+        self._connection = connection
+        self._files = Files(connection, where.device)
+
+    def start(self, argv: Sequence[str]) -> SshChannel:
+        """See `deploy.transport.Transport`."""
+        return SshChannel(self._connection, self.name, argv)
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport`."""
+        self._files.put(local, remote, progress, deadline)
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport`."""
+        self._files.get(remote, local, limit, deadline)
+
+    def close(self) -> None:
+        """Close the connection; commands still running lose their lifeline and end."""
+        self._files.close()
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_ssh(device: Device, deadline: Deadline = NEVER) -> SshTransport:
+    """Connect to ``device``, starting it first when it is a virtual one."""
+    where = address(device)
+    return SshTransport(connect(where, deadline), where)

@@ -1,0 +1,182 @@
+"""Files over SSH: SFTP with pipelined requests; a plain ``cat`` for devices whose server has no SFTP.
+
+paramiko waits for the answer to each 32 KiB write unless told otherwise, which on a link with latency is
+slower by an order of magnitude; one SFTP channel serves all files of a connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shlex
+from pathlib import Path
+
+import paramiko
+
+from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
+from deploy.deadline import Deadline
+from deploy.transport import Progress
+
+_CHUNK = 32768
+_SILENCE = 60.0
+"""Seconds without any answer after which a transfer is given up."""
+_SMALL = 256 << 10
+"""A file system with less than this left counts as full when a write fails without saying why."""
+
+
+class Files:
+    """The file side of one SSH connection."""
+
+    def __init__(self, connection: paramiko.Transport, name: str) -> None:
+        self._connection = connection
+        self._name = name
+        self._sftp: paramiko.SFTPClient | None = None
+        self._no_sftp = False
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport.put`."""
+        try:
+            sftp = self._open(deadline)
+            if sftp is None:
+                self._put_cat(local, remote, progress, deadline)
+            else:
+                self._put_sftp(sftp, local, remote, progress, deadline)
+        except BaseException as error:
+            # A write cut short leaves the SFTP conversation in the middle of a packet: do not reuse it.
+            self.close()
+            if isinstance(error, (OSError, EOFError, paramiko.SSHException)):
+                raise self._explain(error, local.name, remote) from error
+            raise
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport.get`."""
+        try:
+            sftp = self._open(deadline)
+            data = (
+                self._get_cat(remote, limit, deadline)
+                if sftp is None
+                else self._get_sftp(sftp, remote, limit, deadline)
+            )
+        except BaseException as error:
+            self.close()
+            if isinstance(error, (OSError, EOFError, paramiko.SSHException)):
+                raise self._explain(error, local.name, remote) from error
+            raise
+        if len(data) > limit:
+            raise TransferError(f"{local.name} on {self._name} is longer than expected.", f"more than {limit:,} bytes")
+        local.write_bytes(data)
+
+    def close(self) -> None:
+        """Close the SFTP channel; the next transfer opens another."""
+        if self._sftp is not None:
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                self._sftp.close()
+            self._sftp = None
+
+    def _open(self, deadline: Deadline) -> paramiko.SFTPClient | None:
+        """The SFTP channel, or None when the server has none."""
+        if self._sftp is None and not self._no_sftp:
+            channel = self._connection.open_session(timeout=30)
+            try:
+                channel.invoke_subsystem("sftp")
+                self._sftp = paramiko.SFTPClient(channel)
+            except (paramiko.SSHException, EOFError):
+                channel.close()
+                if not self._connection.is_active():
+                    raise
+                self._no_sftp = True
+        if self._sftp is not None:
+            inner = self._sftp.get_channel()
+            if inner is not None:
+                inner.settimeout(max(1.0, deadline.left(_SILENCE)))
+        return self._sftp
+
+    def _put_sftp(
+        self, sftp: paramiko.SFTPClient, local: Path, remote: str, progress: Progress, deadline: Deadline
+    ) -> None:
+        with local.open("rb") as source:
+            # No `with` for the sink: after Ctrl-C in mid-packet a polite close would wait for an answer in vain.
+            sink = sftp.open(remote, "wb")
+            sink.set_pipelined(True)
+            while chunk := source.read(_CHUNK):
+                deadline.check(f"uploading {local.name}")
+                sink.write(chunk)
+                progress(len(chunk))
+            sink.close()
+        # Closing does not collect the answers to pipelined writes: only the size tells that all arrived.
+        wrote, size = sftp.stat(remote).st_size, local.stat().st_size
+        if wrote != size:
+            raise OSError(f"{wrote} of {size} bytes were stored")
+
+    def _get_sftp(self, sftp: paramiko.SFTPClient, remote: str, limit: int, deadline: Deadline) -> bytes:
+        deadline.check(f"fetching {remote}")
+        with sftp.open(remote, "rb") as source:
+            source.prefetch(min(limit + 1, source.stat().st_size or 0))
+            data: bytes = source.read(limit + 1)
+        return data
+
+    def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+        channel = self._connection.open_session(timeout=30)
+        try:
+            channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+            channel.exec_command(f"cat > {shlex.quote(remote)}")
+            with local.open("rb") as source:
+                while chunk := source.read(_CHUNK):
+                    deadline.check(f"uploading {local.name}")
+                    channel.sendall(chunk)
+                    progress(len(chunk))
+            channel.shutdown_write()
+            said = channel.makefile_stderr("rb").read(4096)
+            if channel.recv_exit_status() != 0:
+                raise OSError(said.decode(errors="replace").strip())
+        finally:
+            channel.close()
+
+    def _get_cat(self, remote: str, limit: int, deadline: Deadline) -> bytes:
+        channel = self._connection.open_session(timeout=30)
+        try:
+            channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+            channel.exec_command(f"cat < {shlex.quote(remote)}")
+            data = bytearray()
+            while len(data) <= limit and (chunk := channel.recv(_CHUNK)):
+                data.extend(chunk)
+            if len(data) <= limit and channel.recv_exit_status() != 0:
+                raise OSError(channel.recv_stderr(4096).decode(errors="replace").strip())
+            return bytes(data)
+        finally:
+            channel.close()
+
+    def _explain(self, error: Exception, file: str, remote: str) -> SlipwayError:
+        """Our error for what went wrong with a transfer. SFTP's version 3 has no code for a full disk: look."""
+        from deploy.ssh import broken
+
+        if not self._connection.is_active() or isinstance(error, EOFError):
+            return broken(self._name, error)
+        text = str(error) or type(error).__name__
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
+            word in text.lower() for word in ("no space", "quota")
+        )
+        if full or self._is_full(remote):
+            return DeviceFullError(
+                f"No space left on {self._name} while uploading {file}.",
+                f"the file system that holds {remote}",
+                "free some space there, or set another root for the device in devices.toml",
+            )
+        if isinstance(error, TimeoutError):
+            return UnreachableError(
+                f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
+            )
+        return TransferError(f"{file} could not be moved to or from {self._name}.", f"{remote}: {text}")
+
+    def _is_full(self, remote: str) -> bool:
+        """Whether the file system of ``remote`` has next to nothing left."""
+        folder = shlex.quote(remote.rpartition("/")[0] or "/")
+        try:
+            channel = self._connection.open_session(timeout=10)
+            channel.settimeout(10)
+            channel.exec_command(f"df -Pk {folder} | tail -n 1")
+            fields = channel.makefile("rb").read(4096).decode(errors="replace").split()
+            channel.close()
+            return int(fields[3]) * 1024 < _SMALL
+        except (OSError, EOFError, paramiko.SSHException, IndexError, ValueError):
+            return False

@@ -1,0 +1,85 @@
+"""The shell script under which every command runs on a device.
+
+It gives the command a session (hence process group) of its own and ends that whole group when
+
+- its standard input closes, which is how this side says "enough", and what happens by itself when the
+  connection breaks or this side dies;
+- more seconds pass than were granted, should the connection hang half-open.
+
+It exits only when no process of the group is left, so an exit status seen is an end seen.
+Plain POSIX sh plus ``sleep`` and, where there, ``setsid``: dash, busybox, mksh and bash all run it.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+
+GRACE = 3
+"""Seconds between TERM and KILL."""
+
+# The watchers' `sleep` is told apart by `$!`: a TERM between starting it and naming it would orphan it.
+# Their output is closed: an orphan holding it would keep the channel open after the command's end.
+SCRIPT = """\
+pidfile=$1 limit=$2 grace=$3 cwd=$4; shift 4
+cd "$cwd" || exit 126
+exec 3<&0 </dev/null
+if command -v setsid >/dev/null 2>&1; then setsid "$@" 3<&- & child=$!; group=-$child
+else "$@" 3<&- & child=$!; group=$child; fi
+[ -z "$pidfile" ] || echo "$child" >"$pidfile"
+end() {
+  kill -TERM "$group"
+  tries=0
+  while kill -0 "$group" && [ "$tries" -lt "$grace" ]; do
+    sleep 0.1 || sleep 1
+    tries=$((tries + 1))
+  done
+  kill -KILL "$group"
+}
+( read -r _ <&3; end ) >/dev/null 2>&1 & lifeline=$!
+( trap 'kill $!; exit 0' TERM; sleep "$limit" & wait $!; end ) >/dev/null 2>&1 3<&- & timer=$!
+wait "$child"; code=$?
+kill "$timer" "$lifeline" 2>/dev/null
+if kill -0 "$group" 2>/dev/null; then end >/dev/null 2>&1; fi
+exit "$code"
+"""
+
+# For the case that the supervisor itself does not answer: $1 is the file with the group's number.
+END_SCRIPT = """\
+child=$(cat "$1" 2>/dev/null) || exit 0
+case $child in ''|*[!0-9]*) exit 0;; esac
+for group in "-$child" "$child"; do
+  kill -TERM "$group" 2>/dev/null || continue
+  tries=0
+  while kill -0 "$group" 2>/dev/null && [ "$tries" -lt 20 ]; do sleep 0.1 || sleep 1; tries=$((tries + 1)); done
+  kill -KILL "$group" 2>/dev/null
+done
+! kill -0 "-$child" 2>/dev/null && ! kill -0 "$child" 2>/dev/null
+"""
+
+_LONGEST = 24 * 3600
+_EXTRA = 5.0
+"""Seconds the device's own timer waits longer than this side: this side's end has the better message."""
+
+
+def supervised(
+    argv: Sequence[str], *, seconds: float, cwd: str = "", env: Mapping[str, str] | None = None, pidfile: str = ""
+) -> list[str]:
+    """``argv`` under the supervisor, as an argv for a device's own execve.
+
+    Args:
+        seconds: the device ends the command itself after these (and a little).
+        cwd: folder to run in; the login folder when empty.
+        env: set on top of the device's own environment.
+        pidfile: file on the device that gets the group's number.
+    """
+    words = [f"{name}={value}" for name, value in (env or {}).items()]
+    prefix = ["env", *words] if words else []
+    limit = math.ceil(min(seconds + _EXTRA, _LONGEST))
+    return ["sh", "-c", SCRIPT, "slipway", pidfile, str(limit), str(GRACE * 10), cwd or ".", *prefix, *argv]
+
+
+def quoted(argv: Sequence[str]) -> str:
+    """``argv`` as one line for a remote login shell."""
+    return shlex.join(argv)

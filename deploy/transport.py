@@ -1,0 +1,196 @@
+"""What a way to a device must offer: run a command, put a file, get a file.
+
+Everything above (probe, store, run) is written once against `Transport`. A driver supplies three things:
+`Transport.start` (a `Channel`), `put` and `get`; running to the end under a deadline, and ending what runs
+when the deadline passes or Ctrl-C comes, is `run`, the same for every driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from core.errors import RunError, SlipwayError, TransferError
+from deploy.deadline import Deadline
+from deploy.supervise import END_SCRIPT, GRACE, supervised
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes that went through since the last call."""
+
+MAX_OUTPUT = 64 << 20
+"""Bytes of output accepted from one command: a device that talks without end must not fill this machine."""
+
+_TICK = 0.2
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on the device."""
+
+    argv: tuple[str, ...]
+    code: int
+    """Exit status; 128 + n when signal n ended it, as shells have it."""
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that are not UTF-8 are replaced."""
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def message(self) -> str:
+        """The last lines of standard error, else of standard output."""
+        for stream in (self.stderr, self.stdout):
+            if lines := stream.decode(errors="replace").strip().splitlines():
+                return "\n".join(lines[-8:])
+        return ""
+
+
+class Channel(Protocol):
+    """A command running on the device; its output collects in ``stdout`` and ``stderr``."""
+
+    stdout: bytearray
+    stderr: bytearray
+
+    def pump(self, seconds: float) -> int | None:
+        """Collect output for at most ``seconds``; the exit status once the command ended.
+
+        Raises:
+            UnreachableError: the connection broke.
+        """
+
+    def end_input(self) -> None:
+        """Close the command's standard input: the supervisor's sign to end it."""
+
+    def close(self) -> None:
+        """Let go of it, whatever its state."""
+
+
+class Transport(Protocol):
+    """A connection to one device. Close it by leaving its ``with`` block."""
+
+    name: str
+
+    def start(self, argv: Sequence[str]) -> Channel:
+        """Start ``argv`` on the device as it is, unsupervised."""
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+        """Write the file ``local`` to the path ``remote``, replacing what is there.
+
+        Raises:
+            DeviceFullError: no space. TransferError: refused. UnreachableError: the connection broke.
+        """
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.
+
+        Raises:
+            TransferError: missing, unreadable or longer than ``limit``.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def run(
+    transport: Transport,
+    argv: Sequence[str],
+    *,
+    deadline: Deadline,
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
+    pidfile: str = "",
+    doing: str = "",
+    check: bool = True,
+) -> Completed:
+    """Run ``argv`` on the device to its end, in a process group of its own.
+
+    However this function is left (deadline, Ctrl-C, broken connection), the group is ended on the device.
+
+    Args:
+        cwd: absolute folder on the device, or the login folder.
+        env: added to the device's environment.
+        pidfile: file on the device that gets the group's number while it runs.
+        doing: completes "... while" in errors.
+        check: raise `RunError` when the exit status is not 0.
+
+    Raises:
+        DeadlineError: the time was over. UnreachableError: the connection broke. RunError: see ``check``.
+    """
+    words = tuple(argv)
+    doing = doing or f"running {words[0]}"
+    deadline.check(doing)
+    channel = transport.start(supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile))
+    try:
+        code = None
+        while code is None:
+            code = channel.pump(deadline.left(_TICK))
+            if len(channel.stdout) + len(channel.stderr) > MAX_OUTPUT:
+                raise TransferError(
+                    f"{transport.name} printed more than {MAX_OUTPUT >> 20} MiB while {doing}.",
+                    "a command that talks without end",
+                )
+            if code is None:
+                deadline.check(doing)
+    except BaseException:
+        with uninterrupted():
+            _end(transport, channel, pidfile)
+        raise
+    finally:
+        channel.close()
+    done = Completed(words, code, bytes(channel.stdout), bytes(channel.stderr))
+    if check and code != 0:
+        raise RunError(f"{transport.name} failed while {doing} (exit {code}).", done.message)
+    return done
+
+
+def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
+    """End the supervised command of ``channel`` and see it end; ask again from outside when it does not."""
+    patience = Deadline.after(GRACE + 3)
+    try:
+        channel.end_input()
+        while not patience.over:
+            if channel.pump(patience.left(_TICK)) is not None:
+                return
+    except SlipwayError:
+        return  # the connection is gone, so the lifeline is: the device's supervisor ends the group
+    if pidfile:
+        end_group(transport, pidfile)
+
+
+def end_group(transport: Transport, pidfile: str) -> bool:
+    """End the process group whose number is in ``pidfile`` on the device; whether it is gone now."""
+    channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile])
+    patience = Deadline.after(GRACE + 5)
+    try:
+        while not patience.over:
+            if (code := channel.pump(patience.left(_TICK))) is not None:
+                return code == 0
+    finally:
+        channel.close()
+    return False
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C for a short, bounded clean-up: the first one brought us here, a second must not spoil it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
