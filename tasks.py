@@ -76,8 +76,10 @@ def build(
     help={
         "model": "a model of the zoo (./inv models lists them), 'all', or yours as path/to/file.py:make_model",
         "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all' that make sense for the model",
-        "partitioners": "comma-separated, first takes first (default: xnnpack)",
-        "options": "partitioner options as KEY=VALUE,...: per_op_mode=true,config_precisions=fp32",
+        "partitioners": "comma-separated, the first takes first; 'none': no delegate (default: xnnpack)",
+        "per-op-mode": "one delegate for each operator instead of the largest possible ones",
+        "config-precisions": "only these go to XNNPACK: fp32, static_quant, dynamic_quant (comma-separated)",
+        "options": "further export options as KEY=VALUE;KEY=VALUE (docs/models.md lists them)",
         "force": "export even if nothing changed",
         "json": "print the program's description as JSON",
     }
@@ -87,6 +89,8 @@ def export(
     model: str = "",
     scheme: str = "",
     partitioners: str = "",
+    per_op_mode: bool = False,
+    config_precisions: str = "",
     options: str = "",
     force: bool = False,
     json: bool = False,
@@ -101,7 +105,12 @@ def export(
     """
     from models import report
 
-    folders = _export(setting(c, "model", model), setting(c, "scheme", scheme), partitioners, options, force=force)
+    chosen = dict(pair.partition("=")[::2] for pair in options.split(";") if pair)
+    if per_op_mode:
+        chosen["per_op_mode"] = "true"
+    if config_precisions:
+        chosen["config_precisions"] = config_precisions
+    folders = _export(setting(c, "model", model), setting(c, "scheme", scheme), partitioners, chosen, force)
     report.programs(folders, json)
 
 
@@ -252,20 +261,25 @@ def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) ->
     remove(cache=cache, env=env, as_json=json)
 
 
-def _export(model: str, scheme: str, partitioners: str = "", options: str = "", force: bool = False) -> list[Path]:
+def _export(
+    model: str, scheme: str, partitioners: str = "", options: dict[str, str] | None = None, force: bool = False
+) -> list[Path]:
     """Export what is not current; torch is installed and imported only when something is."""
-    from models.current import outdated
+    from models.current import current
+    from models.options import words
+    from models.request import resolve
+    from models.zoo import combinations
 
-    names = tuple(name for name in partitioners.split(",") if name)
-    jobs, todo = outdated(model, scheme, partitioners=names, options=options, force=force)
-    if todo:
+    jobs = combinations(model, scheme)
+    names = words(partitioners)
+    requests = [resolve(*job, partitioners=names, options=options) for job in jobs]
+    if force or not all(current(request) for request in requests):
         from core.environment import ensure_export
-
-        ensure_export()
         from models.export import export_many
 
-        export_many(todo)
-    return [job.folder for job in jobs]
+        ensure_export()
+        export_many(jobs, partitioners=names, options=options, force=force)
+    return [request.folder for request in requests]
 
 
 devices = invoke.Collection("devices", devices_list, devices_start, devices_stop)

@@ -66,6 +66,20 @@ def everything() -> list[tuple[str, str]]:
     return [(model.name, scheme) for model in load_zoo().values() for scheme in model.schemes]
 
 
+def combinations(model: str, scheme: str) -> list[tuple[str, str]]:
+    """The exports that ``model`` and ``scheme`` ask for; ``all`` stands for every one that makes sense.
+
+    Raises:
+        ConfigError: no model of the zoo has that scheme.
+    """
+    if model != "all" and scheme != "all":
+        return [(model, scheme)]
+    if scheme != "all":
+        get_scheme(scheme)
+    known = {model: get_model(model)} if model != "all" else load_zoo()
+    return [(row.name, each) for row in known.values() for each in row.schemes if scheme in ("all", each)]
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of ``./inv models``."""

@@ -1,0 +1,81 @@
+"""What ``./inv models`` and ``./inv export`` print."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core import console
+
+if TYPE_CHECKING:
+    from core.program import Operator, Program
+
+
+def zoo(as_json: bool) -> None:
+    """The zoo, a row for every model and scheme."""
+    from models.zoo import listing, load_zoo
+
+    rows = listing()
+    if as_json:
+        described = load_zoo()
+        console.print_json(
+            [{**dataclasses.asdict(row), "description": described[row.model].description} for row in rows]
+        )
+        return
+    console.table(
+        "The model zoo",
+        ["model", "what it is", "scheme", "state", "size"],
+        [[r.model, r.title, r.scheme, r.state, f"{r.size / 1e6:.2f} MB" if r.size else ""] for r in rows],
+        caption="Export one with ./inv export --model NAME --scheme SCHEME",
+    )
+
+
+def _operators(found: Sequence[Operator]) -> list[list[str]]:
+    return [[one.name, str(one.count), one.why] for one in found]
+
+
+def programs(folders: Sequence[Path], as_json: bool) -> None:
+    """What exports left: one table for several programs, the whole story for a single one."""
+    from core.program import load_program
+
+    found = [(folder, load_program(folder, verify=False)) for folder in folders]
+    if as_json:
+        rows = [{"path": str(folder), **program.model_dump(mode="json")} for folder, program in found]
+        console.print_json(rows[0] if len(rows) == 1 else rows)
+    elif len(found) == 1:
+        _whole(*found[0])
+    else:
+        console.table(
+            "Programs",
+            ["program", "size", "delegate calls", "operators outside", "warnings"],
+            [
+                [
+                    program.name,
+                    f"{program.size / 1e6:.2f} MB",
+                    str(program.delegates),
+                    str(sum(one.count for one in program.undelegated)),
+                    str(len(program.warnings) or ""),
+                ]
+                for _, program in found
+            ],
+        )
+
+
+def _whole(folder: Path, program: Program) -> None:
+    console.table(
+        f"Program {program.name}",
+        ["", ""],
+        [
+            ["folder", str(folder)],
+            ["size", f"{program.size / 1e6:.2f} MB"],
+            ["backends", ", ".join(program.backends) or "none"],
+            ["delegate calls", str(program.delegates)],
+            ["delegated", ", ".join(f"{one.name} ×{one.count}" for one in program.delegated) or "nothing"],
+            ["reference", program.reference_engine],
+            ["warnings", "\n".join(program.warnings) or "none"],
+        ],
+    )
+    if program.undelegated:
+        console.table("Outside the delegates", ["operator", "count", "why"], _operators(program.undelegated))
