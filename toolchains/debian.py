@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from core.commands import run
 from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
 from toolchains.debian_apt import FRESH_SECONDS, Apt, AptError, Item, require, why_unusable
 from toolchains.debian_tree import own_loader_argv, unpack
 
-__all__ = ["available", "fetch", "installed_program", "source", "tree", "versions"]
+__all__ = ["available", "control", "fetch", "installed_program", "source", "tree", "versions"]
 
 _RECORD = 1
 """Raised when the shape of a record or of an unpacked tree changes."""
@@ -176,6 +177,11 @@ def _names(files: Sequence[Path]) -> dict[str, str]:
 def versions(root: Path) -> dict[str, str]:
     """Package names and versions of a folder that `tree` made."""
     return dict(json.loads((root / _STAMP).read_text(encoding="utf-8"))["packages"])
+
+
+def control(package: Path, field: str) -> str:
+    """A field of a package's description: ``control(file, "Depends")``."""
+    return run(["dpkg-deb", "--field", package, field], what=f"Reading {package.name}").stdout.strip()
 
 
 def source(suite: str, package: str, filename: str, sha256: str) -> Path:

@@ -1,0 +1,83 @@
+"""The table of virtual devices (``virtual.toml``) as checked data."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TABLE = Path(__file__).with_name("virtual.toml")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class System(_Model):
+    """The root file system that virtual devices have in common."""
+
+    packages: tuple[str, ...]
+    programs: tuple[str, ...]
+    applets: tuple[str, ...]
+
+
+class Spec(_Model):
+    """One virtual device; the fields are explained at the head of the table."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    title: str
+    arch: str
+    suite: str
+    kernel: str
+    modules: tuple[str, ...]
+    qemu: tuple[str, ...]
+    netdev: str
+    append: str
+    hostname: str
+    user: str
+    tmpfs: dict[str, str]
+    idle_minutes: float = Field(gt=0)
+    boot_seconds: float = Field(gt=0)
+    system: System
+
+
+def load_specs(source: Path = TABLE) -> dict[str, Spec]:
+    """All rows of the table.
+
+    Raises:
+        ConfigError: it is not a table of virtual devices.
+    """
+    try:
+        table = tomllib.loads(source.read_text(encoding="utf-8"))
+        system = System.model_validate(table["system"])
+        return {
+            name: Spec.model_validate({**row, "name": name, "system": system}) for name, row in table["device"].items()
+        }
+    except (tomllib.TOMLDecodeError, KeyError, ValidationError) as error:
+        raise ConfigError(f"{source} is not a table of virtual devices.", str(error), f"mend {source}") from error
+
+
+def get_spec(name: str) -> Spec:
+    """The virtual device ``name``.
+
+    Raises:
+        ConfigError: there is none; near matches are named.
+    """
+    specs = load_specs()
+    if name not in specs:
+        near = difflib.get_close_matches(name, specs, n=3)
+        raise ConfigError(
+            f"There is no virtual device {name!r}.",
+            f"did you mean {' or '.join(near)}?" if near else f"virtual devices are {', '.join(specs)}",
+            "./inv devices.list",
+        )
+    return specs[name]
