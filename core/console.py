@@ -5,6 +5,7 @@ People's output (progress, notes) goes to stderr; what a command was asked for (
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
@@ -12,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.progress import Progress
 
@@ -35,6 +38,17 @@ def err() -> Console:
 def note(message: str) -> None:
     """One line for people, on stderr."""
     err().print(message, markup=False, soft_wrap=True)
+
+
+def shown(path: Path | str) -> str:
+    """The path as people read it: relative to where they are when it is below, with ``~`` when it is theirs."""
+    from pathlib import Path as Real
+
+    full = Real(path)
+    for base, prefix in ((Real.cwd(), ""), (Real.home(), "~/")):
+        with contextlib.suppress(ValueError):
+            return prefix + str(full.relative_to(base))
+    return str(full)
 
 
 def print_json(value: Any) -> None:

@@ -68,7 +68,7 @@ def _whole(folder: Path, program: Program) -> None:
         f"Program {program.name}",
         ["", ""],
         [
-            ["folder", str(folder)],
+            ["folder", console.shown(folder)],
             ["size", f"{program.size / 1e6:.2f} MB"],
             ["backends", ", ".join(program.backends) or "none"],
             ["delegate calls", str(program.delegates)],

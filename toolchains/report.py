@@ -60,7 +60,7 @@ def bundle(built: Bundle, as_json: bool) -> None:
         f"Bundle {manifest.target}, engine {manifest.engine}",
         ["", ""],
         [
-            ["folder", str(built.path)],
+            ["folder", console.shown(built.path)],
             ["size", f"{size / 1e6:.1f} MB in {len(manifest.files)} files"],
             ["needs", f"{needs.os} {needs.machine}, {libc}"],
             ["engine", f"{offers.engine} {offers.engine_version}"],
