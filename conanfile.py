@@ -44,8 +44,12 @@ class SlipwayRuntimeConan(ConanFile):
         for dependency in self.dependencies.host.values():
             folder = dependency.package_folder
             copy(self, "*.so*", os.path.join(folder, "lib"), os.path.join(self.package_folder, "lib"))
-            copy(self, "*", os.path.join(folder, "licenses"),
-                 os.path.join(self.package_folder, "licenses", dependency.ref.name))
+            copy(
+                self,
+                "*",
+                os.path.join(folder, "licenses"),
+                os.path.join(self.package_folder, "licenses", dependency.ref.name),
+            )
 
     def package_info(self):
         self.cpp_info.libs = []

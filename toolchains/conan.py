@@ -12,11 +12,12 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.commands import Done, run
+from core.commands import process, quote
 from core.errors import BuildError, HostError
 from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import ROOT, cache_dir
@@ -76,16 +77,49 @@ def _environment() -> dict[str, str]:
     return {**kept, "PATH": path, "CONAN_HOME": os.fspath(home()), "CONAN_LOG_LEVEL": "verbose", "NO_COLOR": "1"}
 
 
-def conan(args: Sequence[str | os.PathLike[str]], *, log: Path, what: str = "", hint: str = "") -> Done:
-    """Run ``conan ARGS...``; its messages go to ``log``, its result (``--format=json``) to the returned stdout.
+def conan(
+    args: Sequence[str | os.PathLike[str]],
+    *,
+    log: Path,
+    what: str = "",
+    heard: Callable[[str], None] = lambda line: None,
+) -> str:
+    """Run ``conan ARGS...`` and return its result (``--format=json``); its messages go to ``log``.
 
     Hold the lock `LOCK` around it.
 
+    Args:
+        what: what it is for, in the error's first line.
+        heard: called with every line of its messages.
+
     Raises:
-        BuildError: it failed; the message has the log's last lines.
+        BuildError: it failed; the message has the lines that matter.
     """
-    return run([sys.executable, "-m", "conans.conan", *args], cwd=ROOT, env=_environment(), log=log, error=BuildError,
-               what=what or f"conan {args[0]}", hint=hint)
+    argv = [sys.executable, "-m", "conans.conan", *args]
+    said: list[str] = []
+    with tempfile.TemporaryFile() as result, log.open("a", encoding="utf-8") as kept:
+        with process(argv, cwd=ROOT, env=_environment(), stdout=result.fileno()) as child:
+            assert child.stderr is not None
+            kept.write(f"$ {quote(argv)}\n")
+            for raw in child.stderr:
+                line = raw.decode(errors="replace").rstrip()
+                kept.write(f"{line}\n")
+                said.append(line)
+                heard(line)
+            code = child.wait()
+        kept.write(f"[exit {code}]\n")
+        result.seek(0)
+        if code:
+            raise BuildError(f"{what or f'conan {args[0]}'} failed.", "\n".join(reasons(said)), f"less {quote([log])}")
+        return result.read().decode()
+
+
+def reasons(lines: Sequence[str], most: int = 20) -> list[str]:
+    """The lines of a failed build that say why: from the first failed step or error on, else the last ones."""
+    marks = ("FAILED:", "CMake Error", "error:", "ERROR:")
+    first = next((index for index, line in enumerate(lines) if any(mark in line for mark in marks)), len(lines))
+    chosen = [line for line in lines[first:] if line.strip()] or [line for line in lines if line.strip()][-most:]
+    return [line if len(line) <= 300 else line[:300] + " ..." for line in chosen[:most]]
 
 
 def _remotes(log: Path) -> None:
@@ -104,15 +138,17 @@ def _remotes(log: Path) -> None:
 def lockfile(log: Path) -> Path:
     """Pin every recipe of the checkout to the revision that its files have now; path of Conan's lockfile."""
     _remotes(log)
-    done = conan(["list", "*#*", f"--remote={remote()}", "--format=json"], log=log, what="Reading recipes/")
-    listed: Mapping[str, Any] = json.loads(done.stdout).get(remote(), {})
+    text = conan(["list", "*#*", f"--remote={remote()}", "--format=json"], log=log, what="Reading recipes/")
+    listed: Mapping[str, Any] = json.loads(text).get(remote(), {})
     if not listed or "error" in listed:
-        raise BuildError("Conan cannot read recipes/.", str(listed.get("error", "it found no recipe there")),
-                         f"see {log}")
+        raise BuildError(
+            "Conan cannot read recipes/.", str(listed.get("error", "it found no recipe there")), f"less {quote([log])}"
+        )
     pins = sorted(f"{name}#{revision}" for name, item in listed.items() for revision in item["revisions"])
     file = cache_dir("conan-profiles") / f"{remote()}.lock"
-    write_json(file, {"version": "0.5", "requires": pins, "build_requires": pins, "python_requires": [],
-                      "config_requires": []})
+    write_json(
+        file, {"version": "0.5", "requires": pins, "build_requires": pins, "python_requires": [], "config_requires": []}
+    )
     return file
 
 
@@ -124,8 +160,12 @@ def render(target: Target, compilers: Compilers) -> str:
     engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
     variables = {"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib}
     return engine.from_string(_TEMPLATE).render(
-        target=target, compilers=compilers, jobs=os.cpu_count() or 1, wheels=cache_dir("wheels"),
-        executables=json.dumps({"c": compilers.cc, "cpp": compilers.cxx}), variables=json.dumps(variables),
+        target=target,
+        compilers=compilers,
+        jobs=os.cpu_count() or 1,
+        wheels=cache_dir("wheels"),
+        executables=json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
+        variables=json.dumps(variables),
     )
 
 

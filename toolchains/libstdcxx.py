@@ -29,8 +29,11 @@ from toolchains.tools import table
 _FORMAT = "1"
 """Raise it when this module writes something else, so that cached results are made again."""
 
-_OFF = ("_GLIBCXX_USE_PTHREAD_COND_CLOCKWAIT", "_GLIBCXX_USE_PTHREAD_MUTEX_CLOCKLOCK",
-        "_GLIBCXX_USE_PTHREAD_RWLOCK_CLOCKLOCK")
+_OFF = (
+    "_GLIBCXX_USE_PTHREAD_COND_CLOCKWAIT",
+    "_GLIBCXX_USE_PTHREAD_MUTEX_CLOCKLOCK",
+    "_GLIBCXX_USE_PTHREAD_RWLOCK_CLOCKLOCK",
+)
 """Inline uses of functions of glibc 2.30."""
 
 _COMPAT = Path(__file__).with_name("libstdcxx_compat.cpp")
@@ -75,8 +78,13 @@ def symbols(path: Path) -> Iterator[Symbol]:
     """Every versioned symbol that the ELF library at ``path`` defines."""
     from elftools.elf.elffile import ELFFile
 
-    kinds = {"STT_FUNC": "function", "STT_GNU_IFUNC": "function", "STT_OBJECT": "object", "STT_TLS": "tls_object",
-             "STT_NOTYPE": "object"}
+    kinds = {
+        "STT_FUNC": "function",
+        "STT_GNU_IFUNC": "function",
+        "STT_OBJECT": "object",
+        "STT_TLS": "tls_object",
+        "STT_NOTYPE": "object",
+    }
     with path.open("rb") as file:
         elf = ELFFile(file)
         defined = elf.get_section_by_name(".gnu.version_d")
@@ -108,8 +116,13 @@ def stub_sources(found: Iterator[Symbol], newest: Mapping[str, str]) -> tuple[st
     for symbol in sorted(chosen.values(), key=lambda item: item.name):
         section = {"function": ".text", "object": ".data", "tls_object": '.section .tbss,"awT",%nobits'}[symbol.kind]
         room = f".zero {max(symbol.size, 1)}"
-        lines += [section, f".globl {symbol.name}", f".type {symbol.name}, %{symbol.kind}",
-                  f".size {symbol.name}, {max(symbol.size, 1)}", f"{symbol.name}: {room}"]
+        lines += [
+            section,
+            f".globl {symbol.name}",
+            f".type {symbol.name}, %{symbol.kind}",
+            f".size {symbol.name}, {max(symbol.size, 1)}",
+            f"{symbol.name}: {room}",
+        ]
         nodes.setdefault(symbol.version, []).append(symbol.name)
     script = "".join(f"{version} {{ global: {'; '.join(names)}; }};\n" for version, names in sorted(nodes.items()))
     return "\n".join(lines) + '\n.section .note.GNU-stack,"",%progbits\n', script
@@ -134,15 +147,33 @@ def _adapt_headers(plain: Path, out: Path) -> None:
     (out / "ext/atomicity.h").write_text(text.replace("__has_include(<sys/single_threaded.h>)", "0"), encoding="utf-8")
 
 
-def _stub(zig: Path, target: Target, source: Path, out: Path, newest: Mapping[str, str], env: Mapping[str, str]) -> None:
+def _stub(
+    zig: Path, target: Target, source: Path, out: Path, newest: Mapping[str, str], env: Mapping[str, str]
+) -> None:
     """A link stub of the library ``source`` at ``out``."""
     assembly, script = out.with_suffix(".S"), out.with_suffix(".map")
     text, versions = stub_sources(symbols(source), newest)
     assembly.write_text(text, encoding="utf-8")
     script.write_text(versions, encoding="utf-8")
-    run([zig, "cc", "-target", target.zig_triple, "-shared", "-nostdlib", "-o", out, assembly,
-         f"-Wl,-soname,{source.name}", f"-Wl,--version-script={script}"],
-        env={**os.environ, **env}, error=BuildError, what=f"Making the link stub of {source.name}", hint="./inv doctor")
+    run(
+        [
+            zig,
+            "cc",
+            "-target",
+            target.zig_triple,
+            "-shared",
+            "-nostdlib",
+            "-o",
+            out,
+            assembly,
+            f"-Wl,-soname,{source.name}",
+            f"-Wl,--version-script={script}",
+        ],
+        env={**os.environ, **env},
+        error=BuildError,
+        what=f"Making the link stub of {source.name}",
+        hint="./inv doctor",
+    )
     assembly.unlink()
 
 
@@ -151,9 +182,29 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
     built = out.with_suffix(".o")
     includes = [f"-I{folder}" for folder in headers]
     environment = {**os.environ, **env}
-    run([zig, "c++", "-target", target.zig_triple, "-std=c++17", "-O2", "-g0", "-fPIC", "-fno-sanitize=undefined",
-         "-nostdinc++", *includes, "-c", _COMPAT, "-o", built], env=environment, error=BuildError, what="Compiling for libstdc++",
-        hint="./inv doctor")
+    run(
+        [
+            zig,
+            "c++",
+            "-target",
+            target.zig_triple,
+            "-std=c++17",
+            "-O2",
+            "-g0",
+            "-fPIC",
+            "-fno-sanitize=undefined",
+            "-nostdinc++",
+            *includes,
+            "-c",
+            _COMPAT,
+            "-o",
+            built,
+        ],
+        env=environment,
+        error=BuildError,
+        what="Compiling for libstdc++",
+        hint="./inv doctor",
+    )
     run([zig, "ar", "rcs", out, built], env=environment, error=BuildError, what="Compiling for libstdc++")
     built.unlink()
 

@@ -145,8 +145,11 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
         if key in _CHOICES and value not in _CHOICES[key]:
             raise _bad(name, f"{key} is {value!r}, not one of {', '.join(sorted(_CHOICES[key]))}", source)
         values[key] = value
-    missing = [key for key, item in fields.items() if key not in values and item.default is dataclasses.MISSING
-               and item.default_factory is dataclasses.MISSING]
+    missing = [
+        key
+        for key, item in fields.items()
+        if key not in values and item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+    ]
     if missing:
         raise _bad(name, f"{', '.join(missing)} missing", source)
     target = Target(name=name, **values)
@@ -163,7 +166,7 @@ def _inconsistent(target: Target) -> str:
     if "zig" in target.toolchains and not target.zig_triple:
         return "zig is among the toolchains and zig_triple is empty"
     if (target.libc == "glibc") != bool(target.max_glibc):
-        return "max_glibc goes with libc = \"glibc\", and only with it"
+        return 'max_glibc goes with libc = "glibc", and only with it'
     if target.qemu and target.qemu_cpu not in target.qemu_cpus:
         return "qemu_cpu is not one of qemu_cpus"
     unknown = [engine for engine in target.engines if engine not in ENGINES]

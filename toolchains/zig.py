@@ -74,10 +74,29 @@ def _install(folder: Path, requirement: str, digest: str) -> None:
     """Install one pinned wheel into ``folder``, without what it depends on."""
     pinned = folder / "requirements.txt"
     pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
-    run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
-         "--no-compile", "--only-binary=:all:", "--require-hashes", "--target", folder / "new", "-r", pinned],
-        error=HostError, what=f"Fetching {requirement}", hint="check the network and pip's index (pip config list), then again",
-        log=cache_dir("logs") / "ziglang.log")
+    run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-deps",
+            "--no-compile",
+            "--only-binary=:all:",
+            "--require-hashes",
+            "--target",
+            folder / "new",
+            "-r",
+            pinned,
+        ],
+        error=HostError,
+        what=f"Fetching {requirement}",
+        hint="check the network and pip's index (pip config list), then again",
+        log=cache_dir("logs") / "ziglang.log",
+    )
     for item in (folder / "new").iterdir():
         item.rename(folder / item.name)
     shutil.rmtree(folder / "new")
@@ -93,8 +112,15 @@ def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: l
         before, after: arguments ahead of the caller's and behind them.
         link: what is added behind everything when the call links.
     """
-    settings = {"zig": os.fspath(zig), "tool": tool, "target": target.zig_triple, "cpu": target.zig_cpu,
-                "before": shlex.join(before), "after": shlex.join(after), "link": shlex.join(link)}
+    settings = {
+        "zig": os.fspath(zig),
+        "tool": tool,
+        "target": target.zig_triple,
+        "cpu": target.zig_cpu,
+        "before": shlex.join(before),
+        "after": shlex.join(after),
+        "link": shlex.join(link),
+    }
     lines = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in caches().items()]
     return "\n".join(["#!/bin/sh", "set -eu", *lines, _BODY.read_text(encoding="utf-8")])
@@ -116,8 +142,14 @@ def ensure(target: Target) -> Compilers:
     common = ["-fno-sanitize=undefined"]
     texts = {
         "cc": wrapper("cc", zig, target, before=common, after=[], link=[]),
-        "c++": wrapper("c++", zig, target, before=[*common, "-nostdinc++"],
-                       after=[f"-I{folder}" for folder in library.includes], link=["-nostdlib++", *map(str, library.inputs)]),
+        "c++": wrapper(
+            "c++",
+            zig,
+            target,
+            before=[*common, "-nostdinc++"],
+            after=[f"-I{folder}" for folder in library.includes],
+            link=["-nostdlib++", *map(str, library.inputs)],
+        ),
     }
     texts |= {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
     key = sha256_bytes("\0".join([library.key, *texts.values()]).encode())[:16]

@@ -17,7 +17,12 @@ required_conan_version = ">=2.4"
 # Registered from static initialisers: nothing refers to a symbol of theirs, so a linker that drops unused
 # libraries drops them, and the first load says "Backend XnnpackBackend is not registered".
 REGISTERING = ("backend_xnnpack", "kernels_optimized", "kernels_quantized")
-LIBRARIES = ("executorch", "executorch_threadpool", "executorch_etdump", *(f"executorch_{name}" for name in REGISTERING))
+LIBRARIES = (
+    "executorch",
+    "executorch_threadpool",
+    "executorch_etdump",
+    *(f"executorch_{name}" for name in REGISTERING),
+)
 SCHEMAS = {
     "schema/program.fbs": "program.fbs",
     "schema/scalar_type.fbs": "scalar_type.fbs",
@@ -31,7 +36,9 @@ SCHEMAS = {
 
 class ExecutorchConan(ConanFile):
     name = "executorch"
-    description = "C++ runtime of ExecuTorch, PyTorch's on-device inference, with the XNNPACK backend (prebuilt by upstream)"
+    description = (
+        "C++ runtime of ExecuTorch, PyTorch's on-device inference, with the XNNPACK backend (prebuilt by upstream)"
+    )
     license = "BSD-3-Clause"
     homepage = "https://pytorch.org/executorch/"
     url = "https://github.com/pytorch/executorch"

@@ -1,0 +1,163 @@
+"""From a Conan package to a bundle: what goes in, the checks on it, the manifest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.bundle import MANIFEST, RUNNER, FileEntry, Manifest, Offers
+from core.commands import quote, run
+from core.errors import BuildError
+from core.files import sha256_file, write_json
+from toolchains import emulators, inspect
+from toolchains.sysroot import sysroot
+from toolchains.targets import Target
+from toolchains.tools import table
+
+BACKENDS: Mapping[str, tuple[str, ...]] = {"executorch": ("XnnpackBackend",)}
+"""Backends that a bundle of an engine is worthless without."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a bundle is made of and for."""
+
+    target: Target
+    engine: str
+    toolchain: str
+    """The compilers, for the manifest: ``zig 0.17.0``."""
+    allow_newer_glibc: bool = False
+
+
+def collect(package: Path, out: Path) -> None:
+    """Copy the runner, the libraries it needs and all licences from the Conan package to ``out``."""
+    runner = package / RUNNER
+    if not runner.is_file():
+        raise BuildError("The build left no bin/pte_runner.", f"nothing at {runner}", "./inv build --force")
+    _copy(runner, out / RUNNER, 0o755)
+    for library in inspect.closure(runner, package / "lib"):
+        _copy(library, out / "lib" / library.name, 0o644)
+    for text in sorted((package / "licenses").rglob("*")):
+        if text.is_file():
+            _copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
+
+
+def _copy(source: Path, target: Path, mode: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(mode)
+
+
+def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
+    """Read every binary of the bundle and refuse what the target's devices would.
+
+    Raises:
+        BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside.
+    """
+    files = [folder / RUNNER, *sorted((folder / "lib").glob("*"))]
+    binaries = [inspect.read(file) for file in files]
+    target = origin.target
+    found = inspect.problems(target, binaries)
+    if found:
+        raise BuildError(
+            f"What was built is no bundle for {target.name}.",
+            "; ".join(found),
+            "mend the recipe or the compiler, then ./inv build --force",
+            found,
+        )
+    bounds = (
+        {"GLIBC": target.max_glibc, "GLIBCXX": table()["libstdcxx"]["newest"]["GLIBCXX"]} if target.max_glibc else {}
+    )
+    newer = inspect.too_new(binaries, bounds)
+    if newer and not origin.allow_newer_glibc:
+        raise BuildError(
+            f"The bundle would not start on the older devices of {target.name}.",
+            "; ".join(newer),
+            f"./inv build --target {target.name} --toolchain zig (whose binaries need less); "
+            "or, for devices known to be newer, --allow-newer-glibc",
+            newer,
+        )
+    return binaries
+
+
+def offers(origin: Origin, folder: Path) -> Offers:
+    """Run the runner, emulated where needed, and take down what it says of itself.
+
+    Raises:
+        BuildError: it does not run, or the linker dropped a backend that the engine must have.
+    """
+    target = origin.target
+    native = emulators.is_native(target)
+    argv = [
+        *emulators.user_argv(target, sysroot=None if native else sysroot(target)),
+        os.fspath(folder / RUNNER),
+        "--capabilities",
+        "--json",
+    ]
+    # Nothing of the caller's may lend the runner a library that the bundle lacks.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
+    done = run(
+        argv,
+        env=env,
+        timeout=300,
+        error=BuildError,
+        what=f"Running pte_runner for {target.name}",
+        hint=f"./inv build --target {target.name} --engine {origin.engine} --force",
+    )
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+        result = Offers(
+            engine=said["engine"]["name"],
+            engine_version=said["engine"]["version"],
+            backends=tuple(said["backends"]),
+            operators=tuple(said["operators"]),
+            kleidiai=said["kleidiai"],
+            verified=emulators.describe(target),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise BuildError(
+            "pte_runner --capabilities did not print what it should.",
+            f"{quote(argv)}: {done.stdout[:200]!r}",
+            "./inv test",
+        ) from error
+    dropped = [name for name in BACKENDS[origin.engine] if name not in result.backends]
+    if dropped:
+        raise BuildError(
+            f"The bundle has no {' and no '.join(dropped)}.",
+            "the linker dropped the library that registers it, as nothing refers to its symbols "
+            f"(registered: {', '.join(result.backends) or 'none'})",
+            "link the runner against executorch_backends of recipes/executorch, which keeps it",
+            dropped,
+        )
+    return result
+
+
+def describe(origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers) -> Manifest:
+    """Write the manifest of the bundle in ``folder``."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
+    entries = tuple(
+        FileEntry(
+            path=file.relative_to(folder).as_posix(),
+            size=file.stat().st_size,
+            sha256=sha256_file(file),
+            executable=os.access(file, os.X_OK),
+        )
+        for file in files
+    )
+    manifest = Manifest(
+        target=origin.target.name,
+        engine=origin.engine,
+        toolchain=origin.toolchain,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        needs=inspect.needs(origin.target, binaries),
+        offers=offered,
+        files=entries,
+    )
+    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+    return manifest
