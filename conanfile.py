@@ -1,4 +1,5 @@
-import os
+from pathlib import Path
+from typing import ClassVar
 
 from conan import ConanFile
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
@@ -14,8 +15,8 @@ class SlipwayRuntimeConan(ConanFile):
     license = "Apache-2.0"
     package_type = "application"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"engine": ["executorch"]}
-    default_options = {"engine": "executorch"}
+    options: ClassVar = {"engine": ["executorch"]}
+    default_options: ClassVar = {"engine": "executorch"}
     exports_sources = "runtime/*", "LICENSE"
 
     def requirements(self):
@@ -23,7 +24,7 @@ class SlipwayRuntimeConan(ConanFile):
             self.requires("executorch/1.5.1")
 
     def layout(self):
-        cmake_layout(self, src_folder="runtime", build_folder=os.path.join("build", "runtime"))
+        cmake_layout(self, src_folder="runtime", build_folder="build/runtime")
 
     def generate(self):
         CMakeDeps(self).generate()
@@ -40,16 +41,9 @@ class SlipwayRuntimeConan(ConanFile):
 
     def package(self):
         CMake(self).install()
-        copy(self, "LICENSE", self.export_sources_folder, os.path.join(self.package_folder, "licenses", self.name))
+        package = Path(self.package_folder)
+        copy(self, "LICENSE", self.export_sources_folder, package / "licenses" / self.name)
         for dependency in self.dependencies.host.values():
-            folder = dependency.package_folder
-            copy(self, "*.so*", os.path.join(folder, "lib"), os.path.join(self.package_folder, "lib"))
-            copy(
-                self,
-                "*",
-                os.path.join(folder, "licenses"),
-                os.path.join(self.package_folder, "licenses", dependency.ref.name),
-            )
-
-    def package_info(self):
-        self.cpp_info.libs = []
+            folder = Path(dependency.package_folder)
+            copy(self, "*.so*", folder / "lib", package / "lib")
+            copy(self, "*", folder / "licenses", package / "licenses" / dependency.ref.name)

@@ -82,7 +82,7 @@ def conan(
     *,
     log: Path,
     what: str = "",
-    heard: Callable[[str], None] = lambda line: None,
+    heard: Callable[[str], None] | None = None,
 ) -> str:
     """Run ``conan ARGS...`` and return its result (``--format=json``); its messages go to ``log``.
 
@@ -99,13 +99,13 @@ def conan(
     said: list[str] = []
     with tempfile.TemporaryFile() as result, log.open("a", encoding="utf-8") as kept:
         with process(argv, cwd=ROOT, env=_environment(), stdout=result.fileno()) as child:
-            assert child.stderr is not None
             kept.write(f"$ {quote(argv)}\n")
-            for raw in child.stderr:
+            for raw in child.stderr or ():
                 line = raw.decode(errors="replace").rstrip()
                 kept.write(f"{line}\n")
                 said.append(line)
-                heard(line)
+                if heard:
+                    heard(line)
             code = child.wait()
         kept.write(f"[exit {code}]\n")
         result.seek(0)

@@ -1,15 +1,15 @@
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 from conan import ConanFile
 from conan.errors import ConanException, ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
-from conan.tools.files import copy, load, rmdir, save
+from conan.tools.files import copy, load, save
 from conan.tools.layout import basic_layout
 
 required_conan_version = ">=2.4"
@@ -73,10 +73,9 @@ class ExecutorchConan(ConanFile):
 
     def source(self):
         for arch, wheel in self._wheels.items():
-            with tempfile.TemporaryDirectory() as folder:
-                with zipfile.ZipFile(self._wheel(wheel, folder)) as archive:
-                    wanted = [name for name in archive.namelist() if self._wanted(name)]
-                    archive.extractall(os.path.join(self.source_folder, arch), wanted)
+            with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(self._wheel(wheel, Path(folder))) as archive:
+                wanted = [name for name in archive.namelist() if self._wanted(name)]
+                archive.extractall(Path(self.source_folder) / arch, wanted)
 
     @staticmethod
     def _wanted(name):
@@ -88,8 +87,8 @@ class ExecutorchConan(ConanFile):
     def _wheel(self, wheel, folder):
         """Path of the verified wheel: from the shared cache when there is one and it has it, else through pip."""
         cache = self.conf.get("user.slipway:wheel_cache", check_type=str)
-        kept = os.path.join(cache, wheel["file"]) if cache else ""
-        if kept and os.path.isfile(kept) and self._sha256(kept) == wheel["sha256"]:
+        kept = Path(cache) / wheel["file"] if cache else None
+        if kept and kept.is_file() and self._sha256(kept) == wheel["sha256"]:
             return kept
         python, abi = wheel["file"].split("-")[2:4]
         command = [
@@ -99,8 +98,8 @@ class ExecutorchConan(ConanFile):
         ]  # fmt: skip
         self.output.info(f"fetching {wheel['file']}")
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        fetched = os.path.join(folder, wheel["file"])
-        if done.returncode or not os.path.isfile(fetched):
+        fetched = folder / wheel["file"]
+        if done.returncode or not fetched.is_file():
             last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
             raise ConanException(f"pip could not fetch {wheel['file']}:\n{last}\nCheck the network and pip's index.")
         got = self._sha256(fetched)
@@ -109,42 +108,35 @@ class ExecutorchConan(ConanFile):
                 f"{wheel['file']} is not the file that was pinned: its sha256 is {got}, "
                 f"conandata.yml says {wheel['sha256']}. Do not use it; look at what pip's index serves."
             )
-        if kept:
-            os.makedirs(cache, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=cache, prefix=".wheel.")
-            os.close(handle)
-            shutil.copyfile(fetched, temporary)
-            os.replace(temporary, kept)
+        if kept and kept.parent.is_dir():
+            # Another build may do the same now: a name of its own, then the rename.
+            with tempfile.TemporaryDirectory(dir=cache, prefix=".new-") as new:
+                shutil.copyfile(fetched, Path(new) / kept.name).replace(kept)
         return fetched
 
     @staticmethod
     def _sha256(path):
         digest = hashlib.sha256()
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             for chunk in iter(lambda: file.read(1 << 20), b""):
                 digest.update(chunk)
         return digest.hexdigest()
 
     def package(self):
         # Both platforms' wheels unpack to the same layout; this package has one of them.
-        root = os.path.join(self.source_folder, str(self.settings.arch))
-        sdk = os.path.join(root, "executorch")
-        copy(self, "*", os.path.join(sdk, "include"), os.path.join(self.package_folder, "include"))
+        root = Path(self.source_folder) / str(self.settings.arch)
+        sdk, package = root / "executorch", Path(self.package_folder)
+        copy(self, "*", sdk / "include", package / "include")
         for name in LIBRARIES:
-            file = f"lib{name}.so"
-            if not copy(self, file, os.path.join(sdk, "lib"), os.path.join(self.package_folder, "lib")):
-                raise ConanException(f"the wheel has no lib/{file}")
+            if not copy(self, f"lib{name}.so", sdk / "lib", package / "lib"):
+                raise ConanException(f"the wheel has no lib/lib{name}.so")
         for source, name in SCHEMAS.items():
-            folder = os.path.join(self.package_folder, "res", "schema")
-            save(self, os.path.join(folder, name), load(self, os.path.join(sdk, *source.split("/"))))
-        for item in os.listdir(root):
-            if item.endswith(".dist-info"):
-                copy(self, "*", os.path.join(root, item, "licenses"), os.path.join(self.package_folder, "licenses"))
-        cmake = os.path.join(self.package_folder, "lib", "cmake", "executorch")
-        rmdir(self, cmake)
+            save(self, package / "res" / "schema" / name, load(self, sdk / source))
+        for info in root.glob("*.dist-info"):
+            copy(self, "*", info / "licenses", package / "licenses")
         for name in ("executorch-config.cmake", "executorch-config-version.cmake"):
-            text = load(self, os.path.join(self.export_sources_folder, "cmake", f"{name}.in"))
-            save(self, os.path.join(cmake, name), text.replace("@VERSION@", str(self.version)))
+            text = load(self, Path(self.export_sources_folder) / "cmake" / f"{name}.in")
+            save(self, package / "lib" / "cmake" / "executorch" / name, text.replace("@VERSION@", str(self.version)))
 
     def package_info(self):
         # CMake consumers get this package's own configuration file, with or without Conan.
@@ -157,7 +149,7 @@ class ExecutorchConan(ConanFile):
         runtime.defines = ["C10_USING_CUSTOM_GENERATED_MACROS", "ET_EVENT_TRACER_ENABLED", "ET_USE_THREADPOOL"]
         runtime.system_libs = ["dl", "pthread", "m"]
         runtime.resdirs = ["res"]
-        runtime.builddirs = [os.path.join("lib", "cmake", "executorch")]
+        runtime.builddirs = ["lib/cmake/executorch"]
         self.cpp_info.components["threadpool"].requires = ["runtime"]
         self.cpp_info.components["etdump"].libs = ["executorch_etdump"]
         self.cpp_info.components["etdump"].requires = ["runtime"]

@@ -1,4 +1,4 @@
-import os
+from pathlib import Path
 
 from conan import ConanFile
 from conan.tools.build import can_run
@@ -22,4 +22,4 @@ class TestPackageConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "test_package"), env="conanrun")
+            self.run(str(Path(self.cpp.build.bindir) / "test_package"), env="conanrun")
