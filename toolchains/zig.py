@@ -46,26 +46,49 @@ def caches() -> dict[str, str]:
     return {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
 
 
+def pinned_version() -> str:
+    """The version of zig that ``tools.toml`` pins."""
+    return str(table()["ziglang"]["version"])
+
+
+def _place() -> Path:
+    """Where the zig program is, or will be when it is installed.
+
+    Raises:
+        HostError: none is pinned for this machine.
+    """
+    digest = table()["ziglang"]["sha256"].get(_host())
+    if digest is None:
+        raise HostError(f"There is no pinned zig for {_host()}.", "", "add its wheel's sha256 to toolchains/tools.toml")
+    return cache_dir("tools") / f"ziglang-{pinned_version()}-{digest[:12]}" / "ziglang" / "zig"
+
+
+def installed() -> Path | None:
+    """The zig program if it is there; nothing is fetched.
+
+    Raises:
+        HostError: none is pinned for this machine.
+    """
+    zig = _place()
+    return zig if zig.is_file() else None
+
+
 def program() -> Path:
     """The zig program, installed through pip the first time.
 
     Raises:
         HostError: none is pinned for this machine, or it could not be fetched.
     """
-    wanted = table()["ziglang"]
-    digest = wanted["sha256"].get(_host())
-    if digest is None:
-        raise HostError(f"There is no pinned zig for {_host()}.", "", "add its wheel's sha256 to toolchains/tools.toml")
-    folder = cache_dir("tools") / f"ziglang-{wanted['version']}-{digest[:12]}"
-    zig = folder / "ziglang" / "zig"
+    zig = _place()
     if zig.is_file():
         return zig
+    wanted = table()["ziglang"]
     with locked("tools-ziglang"):
         if not zig.is_file():
             console.note(f"fetching zig {wanted['version']} (about {wanted['megabytes']} MB, once)")
             begin = time.monotonic()
-            with new_folder(folder) as new:
-                _install(new, f"ziglang=={wanted['version']}", digest)
+            with new_folder(zig.parent.parent) as new:
+                _install(new, f"ziglang=={wanted['version']}", wanted["sha256"][_host()])
             console.note(f"zig {wanted['version']} is ready ({time.monotonic() - begin:.0f} s)")
     return zig
 
