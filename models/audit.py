@@ -32,22 +32,27 @@ def _groups(layer: Layer) -> int:
     return int(layer.node.kwargs.get("groups", 1))
 
 
+def _convolution_left(layer: Layer, scheme: Scheme) -> str:
+    """Why dynamic quantization leaves this convolution alone; empty when no rule says so."""
+    rules = (
+        (scheme.group > 0, "XNNPACK has no convolution with int4 blockwise weights"),
+        (len(layer.shape) != 4, "dynamic quantization takes 2D convolutions only"),
+        (_groups(layer) > 1, "dynamic quantization takes no grouped or depthwise convolutions"),
+        (_followed_by_relu(layer), "the quantizer skips a dynamically quantized convolution that a ReLU follows"),
+    )
+    return next((why for holds, why in rules if holds), "")
+
+
 def _never_quantized(layer: Layer, scheme: Scheme) -> str:
     """Why the quantizer left this layer alone, as far as its rules are known."""
-    if layer.kind.startswith("conv") and scheme.dynamic:
-        if scheme.group:
-            return "XNNPACK has no convolution with int4 blockwise weights"
-        if len(layer.shape) != 4:
-            return "dynamic quantization takes 2D convolutions only"
-        if _groups(layer) > 1:
-            return "dynamic quantization takes no grouped or depthwise convolutions"
-        if _followed_by_relu(layer):
-            return "the quantizer skips a dynamically quantized convolution that a ReLU follows"
+    unknown = "the quantizer has no pattern for it"
+    if layer.kind.startswith("conv"):
+        return (_convolution_left(layer, scheme) if scheme.dynamic else "") or unknown
     if layer.kind == "linear" and scheme.group and layer.shape and layer.shape[-1] % scheme.group:
         return f"its {layer.shape[-1]} input features are no multiple of the block of {scheme.group}"
     if scheme.dynamic:
         return "torchao quantizes torch.nn.Linear modules only, and this product is computed otherwise"
-    return "the quantizer has no pattern for it"
+    return unknown
 
 
 def _judge(wanted: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -> str:
@@ -57,7 +62,8 @@ def _judge(wanted: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -
     if got is None or not got.weight_quantized:
         return "quantized, but the delegate takes its weight dequantized and computes in float"
     if not got.delegated:
-        return f"quantized, but outside every delegate, where it runs in float: {lowered.reasons.of(got.node)}"
+        refused = lowered.refused.get(got.node.name, "no reason was given")
+        return f"quantized, but outside every delegate, where it runs in float: {refused}"
     if not got.activation_quantized:
         return "its weight is quantized, its input is not"
     return ""
@@ -74,7 +80,7 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[str, ...]:
     if not scheme.weight_bits:
         return ()
     left: dict[str, list[Layer]] = defaultdict(list)
-    for layer in layers(lowered.edge):
+    for layer in lowered.layers:
         left[layer.path].append(layer)
     missing = []
     for wanted in layers(program):

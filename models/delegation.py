@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from core.program import Operator
-from models.graphs import base_name, is_delegate_call, is_operator, lowered_module, target_name
-from models.lowering import Lowered, reasons_by_operator
+from models.graphs import base_name
+from models.lowering import Lowered
 
 
 @dataclass(frozen=True)
@@ -20,16 +19,6 @@ class Delegation:
     backends: tuple[str, ...]
     inside: tuple[Operator, ...]
     outside: tuple[Operator, ...]
-
-
-def _inside(program: Any) -> Counter[str]:
-    """Operators in all delegates of an exported program, by name."""
-    counts: Counter[str] = Counter()
-    for node in program.graph.nodes:
-        if is_delegate_call(node):
-            original = lowered_module(program.graph_module, node).original_module
-            counts.update(target_name(inner) for inner in original.graph.nodes if is_operator(inner))
-    return counts
 
 
 def describe(lowered: Lowered, method: str = "forward") -> Delegation:
@@ -47,15 +36,14 @@ def describe(lowered: Lowered, method: str = "forward") -> Delegation:
                 calls += 1
             elif kind == "KernelCall":
                 kernels[instruction.instr_args.op_index] += 1
-    reasons = reasons_by_operator(lowered)
     outside = []
     for index, operator in enumerate(plan.operators):
         name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-        why = " | ".join(reasons.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
+        why = " | ".join(lowered.outside.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
         outside.append(Operator(name=name, count=kernels[index], why=why))
     return Delegation(
         calls=calls,
         backends=tuple(sorted({one.id for one in plan.delegates})),
-        inside=tuple(Operator(name=name, count=count) for name, count in sorted(_inside(lowered.edge).items())),
+        inside=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
         outside=tuple(sorted(outside, key=lambda one: one.name)),
     )

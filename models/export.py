@@ -5,13 +5,14 @@ Importing this costs little; torch comes with the first real export of a process
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.console import note
+from core.console import note, shown
 from core.errors import ConfigError, ExportError, SlipwayError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from models.current import DESCRIPTION, current
@@ -72,7 +73,8 @@ def _make(request: Request, folder: Path, stages: Stages) -> Program:
     agreement = tolerances.agreement(request.scheme, want, outputs)
     if agreement.max_abs > agreement.limit:
         warnings.append(
-            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: {agreement.why}"
+            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
+            f"{agreement.why}"
         )
     if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
         warnings.append("an output holds infinities or NaN")
@@ -117,8 +119,8 @@ def _say(program: Program, folder: Path) -> None:
     """What was made, in one line, and each warning."""
     outside = sum(one.count for one in program.undelegated)
     note(
-        f"{program.name}: {program.size:,} bytes, {program.delegates} delegate calls, {outside} operators outside them, "
-        f"{program.seconds:.1f} s -> {folder}"
+        f"{program.name}: {program.size:,} bytes, {program.delegates} delegate calls, {outside} operators outside, "
+        f"{program.seconds:.1f} s -> {shown(folder)}"
     )
     for warning in program.warnings:
         note(f"Warning: {program.name}: {warning}")
@@ -128,7 +130,7 @@ def _forget() -> None:
     """Free what the compiler caches between exports; a run over the whole zoo would keep all of it."""
     import torch
 
-    torch._dynamo.reset()  # noqa: SLF001  # torch's documented way to do this
+    torch._dynamo.reset()  # the public name for this is torch.compiler.reset, which imports more
     gc.collect()
 
 
@@ -188,6 +190,16 @@ def export(
     return _export(resolve(model, scheme, partitioners=partitioners, options=options, out=out), force)
 
 
+@contextlib.contextmanager
+def _collect(name: str, failures: dict[str, SlipwayError]) -> Iterator[None]:
+    """Note a foreseen failure under ``name`` and go on."""
+    try:
+        yield
+    except SlipwayError as error:
+        failures[name] = error
+        note(f"{name}: failed: {error.what}")
+
+
 def export_many(
     jobs: Sequence[Job | tuple[str, str]],
     *,
@@ -207,13 +219,11 @@ def export_many(
     for job in jobs:
         name, scheme = (job.model, job.scheme) if isinstance(job, Job) else job
         requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out))
-    folders, failures = [], {}
+    folders: list[Path] = []
+    failures: dict[str, SlipwayError] = {}
     for request in requests:
-        try:
+        with _collect(request.name, failures):
             folders.append(_export(request, force))
-        except SlipwayError as error:
-            failures[request.name] = error
-            note(f"{request.name}: failed")
     if len(failures) == 1:
         raise next(iter(failures.values()))
     if failures:

@@ -26,8 +26,28 @@ _WEIGHT_ARGUMENT = {
 }
 
 # Operators that move numbers without changing them.
-_SHAPES = ("view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "clone", "contiguous",
-           "alias", "flatten", "slice", "select", "to_dim_order", "_clone_dim_order", "unflatten", "detach", "numpy_T")  # fmt: skip
+_SHAPES = frozenset(
+    [
+        "_clone_dim_order",
+        "alias",
+        "clone",
+        "contiguous",
+        "detach",
+        "expand",
+        "flatten",
+        "numpy_T",
+        "permute",
+        "reshape",
+        "select",
+        "slice",
+        "squeeze",
+        "t",
+        "transpose",
+        "unflatten",
+        "unsqueeze",
+        "view",
+    ]
+)
 
 
 def target_name(node: Any) -> str:

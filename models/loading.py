@@ -60,9 +60,11 @@ def _users_code(file: Path, doing: str) -> Iterator[None]:
         yield
     except ExportError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is their code: anything can come
+    except (Exception, SystemExit) as error:  # it is their code: anything can come
         cause = f"{type(error).__name__}: {last_lines(error)}"
-        raise ExportError(f"{doing} {file}{_where(error, file)} failed.", cause, "mend the file and export again") from error
+        raise ExportError(
+            f"{doing} {file}{_where(error, file)} failed.", cause, "mend the file and export again"
+        ) from error
 
 
 def _local_modules(before: set[str], folder: Path, main: Path) -> dict[str, str]:

@@ -6,13 +6,16 @@ Imports torch and the exporter.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from core.errors import ExportError, SlipwayError
-from models.graphs import base_name, is_operator, target_name
+from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
 from models.loading import last_lines
 
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
@@ -105,15 +108,52 @@ def _listening(partitioners: Sequence[Any]) -> Iterator[Reasons]:
             logger.propagate = propagate
 
 
+def edge_operators(graph_module: Any) -> Iterator[Any]:
+    """The operator nodes outside delegates, those in the branches of control flow too."""
+    for node in graph_module.graph.nodes:
+        if is_operator(node):
+            yield node
+        elif node.op == "get_attr":
+            branch = getattr(graph_module, str(node.target), None)
+            if hasattr(branch, "graph") and not hasattr(branch, "backend_id"):
+                yield from edge_operators(branch)
+
+
+def delegated_operators(program: Any) -> Counter[str]:
+    """Operators in all delegates of an edge program, by name."""
+    counts: Counter[str] = Counter()
+    for node in program.graph.nodes:
+        if is_delegate_call(node):
+            original = lowered_module(program.graph_module, node).original_module
+            counts.update(target_name(inner) for inner in original.graph.nodes if is_operator(inner))
+    return counts
+
+
+def _by_operator(nodes: Iterable[Any], reasons: Reasons) -> dict[str, list[str]]:
+    """Operator without overload -> the different reasons for its nodes."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        entry = found.setdefault(base_name(target_name(node)), [])
+        reason = reasons.of(node)
+        if reason not in entry:
+            entry.append(reason)
+    return found
+
+
 @dataclass(frozen=True)
 class Lowered:
-    """What lowering leaves."""
+    """What lowering leaves. Emitting rewrites the graph, so what is asked of it was read before."""
 
-    edge: Any
-    """``ExportedProgram`` with delegate calls in it."""
     manager: Any
     """``ExecutorchProgramManager``: saves the .pte and the ETRecord."""
-    reasons: Reasons
+    layers: tuple[Layer, ...]
+    """Products with constant weights, inside the delegates and outside."""
+    inside: Counter[str]
+    """Operators in the delegates."""
+    outside: dict[str, list[str]]
+    """Operators outside them, without overload -> the different reasons why, in order."""
+    refused: dict[str, str]
+    """Node outside -> the reason why."""
 
 
 def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
@@ -122,7 +162,7 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
     Raises:
         ExportError: the exporter fails; with the end of its own message.
     """
-    import executorch.kernels.quantized  # registers the out variants of quantized_decomposed operators
+    importlib.import_module("executorch.kernels.quantized")  # registers quantized_decomposed's out variants
     from executorch.backends.xnnpack.utils.configs import (
         get_transform_passes,
         get_xnnpack_edge_compile_config,
@@ -139,32 +179,25 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
                 compile_config=get_xnnpack_edge_compile_config(),
                 generate_etrecord=True,
             )
+        program = edge.exported_program()
+        operators = list(edge_operators(program.graph_module))
+        read = partial(
+            Lowered,
+            layers=tuple(layers(program)),
+            inside=delegated_operators(program),
+            outside=_by_operator(operators, reasons),
+            refused={node.name: reasons.of(node) for node in operators},
+        )
         manager = edge.to_executorch(config=get_xnnpack_executorch_backend_config())
     except SlipwayError:
         raise
     except Exception as error:
-        hint = "leave out per_op_mode" if "per_op mode" in str(error) else "./inv export --partitioners none shows whether the delegate is to blame"
-        raise ExportError("Lowering the exported model failed.", f"{type(error).__name__}: {last_lines(error)}", hint) from error
-    return Lowered(edge.exported_program(), manager, reasons)
-
-
-def edge_operators(graph_module: Any) -> Iterator[Any]:
-    """The operator nodes outside delegates, those in the branches of control flow too."""
-    for node in graph_module.graph.nodes:
-        if is_operator(node):
-            yield node
-        elif node.op == "get_attr":
-            branch = getattr(graph_module, str(node.target), None)
-            if hasattr(branch, "graph") and not hasattr(branch, "backend_id"):
-                yield from edge_operators(branch)
-
-
-def reasons_by_operator(lowered: Lowered) -> dict[str, list[str]]:
-    """Operator without overload -> the different reasons why such nodes are outside, in order."""
-    found: dict[str, list[str]] = {}
-    for node in edge_operators(lowered.edge.graph_module):
-        entry = found.setdefault(base_name(target_name(node)), [])
-        reason = lowered.reasons.of(node)
-        if reason not in entry:
-            entry.append(reason)
-    return found
+        hint = (
+            "leave out per_op_mode"
+            if "per_op mode" in str(error)
+            else "./inv export --partitioners none shows whether the delegate is to blame"
+        )
+        raise ExportError(
+            "Lowering the exported model failed.", f"{type(error).__name__}: {last_lines(error)}", hint
+        ) from error
+    return read(manager=manager)

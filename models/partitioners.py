@@ -57,7 +57,9 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
             )
     if len(set(chosen)) < len(chosen):
         raise ConfigError(
-            f"A partitioner is named twice: {', '.join(chosen)}.", "", f"--partitioners {','.join(dict.fromkeys(chosen))}"
+            f"A partitioner is named twice: {', '.join(chosen)}.",
+            "",
+            f"--partitioners {','.join(dict.fromkeys(chosen))}",
         )
     taken = {option for name in chosen if name in table for option in table[name].options}
     for option in options.partitioner_arguments():

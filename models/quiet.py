@@ -14,6 +14,8 @@ from typing import TextIO
 
 from core.paths import cache_dir
 
+_OFTEN = 10.0  # seconds between lines that are not rewritten
+
 
 def log_path(name: str) -> Path:
     """Where the log of the export called ``name`` is kept; the next export of that name replaces it."""
@@ -53,13 +55,14 @@ def quiet(log: Path) -> Iterator[TextIO]:
 
 
 class Stages:
-    """The progress line: rewritten in place on a terminal, one line a stage elsewhere."""
+    """The progress line: rewritten in place on a terminal; elsewhere one line, and another when a stage took long."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self._name = name
         self._stream = stream
         self._live = stream.isatty()
         self._start = time.monotonic()
+        self._said = float("-inf")
 
     @property
     def seconds(self) -> float:
@@ -72,7 +75,8 @@ class Stages:
             if self._live:
                 self._stream.write(f"\r\x1b[K{self._name}: {stage} ({self.seconds:.0f} s)")
                 self._stream.flush()
-            else:
+            elif time.monotonic() - self._said > _OFTEN:
+                self._said = time.monotonic()
                 self._stream.write(f"{self._name}: {stage}\n")
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ def load(folder: Path, tensor: TensorFile) -> Any:
 
 def flat(value: Any) -> list[Any]:
     """The tensors of an eager model's result, in the order in which a program returns them."""
-    leaves, _ = torch.utils._pytree.tree_flatten(value)  # noqa: SLF001  # what torch.export itself uses
+    leaves, _ = torch.utils._pytree.tree_flatten(value)  # what torch.export itself uses
     return [leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves]
 
 

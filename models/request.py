@@ -46,13 +46,6 @@ class Request:
     folder: Path
 
 
-def _names(tree: ast.Module) -> tuple[list[str], bool]:
-    """The functions of a module, and whether other names may be there too (imported, assigned)."""
-    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    other = any(not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Expr)) for node in tree.body)
-    return functions, other
-
-
 def _defines(tree: ast.Module, name: str) -> bool:
     """Whether the module's top level binds ``name`` (a ``*`` import or a block may: then yes)."""
     for node in tree.body:
@@ -74,17 +67,23 @@ def _user_file(model: str) -> tuple[Path, str]:
         text, function = model, ""
     path = Path(text).expanduser()
     if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", f"asked for as {model}", "--model path/to/file.py:make_model", [text])
+        raise ConfigError(
+            f"There is no file {path}.", f"asked for as {model}", "--model path/to/file.py:make_model", [text]
+        )
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise ExportError(f"{path} is not Python{line}.", str(error), f"python3 -m py_compile {path}") from error
-    functions, _ = _names(tree)
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     if not function or not _defines(tree, function):
         has = f"it has {', '.join(functions)}" if functions else "it has no function"
         better = functions[0] if functions else "make_model"
-        what = f"{path} has no function {function!r}." if function else f"{model} does not say which function makes the model."
+        what = (
+            f"{path} has no function {function!r}."
+            if function
+            else f"{model} does not say which function makes the model."
+        )
         raise ConfigError(what, has, f"--model {path}:{better}", [function])
     return path.resolve(), function
 
@@ -128,7 +127,9 @@ def resolve(
     if chosen.weights:
         if zoo is None or not zoo.state_dict:
             raise ConfigError(
-                f"{model} does not take a file of weights.", "a model of your own loads its weights itself", "leave out the weights"
+                f"{model} does not take a file of weights.",
+                "a model of your own loads its weights itself",
+                "leave out the weights",
             )
         if not Path(chosen.weights).expanduser().is_file():
             raise ConfigError(
@@ -139,20 +140,29 @@ def resolve(
             )
     name = f"{label}-{scheme}"
     return Request(
-        model, name, kind, source, function, zoo, check(partitioners, chosen), chosen, (out or programs_dir()).absolute() / name
+        model,
+        name,
+        kind,
+        source,
+        function,
+        zoo,
+        check(partitioners, chosen),
+        chosen,
+        (out or programs_dir()).absolute() / name,
     )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
 
 
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of the exporter's packages, without importing them; ``absent`` for one that is not installed."""
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "absent"
-    return found
+    return {package: _version(package) for package in PACKAGES}
 
 
 def _code() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ _FP32 = 1e-5
 
 # Largest difference between the program and the float model, in parts of the output's spread. Beyond it the export
 # is suspect, not the arithmetic. Seen in the zoo: fp32 2e-7, fp16 1e-3, 8 bits 0.03, 4 bits 0.1.
-_AGREEMENT = {"none": 1e-4, "half": 2**-6, 8: 0.15, 4: 0.35}
+_AGREEMENT: dict[str | int, float] = {"none": 1e-4, "half": 2**-6, 8: 0.15, 4: 0.35}
 
 
 def spread(tensor: Any) -> float:
@@ -51,35 +52,42 @@ def _inputs_quantized_directly(program: Any) -> bool:
     return True
 
 
+def _eight_bits(reach: float, because: str) -> Tolerance:
+    return Tolerance(
+        atol=reach / 127, rtol=0.0, why=f"{because}: one step of 8 bits over the output's spread ({reach:.4g})"
+    )
+
+
+def _static(reach: float, step: float | None) -> Tolerance:
+    if step is None:
+        return _eight_bits(reach, "the output is computed in float from int8 layers")
+    # A step is a float32 product: one more part in 10,000 for its own rounding.
+    return Tolerance(atol=step * 1.0001, rtol=0.0, why=f"one quantization step of the output ({step:.4g})")
+
+
+def _float(reach: float, because: str) -> Tolerance:
+    scale = max(1.0, reach)
+    scaled = f", times the output's spread ({reach:.4g})" if scale > 1.0 else ""
+    return Tolerance(atol=_FP32 * scale, rtol=_FP32, why=f"{because}: {_FP32:g}{scaled}")
+
+
 def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tolerance:
+    reach = spread(output)
     if not output.dtype.is_floating_point:
         return Tolerance(atol=0.0, rtol=0.0, why="whole numbers must be the same")
-    reach = spread(output)
     if scheme.method == "half" or output.dtype in (torch.float16, torch.bfloat16):
         return Tolerance(
-            atol=reach * 2**-8, rtol=0.0,
+            atol=reach * 2**-8,
+            rtol=0.0,
             why=f"16-bit float: CPUs that add up in half precision differ by up to 2^-8 of the spread ({reach:.4g})",
-        )  # fmt: skip
+        )
     if scheme.method == "pt2e":
-        if step is not None:
-            # A step is a float32 product: one more part in 10,000 for its own rounding.
-            return Tolerance(atol=step * 1.0001, rtol=0.0, why=f"one quantization step of the output ({step:.4g})")
-        return Tolerance(
-            atol=reach / 127, rtol=0.0,
-            why=f"the output is computed in float from int8 layers: one step of 8 bits over its spread ({reach:.4g})",
-        )  # fmt: skip
-    if scheme.dynamic:
-        if shallow:
-            return Tolerance(
-                atol=_FP32 * max(1.0, reach), rtol=_FP32,
-                why="dynamic int8 of the inputs themselves: integers agree, the scales' float32 products round",
-            )  # fmt: skip
-        return Tolerance(
-            atol=reach / 127, rtol=0.0,
-            why="dynamic int8 in inner layers: float32 rounding can flip an inner activation to the next integer; "
-            f"one step of 8 bits over the output's spread ({reach:.4g})",
-        )  # fmt: skip
-    return Tolerance(atol=_FP32, rtol=_FP32, why="fp32: the order of additions differs between CPUs")
+        return _static(reach, step)
+    if not scheme.dynamic:
+        return _float(reach, "fp32: the order of additions differs between CPUs")
+    if shallow:
+        return _float(reach, "dynamic int8 of the inputs themselves: the integers agree, the float32 scales round")
+    return _eight_bits(reach, "dynamic int8 in inner layers, where float32 rounding can flip an activation")
 
 
 def tolerances(program: Any, scheme: Scheme, outputs: Sequence[Any]) -> tuple[Tolerance, ...]:
@@ -97,7 +105,9 @@ def tolerances(program: Any, scheme: Scheme, outputs: Sequence[Any]) -> tuple[To
 
 def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:
     """The one that allows most."""
-    return max(all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output"))
+    return max(
+        all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output")
+    )
 
 
 def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> Agreement:
@@ -105,8 +115,7 @@ def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> A
 
     A different number of outputs, or another shape, is an infinite difference.
     """
-    kind: str | int = scheme.weight_bits or scheme.method
-    share = _AGREEMENT[kind]  # type: ignore[index]  # both kinds of key are there
+    share = _AGREEMENT[scheme.weight_bits or scheme.method]
     worst, reach = 0.0, 0.0
     if len(model) != len(program):
         worst = float("inf")
@@ -118,7 +127,7 @@ def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> A
             difference = (want.double() - got.double()).abs()
             difference[want.double() == got.double()] = 0.0  # equal infinities
             largest = float(difference.max())
-            worst = max(worst, float("inf") if largest != largest else largest)
+            worst = max(worst, float("inf") if math.isnan(largest) else largest)
     return Agreement(
         max_abs=worst if worst != float("inf") else 1e308,
         limit=share * max(reach, 1e-6),

@@ -79,15 +79,17 @@ class MobileNetV2(nn.Module):  # type: ignore[misc]  # torch's types are not rea
 def _settle(net: Any) -> None:
     """Random weights whose activations are sane.
 
-    Layers start as He et al. (2015) prescribe; batch norm's statistics are those of seeded noise; the classifier is
-    scaled so that the scores spread over a few tens, as trained ones do.
+    Layers start as He et al. (2015) prescribe; batch norm's statistics are those of seeded noise. Residual branches
+    start small, so that rounding does not grow from block to block as it would not in a trained network.
     """
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out")
         elif isinstance(layer, nn.BatchNorm2d):
             layer.momentum = None  # average over all the batches below
-    nn.init.normal_(net.classifier[1].weight, std=0.25)
+        elif isinstance(layer, InvertedResidual) and layer.residual:
+            nn.init.constant_(layer.conv[-1].weight, 0.3)
+    nn.init.normal_(net.classifier[1].weight, std=0.05)
     nn.init.zeros_(net.classifier[1].bias)
     net.train()
     with torch.no_grad():
