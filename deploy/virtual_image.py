@@ -29,7 +29,6 @@ _RC = Path(__file__).with_name("virtual_init.sh")
 _INITTAB = """\
 ::sysinit:/etc/rc
 ::respawn:/usr/sbin/sshd -D -e
-::shutdown:/usr/bin/busybox umount -a
 """
 
 _SSHD = """\
