@@ -19,12 +19,21 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+PIPED_WIDTH = 160
+"""Columns of a table that no terminal limits (a log, a pipe): wide enough that commands in it stay whole."""
+
+
 @functools.cache
 def out() -> Console:
     """The console on stdout."""
+    import os
+
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPED_WIDTH
+    return console
 
 
 @functools.cache
