@@ -59,13 +59,13 @@ bool is_tensor(const ValueSpec& spec) {
 
 // Ones in the shape given or, without one, in the shape declared.
 Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape* given) {
-  if (!is_tensor(spec) && given == nullptr) {
-    return spec.exported;
-  }
   const Shape& shape = given != nullptr ? *given : spec.shape;
   Status status = check_input(spec, index, spec.dtype, shape);
   if (!status.ok()) {
     return status;
+  }
+  if (!is_tensor(spec)) {
+    return spec.exported;
   }
   std::size_t count = 0;
   if (!count_elements(shape, size_of(spec.dtype), &count)) {

@@ -37,6 +37,9 @@ class MappedFile {
 // SIGINT, SIGTERM or SIGHUP ends the process meanwhile.
 Status write_file(const std::string& path, const void* data, std::size_t size);
 
+// Makes writing beyond the limit on file sizes an error of write_file's instead of a signal that ends the process.
+void ignore_file_size_signal();
+
 // The largest resident set of this process so far, in bytes; 0 when the system does not tell.
 std::uint64_t peak_rss_bytes();
 

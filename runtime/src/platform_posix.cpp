@@ -72,7 +72,7 @@ void guard_temporary(const std::string& path) {
 
 Status cannot_write(const std::string& path, int error) {
   std::string fix = "name a folder that exists and may be written to";
-  if (error == ENOSPC || error == EDQUOT) {
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     fix = "free some space there, or write to another place";
   }
   return {Code::kOutput, "Cannot write " + path + ": " + std::strerror(error) + ".", fix, {path}};
@@ -187,6 +187,10 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
   g_temporary_set = 0;
   sync_folder(path);
   return {};
+}
+
+void ignore_file_size_signal() {
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 std::uint64_t peak_rss_bytes() {

@@ -4,9 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <memory>
 #include <new>
 #include <utility>
 
+#include "crash_guard.h"
 #include "inputs.h"
 #include "npy.h"
 #include "options.h"
@@ -64,6 +67,29 @@ Status out_of_memory() {
   return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
 }
 
+// Memory to say so with when there is no other left.
+std::unique_ptr<char[]>& reserve() {
+  static auto memory = std::make_unique<char[]>(256 * 1024);
+  return memory;
+}
+
+// Also reached from inside libraries that cannot pass an exception on.
+void on_no_memory() {
+  std::set_new_handler(nullptr);
+  reserve().reset();
+  std::_Exit(fail(out_of_memory()));
+}
+
+std::unique_ptr<CrashGuard> guard_against(const Status& crash) {
+#ifdef SLIPWAY_SANITIZE
+  static_cast<void>(crash);
+  return nullptr;  // the sanitizers report crashes themselves, and better
+#else
+  return std::make_unique<CrashGuard>(crash, error_text(crash), g_json.wanted ? error_json(crash) + "\n" : "",
+                                      g_json.path);
+#endif
+}
+
 void on_abort(const char* message) {
   const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
                          "check the inputs' values; the program may hold a kernel bug"});
@@ -95,6 +121,12 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
             "build the bundle with a kernel library that holds them, or export the model so that a backend takes "
             "them over",
             operators};
+  }
+  if (!method.external_weights.empty() && options.data_path.empty()) {
+    return {Code::kFile,
+            "Method " + method.name + " has " + std::to_string(method.external_weights.size()) +
+                " weights stored apart from the program: " + list(method.external_weights) + ".",
+            "give the .ptd file that was exported with it: --data_path FILE.ptd", method.external_weights};
   }
   return {};
 }
@@ -198,18 +230,26 @@ Status run(const Options& options, Engine& engine) {
   if (!threads.ok()) {
     return threads.status();
   }
+  auto guard = guard_against({Code::kFile, "The engine crashed while it loaded " + options.model_path + ".",
+                              "the file is damaged, most likely: copy it again, or export the model again",
+                              {options.model_path}});
   const Clock::time_point start = Clock::now();
   status = engine.load({options.model_path, options.data_path, options.method_name, !options.etdump_path.empty()});
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;
   }
+  guard.reset();
+  guard = guard_against({Code::kExecution, "The engine crashed while it executed method " + options.method_name + ".",
+                         "export or copy the program again; when it crashes still, check the inputs' values and "
+                         "that the bundle was built for this processor (pte_runner --capabilities)"});
   status = measure(options, engine, inputs.value(), &report.latencies_ms);
   if (!status.ok()) {
     return status;
   }
   report.peak_rss = peak_rss_bytes();
   const Result<std::vector<Tensor>> outputs = engine.outputs();
+  guard.reset();
   if (!outputs.ok()) {
     return outputs.status();
   }
@@ -270,12 +310,17 @@ TensorReport report_of(const Tensor& tensor) {
 
 int run_command(const std::vector<std::string>& words) {
   g_json = find_json(words);
+  reserve();
+  std::set_new_handler(on_no_memory);
+  ignore_file_size_signal();
   try {
     const Result<Options> options = parse_options(words);
     const Status status = options.ok() ? act(options.value()) : options.status();
     return status.ok() ? 0 : fail(status);
   } catch (const std::bad_alloc&) {
     return fail(out_of_memory());
+  } catch (const std::exception& error) {
+    return fail({Code::kExecution, std::string("Unexpected failure: ") + error.what() + ".", "report this message"});
   }
 }
 

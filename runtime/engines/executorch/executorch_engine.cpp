@@ -6,6 +6,8 @@
 #include <executorch/runtime/kernel/operator_registry.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <memory>
 #include <new>
 #include <set>
@@ -31,7 +33,10 @@ using executorch::extension::TensorPtr;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
-using executorch::runtime::TensorInfo;
+using executorch::runtime::Tag;
+
+constexpr char kExportAgain[] = "copy the program again, or export it with the version of ExecuTorch that this "
+                                "runner has (pte_runner --version)";
 
 // A failure of the runtime, with what it logged about it.
 Status from_error(Error error, Code code, const std::string& what, std::string fix) {
@@ -43,6 +48,10 @@ Status from_error(Error error, Code code, const std::string& what, std::string f
     // Registered by name, as was checked before, but not for these element types.
     code = Code::kMissingOperator;
     fix = "build the bundle with kernels for these element types, or delegate the operator";
+  }
+  if (code == Code::kExecution && (error == Error::InvalidProgram || error == Error::InvalidExternalData ||
+                                   error == Error::DelegateInvalidCompatibility || error == Error::NotFound)) {
+    code = Code::kFile;
   }
   return {code, what + ": " + executorch::runtime::to_string(error) + (logged.empty() ? "." : ". " + logged),
           std::move(fix)};
@@ -62,27 +71,62 @@ bool is_row_major(const std::vector<std::uint8_t>& dim_order) {
   return true;
 }
 
+// A number's value in a tensor without dimensions; the runner has checked dtype and size.
+template <typename T>
+T number(const Tensor& tensor) {
+  T value{};
+  std::memcpy(&value, tensor.bytes.data(), sizeof(value));
+  return value;
+}
+
+// How the method wants an input: a tensor in some memory order, or a number.
+struct InputForm {
+  Tag tag = Tag::None;
+  std::vector<std::uint8_t> dim_order;
+};
+
+// Calls into the runtime, whose containers throw.
+template <typename Call>
+auto contained(Code code, Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory");
+  } catch (const std::exception& error) {
+    return Status(code, std::string("The engine failed: ") + error.what() + ".", kExportAgain);
+  }
+}
+
 class ExecuTorchEngine : public Engine {
  public:
   EngineInfo info() const override { return {"executorch", SLIPWAY_EXECUTORCH_VERSION}; }
   Capabilities capabilities() const override;
   Result<unsigned> set_threads(unsigned count) override { return reset_thread_pool(count); }
   Result<ProgramInfo> describe(const std::string& model_path) override { return read_program_info(model_path); }
-  Status load(const LoadOptions& options) override;
-  Status set_inputs(const std::vector<Tensor>& inputs) override;
-  Status execute() override;
+  Status load(const LoadOptions& options) override {
+    return contained(Code::kFile, [&] { return load_module(options); });
+  }
+  Status set_inputs(const std::vector<Tensor>& inputs) override {
+    return contained(Code::kInput, [&] { return give_inputs(inputs); });
+  }
+  Status execute() override {
+    return contained(Code::kExecution, [&] { return execute_module(); });
+  }
   Result<std::vector<Tensor>> outputs() override;
   Result<std::vector<std::uint8_t>> profile() override;
 
  private:
+  Status load_module(const LoadOptions& options);
+  Status give_inputs(const std::vector<Tensor>& inputs);
+  Status execute_module();
   Status prepare_values(const MethodMeta& meta);
-  Result<EValue> input_value(const Tensor& input, std::size_t index);
+  EValue input_value(const Tensor& input, const InputForm& form);
   Result<Tensor> output_tensor(const EValue& value) const;
 
   std::string method_;
   ETDumpGen* etdump_ = nullptr;  // owned by module_
   std::unique_ptr<Module> module_;
-  std::vector<std::vector<std::uint8_t>> input_orders_;
+  std::vector<InputForm> inputs_;
   std::vector<TensorPtr> input_tensors_;
   std::vector<std::vector<std::uint8_t>> reordered_inputs_;
   std::vector<TensorPtr> output_tensors_;
@@ -107,7 +151,7 @@ Capabilities ExecuTorchEngine::capabilities() const {
   return {{backends.begin(), backends.end()}, {operators.begin(), operators.end()}, kleidiai};
 }
 
-Status ExecuTorchEngine::load(const LoadOptions& options) {
+Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   method_ = options.method;
   auto etdump = options.profile ? std::make_unique<ETDumpGen>() : nullptr;
   etdump_ = etdump.get();
@@ -119,16 +163,16 @@ Status ExecuTorchEngine::load(const LoadOptions& options) {
   }
   Error error = module_->load();
   if (error != Error::Ok) {
-    return from_error(error, Code::kFile, "Cannot load " + options.model_path, "export or copy it again");
+    return from_error(error, Code::kFile, "Cannot load " + options.model_path, kExportAgain);
   }
   error = module_->load_method(method_);
   if (error != Error::Ok) {
     return from_error(error, Code::kExecution, "Cannot initialise method " + method_,
-                      "see the message above; export the model with the version of the engine that this runner has");
+                      kExportAgain);
   }
   const auto meta = module_->method_meta(method_);
   if (!meta.ok()) {
-    return from_error(meta.error(), Code::kFile, "Cannot read method " + method_, "export or copy the program again");
+    return from_error(meta.error(), Code::kFile, "Cannot read method " + method_, kExportAgain);
   }
   return prepare_values(meta.get());
 }
@@ -136,13 +180,21 @@ Status ExecuTorchEngine::load(const LoadOptions& options) {
 // Remembers the inputs' memory orders, and gives memory to outputs for which the exporter planned none.
 Status ExecuTorchEngine::prepare_values(const MethodMeta& meta) {
   for (std::size_t i = 0; i < meta.num_inputs(); ++i) {
-    const auto tensor = meta.input_tensor_meta(i);
-    input_orders_.emplace_back();
-    if (tensor.ok()) {
-      input_orders_.back().assign(tensor->dim_order().begin(), tensor->dim_order().end());
+    const auto tag = meta.input_tag(i);
+    inputs_.push_back({tag.ok() ? tag.get() : Tag::None, {}});
+    if (inputs_.back().tag == Tag::Tensor) {
+      const auto tensor = meta.input_tensor_meta(i);
+      if (!tensor.ok()) {
+        return from_error(tensor.error(), Code::kFile, "Cannot read input " + std::to_string(i), kExportAgain);
+      }
+      inputs_.back().dim_order.assign(tensor->dim_order().begin(), tensor->dim_order().end());
     }
   }
   for (std::size_t i = 0; i < meta.num_outputs(); ++i) {
+    const auto tag = meta.output_tag(i);
+    if (!tag.ok() || tag.get() != Tag::Tensor) {
+      continue;
+    }
     const auto tensor = meta.output_tensor_meta(i);
     if (!tensor.ok() || tensor->is_memory_planned()) {
       continue;
@@ -158,26 +210,22 @@ Status ExecuTorchEngine::prepare_values(const MethodMeta& meta) {
                         "export the program with memory planned for its outputs");
     }
   }
-  take_logged_errors();
   return {};
 }
 
-Result<EValue> ExecuTorchEngine::input_value(const Tensor& input, std::size_t index) {
-  const std::vector<std::uint8_t>& order = input_orders_[index];
+EValue ExecuTorchEngine::input_value(const Tensor& input, const InputForm& form) {
   const void* data = input.bytes.data();
-  if (order.empty() && input.shape.empty()) {
-    // A number or a tensor without dimensions: the method knows which.
-    const auto tag = module_->method_meta(method_)->input_tag(index);
-    if (tag.ok() && tag.get() == executorch::runtime::Tag::Int) {
-      return EValue(*static_cast<const std::int64_t*>(data));
-    }
-    if (tag.ok() && tag.get() == executorch::runtime::Tag::Double) {
-      return EValue(*static_cast<const double*>(data));
-    }
-    if (tag.ok() && tag.get() == executorch::runtime::Tag::Bool) {
-      return EValue(*static_cast<const std::uint8_t*>(data) != 0);
-    }
+  switch (form.tag) {
+    case Tag::Int:
+      return EValue(number<std::int64_t>(input));
+    case Tag::Double:
+      return EValue(number<double>(input));
+    case Tag::Bool:
+      return EValue(number<std::uint8_t>(input) != 0);
+    default:
+      break;
   }
+  const std::vector<std::uint8_t>& order = form.dim_order;
   if (!is_row_major(order)) {
     reordered_inputs_.push_back(to_memory_order(input.bytes, input.shape, order, size_of(input.dtype)));
     data = reordered_inputs_.back().data();
@@ -188,16 +236,12 @@ Result<EValue> ExecuTorchEngine::input_value(const Tensor& input, std::size_t in
   return EValue(*input_tensors_.back());
 }
 
-Status ExecuTorchEngine::set_inputs(const std::vector<Tensor>& inputs) {
+Status ExecuTorchEngine::give_inputs(const std::vector<Tensor>& inputs) {
   input_tensors_.clear();
   reordered_inputs_.clear();
   std::vector<EValue> values;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Result<EValue> value = input_value(inputs[i], i);
-    if (!value.ok()) {
-      return value.status();
-    }
-    values.push_back(value.value());
+    values.push_back(input_value(inputs[i], inputs_[i]));
   }
   const Error error = module_->set_inputs(method_, values);
   if (error != Error::Ok) {
@@ -207,7 +251,7 @@ Status ExecuTorchEngine::set_inputs(const std::vector<Tensor>& inputs) {
   return {};
 }
 
-Status ExecuTorchEngine::execute() {
+Status ExecuTorchEngine::execute_module() {
   auto result = module_->execute(method_);
   if (!result.ok()) {
     return from_error(result.error(), Code::kExecution, "Executing method " + method_ + " failed",

@@ -1,67 +1,133 @@
 #include "program_info.h"
 
-#include <executorch/extension/module/module.h>
-
-#include <algorithm>
+#include <cstring>
 #include <set>
+#include <string>
+#include <utility>
 
+#include "platform.h"
+#include "program_file.h"
 #include "scalar_types.h"
 
 namespace slipway {
 namespace {
 
-using executorch::extension::Module;
-using executorch::runtime::MethodMeta;
 template <typename T>
-using EtResult = executorch::runtime::Result<T>;
-using executorch::runtime::Tag;
+Tensor scalar(DType dtype, T value) {
+  Tensor tensor{dtype, {}, std::vector<std::uint8_t>(sizeof(value))};
+  std::memcpy(tensor.bytes.data(), &value, sizeof(value));
+  return tensor;
+}
 
+Dynamism dynamism_of(pte::TensorShapeDynamism dynamism) {
+  switch (dynamism) {
+    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
+      return Dynamism::kBounded;
+    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
+      return Dynamism::kUnbounded;
+    default:
+      return Dynamism::kStatic;
+  }
+}
 
-ValueSpec spec_of(const EtResult<Tag>& tag, const EtResult<executorch::runtime::TensorInfo>& tensor) {
+ValueSpec spec_of(const pte::EValue& value) {
   ValueSpec spec;
-  spec.kind = "unsupported";
-  if (tag.ok() && tag.get() == Tag::Tensor && tensor.ok()) {
+  if (const auto* tensor = value.val_as_Tensor()) {
     spec.kind = "tensor";
     spec.dtype = to_dtype(tensor->scalar_type());
-    for (const auto dim : tensor->sizes()) {
-      spec.shape.push_back(dim);
+    spec.dynamism = dynamism_of(tensor->shape_dynamism());
+    if (tensor->sizes() != nullptr) {
+      spec.shape.assign(tensor->sizes()->begin(), tensor->sizes()->end());
     }
-    spec.dynamism = Dynamism::kBounded;
+  } else if (const auto* integer = value.val_as_Int()) {
+    spec.kind = "int";
+    spec.exported = scalar<std::int64_t>(DType::kInt64, integer->int_val());
+  } else if (const auto* real = value.val_as_Double()) {
+    spec.kind = "double";
+    spec.exported = scalar<double>(DType::kFloat64, real->double_val());
+  } else if (const auto* flag = value.val_as_Bool()) {
+    spec.kind = "bool";
+    spec.exported = scalar<std::uint8_t>(DType::kBool, flag->bool_val() ? 1 : 0);
+  } else {
+    spec.kind = value.val_type() == pte::KernelTypes::NONE ? "none" : pte::EnumNameKernelTypes(value.val_type());
+  }
+  if (spec.kind != "tensor") {
+    spec.dtype = spec.exported.dtype;
   }
   return spec;
+}
+
+std::vector<ValueSpec> specs_of(const pte::ExecutionPlan& plan, const flatbuffers::Vector<std::int32_t>* indices) {
+  std::vector<ValueSpec> specs;
+  if (indices != nullptr) {
+    for (const std::int32_t index : *indices) {
+      specs.push_back(spec_of(*plan.values()->Get(static_cast<flatbuffers::uoffset_t>(index))));
+    }
+  }
+  return specs;
+}
+
+// The name that the registry of kernels has: "aten::add.out", "aten::relu" without overload.
+std::string registered_name(const pte::Operator& op) {
+  std::string name = op.name()->str();
+  if (op.overload() != nullptr && op.overload()->size() != 0) {
+    name += "." + op.overload()->str();
+  }
+  return name;
+}
+
+std::set<std::string> external_weights(const pte::ExecutionPlan& plan) {
+  std::set<std::string> names;
+  for (const pte::EValue* value : *plan.values()) {
+    const auto* tensor = value->val_as_Tensor();
+    const auto* extra = tensor == nullptr ? nullptr : tensor->extra_tensor_info();
+    if (extra != nullptr && extra->location() == pte::TensorDataLocation::EXTERNAL) {
+      names.insert(extra->fully_qualified_name()->str());
+    }
+  }
+  return names;
+}
+
+MethodInfo method_of(const pte::ExecutionPlan& plan) {
+  MethodInfo method;
+  method.name = plan.name()->str();
+  method.inputs = specs_of(plan, plan.inputs());
+  method.outputs = specs_of(plan, plan.outputs());
+  std::set<std::string> backends;
+  if (plan.delegates() != nullptr) {
+    for (const pte::BackendDelegate* delegate : *plan.delegates()) {
+      backends.insert(delegate->id()->str());
+    }
+  }
+  std::set<std::string> operators;
+  if (plan.operators() != nullptr) {
+    for (const pte::Operator* op : *plan.operators()) {
+      operators.insert(registered_name(*op));
+    }
+  }
+  const std::set<std::string> weights = external_weights(plan);
+  method.backends.assign(backends.begin(), backends.end());
+  method.operators.assign(operators.begin(), operators.end());
+  method.external_weights.assign(weights.begin(), weights.end());
+  return method;
 }
 
 }  // namespace
 
 Result<ProgramInfo> read_program_info(const std::string& path) {
-  const auto fail = [&](const char* what) {
-    return Status(Code::kFile, path + " " + what + ".", "export or copy it again", {path});
-  };
-  Module module(path, Module::LoadMode::Mmap);
-  const EtResult<std::unordered_set<std::string>> names = module.method_names();
-  if (!names.ok()) {
-    return fail("is not a program");
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) {
+    return file.status();
+  }
+  const Result<const pte::Program*> program = check_program(file.value().data(), file.value().size(), path);
+  if (!program.ok()) {
+    return program.status();
   }
   ProgramInfo info;
-  for (const std::string& name : names.get()) {
-    const EtResult<MethodMeta> meta = module.method_meta(name);
-    if (!meta.ok()) {
-      return fail("has a method that cannot be read");
-    }
-    MethodInfo method;
-    method.name = name;
-    for (std::size_t i = 0; i < meta->num_inputs(); ++i) {
-      method.inputs.push_back(spec_of(meta->input_tag(i), meta->input_tensor_meta(i)));
-    }
-    for (std::size_t i = 0; i < meta->num_outputs(); ++i) {
-      method.outputs.push_back(spec_of(meta->output_tag(i), meta->output_tensor_meta(i)));
-    }
-    std::set<std::string> backends;
-    for (std::size_t i = 0; i < meta->num_backends(); ++i) {
-      backends.insert(meta->get_backend_name(i).get());
-    }
-    method.backends.assign(backends.begin(), backends.end());
-    info.methods.push_back(std::move(method));
+  info.size = file.value().size();
+  info.version = program.value()->version();
+  for (const pte::ExecutionPlan* plan : *program.value()->execution_plan()) {
+    info.methods.push_back(method_of(*plan));
   }
   return info;
 }

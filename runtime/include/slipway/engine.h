@@ -33,6 +33,8 @@ struct MethodInfo {
   std::vector<ValueSpec> outputs;
   std::vector<std::string> backends;   // sorted, each once
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
+  // Names of the weights that the program does not hold itself: they come from LoadOptions::data_path.
+  std::vector<std::string> external_weights;
 };
 
 struct ProgramInfo {

@@ -1,0 +1,155 @@
+#include "program_file.h"
+
+#include <flatbuffers/verifier.h>
+
+#include <cstring>
+
+namespace slipway {
+namespace {
+
+// The extended header follows the flatbuffer's root offset and identifier: magic, its own length, then the sizes
+// of the file's parts, all little-endian.
+constexpr std::size_t kIdentifier = 4;
+constexpr std::size_t kMagic = 8;
+constexpr std::size_t kHeaderLength = 12;
+constexpr std::size_t kProgramSize = 16;
+constexpr std::size_t kSegmentBase = 24;
+constexpr std::size_t kSegmentSize = 32;
+constexpr std::size_t kHeaderEnd = 40;
+constexpr std::uint32_t kLengthWithoutSegmentSize = 24;
+constexpr std::uint32_t kLengthWithSegmentSize = 32;
+
+constexpr char kCopyAgain[] = "copy the file again, or export the model again";
+
+std::uint64_t little_endian(const std::uint8_t* bytes, std::size_t count) {
+  std::uint64_t value = 0;
+  for (std::size_t i = count; i-- > 0;) {
+    value = value << 8 | bytes[i];
+  }
+  return value;
+}
+
+bool starts_with(const std::uint8_t* data, std::size_t size, const char* prefix) {
+  const std::size_t length = std::strlen(prefix);
+  return size >= length && std::memcmp(data, prefix, length) == 0;
+}
+
+// A guess at what a file is that is no program, for the message.
+std::string guess(const std::uint8_t* data, std::size_t size) {
+  if (starts_with(data, size, "version https://git-lfs")) {
+    return "it is a Git LFS pointer";
+  }
+  if (starts_with(data, size, "PK\x03\x04")) {
+    return "it is a zip archive: a .pt2 or .pth file, perhaps";
+  }
+  if (starts_with(data, size, "\x7f"
+                              "ELF")) {
+    return "it is an executable or a library";
+  }
+  if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "FT01")) {
+    return "it is a .ptd file of weights, which goes to --data_path";
+  }
+  if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "BP")) {
+    return "it is a bundled program (.bpte): export the program alone";
+  }
+  return "its identifier is missing";
+}
+
+Status not_a_program(const std::uint8_t* data, std::size_t size, const std::string& path) {
+  if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "ET")) {
+    const std::string found(reinterpret_cast<const char*>(data + kIdentifier), 4);
+    return {Code::kFile, path + " is a program of schema " + found + "; this runner reads ET12.",
+            "export the model with the version of ExecuTorch that this runner has (pte_runner --version)", {path}};
+  }
+  return {Code::kFile, path + " is not a program: " + guess(data, size) + ".",
+          "name a .pte file, as ./inv export writes it", {path}};
+}
+
+Status truncated(const std::string& path, std::uint64_t found, std::uint64_t promised) {
+  return {Code::kFile,
+          path + " is truncated: " + std::to_string(found) + " bytes found, " + std::to_string(promised) +
+              " promised by its header.",
+          kCopyAgain,
+          {path}};
+}
+
+Status damaged(const std::string& path, const std::string& what) {
+  return {Code::kFile, path + " is damaged: " + what + ".", kCopyAgain, {path}};
+}
+
+}  // namespace
+
+Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, const std::string& path) {
+  if (size == 0) {
+    return Status(Code::kFile, path + " is empty.", kCopyAgain, {path});
+  }
+  if (size < kMagic) {
+    return Status(Code::kFile,
+                  path + " is truncated or not a program: " + std::to_string(size) +
+                      " bytes found, its header alone takes " + std::to_string(kHeaderEnd) + ".",
+                  kCopyAgain, {path});
+  }
+  if (!starts_with(data + kIdentifier, size - kIdentifier, pte::ProgramIdentifier())) {
+    return not_a_program(data, size, path);
+  }
+  if (size < kHeaderEnd) {
+    return truncated(path, size, kHeaderEnd);
+  }
+  if (!starts_with(data + kMagic, size - kMagic, "eh00")) {
+    // Exporters of old wrote the flatbuffer alone; its end is the file's.
+    return ProgramLayout{size, size, 0};
+  }
+  const std::uint64_t length = little_endian(data + kHeaderLength, 4);
+  ProgramLayout layout{little_endian(data + kProgramSize, 8), little_endian(data + kSegmentBase, 8), 0};
+  if (length < kLengthWithoutSegmentSize) {
+    return damaged(path, "its extended header says it is " + std::to_string(length) + " bytes long");
+  }
+  if (layout.program_size < kHeaderEnd ||
+      (layout.segment_base != 0 && layout.segment_base < layout.program_size)) {
+    return damaged(path, "its header says the program is " + std::to_string(layout.program_size) +
+                             " bytes long and segments start at " + std::to_string(layout.segment_base));
+  }
+  if (layout.program_size > size) {
+    return truncated(path, size, layout.program_size);
+  }
+  if (layout.segment_base == 0) {
+    return layout;
+  }
+  if (length >= kLengthWithSegmentSize) {
+    layout.segment_size = little_endian(data + kSegmentSize, 8);
+    if (layout.segment_size > UINT64_MAX - layout.segment_base) {
+      return damaged(path, "its header says its segments are " + std::to_string(layout.segment_size) + " bytes long");
+    }
+    if (layout.segment_base + layout.segment_size > size) {
+      return truncated(path, size, layout.segment_base + layout.segment_size);
+    }
+  } else if (layout.segment_base <= size) {
+    layout.segment_size = size - layout.segment_base;
+  } else {
+    return truncated(path, size, layout.segment_base);
+  }
+  return layout;
+}
+
+Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size, const std::string& path) {
+  const Result<ProgramLayout> layout = check_layout(data, size, path);
+  if (!layout.ok()) {
+    return layout.status();
+  }
+  const auto program_size = static_cast<std::size_t>(layout.value().program_size);
+  flatbuffers::Verifier::Options options;
+  options.max_tables = static_cast<flatbuffers::uoffset_t>(
+      program_size / 4 < FLATBUFFERS_MAX_BUFFER_SIZE ? program_size / 4 : FLATBUFFERS_MAX_BUFFER_SIZE);
+  flatbuffers::Verifier verifier(data, program_size, options);
+  if (program_size >= FLATBUFFERS_MAX_BUFFER_SIZE || !pte::VerifyProgramBuffer(verifier)) {
+    return damaged(path, "its first " + std::to_string(program_size) + " bytes are not a well-formed flatbuffer");
+  }
+  const pte::Program* program = pte::GetProgram(data);
+  const std::string fault = find_fault(*program, layout.value());
+  if (!fault.empty()) {
+    return damaged(path, fault);
+  }
+  return program;
+}
+
+}  // namespace slipway
