@@ -1,0 +1,281 @@
+"""The virtual Raspberry Pi, for real: it boots, lets its key in and nobody else, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from core.errors import UnreachableError
+from core.paths import ROOT
+from deploy import virtual, virtual_image
+from deploy.processes import Process
+from deploy.virtual import Endpoint
+from deploy.virtual_spec import get_spec
+from deploy.virtual_state import Folder, read_state
+
+pytestmark = pytest.mark.virtual
+
+ENSURE = "from deploy import virtual; end = virtual.ensure('pi'); print(end.port)"
+
+
+def login(end: Endpoint, user: str = "", key: Path | None = None) -> paramiko.SSHClient:
+    client = paramiko.SSHClient()
+    client.load_system_host_keys(str(end.known_hosts))
+    client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    client.connect(
+        end.host, end.port, user or end.user, key_filename=str(key or end.key), look_for_keys=False, allow_agent=False,
+        timeout=30, banner_timeout=60, auth_timeout=60,
+    )  # fmt: skip
+    return client
+
+
+def run(client: paramiko.SSHClient, command: str) -> tuple[int, str]:
+    _stdin, out, err = client.exec_command(command, timeout=60)
+    text = out.read().decode() + err.read().decode()
+    return out.channel.recv_exit_status(), text
+
+
+def processes_of(folder: Folder) -> list[str]:
+    """Command lines of this machine's processes that name the device's folder."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes()
+        except OSError:
+            continue
+        if str(folder.path).encode() in words:
+            found.append(words.replace(b"\0", b" ").decode())
+    return found
+
+
+def wait_for(what: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def pi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """One machine for most tests here, with a state of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_DEVICES", str(tmp_path_factory.mktemp("devices")))
+        patch.delenv(virtual.IDLE_VARIABLE, raising=False)
+        yield virtual.ensure("pi")
+        folder = Folder.of("pi")
+        assert processes_of(folder)
+        assert virtual.stop("pi")
+        assert processes_of(folder) == []
+
+
+@pytest.fixture
+def ssh(pi: Endpoint) -> Iterator[paramiko.SSHClient]:
+    with login(pi) as client:
+        yield client
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
+    """The state folder of a machine that the test starts itself; nothing of it may be left in the end."""
+    monkeypatch.setenv("SLIPWAY_DEVICES", str(tmp_path / "devices"))
+    monkeypatch.delenv(virtual.IDLE_VARIABLE, raising=False)
+    folder = Folder.of("pi")
+    yield folder
+    virtual.stop("pi")
+    assert processes_of(folder) == []
+
+
+def test_it_is_a_pi_as_far_as_programs_see(ssh: paramiko.SSHClient) -> None:
+    assert run(ssh, "uname -m; hostname; id -un; pwd; nproc") == (0, "aarch64\npi\npi\n/home/pi\n2\n")
+    _code, cpuinfo = run(ssh, "cat /proc/cpuinfo")
+    assert "CPU part\t: 0xd08" in cpuinfo  # Cortex-A72
+    assert run(ssh, "getconf GNU_LIBC_VERSION")[1] == "glibc 2.36\n"
+    _code, now = run(ssh, "date +%s")
+    assert abs(int(now) - time.time()) < 300
+
+
+def test_what_deployment_needs_is_there(ssh: paramiko.SSHClient) -> None:
+    tools = (
+        "sha256sum setsid kill df timeout ln mv rm sync ldd cat stat mkdir mktemp sleep nohup env head tail grep sed ps"
+    )
+    assert run(ssh, f"for t in {tools}; do command -v $t >/dev/null || echo missing: $t; done") == (0, "")
+    assert (
+        run(ssh, "ldd /usr/bin/bash >/dev/null && ls /lib/aarch64-linux-gnu/libstdc++.so.6 /dev/shm /dev/pts")[0] == 0
+    )
+    assert run(ssh, "kill -0 $$ && setsid sleep 0 && timeout 1 sleep 5; echo $?")[1] == "124\n"
+    assert run(ssh, "head -c 32 /dev/urandom | sha256sum | wc -c")[1] == "68\n"
+    assert run(ssh, "kill -KILL $$")[0] == -1
+
+
+def test_files_arrive_as_they_left(ssh: paramiko.SSHClient, tmp_path: Path) -> None:
+    data = os.urandom(3 << 20)
+    with ssh.open_sftp() as sftp:
+        with sftp.open("payload", "wb") as file:
+            file.write(data)
+        sftp.get("payload", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == data
+    assert run(ssh, "sha256sum payload")[1].split()[0] == hashlib.sha256(data).hexdigest()
+
+
+def test_there_is_a_small_disk_to_fill_and_room_beside_it(ssh: paramiko.SSHClient) -> None:
+    code, text = run(ssh, "head -c 16777216 /dev/zero > /small/big")
+    assert code != 0
+    assert "No space left on device" in text
+    small, home = run(ssh, "rm /small/big; df -Pk /small /home/pi | awk 'NR>1 {print $4}'")[1].split()
+    assert int(small) == 8192
+    assert int(home) > 400_000
+
+
+def test_only_the_right_key_gets_in(pi: Endpoint, tmp_path: Path) -> None:
+    from deploy.virtual_keys import ensure_key
+
+    folder = Folder(tmp_path)
+    ensure_key(folder, folder.key)
+    with pytest.raises(paramiko.AuthenticationException):
+        login(pi, key=folder.key)
+
+
+def test_another_host_key_is_refused(pi: Endpoint, tmp_path: Path) -> None:
+    from deploy.virtual_keys import ensure_key
+
+    folder = Folder(tmp_path)
+    folder.known_hosts.write_text(f"[{pi.host}]:{pi.port} {ensure_key(folder, folder.key)}\n")
+    with pytest.raises(paramiko.BadHostKeyException):
+        login(replace(pi, known_hosts=folder.known_hosts))
+
+
+def test_it_listens_on_loopback_alone(pi: Endpoint) -> None:
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{pi.port:04X}")]
+    assert listening == [f"0100007F:{pi.port:04X}"]
+
+
+def test_it_reaches_nothing(ssh: paramiko.SSHClient) -> None:
+    """Not even this machine, which QEMU's user network would otherwise offer at 10.0.2.2."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert run(ssh, f"nc -w 3 10.0.2.2 {server.getsockname()[1]} </dev/null")[0] != 0
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_the_second_time_is_instant(pi: Endpoint) -> None:
+    begin = time.monotonic()
+    assert virtual.ensure("pi") == pi
+    assert time.monotonic() - begin < 0.3
+    state = virtual.status("pi")
+    assert (str(state), state.port) == ("up", pi.port)
+    assert state.uptime_seconds > 0
+    assert state.idle_seconds < 5
+    assert state.idle_limit == 15 * 60
+
+
+def test_private_things_are_private(pi: Endpoint) -> None:
+    folder = Folder.of("pi")
+    for file in (folder.key, folder.host_key, folder.initrd):
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
+    spec = get_spec("pi")
+    first = virtual_image.image(spec)
+    begin = time.monotonic()
+    assert virtual_image.image(spec) == first
+    assert time.monotonic() - begin < 2
+    before = first.initrd.read_bytes()
+    from toolchains import debian
+
+    kernel = debian.tree(spec.suite, spec.arch, [virtual_image._kernel_package(spec)], name="kernel")
+    system = debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
+    virtual_image._build(spec, kernel, system, tmp_path / "again", {})
+    assert (tmp_path / "again/initrd.cpio").read_bytes() == before
+
+
+def test_disuse_ends_everything(own: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(virtual.IDLE_VARIABLE, "4")
+    end = virtual.ensure("pi")
+    with login(end) as client:  # longer than the limit, and in use: it stays
+        assert run(client, "sleep 6")[0] == 0
+    assert str(virtual.status("pi")) == "up"
+    state = read_state(own)
+    assert state is not None
+    wait_for(lambda: not processes_of(own), 20)
+    assert str(virtual.status("pi")) == "down"
+    assert not state.qemu.alive
+    # And it comes back with the same keys.
+    public = own.known_hosts.read_text().split()[2]
+    assert own.known_hosts.read_text().startswith(f"[127.0.0.1]:{end.port} ")
+    again = virtual.ensure("pi")
+    assert own.known_hosts.read_text().split()[2] == public
+    login(again).close()
+
+
+def test_power_off_ends_everything(own: Folder) -> None:
+    with login(virtual.ensure("pi"), user="root") as client:
+        run(client, "poweroff")
+        wait_for(lambda: not processes_of(own), 30)
+    assert str(virtual.status("pi")) == "down"
+
+
+def test_two_at_once_start_one_machine(own: Folder) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    children = [
+        subprocess.Popen([sys.executable, "-c", ENSURE], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    ports = {child.communicate(timeout=280)[0] for child in children}
+    assert [child.returncode for child in children] == [0, 0, 0]
+    assert ports == {f"{virtual.status('pi').port}\n".encode()}
+    assert sum("-kernel" in line for line in processes_of(own)) == 1
+
+
+def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENSURE], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
+    ) as child:
+        wait_for(lambda: read_state(own), 120)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) != 0
+    assert processes_of(own) == []
+    assert not own.state.exists()
+
+
+def test_a_starter_that_is_killed_is_no_hindrance(own: Folder) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENSURE], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
+    ) as child:
+        wait_for(lambda: read_state(own), 120)
+        child.kill()
+    left = read_state(own)
+    assert left is not None
+    virtual.ensure("pi")
+    assert not left.qemu.alive
+    now = read_state(own)
+    assert now is not None
+    assert now.running
+    assert Process.of(now.qemu.pid) == now.qemu
+
+
+def test_a_machine_that_does_not_answer_is_ended_and_explained(own: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = get_spec("pi").model_copy(update={"append": "console=ttyAMA0 panic=-1 rdinit=/nothing", "boot_seconds": 60})
+    monkeypatch.setattr(virtual, "get_spec", lambda _name: slow)
+    with pytest.raises(UnreachableError, match="did not come up: it ended") as caught:
+        virtual.ensure("pi")
+    assert "panic" in caught.value.cause
+    assert processes_of(own) == []
+    hasty = get_spec("pi").model_copy(update={"boot_seconds": 1.5})
+    monkeypatch.setattr(virtual, "get_spec", lambda _name: hasty)
+    with pytest.raises(UnreachableError, match="did not answer within"):
+        virtual.ensure("pi")
+    assert processes_of(own) == []

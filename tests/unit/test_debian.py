@@ -1,0 +1,396 @@
+"""The Debian client without a network: the system's sources, apt's answers, the cache, unpacking."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from core.errors import HostError
+from core.files import sha256_file
+from toolchains import debian, debian_apt, debian_sources
+from toolchains.debian_apt import AptError, Item, parse_uris
+from toolchains.debian_sources import Source, choose, parse_deb822, parse_list, read_sources
+from toolchains.debian_tree import library_folders, unpack
+
+DEB822 = """\
+# the archive
+Types: deb deb-src
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main contrib
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://third.example/debian
+Suites: bookworm
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ mQINBF
+ -----END PGP PUBLIC KEY BLOCK-----
+
+Enabled: no
+Types: deb
+URIs: http://disabled.example/debian
+Suites: bookworm
+Components: main
+
+Types: deb-src
+URIs: http://sources.example/debian
+Suites: bookworm
+Components: main
+"""
+
+LIST = """\
+# deb http://commented.example/debian bookworm main
+deb [arch=amd64 signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main
+deb-src http://sources.example/debian bookworm main
+deb http://plain.example/debian/ bookworm main non-free # the archive
+deb http://plain.example/debian-security bookworm-security main
+deb https://other.example/apt stable main
+deb broken
+"""
+
+
+def test_deb822_entries() -> None:
+    entries = list(parse_deb822(DEB822))
+    assert [entry.uris[0] for entry in entries] == [
+        "http://mirror.example/debian",
+        "http://mirror.example/debian-security",
+        "http://third.example/debian",
+    ]
+    assert entries[0].suites == ("bookworm", "bookworm-updates")
+    assert entries[0].components == ("main", "contrib")
+    assert entries[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
+    assert entries[2].signed_by == "inline"
+
+
+def test_list_entries() -> None:
+    entries = list(parse_list(LIST))
+    assert [entry.uris[0].split("/")[2] for entry in entries] == [
+        "vendor.example", "plain.example", "plain.example", "other.example",
+    ]  # fmt: skip
+    assert entries[0].signed_by == "/usr/share/keyrings/vendor.gpg"
+    assert entries[1] == Source(("http://plain.example/debian/",), ("bookworm",), ("main", "non-free"))
+
+
+def test_the_archive_is_told_from_third_parties_and_from_security() -> None:
+    from_deb822 = choose(list(parse_deb822(DEB822)), "bookworm")
+    assert from_deb822 is not None
+    assert from_deb822.uris == ("http://mirror.example/debian",)
+    from_list = choose(list(parse_list(LIST)), "bookworm")
+    assert from_list is not None
+    assert from_list.uris == ("http://plain.example/debian/",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deb http://mirror.example/ubuntu jammy main universe",
+        "deb http://mirror.example/debian-security bookworm-security main",
+        "deb [signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main",
+        "deb https://vendor.example/linux/debian bookworm stable",
+        "deb https://vendor.example/apt bookworm main",
+        "deb cdrom:[Debian_12]/ bookworm main",
+        "deb http://mirror.example/debian bookworm-backports main",
+    ],
+)
+def test_not_the_archive(line: str) -> None:
+    assert choose(list(parse_list(line)), "bookworm") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deb http://mirror.example/debian stable main",
+        "deb http://mirror.example/pub/debian/ trixie main",
+        "deb mirror+file:/etc/apt/mirrors/debian.list bookworm main",
+        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://10.0.0.1/mirror bookworm main",
+    ],
+)
+def test_the_archive(line: str) -> None:
+    assert choose(list(parse_list(line)), "bookworm") is not None
+
+
+def test_sources_are_read_from_both_formats_and_unreadable_files_ignored(tmp_path: Path) -> None:
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list").write_text("deb http://a.example/debian bookworm main\n")
+    (tmp_path / "sources.list.d/b.sources").write_text(DEB822)
+    (tmp_path / "sources.list.d/c.list").write_text("deb http://c.example/debian bookworm main\n")
+    (tmp_path / "sources.list.d/d.list.disabled").write_text("deb http://d.example/debian bookworm main\n")
+    (tmp_path / "sources.list.d/e.list").mkdir()
+    hosts = [source.uris[0].split("/")[2] for source in read_sources(tmp_path)]
+    assert hosts == ["a.example", "mirror.example", "mirror.example", "third.example", "c.example"]
+
+
+def test_without_an_archive_the_error_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian_sources, "read_sources", list)
+    monkeypatch.delenv(debian_sources.VARIABLE, raising=False)
+    with pytest.raises(HostError, match=debian_sources.VARIABLE):
+        debian_sources.find_mirror()
+    keyring = tmp_path / "debian-archive-keyring.gpg"
+    keyring.touch()
+    monkeypatch.setattr(debian_sources, "KEYRINGS", (keyring,))
+    monkeypatch.setenv(debian_sources.VARIABLE, "http://mirror.example/debian")
+    assert debian_sources.find_mirror() == debian_sources.Mirror(("http://mirror.example/debian",), keyring)
+    keyring.unlink()
+    with pytest.raises(HostError, match="debian-archive-keyring"):
+        debian_sources.find_mirror()
+
+
+def test_uris_and_specs() -> None:
+    text = (
+        "Reading package lists...\n"
+        "'http://m.example/pool/q/qemu_7.2.deb' qemu_1%3a7.2+dfsg-7_amd64.deb 12 SHA256:ab\n"
+        "'http://m.example/pool/z/zlib.deb' zlib1g_1.2_all.deb 34 MD5Sum:cd\n"
+    )
+    items = parse_uris(text)
+    assert [(item.name, item.size, item.sha256) for item in items] == [
+        ("qemu_1%3a7.2+dfsg-7_amd64.deb", 12, "ab"),
+        ("zlib1g_1.2_all.deb", 34, ""),
+    ]
+    assert items[0].spec == "qemu=1:7.2+dfsg-7"
+
+
+@pytest.mark.parametrize(
+    ("output", "retry", "absent", "hint"),
+    [
+        ("E: Unable to locate package nosuch", False, True, "mirror"),
+        ("E: Failed to fetch http://m.example/x.deb  404  Not Found [IP: 10.0.0.1 80]", False, True, "mirror"),
+        ("E: Failed to fetch http://m.example/x  Could not resolve 'm.example'", True, False, "network"),
+        ("E: Failed to fetch http://m.example/x  Connection timed out [IP: 10.0.0.1 80]", True, False, "network"),
+        ("E: Failed to fetch http://m.example/x  503  Service Unavailable", True, False, "again"),
+        ("E: GPG error: http://m.example trixie InRelease: NO_PUBKEY 6ED0E7B82643E131", False, False, "keyring"),
+        ("E: Write error - write (28: No space left on device)", False, False, "space"),
+    ],
+)
+def test_what_apt_says_becomes_a_cause_and_a_hint(output: str, retry: bool, absent: bool, hint: str) -> None:
+    error = debian_apt.Apt("trixie", "amd64")._error(["apt-get", "update"], "Reading", output)
+    assert (error.retry, error.absent) == (retry, absent)
+    assert hint in error.hint
+    assert output.removeprefix("E: ") in error.cause
+
+
+def test_without_apt_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "not Debian-like" in debian.available()
+    with pytest.raises(HostError, match="qemu-user") as caught:
+        debian.fetch("bookworm", "amd64", ["hello"])
+    assert "apt-get" in caught.value.cause
+
+
+def build_deb(folder: Path, name: str, version: str, files: dict[str, str], links: dict[str, str]) -> Path:
+    """A real package, made by dpkg-deb."""
+    root = folder / f"{name}-root"
+    (root / "DEBIAN").mkdir(parents=True)
+    (root / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: T <t@t.example>\n"
+        f"Depends: libc6 (>= 2.36)\nDescription: test\n"
+    )
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    for path, target in links.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).symlink_to(target)
+    if "usr/bin/su" in files:
+        (root / "usr/bin/su").chmod(0o4755)
+    out = folder / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", root, out], check=True, capture_output=True)
+    return out
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> list[Path]:
+    """Two packages, one in the layout before merged-/usr and one after."""
+    return [
+        build_deb(
+            tmp_path,
+            "old",
+            "1:1.0-1",
+            {"lib/x86_64-linux-gnu/liba.so.1": "a", "usr/bin/su": "su", "etc/a.conf": "a"},
+            {
+                "lib64/ld.so": "/lib/x86_64-linux-gnu/liba.so.1",
+                "usr/lib/x86_64-linux-gnu/liba.so": "/lib/x86_64-linux-gnu/liba.so.1",
+                "etc/outside": "/nowhere/else",
+            },
+        ),
+        build_deb(tmp_path, "new", "2.0", {"usr/lib/x86_64-linux-gnu/private/libb.so.2": "b"}, {"lib": "usr/lib"}),
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_unpacking_merges_usr_and_makes_links_relative(tmp_path: Path, packages: list[Path], order: int) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    if order == 1:
+        unpack(packages[::-1], root)
+    else:
+        unpack(packages[:1], root)
+    assert (root / "lib").readlink() == Path("usr/lib")
+    assert (root / "lib64").readlink() == Path("usr/lib64")
+    assert (root / "lib64/ld.so").read_text() == "a"
+    assert not (root / "usr/lib64/ld.so").readlink().is_absolute()
+    assert (root / "usr/lib/x86_64-linux-gnu/liba.so").read_text() == "a"
+    assert (root / "etc/outside").readlink() == Path("/nowhere/else")
+    assert (root / "usr/bin/su").stat().st_mode & 0o7777 == 0o755
+    moved = tmp_path / "moved"
+    root.rename(moved)
+    assert (moved / "lib64/ld.so").read_text() == "a"
+    if order == 1:
+        base = moved / "usr/lib/x86_64-linux-gnu"
+        assert library_folders(moved) == [base, base / "private"]
+
+
+def test_only_what_is_kept_stays(tmp_path: Path, packages: list[Path]) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    unpack(packages[:1], root, keep=["usr/bin/*"])
+    left = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir())
+    assert left == ["usr/bin/su"]
+    assert not (root / "etc").exists()
+
+
+class FakeApt(debian_apt.Apt):
+    """apt with an archive in a folder; counts what it is asked."""
+
+    archive: ClassVar[dict[str, bytes]] = {}
+    lists: ClassVar[dict[str, bytes] | None] = None
+    asked: ClassVar[list[str]] = []
+
+    @property
+    def lists_age(self) -> float:
+        return float("inf") if FakeApt.lists is None else 0.0
+
+    def refresh(self) -> None:
+        self.asked.append("refresh")
+        FakeApt.lists = dict(self.archive)
+
+    def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
+        import hashlib
+
+        self.asked.append("plan")
+        lists = FakeApt.lists or {}
+        names = [name for name in sorted(lists) if closure or name.split("_")[0] in packages]
+        if not set(packages) <= {name.split("_")[0] for name in lists}:
+            raise AptError("Looking up failed.", "", "", "E: Unable to locate package")
+        return [Item("", name, len(lists[name]), hashlib.sha256(lists[name]).hexdigest()) for name in names]
+
+    def download(self, items: Sequence[Item], folder: Path) -> None:
+        self.asked.append("download " + " ".join(item.spec for item in items))
+        for item in items:
+            if item.name not in self.archive:
+                raise AptError("Downloading failed.", "", "", "404  Not Found")
+            (folder / item.name).write_bytes(self.archive[item.name])
+
+
+@pytest.fixture
+def apt(tmp_path: Path, packages: list[Path], monkeypatch: pytest.MonkeyPatch) -> type[FakeApt]:
+    """The client over an archive that holds `packages`."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(debian, "Apt", FakeApt)
+    FakeApt.archive = {file.name: file.read_bytes() for file in packages}
+    FakeApt.lists = None
+    FakeApt.asked = []
+    return FakeApt
+
+
+def test_the_same_request_again_asks_nobody(apt: type[FakeApt], packages: list[Path]) -> None:
+    first = debian.fetch("bookworm", "amd64", ["old"])
+    assert apt.asked == ["refresh", "plan", "download old=1:1.0-1"]
+    assert [sha256_file(file) for file in first] == [sha256_file(packages[0])]
+    apt.asked.clear()
+    assert debian.fetch("bookworm", "amd64", ["old"]) == first
+    assert apt.asked == []
+
+
+def test_a_file_that_another_request_brought_is_not_downloaded_again(apt: type[FakeApt]) -> None:
+    debian.fetch("bookworm", "amd64", ["old"])
+    apt.asked.clear()
+    files = debian.fetch("bookworm", "amd64", ["old"], closure=True)
+    assert apt.asked == ["plan", "download new=2.0"]
+    assert [file.name for file in files] == ["new_2.0_amd64.deb", "old_1%3a1.0-1_amd64.deb"]
+
+
+def test_a_changed_file_in_the_cache_is_found_out(apt: type[FakeApt]) -> None:
+    (file,) = debian.fetch("bookworm", "amd64", ["old"])
+    right = file.read_bytes()
+    file.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
+    apt.asked.clear()
+    assert debian.fetch("bookworm", "amd64", ["old"]) == [file]
+    assert apt.asked == ["plan", "download old=1:1.0-1"]
+    assert file.read_bytes() == right
+    file.unlink()
+    debian.fetch("bookworm", "amd64", ["old"])
+    assert file.read_bytes() == right
+
+
+def test_a_file_with_another_digest_than_the_list_says_is_refused(apt: type[FakeApt], tmp_path: Path) -> None:
+    apt.lists = dict(apt.archive)
+    apt.archive["old_1%3a1.0-1_amd64.deb"] += b"x"
+    with pytest.raises(HostError, match="not the file"):
+        debian.fetch("bookworm", "amd64", ["old"])
+    folder = tmp_path / "cache/debian/bookworm-amd64"
+    assert list((folder / "pool").iterdir()) == []
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_lists_that_are_out_of_date_are_read_again_once(apt: type[FakeApt], packages: list[Path]) -> None:
+    apt.lists = {"old_0.9_amd64.deb": b"gone from the archive"}
+    files = debian.fetch("bookworm", "amd64", ["old"])
+    assert [file.name for file in files] == [packages[0].name]
+    assert apt.asked == ["plan", "download old=0.9", "refresh", "plan", "download old=1:1.0-1"]
+
+
+def test_a_package_that_is_nowhere_is_an_error_after_one_look_more(apt: type[FakeApt]) -> None:
+    apt.lists = dict(apt.archive)
+    with pytest.raises(HostError, match="Looking up"):
+        debian.fetch("bookworm", "amd64", ["nosuch"])
+    assert apt.asked == ["plan", "refresh", "plan"]
+
+
+def test_a_tree_is_made_once_and_survives_without_the_network(
+    apt: type[FakeApt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = debian.tree("bookworm", "amd64", ["old"])
+    assert (root / "usr/bin/su").read_text() == "su"
+    assert debian.versions(root) == {"old": "1:1.0-1"}
+    assert root.name.startswith("old-")
+    monkeypatch.setattr(debian, "fetch", lambda *_args: pytest.fail("asked again"))
+    assert debian.tree("bookworm", "amd64", ["old"]) == root
+    with pytest.raises(HostError, match="not in the unpacked packages"):
+        debian.installed_program(root, "usr/bin/nothing")
+
+
+def test_a_tree_that_failed_leaves_nothing(apt: type[FakeApt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(debian, "unpack", fail)
+    with pytest.raises(KeyboardInterrupt):
+        debian.tree("bookworm", "amd64", ["old"])
+    assert list((tmp_path / "cache/debian/bookworm-amd64/trees").iterdir()) == []
+
+
+def test_control_fields(packages: list[Path]) -> None:
+    assert debian.control(packages[0], "Depends") == "libc6 (>= 2.36)"
+
+
+def test_a_program_runs_through_its_own_loader(tmp_path: Path) -> None:
+    """With this machine's own root as the tree: loader and libraries are found in it, not by the kernel."""
+    argv = debian.installed_program(Path("/"), os.path.realpath("/bin/true").lstrip("/"))
+    assert "--library-path" in argv
+    subprocess.run(argv, check=True, env={"PATH": str(tmp_path)})

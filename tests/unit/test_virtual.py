@@ -1,0 +1,277 @@
+"""Virtual devices without QEMU: the table, the state on disk, whom `stop` ends, and the supervisor's duties."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from core.paths import ROOT
+from deploy import virtual, virtual_keys
+from deploy.processes import Process
+from deploy.virtual_spec import get_spec, load_specs
+from deploy.virtual_state import Folder, State, read_state
+from deploy.virtual_supervisor import Launch, connections
+
+# Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
+MACHINE = """
+import os, socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+open(sys.argv[2], "w").write(str(os.getpid()))
+kept = []
+while True:
+    kept.append(server.accept())
+"""
+
+# The same, but the first two ports it is given are "taken".
+PICKY = (
+    """
+import sys
+tries = open(sys.argv[2] + ".tries", "a+"); tries.write("x"); tries.seek(0)
+if len(tries.read()) < 3:
+    sys.exit("machine: Could not set up host forwarding rule 'tcp'")
+"""
+    + MACHINE
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """The state folder of ``pi``, empty."""
+    monkeypatch.setenv("SLIPWAY_DEVICES", str(tmp_path / "devices"))
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    return Folder.of("pi")
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with us."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        yield child
+        child.kill()
+
+
+def wait_for(what: Callable[[], object], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_the_table_is_right() -> None:
+    assert set(load_specs()) == set(virtual.names()) == {"pi"}
+    pi = get_spec("pi")
+    assert (pi.arch, pi.user, pi.idle_minutes) == ("arm64", "pi", 15)
+    assert f"/home/{pi.user}" in pi.tmpfs
+
+
+def test_an_unknown_device_is_answered_with_near_ones() -> None:
+    with pytest.raises(ConfigError, match="did you mean pi"):
+        virtual.ensure("pie")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[device.pi]\n", "[system]\n[device.pi]\ntitle = 1\n", "[system\n"],
+    ids=["empty", "half", "types", "toml"],
+)
+def test_a_wrong_table_is_a_config_error(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "virtual.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="not a table of virtual devices"):
+        load_specs(file)
+
+
+def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
+    process = Process.of(sleeper.pid)
+    assert process.alive
+    assert Process.from_json(json.loads(json.dumps(process.to_json()))) == process
+    assert not replace(process, start_time=process.start_time - 1).alive
+    assert not replace(process, boot="another").alive
+    assert not Process(0, 0, process.boot).alive
+    assert Process.from_json({"pid": "x"}) is None
+    assert Process.from_json(None) is None
+
+
+def test_remains_of_a_process_are_not_alive() -> None:
+    with subprocess.Popen(["true"]) as child:
+        process = Process.of(child.pid)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and still in the table
+        assert Path(f"/proc/{child.pid}").exists()
+        assert not process.alive
+        assert not process.send(signal.SIGTERM)
+
+
+def state_of(process: Process) -> State:
+    return State(process, process, 1, time.time(), 900.0, ready=True)
+
+
+@pytest.mark.parametrize("change", [{"start_time": 1}, {"boot": "another boot"}], ids=["reused pid", "rebooted"])
+def test_stop_never_ends_a_foreign_process(
+    folder: Folder, sleeper: subprocess.Popen[bytes], change: dict[str, object]
+) -> None:
+    foreign = replace(Process.of(sleeper.pid), **change)  # type: ignore[arg-type]
+    state_of(foreign).write(folder.state)
+    assert not virtual.status("pi").running
+    assert virtual.stop("pi") is False
+    time.sleep(0.1)
+    assert sleeper.poll() is None
+    assert not folder.state.exists()
+
+
+def test_stop_ends_the_process_that_is_ours(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
+    process = Process.of(sleeper.pid)
+    state_of(process).write(folder.state)
+    assert str(virtual.status("pi")) == "up"
+    assert virtual.stop("pi") is True
+    assert not process.alive
+    assert str(virtual.status("pi")) == "down"
+
+
+def test_a_machine_that_is_up_is_found_at_once_and_counts_as_used(
+    folder: Folder, sleeper: subprocess.Popen[bytes]
+) -> None:
+    state_of(Process.of(sleeper.pid)).write(folder.state)
+    folder.touch()
+    os.utime(folder.last_used, (1, 1))
+    end = virtual.ensure("pi")
+    assert (end.host, end.port, end.user) == ("127.0.0.1", 1, "pi")
+    assert folder.idle_seconds() < 10
+
+
+def test_an_unreadable_state_is_no_state(folder: Folder) -> None:
+    for text in ("", "{}", "[]", '{"supervisor": 1}', "\x00"):
+        folder.state.write_text(text)
+        assert read_state(folder) is None
+        assert virtual.stop("pi") is False
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan"])
+def test_a_wrong_idle_time_is_a_config_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(virtual.IDLE_VARIABLE, text)
+    with pytest.raises(ConfigError, match=virtual.IDLE_VARIABLE):
+        virtual._idle_seconds(get_spec("pi"))
+
+
+def test_keys_are_made_once_and_for_their_owner_alone(folder: Folder) -> None:
+    public = virtual_keys.ensure_key(folder, folder.key)
+    assert public.startswith("ssh-ed25519 AAAA")
+    assert virtual_keys.ensure_key(folder, folder.key) == public
+    assert folder.key.stat().st_mode & 0o777 == 0o600
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert virtual_keys.ensure_key(folder, folder.host_key) != public
+    import paramiko
+
+    key = paramiko.Ed25519Key.from_private_key_file(str(folder.key))
+    assert f"ssh-ed25519 {key.get_base64()}" == public
+
+
+def test_open_connections_are_counted(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert connections(port) == 0
+        with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+            assert connections(port) == 2
+    assert connections(port, tmp_path / "nothing") == 0
+
+
+@contextlib.contextmanager
+def supervised(folder: Folder, program: str, idle_seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A supervisor over ``program`` in the place of QEMU."""
+    argv = (sys.executable, "-c", program, "{port}", str(folder.path / "machine.pid"))
+    Launch(argv, idle_seconds).write(folder)
+    with folder.log.open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "deploy.virtual_supervisor", folder.path],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+    with child:
+        try:
+            wait_for(lambda: read_state(folder) or child.poll() is not None)
+            yield child
+        finally:
+            child.kill()
+
+
+def test_disuse_ends_machine_and_supervisor(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 2.0) as child:
+        state = read_state(folder)
+        assert state is not None
+        assert state.running
+        assert state.qemu.pid == int((folder.path / "machine.pid").read_text())
+        begin = time.monotonic()
+        assert child.wait(20) == 0
+        assert time.monotonic() - begin > 0.5
+        assert not state.qemu.alive
+        assert read_state(folder) is None
+        assert "not used for 2 s" in folder.log.read_text()
+
+
+def test_an_open_connection_keeps_the_machine(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 1.5) as child:
+        state = read_state(folder)
+        assert state is not None
+        with socket.create_connection(("127.0.0.1", state.port)):
+            time.sleep(4)
+            assert child.poll() is None
+            assert state.running
+        assert child.wait(20) == 0
+        assert not state.qemu.alive
+
+
+def test_use_keeps_the_machine(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 1.5) as child:
+        for _ in range(20):
+            folder.touch()
+            time.sleep(0.2)
+        assert child.poll() is None
+
+
+def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 600) as child:
+        state = read_state(folder)
+        assert state is not None
+        child.kill()
+        child.wait()
+        assert state.qemu.wait(5)
+        assert not virtual.status("pi").running
+        assert virtual.stop("pi") is False
+
+
+def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 600) as child:
+        state = read_state(folder)
+        assert state is not None
+        assert str(virtual.status("pi")) == "booting"
+        assert virtual.stop("pi") is True
+        assert child.wait(5) == 0
+        assert not state.qemu.alive
+        assert not folder.state.exists()
+
+
+def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
+    with supervised(folder, PICKY, 600):
+        state = read_state(folder)
+        assert state is not None, folder.log.read_text()
+        assert state.running
+        with socket.create_connection(("127.0.0.1", state.port), 5):
+            pass
+        assert (folder.path / "machine.pid.tries").read_text() == "xxx"
+
+
+def test_a_machine_that_does_not_start_is_no_machine(folder: Folder) -> None:
+    with supervised(folder, "raise SystemExit('machine: no such board')", 600) as child:
+        assert child.wait(10) == 1
+        assert read_state(folder) is None
+        assert "no such board" in folder.log.read_text()
