@@ -22,6 +22,12 @@ class SlipwayRuntimeConan(ConanFile):
     def requirements(self):
         if self.options.engine == "executorch":
             self.requires("executorch/1.5.1")
+            self.requires("flatbuffers/23.5.26")
+
+    def build_requirements(self):
+        if self.options.engine == "executorch":
+            # The compiler of schemas runs on the machine that builds.
+            self.tool_requires("flatbuffers/<host_version>", options={"flatc": True})
 
     def layout(self):
         cmake_layout(self, src_folder="runtime", build_folder="build/runtime")

@@ -18,7 +18,7 @@ from toolchains import tools
 from toolchains.targets import Target, get_target
 
 _ROOM = Path(__file__).parent
-_MODULES = ("builder", "compilers", "conan", "gnu", "inspect", "layout", "libstdcxx", "sysroot", "zig")
+_MODULES = ("builder", "compilers", "conan", "fetch_source", "gnu", "inspect", "layout", "libstdcxx", "sysroot", "zig")
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
 
@@ -134,6 +134,8 @@ def _package(target: Target, engine: str, toolchain: str, steps: _Steps, log: Pa
         found = re.match(r"-+ Installing package (\S+?)/", line)
         if found and found[1] == "slipway-runtime":
             steps.next(f"compiling pte_runner with the engine {engine}")
+        elif line.startswith("Building from source ") and "slipway-runtime" not in line:
+            console.note(f"      {line.removeprefix('Building from source ').partition(':')[0]}")
 
     with locked(conan.LOCK):
         steps.next("packaging the libraries of recipes/")

@@ -21,6 +21,7 @@ from core.commands import process, quote
 from core.errors import BuildError, HostError
 from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import ROOT, cache_dir
+from toolchains import fetch_source
 from toolchains.compilers import Compilers, family
 from toolchains.targets import Target, load_targets
 
@@ -48,6 +49,7 @@ tools.cmake.cmaketoolchain:extra_variables={{ variables }}
 tools.info.package_id:confs=["user.slipway:toolchain"]
 user.slipway:toolchain={{ compilers.key }}
 user.slipway:wheel_cache={{ wheels }}
+user.slipway:fetch={{ fetch }}
 
 [buildenv]
 CC={{ compilers.cc }}
@@ -166,6 +168,7 @@ def render(target: Target, compilers: Compilers) -> str:
         wheels=cache_dir("wheels"),
         executables=json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
         variables=json.dumps(variables),
+        fetch=json.dumps(fetch_source.command()),
     )
 
 

@@ -190,6 +190,8 @@ def get_target(name: str) -> Target:
     targets = load_targets()
     if name in targets:
         return targets[name]
-    near = difflib.get_close_matches(name, targets, 3, 0.5)
+    near = sorted(
+        difflib.get_close_matches(name, targets, 3, 0.5), key=lambda other: not targets[other].working_engines
+    )
     cause = f"did you mean {' or '.join(near)}?" if near else f"targets are {', '.join(targets)}"
     raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")

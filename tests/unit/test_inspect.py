@@ -1,0 +1,155 @@
+"""Reading binaries: real ones of the SDK and of Debian, crafted ones for what must be refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from pathlib import Path
+
+import pytest
+
+from core.errors import BuildError
+from toolchains import inspect
+from toolchains.targets import get_target
+
+MACHINES = {"x86_64": 62, "aarch64": 183, "i686": 3, "arm": 40, "riscv": 243}
+
+
+def elf(path: Path, machine: int, flags: int = 0, attributes: bytes = b"", bits: int = 64) -> Path:
+    """An ELF header, and for Arm its build attributes, with nothing else in it."""
+    names = b"\0.shstrtab\0.ARM.attributes\0"
+    head, entry = (64, 64) if bits == 64 else (52, 40)
+    sections = [(0, 0, 0, 0), (1, 3, head, len(names))]
+    if attributes:
+        sections.append((11, 0x70000003, head + len(names), len(attributes)))
+    offset = head + len(names) + len(attributes)
+    kind = "<HHIQQQIHHHHHH" if bits == 64 else "<HHIIIIIHHHHHH"
+    header = b"\x7fELF" + bytes([2 if bits == 64 else 1, 1, 1]) + bytes(9)
+    header += struct.pack(kind, 3, machine, 1, 0, 0, offset, flags, head, 0, 0, entry, len(sections), 1)
+    table = b""
+    for name, section, where, size in sections:
+        form = "<IIQQQQIIQQ" if bits == 64 else "<IIIIIIIIII"
+        table += struct.pack(form, name, section, 0, 0, where, size, 0, 0, 1, 0)
+    path.write_bytes(header + names + attributes + table)
+    return path
+
+
+def arm_attributes(cpu_arch: int, vfp_args: int | None) -> bytes:
+    """Section .ARM.attributes: Tag_CPU_arch (6), Tag_ABI_VFP_args (28)."""
+    tags = bytes([6, cpu_arch]) + (bytes([28, vfp_args]) if vfp_args is not None else b"")
+    file = bytes([1]) + struct.pack("<I", 5 + len(tags)) + tags
+    vendor = b"aeabi\0" + file
+    return b"A" + struct.pack("<I", 4 + len(vendor)) + vendor
+
+
+def binary(**changes: object) -> inspect.Binary:
+    base = inspect.Binary(
+        path=Path("bin/pte_runner"), machine="aarch64", float_abi="none", interpreter="/lib/ld-linux-aarch64.so.1",
+        soname="", needed=("libc.so.6", "libexecutorch.so"), runpath=("$ORIGIN", "$ORIGIN/../lib"),
+        versions={"GLIBC": "2.17", "GLIBCXX": "3.4.21"},
+    )  # fmt: skip
+    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+LIBRARY = binary(
+    path=Path("lib/libexecutorch.so"), interpreter="", soname="libexecutorch.so", needed=("libc.so.6", "libm.so.6"),
+    versions={"GLIBC": "2.27", "CXXABI": "1.3.9"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "i686"])
+def test_machines(tmp_path: Path, machine: str) -> None:
+    found = inspect.read(elf(tmp_path / "a", MACHINES[machine], bits=32 if machine == "i686" else 64))
+    assert (found.machine, found.float_abi) == (machine, "none")
+
+
+def test_a_machine_without_a_target_keeps_its_elf_name(tmp_path: Path) -> None:
+    assert inspect.read(elf(tmp_path / "a", MACHINES["riscv"])).machine == "EM_RISCV"
+
+
+@pytest.mark.parametrize(
+    ("cpu_arch", "vfp_args", "flags", "expected"),
+    [
+        (10, 1, 0x5000400, ("armv7l", "hard")),
+        (10, None, 0x5000200, ("armv7l", "soft")),
+        (10, 1, 0x5000000, ("armv7l", "hard")),
+        (14, 1, 0x5000400, ("armv7l", "hard")),
+        (6, 1, 0x5000400, ("armv6l", "hard")),
+        (7, None, 0x5000200, ("armv6l", "soft")),
+        (3, None, 0x5000200, ("arm", "soft")),
+    ],
+)
+def test_arm(tmp_path: Path, cpu_arch: int, vfp_args: int | None, flags: int, expected: tuple[str, str]) -> None:
+    file = elf(tmp_path / "a", MACHINES["arm"], flags, arm_attributes(cpu_arch, vfp_args), bits=32)
+    found = inspect.read(file)
+    assert (found.machine, found.float_abi) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\n", b"MZ" + bytes(200)])
+def test_what_is_no_elf_file(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "pte_runner"
+    file.write_bytes(content)
+    with pytest.raises(BuildError, match="pte_runner is not a whole ELF file"):
+        inspect.read(file)
+
+
+def test_a_truncated_elf_file(tmp_path: Path) -> None:
+    file = elf(tmp_path / "a", MACHINES["aarch64"])
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(BuildError, match="not a whole ELF file"):
+        inspect.read(file)
+
+
+def test_the_python_of_this_machine_is_native() -> None:
+    """A real, dynamically linked program: the interpreter's own libc."""
+    import platform
+
+    found = inspect.read(Path("/proc/self/exe").resolve())
+    assert found.machine == platform.machine()
+    assert found.interpreter.startswith("/lib")
+    assert "libc.so.6" in found.needed
+    assert inspect.number(found.versions["GLIBC"]) >= (2, 2)
+
+
+def test_needs_of_a_whole_bundle() -> None:
+    needs = inspect.needs(get_target("linux-arm64"), [binary(), LIBRARY])
+    assert (needs.machine, needs.libc, needs.glibc, needs.glibcxx) == ("aarch64", "glibc", "2.27", "3.4.21")
+    assert needs.loader == "/lib/ld-linux-aarch64.so.1"
+    assert needs.libraries == ("libc.so.6", "libm.so.6")
+    assert needs.cpu_features == ("fp", "asimd")
+
+
+def test_a_good_bundle_has_no_problems() -> None:
+    assert inspect.problems(get_target("linux-arm64"), [binary(), LIBRARY]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"machine": "x86_64"}, "pte_runner is for x86_64, not aarch64"),
+        ({"float_abi": "hard"}, "float ABI hard, not none"),
+        ({"runpath": ("$ORIGIN", "/home/me/.cache/lib")}, "looks for libraries in /home/me/.cache/lib"),
+        ({"needed": ("libexecutorch.so", "libfoo.so.1")}, "libfoo.so.1 would have to be on the device"),
+        ({"interpreter": "/lib/ld-musl-aarch64.so.1"}, "C library musl, not glibc"),
+        ({"interpreter": "/system/bin/linker64"}, "C library bionic, not glibc"),
+        ({"interpreter": ""}, "C library static, not glibc"),
+    ],
+)
+def test_problems_are_named(changes: dict[str, object], message: str) -> None:
+    found = inspect.problems(get_target("linux-arm64"), [binary(**changes), LIBRARY])
+    assert any(message in line for line in found), found
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert inspect.newest(["2.4", "2.28", "2.17", "2.3.4"]) == "2.28"
+    assert inspect.newest([]) == ""
+
+
+def test_too_new_names_file_and_bound() -> None:
+    bounds = {"GLIBC": "2.28", "GLIBCXX": "3.4.25"}
+    assert inspect.too_new([binary(), LIBRARY], bounds) == []
+    newer = binary(versions={"GLIBC": "2.34", "GLIBCXX": "3.4.30"})
+    assert inspect.too_new([newer], bounds) == [
+        "pte_runner needs GLIBC 2.34 (at most 2.28)", "pte_runner needs GLIBCXX 3.4.30 (at most 3.4.25)",
+    ]  # fmt: skip
+    assert inspect.too_new([binary(versions={"GLIBC": "2.28"})], bounds) == []

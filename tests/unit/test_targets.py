@@ -1,0 +1,131 @@
+"""The table of targets: complete, consistent, and clear about what does not work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, NotSupportedError
+from toolchains.targets import ENGINES, WORKS, Target, get_target, load_targets, parse_target
+
+NAMES = {
+    "linux-x86_64", "linux-x86", "linux-arm64", "linux-armv7", "linux-armv6",
+    "android-arm64", "android-armv7", "android-x86", "android-x86_64",
+    "windows-x86_64", "windows-x86", "windows-arm64", "macos-arm64", "macos-x86_64", "ios-arm64",
+}  # fmt: skip
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "os": "linux", "arch": "arm64", "machine": "aarch64", "isa_floor": "Armv8-A", "libc": "glibc",
+        "max_glibc": "2.28", "cmake_processor": "aarch64", "conan_os": "Linux", "conan_arch": "armv8",
+        "toolchains": ["zig"], "zig_triple": "aarch64-linux-gnu.2.28", "proof": "QEMU",
+    }  # fmt: skip
+    return {key: value for key, value in {**base, **changes}.items() if value is not None}
+
+
+def test_all_fifteen_are_there() -> None:
+    assert set(load_targets()) == NAMES
+
+
+def test_two_work_in_full() -> None:
+    working = {name: target.working_engines for name, target in load_targets().items() if target.working_engines}
+    assert working == {"linux-x86_64": ("executorch",), "linux-arm64": ("executorch",)}
+
+
+@pytest.mark.parametrize("target", load_targets().values(), ids=lambda target: target.name)
+def test_a_row_is_complete(target: Target) -> None:
+    assert target.name == f"{target.os}-{target.arch}"
+    assert target.proof
+    assert target.cpu_features
+    assert {"executorch", "lean"} <= set(target.engines)
+    assert (target.machine in ("armv6l", "armv7l")) == (target.float_abi == "hard")
+    # What is not run says so, and what has an emulator names its models.
+    assert bool(target.qemu) == bool(target.qemu_cpus) == (target.os in ("linux", "android"))
+    if target.zig_triple:
+        triples = {"x86_64": "x86_64", "aarch64": "aarch64", "armv7l": "arm", "armv6l": "arm", "i686": "x86"}
+        assert target.zig_triple.startswith(triples[target.machine] + "-")
+        assert not target.max_glibc or target.zig_triple.endswith("." + target.max_glibc)
+
+
+def test_an_unknown_target_names_near_ones() -> None:
+    with pytest.raises(ConfigError, match="did you mean linux-arm64") as caught:
+        get_target("linux-arm46")
+    assert caught.value.exit_code == 3
+
+
+def test_a_target_without_near_ones_lists_all() -> None:
+    with pytest.raises(ConfigError, match="linux-x86_64, linux-x86,"):
+        get_target("zzz")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"linux-x86_64", "linux-arm64"}))
+def test_what_does_not_work_yet_says_what_it_needs_and_what_works(name: str) -> None:
+    with pytest.raises(NotSupportedError, match=r"still needed: .*lean engine") as caught:
+        get_target(name).engine()
+    assert caught.value.exit_code == 7
+    assert caught.value.hint.startswith("./inv build --target linux-")
+
+
+def test_an_engine_that_comes_later() -> None:
+    with pytest.raises(NotSupportedError, match="lean engine") as caught:
+        get_target("linux-arm64").engine("lean")
+    assert caught.value.hint == "./inv build --target linux-arm64 --engine executorch"
+
+
+def test_an_engine_not_meant_for_the_target() -> None:
+    with pytest.raises(NotSupportedError, match="not meant for this target"):
+        get_target("linux-armv6").engine("onnxruntime")
+
+
+def test_an_unknown_engine() -> None:
+    with pytest.raises(ConfigError, match="executorch, lean, onnxruntime"):
+        get_target("linux-arm64").engine("tflite")
+
+
+def test_defaults() -> None:
+    target = get_target("linux-arm64")
+    assert (target.engine(), target.toolchain()) == ("executorch", "zig")
+    assert target.toolchain("gnu") == "gnu"
+
+
+def test_a_toolchain_that_does_not_build_the_target() -> None:
+    with pytest.raises(ConfigError, match="'ndk' does not build linux-arm64") as caught:
+        get_target("linux-arm64").toolchain("ndk")
+    assert caught.value.hint.endswith("--toolchain zig")
+
+
+def test_a_good_row() -> None:
+    target = parse_target("linux-arm64", row(engines={"lean": WORKS}))
+    assert target.toolchains == ("zig",)
+    assert target.working_engines == ("lean",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"machnie": "aarch64"}, "unknown key 'machnie'.*did you mean 'machine'"),
+        ({"machine": "arm64"}, "machine is 'arm64', not one of"),
+        ({"os": 3}, "os has the wrong type"),
+        ({"toolchains": "zig"}, "toolchains has the wrong type"),
+        ({"toolchains": []}, "no toolchain"),
+        ({"engines": {"lean": ""}}, "engines has the wrong type"),
+        ({"engines": {"slim": "works"}}, "unknown engine 'slim'"),
+        ({"zig_triple": ""}, "zig_triple is empty"),
+        ({"max_glibc": ""}, "max_glibc goes with"),
+        ({"libc": "static"}, "max_glibc goes with"),
+        ({"qemu": "qemu-aarch64", "qemu_cpu": "cortex-a53"}, "qemu_cpu is not one of"),
+        ({"proof": None, "isa_floor": None}, "isa_floor, proof missing"),
+    ],
+)
+def test_a_bad_row(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse_target("linux-arm64", row(**changes))
+    assert "[linux-arm64]" in caught.value.what
+
+
+def test_engines_are_in_order_of_preference() -> None:
+    target = parse_target("linux-arm64", row(engines={"lean": WORKS, "executorch": WORKS}))
+    assert target.working_engines == ("executorch", "lean")
+    assert set(ENGINES) >= set(target.engines)

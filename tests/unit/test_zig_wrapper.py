@@ -1,0 +1,162 @@
+"""The shell wrapper around zig: what it makes of a compiler's command line, and how long it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from toolchains import zig
+from toolchains.targets import get_target
+
+Wrap = Callable[..., list[str]]
+BEFORE, AFTER, LINK = ["-before"], ["-I/inc dir"], ["-nostdlib++", "/l/libstdc++.so"]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the place of zig that prints its arguments."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    program = tmp_path / "a folder" / "zig"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def wrap(fake: Path, tmp_path: Path) -> Wrap:
+    """Call the wrapper as ``c++`` of a target; what zig gets between the target and the end."""
+
+    def call(target: str, *words: str, cpu: str = "") -> list[str]:
+        chosen = dataclasses.replace(get_target(target), zig_cpu=cpu)
+        script = tmp_path / "c++"
+        script.write_text(zig.wrapper("c++", fake, chosen, before=BEFORE, after=AFTER, link=LINK), encoding="utf-8")
+        done = subprocess.run(["/bin/sh", str(script), *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        got = done.stdout.splitlines()
+        assert got[:3] == ["c++", "-target", chosen.zig_triple]
+        assert got[-1:] == AFTER
+        return got[3:-1]
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "cpu"),
+    [
+        ("linux-arm64", ["-march=armv8.2-a+fp16+dotprod"], "generic+v8_2a+fullfp16+dotprod"),
+        ("linux-arm64", ["-march=armv8-a"], "generic+v8a"),
+        ("linux-arm64", ["-march=armv8.2-a+sve+sve2"], "generic+v8_2a+sve+sve2"),
+        ("linux-arm64", ["-march=armv8.6-a+i8mm", "-march=armv9-a+sme"], "generic+v9a+sme"),
+        ("linux-arm64", ["-march=armv8-a+crypto"], "generic+v8a+aes+sha2"),
+        ("linux-arm64", ["-mcpu=cortex-a53"], "cortex_a53"),
+        ("linux-arm64", ["-mcpu=neoverse-n1+crypto"], "neoverse_n1+aes+sha2"),
+        ("linux-armv7", ["-march=armv7-a", "-mfpu=neon"], "generic+v7a+neon"),
+        ("linux-armv7", ["-mfpu=neon-vfpv4", "-march=armv7-a"], "generic+v7a+neon+vfp4"),
+        ("linux-armv7", ["-march=armv8.2-a+fp16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+fullfp16+neon+fp_armv8"),
+        ("linux-armv6", ["-march=armv6kz", "-mfpu=vfp", "-mfloat-abi=hard"], "generic+v6kz+vfp2"),
+    ],
+)
+def test_arm_flags_become_zigs(wrap: Wrap, target: str, flags: list[str], cpu: str) -> None:
+    assert wrap(target, *flags, "-c", "x.c") == [f"-mcpu={cpu}", *BEFORE, "-c", "x.c"]
+
+
+def test_the_targets_cpu_holds_where_the_caller_says_nothing(wrap: Wrap) -> None:
+    assert wrap("linux-armv7", "-c", "x.c", cpu="generic+v7a+neon")[0] == "-mcpu=generic+v7a+neon"
+    assert wrap("linux-armv7", "-mfpu=vfpv3-d16", "-c", "x.c", cpu="generic+v7a")[0] == "-mcpu=generic+v7a+vfp3d16"
+
+
+def test_x86_flags_are_clangs_own(wrap: Wrap) -> None:
+    flags = ["-march=haswell", "-mavx512f", "-mtune=generic", "-c", "x.c"]
+    assert wrap("linux-x86_64", *flags) == [*BEFORE, *flags]
+
+
+def test_an_unknown_fpu_is_refused(fake: Path, tmp_path: Path) -> None:
+    script = tmp_path / "cc"
+    target = get_target("linux-armv7")
+    script.write_text(zig.wrapper("cc", fake, target, before=[], after=[], link=[]), encoding="utf-8")
+    done = subprocess.run(
+        ["sh", str(script), "-mfpu=quantum", "-c", "x.c"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "-mfpu=quantum" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "word", ["a b", "it's", 'say "hi"', "$HOME", "`id`", "*", '-DX=\\"1.0\\"', "", "semi;colon", "-DNAME=a b"]
+)
+def test_words_arrive_as_they_were_sent(wrap: Wrap, word: str) -> None:
+    assert wrap("linux-arm64", "-c", "x.c", word) == [*BEFORE, "-c", "x.c", word]
+
+
+@pytest.mark.parametrize(
+    "words", [["-c", "x.c"], ["-E", "x.c"], ["-S", "x.s"], ["--version"], ["-fsyntax-only", "x.cc"]]
+)
+def test_libraries_are_added_to_links_only(wrap: Wrap, words: list[str]) -> None:
+    assert wrap("linux-arm64", *words) == [*BEFORE, *words]
+
+
+@pytest.mark.parametrize("word", ["x.o", "x.cpp", "libx.a", "libx.so", "libx.so.6"])
+def test_links_get_the_libraries(wrap: Wrap, word: str) -> None:
+    assert wrap("linux-arm64", word, "-o", "app") == [*BEFORE, word, "-o", "app", "-Wl,--as-needed", *LINK]
+
+
+def test_a_link_that_wants_none_gets_none(wrap: Wrap) -> None:
+    assert wrap("linux-arm64", "-nostdlib", "x.o") == [*BEFORE, "-nostdlib", "x.o"]
+
+
+def xlinker(*parts: str) -> list[str]:
+    """As CMake passes linker arguments through clang."""
+    return [word for part in parts for word in ("-Xlinker", part)]
+
+
+PUSHED = ["-Wl,--no-as-needed", "/p/libq.so", "-Wl,--as-needed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-Wl,--push-state,--no-as-needed,/p/libq.so,--pop-state"], PUSHED),
+        (["-Wl,--push-state,--no-as-needed", "/p/libq.so", "-Wl,--pop-state"], PUSHED),
+        (xlinker("--push-state", "--no-as-needed", "/p/libq.so", "--pop-state"), PUSHED),
+        (["-Wl,--push-state,--no-as-needed,-lq,--pop-state"], ["-Wl,--no-as-needed", "-lq", "-Wl,--as-needed"]),
+        (["-Wl,--no-as-needed", "-Wl,--push-state,--as-needed", "a.so", "-Wl,--pop-state", "b.so"],
+         ["-Wl,--no-as-needed", "-Wl,--as-needed", "a.so", "-Wl,--no-as-needed", "b.so"]),
+        (["-Wl,--as-needed,-rpath,$ORIGIN/../lib"], ["-Wl,--as-needed", "-Wl,-rpath,$ORIGIN/../lib"]),
+        (xlinker("-rpath", "$ORIGIN"), xlinker("-rpath", "$ORIGIN")),
+        (["-Wl,-rpath,$ORIGIN,-soname,libx.so"], ["-Wl,-rpath,$ORIGIN,-soname,libx.so"]),
+        (["-Wl,-z,now,--no-as-needed,-z,relro"], ["-Wl,-z,now", "-Wl,--no-as-needed", "-Wl,-z,relro"]),
+    ],
+)  # fmt: skip
+def test_linker_state_that_zig_lacks(wrap: Wrap, words: list[str], expected: list[str]) -> None:
+    assert wrap("linux-arm64", *words, "m.o") == [*BEFORE, *expected, "m.o", "-Wl,--as-needed", *LINK]
+
+
+def test_zigs_caches_are_ours_unless_set(fake: Path, tmp_path: Path) -> None:
+    fake.write_text('#!/bin/sh\necho "$ZIG_GLOBAL_CACHE_DIR $ZIG_LOCAL_CACHE_DIR"\n', encoding="utf-8")
+    script = tmp_path / "cc"
+    script.write_text(
+        zig.wrapper("cc", fake, get_target("linux-arm64"), before=[], after=[], link=[]), encoding="utf-8"
+    )
+    ours = str(tmp_path / "cache" / "zig")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ZIG_")}
+    got = subprocess.run(["sh", str(script), "-c", "x.c"], env=env, capture_output=True, text=True, check=True).stdout
+    assert got.split() == [ours, ours]
+
+
+def test_it_is_quick(wrap: Wrap) -> None:
+    """A build runs it thousands of times; a Python wrapper took 10 ms and more a call."""
+    wrap("linux-arm64", "-c", "x.c")
+    words = ["-march=armv8.2-a+fp16", *(f"-I/include/{number}" for number in range(20)), "-c", "x.c", "-o", "x.o"]
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        wrap("linux-arm64", *words)
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.02

@@ -1,0 +1,37 @@
+"""How recipes get a tarball of Debian's archive: ``python -m toolchains.fetch_source SUITE PACKAGE FILE SHA256``.
+
+Conan's profiles name this command (conf ``user.slipway:fetch``), so recipes know nothing of apt. It prints the
+verified file's path; a failure is three lines on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from core.errors import SlipwayError, UsageError
+from core.paths import ROOT
+
+
+def command() -> list[str]:
+    """The command as a profile names it; it works in any folder, with this Python."""
+    return ["/usr/bin/env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "toolchains.fetch_source"]
+
+
+def main(words: Sequence[str]) -> int:
+    """Fetch one tarball and print its path; the exit code is the error's own."""
+    try:
+        if len(words) != 4:
+            raise UsageError("Four words are wanted: SUITE PACKAGE FILE SHA256.", f"got {len(words)}")
+        from toolchains import debian
+
+        sys.stdout.write(os.fspath(debian.source(*words)) + "\n")
+    except SlipwayError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
