@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from deploy.preflight import Finding
 
 
 @dataclass(frozen=True)
 class Event:
     """Something that happened to a step.
 
-    ``progress`` carries ``done`` and ``total`` in bytes; ``end`` and ``fail`` the step's ``seconds``.
+    ``progress`` carries ``done`` and ``total`` in bytes; ``end`` and ``fail`` the step's ``seconds``; ``findings``
+    a preflight's.
     """
 
     step: str
-    kind: Literal["start", "progress", "note", "end", "fail"]
+    kind: Literal["start", "progress", "note", "findings", "end", "fail"]
     text: str = ""
     seconds: float = 0.0
     done: int = 0
     total: int = 0
+    findings: tuple[Finding, ...] = ()
 
 
 Listener = Callable[[Event], None]
@@ -71,3 +76,7 @@ class Step:
     def note(self, text: str) -> None:
         """One line for people."""
         self.steps.tell(Event(self.name, "note", text))
+
+    def show(self, findings: Sequence[Finding]) -> None:
+        """A preflight is done, well or not."""
+        self.steps.tell(Event(self.name, "findings", findings=tuple(findings)))

@@ -49,11 +49,11 @@ class Device(BaseModel):
     transport: Literal["local", "ssh"]
     target: str = HOST
     """Target its bundles are built for; ``host`` (this machine's) is resolved by `get_device`."""
-    host: str = Field(default="", pattern=r"^[A-Za-z0-9_.:%-]*$")
+    host: str = Field(default="", pattern=r"^([A-Za-z0-9_:][A-Za-z0-9_.:%-]*)?$")
     """Name or address, or a ``Host`` of the user's own ``~/.ssh/config``."""
     port: int = Field(default=0, ge=0, le=65535)
     """0: what ``~/.ssh/config`` says, else 22."""
-    user: str = Field(default="", pattern=r"^[A-Za-z0-9_.\\@-]*$")
+    user: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.\\@-]*)?$")
     key: Path | None = None
     """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""
     known_hosts: Path | None = None
@@ -189,9 +189,8 @@ def _device(file: Path, name: str, table: dict[str, Any], hint: str) -> Device:
 def _explain(problem: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(
-            key, [known for known in Device.model_fields if known != "name"], n=1, cutoff=0.5
-        )
-        return f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        known = [name for name in Device.model_fields if name != "name"]
+        near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+        return f"unknown key {key!r}" + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else "")
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key}: {message}" if key else message

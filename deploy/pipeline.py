@@ -18,7 +18,7 @@ from core.program import Program
 from deploy import collect, preflight, runner
 from deploy.compare import Comparison
 from deploy.deadline import NEVER, Deadline
-from deploy.events import Listener, Steps
+from deploy.events import Listener, Step, Steps
 from deploy.facts import DeviceFacts
 from deploy.inventory import Device
 from deploy.job import Job, load_job
@@ -141,6 +141,7 @@ class _Session:
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
+            if entry.path.startswith(("bin/", "lib/"))  # licences stay with whoever distributes the bundle
         }
 
     def go(self, options: _Options) -> Result:
@@ -154,8 +155,8 @@ class _Session:
                     store.discard(survey.stale, self.deadline)
                     facts = self._probe()  # what was removed is free space now
             missing, placed = self._missing(survey)
-            with self.steps.step("preflight"):
-                found = self._preflight(facts, missing)
+            with self.steps.step("preflight") as step:
+                found = self._preflight(facts, missing, step)
             upload = self._upload(store, missing, placed)
             answer = self._run(store, options)
             key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
@@ -195,7 +196,7 @@ class _Session:
         missing = {blob.sha256: blob for blob in wanted if survey.sizes.get(f"store/{blob.sha256}") != blob.size}
         return list(missing.values()), placed
 
-    def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob]) -> list[Finding]:
+    def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob], step: Step) -> list[Finding]:
         found = preflight.check(
             self.bundle,
             facts,
@@ -204,7 +205,8 @@ class _Session:
             upload_bytes=sum(blob.size for blob in missing),
             program_bytes=self.job.model.size,
         )
-        error = preflight.failure(found, self.device.name, self.bundle)
+        step.show(found)
+        error = preflight.failure(found, self.device, self.bundle)
         if error is not None:
             raise error
         return found
@@ -215,7 +217,7 @@ class _Session:
         present = {
             digest: size for digest, size in everything.items() if digest not in {blob.sha256 for blob in missing}
         }
-        text = f"uploading {len(missing)} files to {self.device.name}" if missing else ""
+        text = f"uploading {preflight.files(len(missing))} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
             done = 0
 
@@ -229,7 +231,7 @@ class _Session:
             if not placed:
                 store.arrange(self.home, self.parts, self.deadline)
             step.outcome = (
-                f"uploaded {len(missing)} files, {preflight.size(total)}"
+                f"uploaded {preflight.files(len(missing))}, {preflight.size(total)}"
                 if missing
                 else f"nothing to upload: 0 bytes of payload, {preflight.size(sum(present.values()))} were there"
             )

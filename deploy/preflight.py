@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from core.bundle import Bundle
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
 from deploy.facts import DeviceFacts
+from deploy.inventory import Device
 from deploy.needs import ProgramNeeds
 from deploy.probe import TOOLS
 
@@ -30,6 +31,7 @@ _RUNS = {
 }
 """Machines (``uname -m``) whose kernel may run a bundle's; whether its system can, the loader shows."""
 
+_FIRST = ("operating system", "machine")
 _SYSTEMS = {"linux": "Linux", "android": "Linux", "macos": "Darwin"}
 
 
@@ -69,7 +71,7 @@ def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "") 
 
 def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
     needs = bundle.manifest.needs
-    other = f"./inv targets, then ./inv build --target for {facts.machine}"
+    other = f"set target in devices.toml to one for {facts.system} on {facts.machine}: ./inv targets"
     rows = [
         _finding("operating system", needs.os, facts.system, facts.system == _SYSTEMS.get(needs.os, "Windows"), other),
         _finding(
@@ -245,7 +247,7 @@ def _count(names: Sequence[str], kind: str) -> str:
     return f"{len(names)} {kind}s"
 
 
-def failure(findings: Sequence[Finding], device: str, bundle: Bundle) -> SlipwayError | None:
+def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> SlipwayError | None:
     """The error for what is bad among ``findings``, naming all of it; None when nothing is.
 
     Its class is that of the gravest: a device that cannot run the bundle at all comes before a program that the
@@ -260,13 +262,17 @@ def failure(findings: Sequence[Finding], device: str, bundle: Bundle) -> Slipway
         ("device-full", DeviceFullError),
     ]
     what = {
-        "preflight": f"The {bundle.manifest.target} bundle cannot run on {device}",
+        "preflight": f"The {bundle.manifest.target} bundle cannot run on {device.name}",
         "missing-operator": f"The {bundle.manifest.target} bundle of {bundle.manifest.engine} cannot run the program",
-        "device-full": f"{device} has no room for what it lacks",
+        "device-full": f"{device.name} has no room for what it lacks",
     }
     kind, error = next((kind, error) for kind, error in kinds if any(finding.error == kind for finding in bad))
     cause = "\n".join(f"  {finding.check}: needs {finding.needs}; has {finding.has}" for finding in bad)
-    fixes = dict.fromkeys(finding.fix for finding in bad if finding.error == kind and finding.fix)
+    fixes = list(dict.fromkeys(finding.fix for finding in bad if finding.error == kind and finding.fix))
+    if any(finding.check in _FIRST for finding in bad):
+        # Of another kind altogether: what its loader or libraries lack is no advice.
+        other = bundle.manifest.target != device.target
+        fixes = [f"./inv deploy --device {device.name} --target {device.target}"] if other else fixes[:1]
     names = [name for finding in bad for name in (finding.names or (finding.check,))]
     return error(
         f"{what[kind]}: {len(bad)} of {len(findings)} checks failed; nothing was uploaded.",
@@ -282,6 +288,11 @@ def _at_least(has: str, needs: str) -> bool:
 
 def _version(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)]
+
+
+def files(number: int) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{number} file" if number == 1 else f"{number} files"
 
 
 def size(number: int | None) -> str:

@@ -45,37 +45,30 @@ def _outputs(value: Result) -> None:
 
 
 def _summary(value: Result) -> None:
-    from deploy.preflight import size
+    from deploy.preflight import files, size
 
     latency, upload = value.runner.latency_ms, value.upload
     times = "emulated" if value.emulated else ""
-    moved = f"{upload.bytes:,} bytes in {upload.files} files"
+    moved = f"{upload.bytes:,} bytes in {files(upload.files)}"
+    there = (
+        f"; {size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
+    )
+    machine = (value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
     rows = [
-        [
-            "device",
-            " · ".join(
-                part
-                for part in (value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
-                if part
-            ),
-        ],
+        ["device", " · ".join(part for part in machine if part)],
         ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
         ["load", times or f"{value.runner.load_ms:.2f} ms"],
         ["latency p50", times or f"{latency.p50:.3f} ms"],
         ["latency p90", times or f"{latency.p90:.3f} ms"],
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
-        [
-            "uploaded",
-            (moved if upload.files else "0 bytes (everything was there)")
-            + f"; {size(upload.present_bytes)} in {upload.present_files} files were there",
-        ],
+        ["uploaded", (moved if upload.files else "0 bytes (everything was there)") + there],
         ["took", f"{sum(value.seconds.values()):.1f} s"],
     ]
     caption = f"Times are {value.latency_note}." if value.latency_note else ""
     if value.path:
-        caption += (" " if caption else "") + f"Result: {value.path}"
-    console.table("", ["", ""], rows, caption)
+        caption += (" " if caption else "") + f"Result: {console.shown(value.path)}"
+    console.table("", ["run", ""], rows, caption)
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -103,9 +96,9 @@ def findings(found: Sequence[Finding]) -> list[list[str]]:
     ]
 
 
-def preflight(found: Sequence[Finding], device: str) -> None:
+def preflight(found: Sequence[Finding]) -> None:
     """Print a preflight on stderr: it explains an error, and stdout may be somebody's JSON."""
-    console.table(f"Preflight of {device}", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
+    console.table("Preflight", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
 
 
 def devices(as_json: bool = False, name: str = "") -> None:
@@ -158,6 +151,10 @@ class ConsoleListener:
 
         if event.kind == "note":
             console.note(event.text)
+        elif event.kind == "findings":
+            if any(finding.verdict == "bad" for finding in event.findings):
+                self._progress.stop()
+                preflight(event.findings)
         elif event.kind == "start" and event.text:
             if not self._bars:
                 self._progress.start()

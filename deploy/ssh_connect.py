@@ -67,8 +67,8 @@ def address(device: Device) -> Address:
         end = virtual.ensure(device.virtual)
         return Address(device.name, end.host, end.port, end.user, end.key, (end.known_hosts,), device.virtual)
     config = _user_config().lookup(device.host)
-    files: list[str] = config.get("identityfile", [])
-    key = device.key or next((Path(file) for file in files if Path(file).is_file()), None)
+    files = (Path(file) for file in config.get("identityfile", []))
+    key = device.key or next((file for file in files if file.is_file()), None)
     known = (
         (device.known_hosts,)
         if device.known_hosts
@@ -147,8 +147,8 @@ def _connect(where: Address, deadline: Deadline) -> paramiko.SSHClient:
     return client
 
 
-def _transport(sock: Any, disabled_algorithms: Any = None) -> paramiko.Transport:
-    return paramiko.Transport(sock, default_window_size=WINDOW, disabled_algorithms=disabled_algorithms)
+def _transport(sock: Any, **options: Any) -> paramiko.Transport:
+    return paramiko.Transport(sock, default_window_size=WINDOW, **options)
 
 
 def _socket(where: Address, seconds: float) -> socket.socket:

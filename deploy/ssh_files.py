@@ -112,8 +112,12 @@ class Files:
         deadline.check(f"fetching {remote}")
         with sftp.open(remote, "rb") as source:
             source.prefetch(min(limit + 1, source.stat().st_size or 0))
-            data: bytes = source.read(limit + 1)
-        return data
+            data = bytearray()
+            # One large read would join its pieces again and again: 42 s instead of 1 s for 64 MiB.
+            while len(data) <= limit and (chunk := source.read(_CHUNK)):
+                deadline.check(f"fetching {remote}")
+                data += chunk
+        return bytes(data)
 
     def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
         channel = self._connection.open_session(timeout=30)

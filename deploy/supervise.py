@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 GRACE = 3
 """Seconds between TERM and KILL."""
 
-# The watchers' `sleep` is told apart by `$!`: a TERM between starting it and naming it would orphan it.
+# The timer's `sleep` is known by `$!`, without a name of its own: a TERM between the two would orphan it. It is
+# ended by KILL: a TERM that reaches it between fork and exec goes to the shell's own handler there and is lost.
 # Their output is closed: an orphan holding it would keep the channel open after the command's end.
 SCRIPT = """\
 pidfile=$1 limit=$2 grace=$3 cwd=$4; shift 4
@@ -38,7 +39,7 @@ end() {
   kill -KILL "$group"
 }
 ( read -r _ <&3; end ) >/dev/null 2>&1 & lifeline=$!
-( trap 'kill $!; exit 0' TERM; sleep "$limit" & wait $!; end ) >/dev/null 2>&1 3<&- & timer=$!
+( trap 'kill -KILL $!; exit 0' TERM; sleep "$limit" & wait $!; end ) >/dev/null 2>&1 3<&- & timer=$!
 wait "$child"; code=$?
 kill "$timer" "$lifeline" 2>/dev/null
 if kill -0 "$group" 2>/dev/null; then end >/dev/null 2>&1; fi
@@ -46,16 +47,20 @@ exit "$code"
 """
 
 # For the case that the supervisor itself does not answer: $1 is the file with the group's number.
+# Killed processes count as living until their parent has looked at them, hence the second wait.
 END_SCRIPT = """\
 child=$(cat "$1" 2>/dev/null) || exit 0
 case $child in ''|*[!0-9]*) exit 0;; esac
-for group in "-$child" "$child"; do
-  kill -TERM "$group" 2>/dev/null || continue
+living() { kill -0 "-$child" 2>/dev/null || kill -0 "$child" 2>/dev/null; }
+wait_for_end() {
   tries=0
-  while kill -0 "$group" 2>/dev/null && [ "$tries" -lt 20 ]; do sleep 0.1 || sleep 1; tries=$((tries + 1)); done
-  kill -KILL "$group" 2>/dev/null
-done
-! kill -0 "-$child" 2>/dev/null && ! kill -0 "$child" 2>/dev/null
+  while living && [ "$tries" -lt "$1" ]; do sleep 0.1 || sleep 1; tries=$((tries + 1)); done
+}
+kill -TERM "-$child" 2>/dev/null || kill -TERM "$child" 2>/dev/null
+wait_for_end 20
+kill -KILL "-$child" 2>/dev/null || kill -KILL "$child" 2>/dev/null
+wait_for_end 60
+! living
 """
 
 _LONGEST = 24 * 3600

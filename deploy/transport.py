@@ -173,7 +173,7 @@ def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
 def end_group(transport: Transport, pidfile: str) -> bool:
     """End the process group whose number is in ``pidfile`` on the device; whether it is gone now."""
     channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile])
-    patience = Deadline.after(GRACE + 5)
+    patience = Deadline.after(GRACE + 8)
     try:
         while not patience.over:
             if (code := channel.pump(patience.left(_TICK))) is not None:

@@ -1,0 +1,182 @@
+"""A device over SSH in this process: asyncssh in a throw-away folder, with faults on demand.
+
+Commands run as real processes of this machine under ``sh -c``, each in a session of its own, as OpenSSH's server
+does it; SFTP serves this machine's files. What it adds is the power to misbehave at a given byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+USER = "pi"
+
+
+@dataclass
+class Faults:
+    """What shall go wrong; zero or false is never. Byte numbers count over all files written through SFTP."""
+
+    full_after: int = 0
+    """From this byte on every write fails as on a full disk."""
+    cut_after: int = 0
+    """At this byte the connection is cut."""
+    corrupt_at: int = -1
+    """The byte of this number arrives changed."""
+    slow: float = 0.0
+    """Seconds that each write takes."""
+    no_sftp: bool = False
+    wrote: int = 0
+    """Bytes written so far."""
+
+
+@dataclass
+class Device:
+    """The running server."""
+
+    home: Path
+    port: int
+    host_key: asyncssh.SSHKey
+    client_key: Path
+    known_hosts: Path
+    faults: Faults
+    connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def record(self, key: asyncssh.SSHKey) -> None:
+        """Make ``key`` the one on record for this device."""
+        public = key.export_public_key("openssh").decode().strip()
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {public}\n")
+
+    def cut(self) -> None:
+        """Cut every connection as a pulled plug with a reset does."""
+        assert self.loop is not None
+        for connection in self.connections:
+            self.loop.call_soon_threadsafe(connection.abort)
+
+
+class _Server(asyncssh.SSHServer):
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._device.connections.append(conn)
+
+
+class _Sftp(asyncssh.SFTPServer):
+    def __init__(self, channel: Any, device: Device) -> None:
+        super().__init__(channel)
+        self._device = device
+        self._connection = channel.get_connection()
+
+    async def write(self, file_obj: object, offset: int, data: bytes) -> int:
+        faults = self._device.faults
+        before, faults.wrote = faults.wrote, faults.wrote + len(data)
+        if faults.slow:
+            await asyncio.sleep(faults.slow)
+        if faults.cut_after and faults.wrote >= faults.cut_after:
+            self._connection.abort()
+            raise ConnectionResetError
+        if faults.full_after and faults.wrote >= faults.full_after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if before <= faults.corrupt_at < faults.wrote:
+            place = faults.corrupt_at - before
+            data = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        result = super().write(file_obj, offset, data)
+        return await result if asyncio.iscoroutine(result) else result  # type: ignore[return-value]
+
+
+async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) -> None:
+    child = await asyncio.create_subprocess_exec(
+        "sh", "-c", process.command or "true", cwd=device.home, env={**os.environ, "HOME": str(device.home)},
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    assert child.stdin is not None
+    feed = asyncio.create_task(_pump(process.stdin, child.stdin))
+    await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
+    code = await child.wait()
+    feed.cancel()
+    with contextlib.suppress(OSError, asyncssh.Error):
+        process.exit(code) if code >= 0 else process.exit_with_signal(signal.Signals(-code).name[3:], False)
+
+
+async def _pump(source: Any, sink: Any) -> None:
+    """Move bytes until either end is gone; a lost connection ends the command's input, all that a server owes it."""
+    with contextlib.suppress(OSError, asyncssh.Error, asyncssh.BreakReceived):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+    with contextlib.suppress(OSError, asyncssh.Error):
+        sink.write_eof()
+
+
+@contextlib.contextmanager
+def serve(folder: Path, authorized: bool = True) -> Iterator[Device]:
+    """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``."""
+    home = folder / "home"
+    home.mkdir(parents=True)
+    host_key = asyncssh.generate_private_key("ssh-ed25519")
+    client = asyncssh.generate_private_key("ssh-ed25519")
+    client_key = folder / "id"
+    client_key.write_bytes(client.export_private_key("openssh"))
+    client_key.chmod(0o600)
+    allowed = client if authorized else asyncssh.generate_private_key("ssh-ed25519")
+    (folder / "authorized_keys").write_bytes(allowed.export_public_key("openssh"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    device = Device(home, port, host_key, client_key, folder / "known_hosts", Faults())
+    device.record(host_key)
+    ready, stop = threading.Event(), asyncio.Event()
+    failed: list[BaseException] = []
+
+    async def main() -> None:
+        device.loop = asyncio.get_running_loop()
+
+        def sftp(channel: Any) -> asyncssh.SFTPServer:
+            if device.faults.no_sftp:
+                raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "no SFTP here")
+            return _Sftp(channel, device)
+
+        async with asyncssh.listen(
+            "127.0.0.1", port, server_factory=lambda: _Server(device), server_host_keys=[host_key],
+            authorized_client_keys=str(folder / "authorized_keys"), encoding=None, allow_scp=False,
+            process_factory=lambda process: _session(device, process), sftp_factory=sftp,
+        ):  # fmt: skip
+            ready.set()
+            await stop.wait()
+            for connection in device.connections:
+                connection.abort()
+
+    def work() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failed.append(error)
+            raise
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=work, name="ssh-device", daemon=True)
+    thread.start()
+    ready.wait(10)
+    if failed:
+        raise failed[0]
+    try:
+        yield device
+    finally:
+        assert device.loop is not None
+        device.loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        assert not thread.is_alive(), "the server did not stop"

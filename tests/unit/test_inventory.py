@@ -1,0 +1,90 @@
+"""The inventory: what is shipped, what is refused, and how clearly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from deploy.inventory import FILE, VARIABLE, get_device, host_target, load_devices
+
+SSH = '[board]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "board.local"\n'
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "devices.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_shipped() -> None:
+    devices = load_devices(FILE)
+    assert list(devices) == ["local", "pi"]
+    assert devices["local"].transport == "local"
+    assert not devices["local"].emulated
+    assert (devices["pi"].transport, devices["pi"].virtual, devices["pi"].target) == ("ssh", "pi", "linux-arm64")
+    assert devices["pi"].emulated
+
+
+def test_host_is_resolved() -> None:
+    assert get_device("local", FILE).target == host_target()
+
+
+def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SSH + '[pi]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "real-pi"\n'
+    monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
+    devices = load_devices()
+    assert list(devices) == ["local", "pi", "board"]
+    assert devices["pi"].host == "real-pi"
+    assert not devices["pi"].emulated
+
+
+def test_key_is_expanded(tmp_path: Path) -> None:
+    assert get_device("board", write(tmp_path, SSH + 'key = "~/.ssh/k"\n')).key == Path.home() / ".ssh/k"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SSH + "prot = 22\n", ["board", "unknown key 'prot'", "'port'"]),
+        (SSH + "port = 70000\n", ["board", "port"]),
+        (SSH + 'port = "22"x\n', ["not TOML", "line 5"]),
+        (SSH.replace("ssh", "telnet"), ["board", "transport", "local"]),
+        ('[board]\ntransport = "ssh"\n', ["board", 'host = "..."']),
+        (SSH + 'root = "../../etc"\n', ["board", "root", "'..'"]),
+        (SSH + 'root = "/"\n', ["board", "root", "whole disk"]),
+        (SSH + 'root = "a\\u001bb"\n', ["board", "root", "control"]),
+        (SSH + "timeout = 0\n", ["board", "timeout"]),
+        (SSH + 'name = "other"\n', ["board", "'name'"]),
+        (SSH.replace("board.local", "-oProxyCommand"), ["board", "host"]),
+        (SSH.replace("[board]", '["../board"]'), ["'../board'", "letters, digits"]),
+        (SSH.replace("[board]", '["-rf"]'), ["'-rf'"]),
+        ("transport = 'ssh'\n", ["outside every table"]),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_devices(file)
+    message = str(caught.value)
+    assert str(file) in message
+    for word in words:
+        assert word in message
+
+
+def test_unknown_device_names_near_ones() -> None:
+    with pytest.raises(ConfigError, match="did you mean local") as caught:
+        get_device("locla", FILE)
+    assert caught.value.names == ("local",)
+
+
+def test_unknown_target(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="linux-arm65"):
+        get_device("board", write(tmp_path, SSH.replace("arm64", "arm65")))
+
+
+def test_missing_users_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match=r"none\.toml is not there"):
+        load_devices()

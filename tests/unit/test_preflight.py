@@ -1,0 +1,172 @@
+"""Preflight: each thing that can be wrong gives its own row, all rows together one error of the right class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.bundle import Bundle, Manifest, Needs, Offers
+from core.errors import DeviceFullError, MissingOperatorError, PreflightError
+from deploy.facts import DeviceFacts, State
+from deploy.inventory import Device
+from deploy.needs import Method, ProgramNeeds
+from deploy.preflight import Finding, check, failure, size
+from deploy.probe import TOOLS
+
+NEEDS = Needs(
+    os="linux", machine="aarch64", glibc="2.28", glibcxx="3.4.22", loader="/lib/ld-linux-aarch64.so.1",
+    libraries=("libc.so.6", "libstdc++.so.6"), cpu_features=("fp", "asimd"),
+)  # fmt: skip
+FACTS = DeviceFacts(
+    system="Linux", machine="aarch64", kernel="6.1", root="/home/pi/.slipway", cpu_features=("fp", "asimd", "crc32"),
+    libc="glibc", glibc="2.36", glibcxx="3.4.30", loaders=("/lib/ld-linux-aarch64.so.1",),
+    libraries=("libc.so.6", "libstdc++.so.6"), tools=TOOLS, free=1 << 30, state=State(memory_available=1 << 30),
+)  # fmt: skip
+METHOD = Method(name="forward", backends=("XnnpackBackend",), operators=("aten::add.out",))
+PI = Device(name="pi", transport="ssh", host="pi", target="linux-arm64")
+
+
+def bundle(needs: Needs = NEEDS, **offers: Any) -> Bundle:
+    given = {
+        "engine": "executorch", "engine_version": "1.5.1", "backends": ("XnnpackBackend",),
+        "operators": ("aten::add.out",), "kleidiai": False, "verified": "native", **offers,
+    }  # fmt: skip
+    manifest = Manifest(target="linux-arm64", engine="executorch", toolchain="zig", created="", needs=needs,
+                        offers=Offers(**given), files=())  # fmt: skip
+    return Bundle(path=Path("/nowhere"), manifest=manifest)
+
+
+def rows(
+    facts: DeviceFacts = FACTS, needs: Needs = NEEDS, method: Method = METHOD, upload: int = 1000, program: int = 1000
+) -> list[Finding]:
+    described = ProgramNeeds(methods=(method,))
+    return check(bundle(needs), facts, described, "forward", upload_bytes=upload, program_bytes=program)
+
+
+def bad(found: list[Finding]) -> list[str]:
+    return [finding.check for finding in found if finding.verdict == "bad"]
+
+
+def test_all_is_well() -> None:
+    found = rows()
+    assert bad(found) == []
+    assert {finding.verdict for finding in found} == {"ok"}
+    assert failure(found, PI, bundle()) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"machine": "x86_64"}, ["machine"]),
+        ({"system": "Darwin"}, ["operating system"]),
+        ({"cpu_features": ("fp",)}, ["CPU features"]),
+        ({"loaders": ("/lib/ld-musl-aarch64.so.1",), "libc": "musl", "glibc": "", "libraries": ()},
+         ["loader", "GLIBC", "libraries"]),
+        ({"glibc": "2.9"}, ["GLIBC"]),
+        ({"glibcxx": "3.4.9"}, ["GLIBCXX"]),
+        ({"libraries": ("libc.so.6",)}, ["libraries"]),
+        ({"tools": ("stat",)}, ["tools"]),
+        ({"noexec": True}, ["runs programs"]),
+        ({"writable": False}, ["may write"]),
+        ({"free": 1000}, ["free space"]),
+        ({"state": State(memory_available=1 << 20)}, ["memory"]),
+    ],
+)  # fmt: skip
+def test_each_lack_has_its_row(change: dict[str, Any], expected: list[str]) -> None:
+    assert bad(rows(FACTS.model_copy(update=change))) == expected
+
+
+def test_versions_are_numbers_not_text() -> None:
+    assert bad(rows(FACTS.model_copy(update={"glibc": "2.100"}))) == []
+
+
+def test_nothing_to_upload_needs_no_space() -> None:
+    assert bad(rows(FACTS.model_copy(update={"free": 0}), upload=0)) == []
+
+
+def test_what_the_device_does_not_tell_does_not_stop() -> None:
+    silent = FACTS.model_copy(update={"free": None, "glibcxx": "", "cpu_features": (), "state": State()})
+    found = rows(silent)
+    assert bad(found) == []
+    unknown = {finding.check for finding in found if finding.verdict == "unknown"}
+    assert unknown == {"free space", "GLIBCXX", "CPU features", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "machine", "good"),
+    [("armv6l", "armv7l", True), ("armv6l", "aarch64", True), ("armv7l", "armv6l", False), ("i686", "x86_64", True),
+     ("x86_64", "i686", False), ("aarch64", "armv7l", False)],
+)  # fmt: skip
+def test_machine_families(needs: str, machine: str, good: bool) -> None:
+    facts = FACTS.model_copy(update={"machine": machine})
+    assert ("machine" not in bad(rows(facts, NEEDS.model_copy(update={"machine": needs})))) is good
+
+
+def test_float_abi_is_told_by_the_loader() -> None:
+    hard = NEEDS.model_copy(update={"machine": "armv7l", "float_abi": "hard", "loader": "/lib/ld-linux-armhf.so.3"})
+    soft = FACTS.model_copy(update={"machine": "armv7l", "loaders": ("/lib/ld-linux.so.3",)})
+    found = rows(soft, hard)
+    assert bad(found) == ["float ABI", "loader"]
+    assert next(finding for finding in found if finding.check == "float ABI").has == "soft"
+
+
+def test_static_bundles_need_no_system() -> None:
+    static = Needs(os="linux", machine="aarch64", libc="static")
+    bare = FACTS.model_copy(update={"loaders": (), "libraries": (), "glibc": "", "libc": "", "glibcxx": ""})
+    assert bad(rows(bare, static)) == []
+
+
+def test_missing_operators_are_all_named() -> None:
+    method = METHOD.model_copy(update={"operators": ("aten::add.out", "aten::a.out", "aten::b.out"),
+                                       "missing_operators": ("aten::a.out",)})  # fmt: skip
+    found = rows(method=method)
+    assert bad(found) == ["operators"]
+    error = failure(found, PI, bundle())
+    assert isinstance(error, MissingOperatorError)
+    assert error.exit_code == 13
+    assert error.names == ("aten::a.out", "aten::b.out")
+    assert "aten::b.out" in str(error)
+
+
+def test_missing_backend() -> None:
+    method = METHOD.model_copy(update={"backends": ("QnnBackend",), "missing_backends": ("QnnBackend",)})
+    error = failure(rows(method=method), PI, bundle())
+    assert isinstance(error, MissingOperatorError)
+    assert error.names == ("QnnBackend",)
+
+
+def test_unknown_method() -> None:
+    found = check(bundle(), FACTS, ProgramNeeds(methods=(METHOD,)), "encode", upload_bytes=0, program_bytes=0)
+    assert bad(found) == ["method"]
+
+
+def test_all_findings_in_one_error_of_the_gravest_class() -> None:
+    facts = FACTS.model_copy(update={"machine": "x86_64", "free": 0, "glibc": "2.17"})
+    method = METHOD.model_copy(update={"missing_operators": ("aten::a.out",)})
+    error = failure(rows(facts, method=method), PI, bundle())
+    assert type(error) is PreflightError
+    assert error.exit_code == 12
+    assert error.names == ("machine", "GLIBC", "free space", "aten::a.out")
+    for words in ("machine: needs aarch64; has x86_64", "GLIBC: needs ≥ 2.28; has 2.17", "aten::a.out"):
+        assert words in error.cause
+    assert "nothing was uploaded" in error.what
+
+
+def test_full_disk_alone() -> None:
+    error = failure(rows(FACTS.model_copy(update={"free": 10})), PI, bundle())
+    assert isinstance(error, DeviceFullError)
+    assert error.exit_code == 23
+
+
+def test_the_hint_names_the_devices_own_target() -> None:
+    other = Device(name="local", transport="local", target="linux-x86_64")
+    error = failure(rows(FACTS.model_copy(update={"machine": "x86_64"})), other, bundle())
+    assert error is not None
+    assert error.hint == "./inv deploy --device local --target linux-x86_64"
+
+
+def test_sizes() -> None:
+    texts = [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)]
+    assert texts == ["0 B", "999 B", "14.0 MB", "20.0 GB"]

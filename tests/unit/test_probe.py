@@ -1,0 +1,142 @@
+"""The probe's answer, as a Pi, a container and a hostile device give it."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.errors import TransferError
+from deploy.probe import parse
+
+PI = """Welcome to the board, printed by a login script.
+
+@@system
+Linux
+aarch64
+6.6.31+rpt-rpi-v8
+raspberrypi
+
+@@home
+/home/pi
+
+@@root
+/home/pi/.slipway
+
+@@near
+/home/pi
+
+@@writable
+yes
+
+@@df
+/dev/mmcblk0p2        30000000 9000000  20000000      31% /
+
+@@mounts
+/dev/mmcblk0p2 / ext4 rw,noatime 0 0
+tmpfs /home tmpfs rw,noexec 0 0
+/dev/sda1 /home/pi ext4 rw,nosuid 0 0
+
+@@cpuinfo
+processor\t: 0
+BogoMIPS\t: 108.00
+Features\t: fp asimd evtstrm crc32 cpuid
+CPU implementer\t: 0x41
+CPU part\t: 0xd08
+
+@@hardware
+Model\t\t: Raspberry Pi 4 Model B Rev 1.4
+
+@@board
+Raspberry Pi 4 Model B Rev 1.4\0
+
+@@cores
+4
+
+@@memory
+MemTotal:        3885396 kB
+MemFree:          100000 kB
+MemAvailable:    3500000 kB
+
+@@load
+0.42 0.30 0.20 1/200 999
+
+@@loaders
+/lib/ld-linux-aarch64.so.1
+
+@@libraries
+libc.so.6 /lib/aarch64-linux-gnu/libc.so.6
+
+@@glibc
+GLIBC_2.17
+GLIBC_2.9
+GLIBC_2.36
+
+@@glibcxx
+GLIBCXX_3.4.9
+GLIBCXX_3.4.30
+
+@@tools
+sha256sum
+stat
+
+@@governor
+ondemand
+
+@@frequency
+1500000
+
+@@maxfrequency
+1800000
+
+@@temperature
+41381
+48200
+
+@@end
+"""
+
+
+def test_a_pi() -> None:
+    facts = parse(PI)
+    assert (facts.system, facts.machine, facts.hostname) == ("Linux", "aarch64", "raspberrypi")
+    assert (facts.board, facts.cpu, facts.cores) == ("Raspberry Pi 4 Model B Rev 1.4", "Cortex-A72", 4)
+    assert facts.cpu_features == ("fp", "asimd", "evtstrm", "crc32", "cpuid")
+    assert (facts.libc, facts.glibc, facts.glibcxx) == ("glibc", "2.36", "3.4.30")
+    assert facts.libraries == ("libc.so.6",)
+    assert (facts.root, facts.free, facts.writable) == ("/home/pi/.slipway", 20_000_000 * 1024, True)
+    assert facts.memory_total == 3885396 * 1024
+    state = facts.state
+    assert (state.governor, state.frequency_khz, state.max_frequency_khz) == ("ondemand", 1500000, 1800000)
+    assert (state.temperature_c, state.load1, state.memory_available) == (48.2, 0.42, 3500000 * 1024)
+
+
+def test_noexec_is_that_of_the_nearest_mount() -> None:
+    assert not parse(PI).noexec
+    assert parse(PI.replace("@@near\n/home/pi\n", "@@near\n/home\n")).noexec
+    assert not parse(PI.replace("@@near\n/home/pi\n", "@@near\n/homestead\n")).noexec
+
+
+def test_a_later_mount_hides_the_earlier() -> None:
+    assert parse(PI.replace("/dev/sda1 /home/pi", "tmpfs /home/pi tmpfs rw,noexec 0 0\nx /y")).noexec
+
+
+def test_what_is_not_told_is_unknown() -> None:
+    bare = "\n@@system\nLinux\nx86_64\n6.1\n@@root\n/x\n@@end\n"
+    facts = parse(bare)
+    assert (facts.free, facts.glibc, facts.libc, facts.cpu_features, facts.cores) == (None, "", "", (), 1)
+    assert facts.state.temperature_c is None
+
+
+def test_32_bit_system_on_a_64_bit_kernel() -> None:
+    facts = parse(PI.replace("ld-linux-aarch64.so.1", "ld-linux-armhf.so.3"))
+    assert (facts.machine, facts.loaders) == ("aarch64", ("/lib/ld-linux-armhf.so.3",))
+
+
+@pytest.mark.parametrize("text", ["", "This account is not available.\n", PI.replace("@@end", ""), PI.replace(
+    "/home/pi/.slipway", "relative/.slipway")])  # fmt: skip
+def test_no_answer(text: str) -> None:
+    with pytest.raises(TransferError, match="did not answer the probe"):
+        parse(text)
+
+
+def test_escape_sequences_are_dropped() -> None:
+    assert "\x1b" not in parse(PI.replace("Raspberry Pi 4 Model B Rev 1.4\0", "\x1b]0;owned\x07Pi\x1b[31m")).board

@@ -1,0 +1,90 @@
+"""What the runner's end means: exit codes, signals, its JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import (
+    DeviceFullError,
+    MissingOperatorError,
+    ProgramError,
+    RunError,
+    SlipwayError,
+    TransferError,
+    UsageError,
+)
+from deploy.runner import command, error_in, failure, parse_result
+
+TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
+ANSWER: dict[str, Any] = {
+    "schema": 1, "engine": {"name": "executorch", "version": "1.5.1"}, "method": "forward", "load_ms": 1.5,
+    "latency_ms": {"count": 1, "warmup": 0, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1, "all": [1]},
+    "peak_rss_bytes": 1000, "threads": 2, "inputs": [], "outputs": [TENSOR], "cpu": {"arch": "aarch64"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (2, RunError, "arguments"), (3, ProgramError, "cannot be loaded"), (4, MissingOperatorError, "operators"),
+        (5, MissingOperatorError, "backend"), (6, UsageError, "inputs"), (7, RunError, "while it ran"),
+        (8, RunError, "outputs"), (9, RunError, "Memory"), (126, RunError, "not allowed"), (127, RunError, "not there"),
+        (77, RunError, "exit 77"), (128 + 4, RunError, "SIGILL"), (128 + 9, RunError, "out of memory"),
+        (128 + 11, RunError, "SIGSEGV"), (128 + 99, RunError, "signal 99"),
+    ],
+)  # fmt: skip
+def test_codes(code: int, kind: type[SlipwayError], words: str) -> None:
+    error = failure(code, "a\nb", {}, "pi")
+    assert type(error) is kind
+    assert words in str(error)
+    assert "pi" in error.what
+
+
+def test_illegal_instruction_is_explained() -> None:
+    assert "CPU features which this device lacks" in failure(132, "", {}, "pi").cause
+
+
+def test_the_runners_own_words_come_through() -> None:
+    answer = error_in(json.dumps({"error": {"message": "needs a", "fix": "do b", "names": ["aten::c"]}}))
+    error = failure(4, "noise", answer, "pi")
+    assert (error.cause, error.hint, error.names) == ("needs a", "do b", ("aten::c",))
+
+
+def test_a_full_disk_while_writing_outputs() -> None:
+    assert isinstance(failure(8, "write: No space left on device", {}, "pi"), DeviceFullError)
+
+
+@pytest.mark.parametrize("raw", ["", "x", "[]", "{}", '{"error": 3}'])
+def test_no_error_object(raw: str) -> None:
+    assert error_in(raw) == {}
+
+
+def test_result() -> None:
+    result = parse_result(json.dumps(ANSWER).encode())
+    assert result.latency_ms.p50 == 1
+    assert result.outputs[0].shape == (1,)
+    assert result.model_dump()["cpu"] == {"arch": "aarch64"}
+
+
+@pytest.mark.parametrize("change", [{"load_ms": "fast"}, {"outputs": [{**TENSOR, "sha256": "../../x"}]}, {"engine": 1}])
+def test_bad_result(change: dict[str, Any]) -> None:
+    with pytest.raises(TransferError, match="cannot be read"):
+        parse_result(json.dumps({**ANSWER, **change}).encode())
+
+
+def test_bad_json() -> None:
+    with pytest.raises(TransferError):
+        parse_result(b"")
+
+
+def test_command() -> None:
+    argv = command("/r", inputs=["input0.npy", "input1.npy"], shapes="", method="forward", executions=3, warmup=1,
+                   threads=0, etdump=False)  # fmt: skip
+    assert argv[0] == "/r"
+    assert "--inputs=input0.npy,input1.npy" in argv
+    assert not [word for word in argv if "cpu_threads" in word or "etdump" in word or "input_shapes" in word]
+    more = command("/r", inputs=[], shapes="1x3", method="f", executions=1, warmup=0, threads=2, etdump=True)
+    assert {"--input_shapes=1x3", "--cpu_threads=2", "--etdump_path=run.etdp"} <= set(more)
