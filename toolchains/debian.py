@@ -7,6 +7,7 @@ lists by apt itself, then kept; the same request again is answered from the cach
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,6 +92,7 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
 
 
 def _download(apt: Apt, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+    _sweep(apt.folder, ".download.*")
     fresh = False
     if apt.lists_age > FRESH_SECONDS:
         fresh = _refresh(apt)
@@ -109,6 +111,12 @@ def _download(apt: Apt, packages: Sequence[str], closure: bool, key: str) -> lis
         {"suite": apt.suite, "arch": apt.arch, "packages": sorted(packages), "closure": closure, "files": entries},
     )
     return [pool / item.name for item in items]
+
+
+def _sweep(folder: Path, pattern: str) -> None:
+    """Remove what a killed process left half-done. The caller holds the lock it was done under."""
+    for path in folder.glob(pattern):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _refresh(apt: Apt) -> bool:
@@ -163,6 +171,7 @@ def tree(
     with locked(f"debian-tree-{suite}-{arch}-{key}"):
         if not (root / _STAMP).is_file():
             files = fetch(suite, arch, packages, closure)
+            _sweep(root.parent, f".{root.name}.*")
             with new_folder(root) as temporary:
                 unpack(files, temporary, keep)
                 write_json(temporary / _STAMP, {"packages": _names(files)})

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from core.commands import need, process, quote, run
-from core.console import progress
+from core.console import err, progress
 from core.errors import HostError
 from core.files import write_atomic
 from core.paths import cache_dir
@@ -179,8 +179,8 @@ class Apt:
         # Files and not pipes: nobody reads while the download is watched.
         with (
             tempfile.TemporaryFile() as out,
-            tempfile.TemporaryFile() as err,
-            process(argv, cwd=cwd, env=environment, stdout=out.fileno(), stderr=err.fileno()) as child,
+            tempfile.TemporaryFile() as errors,
+            process(argv, cwd=cwd, env=environment, stdout=out.fileno(), stderr=errors.fileno()) as child,
         ):
             while True:
                 try:
@@ -190,10 +190,10 @@ class Apt:
                     if watch is not None:
                         watch()
             out.seek(0)
-            err.seek(0)
-            output, errors = out.read().decode(errors="replace"), err.read().decode(errors="replace")
+            errors.seek(0)
+            output, complaint = out.read().decode(errors="replace"), errors.read().decode(errors="replace")
         if child.returncode:
-            raise self._error(argv, what, errors or output)
+            raise self._error(argv, what, complaint or output)
         return output
 
     def _error(self, argv: Sequence[str], what: str, text: str) -> AptError:
@@ -225,8 +225,7 @@ class Apt:
     def refresh(self) -> None:
         """Read the archive's lists again, signatures checked."""
         self._configure()
-        with progress() as bar:
-            bar.add_task(f"reading Debian {self.suite}'s list of packages ({self.arch})", total=None)
+        with err().status(f"reading Debian {self.suite}'s list of packages ({self.arch})"):
             _retrying(lambda: self._run(["update"], self.folder, f"Reading Debian {self.suite}'s list of packages"))
         (self.folder / "lists-read").touch()
 

@@ -1,0 +1,140 @@
+"""The Debian client and the emulators against the real archive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core.errors import HostError
+from core.paths import ROOT
+from toolchains import debian, debian_apt, emulators
+from toolchains.debian_sources import Mirror, find_mirror
+from toolchains.targets import get_target
+
+FETCH = "import sys; from toolchains import debian; debian.fetch('bookworm', 'armhf', ['hello'])"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def leftovers(cache: Path) -> list[str]:
+    return [str(path) for path in cache.rglob("*") if path.name.startswith(".") and "locks" not in path.parts]
+
+
+def test_from_nothing_and_then_without_a_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert debian.available() == ""
+    root = debian.tree("bookworm", "armhf", ["hello"])
+    assert (root / "usr/bin/hello").read_bytes()[:5] == b"\x7fELF\x01"
+    assert list(debian.versions(root)) == ["hello"]
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    begin = time.monotonic()
+    assert debian.tree("bookworm", "armhf", ["hello"]) == root
+    assert [file.name.split("_")[0] for file in debian.fetch("bookworm", "armhf", ["hello"])] == ["hello"]
+    assert time.monotonic() - begin < 1
+    # A plan needs no network either: the lists are here.
+    names = [item.name for item in debian_apt.Apt("bookworm", "armhf").plan(["hello"], closure=True)]
+    assert {name.split("_")[0] for name in names} >= {"hello", "libc6", "libgcc-s1"}
+    assert all(item.sha256 for item in debian_apt.Apt("bookworm", "armhf").plan(["hello"], closure=True))
+    assert leftovers(cache / "debian/bookworm-armhf/pool") == []
+
+
+def test_an_archive_signed_by_somebody_else_is_refused(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = tmp_path / "nobody.gpg"
+    keyring.write_bytes(b"")
+    monkeypatch.setattr(debian_apt, "find_mirror", lambda: Mirror(find_mirror().uris, keyring))
+    with pytest.raises(HostError) as caught:
+        debian.fetch("bookworm", "armhf", ["hello"])
+    assert "sign" in caught.value.cause or "NO_PUBKEY" in caught.value.cause
+    assert "keyring" in caught.value.hint
+    assert list((cache / "debian/bookworm-armhf/pool").iterdir()) == []
+
+
+def test_without_a_network_the_error_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with pytest.raises(HostError) as caught:
+        debian.fetch("bookworm", "armhf", ["hello"])
+    assert "check the network" in caught.value.hint
+    assert "127.0.0.1:9" in caught.value.cause
+
+
+def test_ctrl_c_ends_apt_and_leaves_nothing_half_done(cache: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the request and never answers
+        proxy = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "http_proxy": proxy, "https_proxy": proxy}
+        with subprocess.Popen(
+            [sys.executable, "-c", FETCH], cwd=ROOT, env=environment, stderr=subprocess.PIPE
+        ) as child:
+            silent.settimeout(60)
+            connection, _ = silent.accept()
+            with connection:
+                child.send_signal(signal.SIGINT)
+                assert child.wait(20) != 0
+    config = str(cache / "debian/bookworm-armhf/apt.conf").encode()
+    left = [file for file in Path("/proc").glob("[0-9]*/environ") if config in _read(file)]
+    assert left == []
+    assert leftovers(cache) == []
+    # And the same request works afterwards.
+    assert debian.fetch("bookworm", "armhf", ["hello"])
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_what_is_not_there_is_said(cache: Path) -> None:
+    with pytest.raises(HostError, match="no-such-package") as caught:
+        debian.fetch("bookworm", "armhf", ["no-such-package"])
+    assert "mirror" in caught.value.hint
+    with pytest.raises(HostError, match="no-such-suite"):
+        debian.fetch("no-such-suite", "armhf", ["hello"])
+
+
+def test_a_tarball_is_pinned(cache: Path) -> None:
+    name = "fxdiv_0.0~git20200417.b408327.orig.tar.xz"
+    digest = "7953482badaf4cb34026c3487c257b8e4ab2df061c019bd6fabbbc12ad52c44b"
+    file = debian.source("forky", "fxdiv", name, digest)
+    assert file.name == name
+    with pytest.raises(HostError, match="not the file that was pinned"):
+        debian.source("forky", "fxdiv", name, "0" * 64)
+    with pytest.raises(HostError, match="any more"):
+        debian.source("forky", "fxdiv", "fxdiv_1.orig.tar.xz", digest)
+    assert leftovers(cache) == []
+
+
+@pytest.mark.parametrize("cpu", ["", "cortex-a72", "max"])
+def test_programs_of_another_machine_run(cpu: str) -> None:
+    target = get_target("linux-arm64")
+    root = debian.tree("bookworm", "arm64", ["hello", "libc6"])
+    argv = emulators.user_argv(target, cpu, root)
+    done = subprocess.run([*argv, root / "usr/bin/hello"], capture_output=True, text=True, check=True)
+    assert done.stdout == "Hello, world!\n"
+
+
+def test_machines_of_another_architecture_run() -> None:
+    done = subprocess.run([*emulators.system_argv("arm64"), "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("QEMU emulator version ")
+
+
+def test_programs_of_this_machine_need_no_emulator() -> None:
+    host = get_target("linux-x86_64" if os.uname().machine == "x86_64" else "linux-arm64")
+    assert emulators.user_argv(host) == []
+    assert emulators.describe(host) == "native"
+    assert emulators.describe(host, "max") == f"{host.qemu} -cpu max"
