@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.console import note
 from core.errors import ConfigError
 from core.files import locked, new_folder, sha256_bytes, write_json
 from core.paths import cache_dir
@@ -86,6 +87,7 @@ def _kernel_package(spec: Spec) -> str:
 
 
 def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:
+    note(f"building the image of virtual device {spec.name} (once)")
     entries = [*_root(spec), *_programs(spec, system), *_modules(spec, kernel)]
     with new_folder(folder) as temporary:
         (temporary / "initrd.cpio").write_bytes(cpio.write(entries))
