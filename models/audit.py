@@ -69,8 +69,9 @@ def _judge(wanted: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -
     return ""
 
 
-def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[str, ...]:
-    """Layers of the quantized ``program`` that the lowered one computes in floating point, each with the cause.
+def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[tuple[str, ...], bool]:
+    """Layers of the quantized ``program`` that the lowered one computes in floating point, each with the cause;
+    and whether the scheme quantizes weights but none of this model's.
 
     Args:
         program: the exported program after quantization, before lowering.
@@ -78,12 +79,13 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[str, ...]:
     Every product with a constant weight counts: a scheme that quantizes weights is meant for all of them.
     """
     if not scheme.weight_bits:
-        return ()
+        return (), False
     left: dict[str, list[Layer]] = defaultdict(list)
     for layer in lowered.layers:
         left[layer.path].append(layer)
     missing = []
-    for wanted in layers(program):
+    wanted_layers = list(layers(program))
+    for wanted in wanted_layers:
         same = left[wanted.path]
         # A module that computes several layers gives them in the same order before and after lowering.
         got = next((one for one in same if one.weight == wanted.weight), same[0] if same else None)
@@ -92,4 +94,4 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[str, ...]:
         cause = _judge(wanted, got, scheme, lowered)
         if cause:
             missing.append(f"{_name(wanted)}: {cause}")
-    return tuple(missing)
+    return tuple(missing), len(missing) == len(wanted_layers)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from core.console import note, shown
 from core.errors import ConfigError, ExportError, SlipwayError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from models.current import DESCRIPTION, current
+from models.host import Host
 from models.options import Options
 from models.quiet import Stages, log_path, quiet
 from models.request import Request, key, resolve, versions
@@ -41,9 +43,10 @@ def _ours(folder: Path) -> None:
         raise ConfigError(f"{folder} is in the way.", "it holds files, but no program", f"move {folder} away")
 
 
-def _make(request: Request, folder: Path, stages: Stages) -> Program:
+def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     """Export into ``folder``. Everything heavy is imported here."""
     stages.show("loading the exporter")
+    host.start()
     import torch
 
     from core.program import Program, Quantization
@@ -59,17 +62,22 @@ def _make(request: Request, folder: Path, stages: Stages) -> Program:
     chosen = partitioners.make(request.partitioners, request.options)
     lowered = lowering.lower(quantized.program, chosen)
     where = delegation.describe(lowered)
-    skipped = audit.skipped(quantized.program, lowered, request.scheme)
+    skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
     lowered.manager.save(str(folder / FILE))
 
     stages.show("running the reference")
     warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
-    missing = reference.missing_on_host(where.backends, [one.name for one in where.outside])
+    if nothing:
+        warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
+    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
+    missing = host.missing([*where.backends, *(one.name for one in where.outside)])
     if missing:
         warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
-        outputs = reference.eager(quantized.program.module(), quantized.inputs)
+        computed = reference.eager(quantized.program.module(), quantized.inputs)
+        files = tuple(reference.save(folder, f"output{index}", one) for index, one in enumerate(computed))
     else:
-        outputs = reference.run(folder / FILE, quantized.inputs)
+        files = tuple(host.run(folder, FILE, inputs))
+    outputs = [reference.load(folder, file) for file in files]
     agreement = tolerances.agreement(request.scheme, want, outputs)
     if agreement.max_abs > agreement.limit:
         warnings.append(
@@ -83,8 +91,6 @@ def _make(request: Request, folder: Path, stages: Stages) -> Program:
     record = lowered.manager.get_etrecord()
     record.update_representative_inputs([list(quantized.inputs)])
     record.save(str(folder / RECORD))
-    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
-    files = tuple(reference.save(folder, f"output{index}", one) for index, one in enumerate(outputs))
     return Program(
         name=request.name,
         model=request.model,
@@ -134,7 +140,14 @@ def _forget() -> None:
     gc.collect()
 
 
-def _export(request: Request, force: bool) -> Path:
+def _sweep(folder: Path) -> None:
+    """Remove what exports to ``folder`` left that were killed; the caller holds its lock, so none is being made."""
+    for stale in folder.parent.glob(f".{folder.name}.*"):
+        if stale.suffix in (".tmp", ".old"):
+            shutil.rmtree(stale, ignore_errors=True)
+
+
+def _export(request: Request, force: bool, host: Host) -> Path:
     if not force and current(request):
         return request.folder
     _ours(request.folder)
@@ -142,13 +155,14 @@ def _export(request: Request, force: bool) -> Path:
     with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):
         if not force and current(request):
             return request.folder
-        log = log_path(request.name)
+        _sweep(request.folder)
+        log = host.log = log_path(request.name)
         with new_folder(request.folder) as folder:
             try:
                 with quiet(log) as terminal:
                     stages = Stages(request.name, terminal)
                     try:
-                        program = _make(request, folder, stages)
+                        program = _make(request, folder, stages, host)
                     finally:
                         stages.close()
             except ExportError as error:
@@ -169,6 +183,7 @@ def export(
     options: Options | Mapping[str, Any] | None = None,
     force: bool = False,
     out: Path | None = None,
+    host: Host | None = None,
 ) -> Path:
     """Export ``model`` in ``scheme``; nothing happens when it is exported already and nothing has changed.
 
@@ -178,6 +193,7 @@ def export(
         options: `models.options.Options`, or a mapping of its fields.
         force: export even when nothing has changed.
         out: the folder for the program's own folder; ``dist/programs`` when not given.
+        host: runs the reference; for callers that export often and keep one running.
 
     Returns:
         The folder: ``model.pte``, ``model.etrecord``, ``inputN.npy``, ``outputN.npy``, ``program.json``.
@@ -187,7 +203,11 @@ def export(
         ExportError: the model cannot be exported.
         HostError: no space, or a partitioner that does not work on this machine.
     """
-    return _export(resolve(model, scheme, partitioners=partitioners, options=options, out=out), force)
+    request = resolve(model, scheme, partitioners=partitioners, options=options, out=out)
+    if host is not None:
+        return _export(request, force, host)
+    with Host(log_path("host")) as own:
+        return _export(request, force, own)
 
 
 @contextlib.contextmanager
@@ -221,9 +241,10 @@ def export_many(
         requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out))
     folders: list[Path] = []
     failures: dict[str, SlipwayError] = {}
-    for request in requests:
-        with _collect(request.name, failures):
-            folders.append(_export(request, force))
+    with Host(log_path("host")) as host:
+        for request in requests:
+            with _collect(request.name, failures):
+                folders.append(_export(request, force, host))
     if len(failures) == 1:
         raise next(iter(failures.values()))
     if failures:

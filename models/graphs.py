@@ -28,24 +28,8 @@ _WEIGHT_ARGUMENT = {
 # Operators that move numbers without changing them.
 _SHAPES = frozenset(
     [
-        "_clone_dim_order",
-        "alias",
-        "clone",
-        "contiguous",
-        "detach",
-        "expand",
-        "flatten",
-        "numpy_T",
-        "permute",
-        "reshape",
-        "select",
-        "slice",
-        "squeeze",
-        "t",
-        "transpose",
-        "unflatten",
-        "unsqueeze",
-        "view",
+        *("_clone_dim_order", "alias", "clone", "contiguous", "detach", "expand", "flatten", "numpy_T", "permute"),
+        *("reshape", "select", "slice", "squeeze", "t", "transpose", "unflatten", "unsqueeze", "view"),
     ]
 )
 

@@ -41,10 +41,14 @@ class Prepared:
     """Modules that the user's file imported from its own folder, with their SHA-256."""
 
 
-def last_lines(error: BaseException, count: int = 6) -> str:
-    """The end of an exception's message, which is where torch says what was wrong."""
-    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
-    return "\n".join(lines[-count:]) or type(error).__name__
+_ADVICE = ("For more debugging", "For more information", "For C++ stack", "TORCHDYNAMO_", "TORCH_LOGS", "draft_export")
+
+
+def last_lines(error: BaseException, count: int = 4) -> str:
+    """The first line of an exception's message and its last ones, without torch's advice to its own developers."""
+    said = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in said if not any(word in line for word in _ADVICE)]
+    return "\n".join(lines[:1] + lines[1:][-count:]) or type(error).__name__
 
 
 def _where(error: BaseException, file: Path) -> str:

@@ -18,6 +18,15 @@ from core.errors import ExportError, SlipwayError
 from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
 from models.loading import last_lines
 
+# What to try, by words of the exporter's message.
+_HINTS = (
+    ("per_op mode", "leave out per_op_mode"),
+    (
+        "Missing out variants",
+        "let a partitioner take those operators, --partitioners xnnpack: portable kernels lack them",
+    ),
+)
+_ANY_HINT = "--partitioners none, to see whether the delegate is to blame"
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
 
@@ -192,11 +201,7 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
     except SlipwayError:
         raise
     except Exception as error:
-        hint = (
-            "leave out per_op_mode"
-            if "per_op mode" in str(error)
-            else "./inv export --partitioners none shows whether the delegate is to blame"
-        )
+        hint = next((hint for words, hint in _HINTS if words in str(error)), _ANY_HINT)
         raise ExportError(
             "Lowering the exported model failed.", f"{type(error).__name__}: {last_lines(error)}", hint
         ) from error

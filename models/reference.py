@@ -1,4 +1,4 @@
-"""Reference inputs and outputs: what upstream's runtime computes on this machine. Imports torch."""
+"""Reference inputs and outputs as files, and what the model gives in PyTorch. Imports torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from core.errors import ExportError
 from core.files import sha256_bytes
-from core.program import Program, TensorFile
+from core.program import TensorFile
 from models.loading import last_lines
 from models.request import versions
 
@@ -68,43 +68,9 @@ def eager(module: Any, inputs: Sequence[Any]) -> list[Any]:
         ) from error
 
 
-def missing_on_host(backends: Sequence[str], operators: Sequence[str]) -> list[str]:
-    """Of these backends and operators, those which the runtime of this machine's wheel does not have."""
-    from executorch.runtime import Runtime
-
-    runtime = Runtime.get()
-    have = {*runtime.backend_registry.registered_backend_names, *runtime.operator_registry.operator_names}
-    return [name for name in (*backends, *operators) if name not in have]
-
-
-def run(program: Path, inputs: Sequence[Any], method: str = "forward") -> list[Any]:
-    """Outputs of the program on upstream's runtime.
-
-    Raises:
-        ExportError: the runtime refuses it.
-    """
-    from executorch.runtime import Runtime
-
-    try:
-        loaded = Runtime.get().load_program(program)
-        outputs = loaded.load_method(method).execute([x.clone() for x in inputs])
-    except Exception as error:
-        raise ExportError(
-            "Upstream's runtime does not run the program on this machine.",
-            f"{type(error).__name__}: {last_lines(error)}",
-            "the log has what the runtime printed",
-        ) from error
-    return [value.clone() if isinstance(value, torch.Tensor) else torch.tensor(value) for value in outputs]
-
-
 def engine(host: bool) -> str:
     """What computed the outputs."""
     found = versions()
     if host:
         return f"executorch {found['executorch']} (Python runtime, {platform.machine()})"
     return f"torch {found['torch']} (eager, {platform.machine()})"
-
-
-def rerun(folder: Path, program: Program) -> list[Any]:
-    """Run an exported program again on its reference inputs."""
-    return run(folder / program.file, [load(folder, tensor) for tensor in program.inputs], program.method)

@@ -13,6 +13,7 @@ from models.graphs import is_dequantize, layers, source
 from models.schemes import Scheme
 
 _FP32 = 1e-5
+_SHARE = 2e-6  # of the spread: some 17 units in the last place of the largest numbers, for outputs far above 1
 
 # Largest difference between the program and the float model, in parts of the output's spread. Beyond it the export
 # is suspect, not the arithmetic. Seen in the zoo: fp32 2e-7, fp16 1e-3, 8 bits 0.03, 4 bits 0.1.
@@ -66,9 +67,9 @@ def _static(reach: float, step: float | None) -> Tolerance:
 
 
 def _float(reach: float, because: str) -> Tolerance:
-    scale = max(1.0, reach)
-    scaled = f", times the output's spread ({reach:.4g})" if scale > 1.0 else ""
-    return Tolerance(atol=_FP32 * scale, rtol=_FP32, why=f"{because}: {_FP32:g}{scaled}")
+    share = _SHARE * reach
+    figure = f"{_FP32:g}" if share <= _FP32 else f"{_SHARE:g} of the output's spread ({reach:.4g})"
+    return Tolerance(atol=max(_FP32, share), rtol=_FP32, why=f"{because}: {figure}")
 
 
 def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tolerance:

@@ -1,0 +1,115 @@
+"""Run programs on this machine's upstream runtime, in a process of its own. No torch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from core.errors import ExportError, HostError
+from core.paths import ROOT
+from core.program import Program, TensorFile
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_GRACE = 3.0  # seconds for the process to end by itself
+
+
+class Host:
+    """Upstream's Python runtime; starts with `start` or the first request, ends with the ``with`` block."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        """Where what the runtime prints is appended."""
+        self._child: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(OSError):
+            child.stdin.close()  # type: ignore[union-attr]  # a pipe was asked for
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if kind is None:
+                child.wait(_GRACE)
+        child.kill()
+        child.wait()
+        child.stdout.close()  # type: ignore[union-attr]  # a pipe was asked for
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the process unless it runs; does not wait for it to be ready."""
+        if self._child is None:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.log.open("a", encoding="utf-8") as log:
+                # A session of its own: Ctrl-C is for us, and we end it.
+                self._child = subprocess.Popen(
+                    [sys.executable, "-m", "models.hostrun"],
+                    cwd=ROOT,
+                    env={**os.environ, "PYTHONPATH": os.fspath(ROOT)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                )
+        return self._child
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self.start()
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101  # pipes were asked for
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(json.dumps({**request, "log": os.fspath(self.log)}) + "\n")
+            child.stdin.flush()
+        line = child.stdout.readline()
+        if not line:
+            code = child.wait()
+            self.__exit__(HostError, None, None)
+            if code > 0:
+                raise HostError(
+                    "Upstream's runtime did not start.", f"its process ended with {code}", f"read {self.log}"
+                )
+            raise ExportError(
+                "Upstream's runtime crashes on the program.",
+                f"its process ended with {signal.Signals(-code).name}: the backend took what it cannot run",
+                "export with the default partitioner options, or with --partitioners none",
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ExportError(
+                "Upstream's runtime does not run the program on this machine.",
+                "\n".join(str(answer["error"]).splitlines()[-6:]),
+                f"read what it printed in {self.log}",
+            )
+        return answer
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Of these backends and operators, those which this machine's runtime does not have."""
+        return list(self._ask({"names": list(names)})["missing"])
+
+    def run(self, folder: Path, file: str, inputs: Sequence[TensorFile], method: str = "forward") -> list[TensorFile]:
+        """Run ``folder/file`` on the inputs beside it; its outputs are written beside it as ``outputN.npy``.
+
+        Raises:
+            ExportError: the runtime refuses it or crashes.
+            HostError: there is no runtime to run it.
+        """
+        described = [one.model_dump() for one in inputs]
+        answer = self._ask({"folder": os.fspath(folder), "file": file, "method": method, "inputs": described})
+        return [TensorFile.model_validate(one) for one in answer["outputs"]]
+
+    def again(self, folder: Path, program: Program) -> list[TensorFile]:
+        """Run an exported program again; its outputs are written again."""
+        return self.run(folder, program.file, program.inputs, program.method)

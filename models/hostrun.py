@@ -1,0 +1,65 @@
+"""The other end of `models.host`: runs programs on upstream's Python runtime, one request a line.
+
+A program of its own (``python -m models.hostrun``) because the runtime may crash on a program that lowering got wrong,
+and because its start overlaps with the export.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _missing(names: list[str]) -> list[str]:
+    """Of these backends and operators, those which this wheel's runtime does not have."""
+    from executorch.runtime import Runtime
+
+    runtime = Runtime.get()
+    have = {*runtime.backend_registry.registered_backend_names, *runtime.operator_registry.operator_names}
+    return [name for name in names if name not in have]
+
+
+def _run(folder: Path, file: str, method: str, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run a program on inputs kept beside it; its outputs are left beside it too, as ``outputN.npy``."""
+    import torch
+    from executorch.runtime import Runtime
+
+    from core.program import TensorFile
+    from models import reference
+
+    tensors = [reference.load(folder, TensorFile.model_validate(one)) for one in inputs]
+    values = Runtime.get().load_program(folder / file).load_method(method).execute(tensors)
+    outputs = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in values]
+    return [reference.save(folder, f"output{index}", one).model_dump() for index, one in enumerate(outputs)]
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        if "names" in request:
+            return {"missing": _missing(request["names"])}
+        folder = Path(request["folder"])
+        return {"outputs": _run(folder, request["file"], request["method"], request["inputs"])}
+    except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what the runtime prints must not get among the answers
+    importlib.import_module("executorch.runtime")
+    importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+
+
+if __name__ == "__main__":
+    main()
