@@ -1,0 +1,216 @@
+"""When an export is still good: what its key depends on, and what is looked at. No torch."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, ExportError
+from core.files import sha256_file
+from models import current, is_current, request, zoo
+from models.options import Options
+from models.request import key, resolve
+
+SOURCE = "def make_model():\n    return None\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A user's file."""
+    path = tmp_path / "net.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def pretend(wanted: request.Request, **changes: Any) -> None:
+    """Leave what an export of ``wanted`` would leave, as far as is looked at."""
+    wanted.folder.mkdir(parents=True)
+    (wanted.folder / "model.pte").write_bytes(b"12345")
+    (wanted.folder / "output0.npy").write_bytes(b"123")
+    description = {
+        "export_key": key(wanted), "files": {"model.pte": 5, "output0.npy": 3}, "sources": {}, **changes
+    }  # fmt: skip
+    (wanted.folder / "program.json").write_text(json.dumps(description))
+
+
+def test_a_users_program_is_named_after_file_and_function(file: Path, tmp_path: Path) -> None:
+    wanted = resolve(f"{file}:make_model", "qs8", out=tmp_path)
+    assert wanted.name == "net-make_model-qs8"
+    assert wanted.folder == tmp_path / "net-make_model-qs8"
+    assert wanted.zoo is None
+
+
+def test_the_same_request_has_the_same_key(file: Path) -> None:
+    assert key(resolve("mlp", "qs8")) == key(resolve("mlp", "qs8"))
+    assert key(resolve(f"{file}:make_model")) == key(resolve(f"{file}:make_model"))
+
+
+def test_the_key_depends_on_each_choice(file: Path) -> None:
+    choices = [
+        resolve("mlp", "qs8"),
+        resolve("mlp", "fp32"),
+        resolve("linear", "qs8"),
+        resolve("mlp", "qs8", options={"per_op_mode": True}),
+        resolve("mlp", "qs8", options=Options(config_precisions=("fp32",))),
+        resolve("mlp", "qs8", partitioners=("xnnpack-static", "xnnpack")),
+        resolve("mlp", "qs8", partitioners=("xnnpack", "xnnpack-static")),
+        resolve(f"{file}:make_model", "qs8"),
+    ]
+    assert len({key(one) for one in choices}) == len(choices)
+
+
+def test_the_key_follows_the_source(file: Path) -> None:
+    before = key(resolve(f"{file}:make_model"))
+    file.write_text(SOURCE + "# more\n")
+    assert key(resolve(f"{file}:make_model")) != before
+
+
+def test_the_key_follows_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(resolve("mlp"))
+    monkeypatch.setattr(request, "versions", lambda: {"torch": "9.9", "executorch": "1", "torchao": "2"})
+    assert key(resolve("mlp")) != before
+
+
+def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = key(resolve("mlp"))
+    (tmp_path / "partitioners.toml").write_text((request.HERE / "partitioners.toml").read_text())
+    for path in request.HERE.glob("*.py"):
+        (tmp_path / path.name).write_text(path.read_text())
+    monkeypatch.setattr(request, "HERE", tmp_path)
+    assert key(resolve("mlp")) == before
+    (tmp_path / "quantize.py").write_text("# changed\n")
+    assert key(resolve("mlp")) != before
+
+
+def test_the_key_follows_the_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    weights = tmp_path / "weights.pth"
+    weights.write_bytes(b"1")
+    without = key(resolve("mobilenet_v2"))
+    monkeypatch.setenv(request.WEIGHTS, str(weights))
+    first = key(resolve("mobilenet_v2"))
+    weights.write_bytes(b"2")
+    assert len({without, first, key(resolve("mobilenet_v2"))}) == 3
+    assert resolve("mlp").options.weights == "", "a model that takes no weights ignores the variable"
+
+
+def test_weights_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no file of weights"):
+        resolve("mobilenet_v2", options={"weights": str(tmp_path / "none.pth")})
+    with pytest.raises(ConfigError, match="does not take a file of weights"):
+        resolve("mlp", options={"weights": __file__})
+
+
+def test_a_whole_export_is_current(file: Path, tmp_path: Path) -> None:
+    model = f"{file}:make_model"
+    assert not is_current(model, out=tmp_path)
+    pretend(resolve(model, out=tmp_path))
+    assert is_current(model, out=tmp_path)
+    assert not is_current(model, "qs8", out=tmp_path)
+    assert not is_current(model, options={"per_op_mode": True}, out=tmp_path)
+    file.write_text(SOURCE + "x = 1\n")
+    assert not is_current(model, out=tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "no description", "not json", "a list", "no files"])
+def test_a_damaged_export_is_not_current(tmp_path: Path, damage: str) -> None:
+    wanted = resolve("mlp", out=tmp_path)
+    pretend(wanted, **({"files": {}} if damage == "no files" else {}))
+    description = wanted.folder / "program.json"
+    if damage == "missing":
+        (wanted.folder / "output0.npy").unlink()
+    elif damage == "short":
+        (wanted.folder / "model.pte").write_bytes(b"1234")
+    elif damage == "no description":
+        description.unlink()
+    elif damage in ("not json", "a list"):
+        description.write_text("{" if damage == "not json" else "[]")
+    assert not is_current("mlp", out=tmp_path)
+
+
+def test_a_changed_import_is_noticed(tmp_path: Path) -> None:
+    part = tmp_path / "part.py"
+    part.write_text("WIDTH = 4\n")
+    pretend(resolve("mlp", out=tmp_path), sources={str(part): sha256_file(part)})
+    assert is_current("mlp", out=tmp_path)
+    part.write_text("WIDTH = 5\n")
+    assert not is_current("mlp", out=tmp_path)
+    part.unlink()
+    assert not is_current("mlp", out=tmp_path)
+
+
+def test_the_answer_comes_at_once(tmp_path: Path) -> None:
+    pretend(resolve("mobilenet_v2", "qs8", out=tmp_path))
+    is_current("mobilenet_v2", "qs8", out=tmp_path)  # reads the tables
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        assert is_current("mobilenet_v2", "qs8", out=tmp_path)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.05
+
+
+def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
+    pretend(resolve("mlp", "fp32"))
+    pretend(resolve("mlp", "qs8"), export_key="another")
+    states = {(row.model, row.scheme): (row.state, row.size) for row in zoo.listing()}
+    assert set(states) == set(zoo.everything())
+    assert states["mlp", "fp32"] == ("current", 5)
+    assert states["mlp", "qs8"] == ("outdated", 5)
+    assert states["linear", "fp32"] == ("not exported", 0)
+
+
+def test_program_json_is_what_everybody_else_calls_it() -> None:
+    from core import program
+
+    assert current.DESCRIPTION == program.DESCRIPTION
+
+
+@pytest.mark.parametrize(
+    ("content", "spec", "error", "words_of_it"),
+    [
+        (None, "{file}:make_model", ConfigError, "There is no file"),
+        (SOURCE, "{file}", ConfigError, "does not say which function"),
+        (SOURCE, "{file}:make", ConfigError, "has no function 'make'"),
+        ("x = 1\n", "{file}:make_model", ConfigError, "it has no function"),
+        ("def make_model(:\n", "{file}:make_model", ExportError, "is not Python, line 1"),
+        ("\0", "{file}:make_model", ExportError, "is not Python"),
+    ],
+)
+def test_a_wrong_file_is_named_before_anything_runs(
+    tmp_path: Path, content: str | None, spec: str, error: type[Exception], words_of_it: str
+) -> None:
+    path = tmp_path / "net.py"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(error) as caught:
+        resolve(spec.format(file=path))
+    assert words_of_it in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "from somewhere import make_model\n",
+        "import somewhere as make_model\n",
+        "make_model = lambda: None\n",
+        "if True:\n    def other(): pass\n    make_model = other\n",
+        "from somewhere import *\n",
+    ],
+)
+def test_a_function_may_come_from_anywhere(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(content)
+    assert resolve(f"{path}:make_model").function == "make_model"
+
+
+def test_the_users_file_does_not_run_when_it_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("raise SystemExit('it ran')\n" + SOURCE)
+    wanted = resolve(f"{path}:make_model", out=tmp_path)
+    assert key(wanted)
+    assert not is_current(f"{path}:make_model", out=tmp_path)
