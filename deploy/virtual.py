@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.commands import quote
 from core.console import err, note
@@ -25,6 +26,9 @@ from core.paths import ROOT
 from deploy.virtual_spec import Spec, get_spec, load_specs
 from deploy.virtual_state import Folder, State, read_state
 from deploy.virtual_supervisor import PORT, Launch
+
+if TYPE_CHECKING:
+    from deploy.virtual_image import Image
 
 IDLE_VARIABLE = "SLIPWAY_IDLE_SECONDS"
 """Environment variable: seconds of disuse instead of the table's ``idle_minutes``, for machines started now."""
@@ -132,6 +136,11 @@ def stop(name: str) -> bool:
     return state is not None and _end(state, folder)
 
 
+def stop_all() -> list[str]:
+    """End every virtual device that is up; their names. Also those that the table does not have any more."""
+    return [folder.path.name for folder in Folder.all() if (state := read_state(folder)) and _end(state, folder)]
+
+
 def _end(state: State, folder: Folder) -> bool:
     was = state.supervisor.end(_END_SECONDS)
     was = state.qemu.end(3.0) or was
@@ -153,7 +162,7 @@ def _boot(spec: Spec, folder: Folder) -> State:
         _end(left, folder)
     with _telling(f"booting virtual device {spec.name}"):
         public = _prepare(folder, files.initrd)
-        _launch(spec, files.kernel, folder)
+        _launch(spec, files, folder)
         pid = _spawn_supervisor(folder)
         try:
             state = _await_answer(spec, folder, pid, public)
@@ -200,16 +209,17 @@ def _idle_seconds(spec: Spec) -> float:
     return seconds
 
 
-def _launch(spec: Spec, kernel: Path, folder: Folder) -> None:
+def _launch(spec: Spec, files: Image, folder: Folder) -> None:
     from toolchains.emulators import system_argv
 
     argv = [
         *system_argv(spec.arch), *spec.qemu, "-nodefaults", "-display", "none", "-monitor", "none",
         "-serial", f"file:{folder.console}", "-no-reboot",
-        "-kernel", str(kernel), "-initrd", str(folder.initrd), "-append", spec.append,
+        "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", spec.append,
         # restrict: the machine reaches nothing; only this forward reaches it.
         "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:22",
         "-device", f"{spec.netdev},netdev=net0",
+        *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
     Launch(tuple(argv), _idle_seconds(spec)).write(folder)
     folder.console.unlink(missing_ok=True)
@@ -257,7 +267,7 @@ def _await_answer(spec: Spec, folder: Folder, pid: int, public: str) -> State:
     raise UnreachableError(
         f"The virtual device {spec.name} did not come up: {why}.",
         f"the last lines of {folder.console} and {folder.log.name}:\n{_last(folder.console)}\n{_last(folder.log)}",
-        f"./inv devices.start --device {spec.name}   (again; with other work on this machine it may just be slow)",
+        f"./inv devices.start {spec.name}   (again; with other work on this machine it may just be slow)",
     )
 
 

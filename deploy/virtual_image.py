@@ -56,6 +56,7 @@ class Image:
     kernel: Path
     initrd: Path
     """An uncompressed cpio archive: the emulated processor would take longer to unpack it than to read it."""
+    dtb: Path | None = None
 
 
 def image(spec: Spec) -> Image:
@@ -76,7 +77,7 @@ def image(spec: Spec) -> Image:
         with locked(f"image-{spec.name}-{key}"):
             if not (folder / _STAMP).is_file():
                 _build(spec, kernel, system, folder, versions)
-    return Image(folder / "vmlinuz", folder / "initrd.cpio")
+    return Image(folder / "vmlinuz", folder / "initrd.cpio", folder / "board.dtb" if spec.dtb else None)
 
 
 def _kernel_package(spec: Spec) -> str:
@@ -92,6 +93,8 @@ def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[
     with new_folder(folder) as temporary:
         (temporary / "initrd.cpio").write_bytes(cpio.write(entries))
         (temporary / "vmlinuz").write_bytes(_one(kernel, "boot/vmlinuz-*").read_bytes())
+        if spec.dtb:
+            (temporary / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
         write_json(temporary / _STAMP, {"device": spec.name, "packages": versions})
 
 

@@ -13,7 +13,8 @@ while read -r module; do busybox insmod "$module" || echo "slipway: $module was 
 hostname -F /etc/hostname
 ip link set lo up
 
+card() { for card in /sys/class/net/*; do card=${card##*/}; [ "$card" = lo ] || return 0; done; return 1; }
 tries=0
-until [ -e /sys/class/net/eth0 ] || [ "$tries" -ge 200 ]; do sleep 0.1; tries=$((tries + 1)); done
+until card || [ "$tries" -ge 200 ]; do sleep 0.1; tries=$((tries + 1)); done
 # QEMU's user network hands out this address and no other.
-ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || echo "slipway: no network card"
+ip addr add 10.0.2.15/24 dev "$card" && ip link set "$card" up || echo "slipway: no network card"

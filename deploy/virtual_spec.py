@@ -42,6 +42,7 @@ class Spec(_Model):
     qemu: tuple[str, ...]
     netdev: str
     append: str
+    dtb: str = ""
     hostname: str
     user: str
     tmpfs: dict[str, str]

@@ -19,6 +19,11 @@ from deploy.processes import Process
 VARIABLE = "SLIPWAY_DEVICES"
 
 
+def _root() -> Path:
+    base = os.environ.get(VARIABLE)
+    return Path(base).expanduser().absolute() if base else cache_dir("devices")
+
+
 @dataclass(frozen=True)
 class Folder:
     """Where a device's files are."""
@@ -28,11 +33,15 @@ class Folder:
     @classmethod
     def of(cls, name: str) -> Folder:
         """The folder of device ``name``; only its owner may look into it."""
-        base = os.environ.get(VARIABLE)
-        root = Path(base).expanduser().absolute() if base else cache_dir("devices")
-        path = root / name
+        path = _root() / name
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(path)
+
+    @classmethod
+    def all(cls) -> list[Folder]:
+        """The folders of all devices that were ever started."""
+        root = _root()
+        return [cls(path) for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
 
     @property
     def lock(self) -> str:

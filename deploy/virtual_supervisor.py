@@ -104,6 +104,9 @@ def _supervise(child: subprocess.Popen[bytes], port: int, idle_seconds: float, f
     pause = min(1.0, idle_seconds / 4)
     while child.poll() is None:
         time.sleep(pause)
+        if not folder.path.is_dir():
+            _say("the device's folder was removed: ending the machine")
+            return
         if connections(port):
             folder.touch()
         elif folder.idle_seconds() > idle_seconds and _withdraw(folder, idle_seconds):

@@ -139,6 +139,16 @@ def test_stop_ends_the_process_that_is_ours(folder: Folder, sleeper: subprocess.
     assert str(virtual.status("pi")) == "down"
 
 
+def test_stop_all_ends_what_is_up_and_tells_which(folder: Folder, sleeper: subprocess.Popen[bytes]) -> None:
+    assert virtual.stop_all() == []
+    process = Process.of(sleeper.pid)
+    state_of(process).write(Folder.of("formerly").state)
+    state_of(replace(process, start_time=1)).write(folder.state)
+    assert virtual.stop_all() == ["formerly"]
+    assert not process.alive
+    assert virtual.stop_all() == []
+
+
 def test_a_machine_that_is_up_is_found_at_once_and_counts_as_used(
     folder: Folder, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -247,6 +257,15 @@ def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
         assert state.qemu.wait(5)
         assert not virtual.status("pi").running
         assert virtual.stop("pi") is False
+
+
+def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 600) as child:
+        state = read_state(folder)
+        assert state is not None
+        folder.path.rename(folder.path.with_name("removed"))
+        assert child.wait(10) == 0
+        assert not state.qemu.alive
 
 
 def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
