@@ -241,8 +241,8 @@ def test_an_open_connection_keeps_the_machine(folder: Folder) -> None:
 
 
 def test_use_keeps_the_machine(folder: Folder) -> None:
-    with supervised(folder, MACHINE, 1.5) as child:
-        for _ in range(20):
+    with supervised(folder, MACHINE, 2.5) as child:
+        for _ in range(22):
             folder.touch()
             time.sleep(0.2)
         assert child.poll() is None
