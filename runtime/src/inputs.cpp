@@ -38,8 +38,8 @@ Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag
     list += (list.empty() ? "" : ", ") + expected(spec);
   }
   return {Code::kInput,
-          "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" + list + "), " +
-              std::to_string(given) + " given by " + flag + ".",
+          "Method " + method.name + " takes " + std::to_string(method.inputs.size()) + " inputs (" + list +
+              "), " + std::to_string(given) + " given by " + flag + ".",
           "give one for each input, in this order, apart by commas"};
 }
 
@@ -69,7 +69,8 @@ Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape*
   }
   std::size_t count = 0;
   if (!count_elements(shape, size_of(spec.dtype), &count)) {
-    return Status(Code::kInput, "Input " + std::to_string(index) + " cannot have the shape " + to_text(shape) + ".",
+    return Status(Code::kInput,
+                  "Input " + std::to_string(index) + " cannot have the shape " + to_text(shape) + ".",
                   "give a shape that fits into memory");
   }
   return ones(spec.dtype, shape, count);
@@ -88,14 +89,17 @@ Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const 
   }
   std::string fix = "give it the shape " + to_text(spec.shape) + ", or export the program for this one";
   if (dtype != spec.dtype) {
-    fix = spec.dtype == DType::kBFloat16 ? std::string("save its bits as two-byte void: array.view('V2')")
-                                         : std::string("convert it: array.astype('") + name_of(spec.dtype) + "')";
+    fix = spec.dtype == DType::kBFloat16
+              ? std::string("save its bits as two-byte void: array.view('V2')")
+              : std::string("convert it: array.astype('") + name_of(spec.dtype) + "')";
   }
   return {Code::kInput,
-          which + ": expected " + expected(spec) + ", given " + name_of(dtype) + " " + to_text(shape) + ".", fix};
+          which + ": expected " + expected(spec) + ", given " + name_of(dtype) + " " + to_text(shape) + ".",
+          fix};
 }
 
-Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method, std::string* note) {
+Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
+                                           std::string* note) {
   std::vector<Tensor> tensors;
   const bool from_files = !options.inputs.empty();
   const std::size_t given = from_files ? options.inputs.size() : options.input_shapes.size();
@@ -113,7 +117,8 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
     if (from_files) {
       Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
       if (!status.ok()) {
-        return Status(status.code(), options.inputs[i] + ": " + status.message(), status.fix(), {options.inputs[i]});
+        return Status(status.code(), options.inputs[i] + ": " + status.message(), status.fix(),
+                      {options.inputs[i]});
       }
     }
     tensors.push_back(std::move(tensor.value()));

@@ -6,7 +6,8 @@
 namespace slipway {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the start of `text` (Unicode 15, table 3-7); 0 when there is none.
+// Length of the well-formed UTF-8 sequence at the start of `text` (Unicode 15, table 3-7); 0 when there is
+// none.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto within = [&](std::size_t i, unsigned low, unsigned high) {

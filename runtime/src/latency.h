@@ -14,8 +14,8 @@ struct LatencySummary {
 };
 
 // The nearest-rank percentile: the smallest of the values such that at least `percent` per cent of them are
-// not above it. Always one of the values, never an interpolation: with one value every percentile is that value,
-// with ten p99 is the largest. `sorted` ascending and not empty; 0 < percent <= 100.
+// not above it. Always one of the values, never an interpolation: with one value every percentile is that
+// value, with ten p99 is the largest. `sorted` ascending and not empty; 0 < percent <= 100.
 double nearest_rank(const std::vector<double>& sorted, double percent);
 
 LatencySummary summarize(std::vector<double> latencies);

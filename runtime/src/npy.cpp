@@ -13,9 +13,9 @@ struct Descriptor {
 
 // The first entry of a type is the one written.
 constexpr Descriptor kDescriptors[] = {
-    {"|b1", DType::kBool},    {"|u1", DType::kUInt8},   {"|i1", DType::kInt8},    {"<u2", DType::kUInt16},
-    {"<i2", DType::kInt16},   {"<u4", DType::kUInt32},  {"<i4", DType::kInt32},   {"<u8", DType::kUInt64},
-    {"<i8", DType::kInt64},   {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
+    {"|b1", DType::kBool},     {"|u1", DType::kUInt8},    {"|i1", DType::kInt8},    {"<u2", DType::kUInt16},
+    {"<i2", DType::kInt16},    {"<u4", DType::kUInt32},   {"<i4", DType::kInt32},   {"<u8", DType::kUInt64},
+    {"<i8", DType::kInt64},    {"<f2", DType::kFloat16},  {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
     {"|V2", DType::kBFloat16}, {"<V2", DType::kBFloat16}, {"<u1", DType::kUInt8},   {"<i1", DType::kInt8},
     {"<b1", DType::kBool},
 };

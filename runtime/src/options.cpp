@@ -202,7 +202,8 @@ Result<Options> parse_options(const std::vector<std::string>& words) {
     }
     Status status;
     if (flag->takes == Takes::kNothing) {
-      status = equals == std::string::npos ? set_switch(&options, name) : usage("--" + name + " takes no value.");
+      status =
+          equals == std::string::npos ? set_switch(&options, name) : usage("--" + name + " takes no value.");
     } else if (equals != std::string::npos) {
       status = set_value(&options, *flag, word.substr(equals + 1));
     } else if (i + 1 < words.size()) {

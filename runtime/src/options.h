@@ -28,8 +28,8 @@ struct Options {
   std::string json_path;  // empty: standard output
 };
 
-// Whether --json is among the words, and where to: known before anything else, so that even a wrong command line
-// is answered in JSON.
+// Whether --json is among the words, and where to: known before anything else, so that even a wrong command
+// line is answered in JSON.
 struct JsonWish {
   bool wanted = false;
   std::string path;

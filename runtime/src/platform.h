@@ -32,12 +32,13 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final name
-// the file is whole or not there. Replaces an existing file. kOutput on failure, nothing left behind, also when
-// SIGINT, SIGTERM or SIGHUP ends the process meanwhile.
+// Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final
+// name the file is whole or not there. Replaces an existing file. kOutput on failure, nothing left behind,
+// also when SIGINT, SIGTERM or SIGHUP ends the process meanwhile.
 Status write_file(const std::string& path, const void* data, std::size_t size);
 
-// Makes writing beyond the limit on file sizes an error of write_file's instead of a signal that ends the process.
+// Makes writing beyond the limit on file sizes an error of write_file's instead of a signal that ends the
+// process.
 void ignore_file_size_signal();
 
 // The largest resident set of this process so far, in bytes; 0 when the system does not tell.

@@ -97,8 +97,7 @@ int write_all(int descriptor, const void* data, std::size_t size) {
 // A rename survives a power cut only when its folder is synced too. Some file systems cannot; then it is not.
 void sync_folder(const std::string& path) {
   const std::size_t slash = path.rfind('/');
-  const std::string folder =
-      slash == std::string::npos ? "." : (slash == 0 ? "/" : path.substr(0, slash));
+  const std::string folder = slash == std::string::npos ? "." : (slash == 0 ? "/" : path.substr(0, slash));
   const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() >= 0) {
     static_cast<void>(::fsync(descriptor.get()));
@@ -121,7 +120,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return fail(std::strerror(errno), "check the file");
   }
   if (!S_ISREG(status.st_mode)) {
-    return fail(S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file", "name the file itself");
+    return fail(S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file",
+                "name the file itself");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size > SIZE_MAX) {
@@ -134,7 +134,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (data == MAP_FAILED) {
     const int error = errno;
     if (error == ENOMEM) {
-      return Status(Code::kMemory, "No address space to map " + path + ".", "raise the memory limit (ulimit -v)");
+      return Status(Code::kMemory, "No address space to map " + path + ".",
+                    "raise the memory limit (ulimit -v)");
     }
     return fail(std::strerror(error), "copy the file to a local disk");
   }

@@ -42,7 +42,8 @@ std::string run_text(const RunReport& report);
 
 std::string describe_json(const EngineInfo& engine, const std::string& path, const ProgramInfo& program,
                           const Capabilities& capabilities);
-std::string describe_text(const std::string& path, const ProgramInfo& program, const Capabilities& capabilities);
+std::string describe_text(const std::string& path, const ProgramInfo& program,
+                          const Capabilities& capabilities);
 
 std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu);
 std::string capabilities_text(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu);
@@ -51,7 +52,8 @@ std::string error_json(const Status& status);
 std::string error_text(const Status& status);
 
 // What is in `wanted` and not in `offered`; both sorted.
-std::vector<std::string> missing(const std::vector<std::string>& wanted, const std::vector<std::string>& offered);
+std::vector<std::string> missing(const std::vector<std::string>& wanted,
+                                 const std::vector<std::string>& offered);
 
 // The values of a tensor, at most `most` of them: "[1.5, -2, ... 1000 in all]".
 std::string values_text(const Tensor& tensor, std::size_t most);

@@ -19,7 +19,8 @@ void cpu_member(JsonWriter& json, const CpuInfo& cpu) {
   json.member("cores", cpu.cores).end_object();
 }
 
-void tensors_member(JsonWriter& json, const char* name, const std::vector<TensorReport>& tensors, bool files) {
+void tensors_member(JsonWriter& json, const char* name, const std::vector<TensorReport>& tensors,
+                    bool files) {
   json.key(name).begin_array();
   for (const TensorReport& tensor : tensors) {
     json.begin_object().member("dtype", name_of(tensor.dtype)).member("shape", tensor.shape);
@@ -97,7 +98,8 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
   return json.end_object().text();
 }
 
-std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu) {
+std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities,
+                              const CpuInfo& cpu) {
   JsonWriter json;
   json.begin_object().member("schema", 1);
   engine_member(json, engine);
@@ -115,9 +117,11 @@ std::string error_json(const Status& status) {
   return json.end_object().end_object().text();
 }
 
-std::vector<std::string> missing(const std::vector<std::string>& wanted, const std::vector<std::string>& offered) {
+std::vector<std::string> missing(const std::vector<std::string>& wanted,
+                                 const std::vector<std::string>& offered) {
   std::vector<std::string> difference;
-  std::set_difference(wanted.begin(), wanted.end(), offered.begin(), offered.end(), std::back_inserter(difference));
+  std::set_difference(wanted.begin(), wanted.end(), offered.begin(), offered.end(),
+                      std::back_inserter(difference));
   return difference;
 }
 

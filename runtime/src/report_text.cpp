@@ -118,9 +118,10 @@ std::string run_text(const RunReport& report) {
   text += "engine     " + report.engine.name + " " + report.engine.version + ", " +
           joined(report.capabilities.backends) + format(", %u threads\n", report.threads);
   text += format("load       %.3f ms\n", report.load_ms);
-  text += format("latency    min %.3f  p50 %.3f  p90 %.3f  p99 %.3f  mean %.3f ms (%zu executions, %u to warm up)\n",
-                 latency.min, latency.p50, latency.p90, latency.p99, latency.mean, report.latencies_ms.size(),
-                 report.warmup);
+  text += format(
+      "latency    min %.3f  p50 %.3f  p90 %.3f  p99 %.3f  mean %.3f ms (%zu executions, %u to warm up)\n",
+      latency.min, latency.p50, latency.p90, latency.p99, latency.mean, report.latencies_ms.size(),
+      report.warmup);
   text += format("peak RSS   %.1f MiB\n", static_cast<double>(report.peak_rss) / (1024.0 * 1024.0));
   for (std::size_t i = 0; i < report.inputs.size(); ++i) {
     text += tensor_line("input ", i, report.inputs[i]);
@@ -131,9 +132,11 @@ std::string run_text(const RunReport& report) {
   return text;
 }
 
-std::string describe_text(const std::string& path, const ProgramInfo& program, const Capabilities& capabilities) {
-  std::string text = path + format(": %llu bytes, version %llu\n", static_cast<unsigned long long>(program.size),
-                                   static_cast<unsigned long long>(program.version));
+std::string describe_text(const std::string& path, const ProgramInfo& program,
+                          const Capabilities& capabilities) {
+  std::string text =
+      path + format(": %llu bytes, version %llu\n", static_cast<unsigned long long>(program.size),
+                    static_cast<unsigned long long>(program.version));
   for (const MethodInfo& method : program.methods) {
     text += "method " + method.name + "\n";
     for (std::size_t i = 0; i < method.inputs.size(); ++i) {
@@ -154,7 +157,8 @@ std::string describe_text(const std::string& path, const ProgramInfo& program, c
   return text;
 }
 
-std::string capabilities_text(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu) {
+std::string capabilities_text(const EngineInfo& engine, const Capabilities& capabilities,
+                              const CpuInfo& cpu) {
   std::string text = "engine     " + engine.name + " " + engine.version + "\n";
   text += "backends   " + joined(capabilities.backends) + "\n";
   text += std::string("KleidiAI   ") + (capabilities.kleidiai ? "yes" : "no") + "\n";

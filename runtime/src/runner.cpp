@@ -31,13 +31,14 @@ JsonWish g_json;
 
 Status print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return {Code::kOutput, "Cannot write to standard output.", "free some space, or check the pipe's other end"};
+    return {Code::kOutput, "Cannot write to standard output.",
+            "free some space, or check the pipe's other end"};
   }
   return {};
 }
 
-// The result, where the command line wants it: JSON to standard output, or to a file with the text on standard
-// output, or the text alone.
+// The result, where the command line wants it: JSON to standard output, or to a file with the text on
+// standard output, or the text alone.
 Status publish(const std::string& json, const std::string& text) {
   if (!g_json.wanted) {
     return print(text);
@@ -106,21 +107,23 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
   };
   const std::vector<std::string> backends = missing(method.backends, capabilities.backends);
   if (!backends.empty()) {
-    return {Code::kMissingBackend,
-            list(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
-            "build the bundle again, or export " + options.model_path + " for the backends this runner has: " +
-                (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
-            backends};
+    return {
+        Code::kMissingBackend,
+        list(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
+        "build the bundle again, or export " + options.model_path + " for the backends this runner has: " +
+            (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
+        backends};
   }
   const std::vector<std::string> operators = missing(method.operators, capabilities.operators);
   if (!operators.empty()) {
-    return {Code::kMissingOperator,
-            "Method " + method.name + " needs " + std::to_string(operators.size()) +
-                (operators.size() == 1 ? " operator" : " operators") +
-                " this runner does not have: " + list(operators) + ".",
-            "build the bundle with a kernel library that holds them, or export the model so that a backend takes "
-            "them over",
-            operators};
+    return {
+        Code::kMissingOperator,
+        "Method " + method.name + " needs " + std::to_string(operators.size()) +
+            (operators.size() == 1 ? " operator" : " operators") +
+            " this runner does not have: " + list(operators) + ".",
+        "build the bundle with a kernel library that holds them, or export the model so that a backend takes "
+        "them over",
+        operators};
   }
   if (!method.external_weights.empty() && options.data_path.empty()) {
     return {Code::kFile,
@@ -144,7 +147,8 @@ Result<MethodInfo> find_method(const Options& options, const ProgramInfo& progra
 }
 
 // Executes as often as asked. The clock runs around execute() alone.
-Status measure(const Options& options, Engine& engine, const std::vector<Tensor>& inputs, std::vector<double>* all) {
+Status measure(const Options& options, Engine& engine, const std::vector<Tensor>& inputs,
+               std::vector<double>* all) {
   all->reserve(options.num_executions);
   for (unsigned i = 0; i < options.warmup + options.num_executions; ++i) {
     // Each time: a program may reuse its inputs' memory for intermediate values.
@@ -196,8 +200,8 @@ Status write_profile(const Options& options, Engine& engine) {
 void print_outputs(const std::vector<Tensor>& outputs) {
   std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    std::fprintf(stream, "output %zu: %s %s %s\n", i, name_of(outputs[i].dtype), to_text(outputs[i].shape).c_str(),
-                 values_text(outputs[i], 100).c_str());
+    std::fprintf(stream, "output %zu: %s %s %s\n", i, name_of(outputs[i].dtype),
+                 to_text(outputs[i].shape).c_str(), values_text(outputs[i], 100).c_str());
   }
 }
 
@@ -230,19 +234,22 @@ Status run(const Options& options, Engine& engine) {
   if (!threads.ok()) {
     return threads.status();
   }
-  auto guard = guard_against({Code::kFile, "The engine crashed while it loaded " + options.model_path + ".",
+  auto guard = guard_against({Code::kFile,
+                              "The engine crashed while it loaded " + options.model_path + ".",
                               "the file is damaged, most likely: copy it again, or export the model again",
                               {options.model_path}});
   const Clock::time_point start = Clock::now();
-  status = engine.load({options.model_path, options.data_path, options.method_name, !options.etdump_path.empty()});
+  status =
+      engine.load({options.model_path, options.data_path, options.method_name, !options.etdump_path.empty()});
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;
   }
   guard.reset();
-  guard = guard_against({Code::kExecution, "The engine crashed while it executed method " + options.method_name + ".",
-                         "export or copy the program again; when it crashes still, check the inputs' values and "
-                         "that the bundle was built for this processor (pte_runner --capabilities)"});
+  guard = guard_against(
+      {Code::kExecution, "The engine crashed while it executed method " + options.method_name + ".",
+       "export or copy the program again; when it crashes still, check the inputs' values and "
+       "that the bundle was built for this processor (pte_runner --capabilities)"});
   status = measure(options, engine, inputs.value(), &report.latencies_ms);
   if (!status.ok()) {
     return status;
@@ -320,7 +327,8 @@ int run_command(const std::vector<std::string>& words) {
   } catch (const std::bad_alloc&) {
     return fail(out_of_memory());
   } catch (const std::exception& error) {
-    return fail({Code::kExecution, std::string("Unexpected failure: ") + error.what() + ".", "report this message"});
+    return fail(
+        {Code::kExecution, std::string("Unexpected failure: ") + error.what() + ".", "report this message"});
   }
 }
 

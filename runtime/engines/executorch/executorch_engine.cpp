@@ -35,8 +35,9 @@ using executorch::runtime::EValue;
 using executorch::runtime::MethodMeta;
 using executorch::runtime::Tag;
 
-constexpr char kExportAgain[] = "copy the program again, or export it with the version of ExecuTorch that this "
-                                "runner has (pte_runner --version)";
+constexpr char kExportAgain[] =
+    "copy the program again, or export it with the version of ExecuTorch that this "
+    "runner has (pte_runner --version)";
 
 // A failure of the runtime, with what it logged about it.
 Status from_error(Error error, Code code, const std::string& what, std::string fix) {
@@ -49,8 +50,9 @@ Status from_error(Error error, Code code, const std::string& what, std::string f
     code = Code::kMissingOperator;
     fix = "build the bundle with kernels for these element types, or delegate the operator";
   }
-  if (code == Code::kExecution && (error == Error::InvalidProgram || error == Error::InvalidExternalData ||
-                                   error == Error::DelegateInvalidCompatibility || error == Error::NotFound)) {
+  if (code == Code::kExecution &&
+      (error == Error::InvalidProgram || error == Error::InvalidExternalData ||
+       error == Error::DelegateInvalidCompatibility || error == Error::NotFound)) {
     code = Code::kFile;
   }
   return {code, what + ": " + executorch::runtime::to_string(error) + (logged.empty() ? "." : ". " + logged),
@@ -91,7 +93,8 @@ auto contained(Code code, Call call) -> decltype(call()) {
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    return Status(Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory");
+    return Status(Code::kMemory, "Out of memory.",
+                  "use a smaller program or input, or a device with more memory");
   } catch (const std::exception& error) {
     return Status(code, std::string("The engine failed: ") + error.what() + ".", kExportAgain);
   }
@@ -102,7 +105,9 @@ class ExecuTorchEngine : public Engine {
   EngineInfo info() const override { return {"executorch", SLIPWAY_EXECUTORCH_VERSION}; }
   Capabilities capabilities() const override;
   Result<unsigned> set_threads(unsigned count) override { return reset_thread_pool(count); }
-  Result<ProgramInfo> describe(const std::string& model_path) override { return read_program_info(model_path); }
+  Result<ProgramInfo> describe(const std::string& model_path) override {
+    return read_program_info(model_path);
+  }
   Status load(const LoadOptions& options) override {
     return contained(Code::kFile, [&] { return load_module(options); });
   }
@@ -167,8 +172,7 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   }
   error = module_->load_method(method_);
   if (error != Error::Ok) {
-    return from_error(error, Code::kExecution, "Cannot initialise method " + method_,
-                      kExportAgain);
+    return from_error(error, Code::kExecution, "Cannot initialise method " + method_, kExportAgain);
   }
   const auto meta = module_->method_meta(method_);
   if (!meta.ok()) {
@@ -185,7 +189,8 @@ Status ExecuTorchEngine::prepare_values(const MethodMeta& meta) {
     if (inputs_.back().tag == Tag::Tensor) {
       const auto tensor = meta.input_tensor_meta(i);
       if (!tensor.ok()) {
-        return from_error(tensor.error(), Code::kFile, "Cannot read input " + std::to_string(i), kExportAgain);
+        return from_error(tensor.error(), Code::kFile, "Cannot read input " + std::to_string(i),
+                          kExportAgain);
       }
       inputs_.back().dim_order.assign(tensor->dim_order().begin(), tensor->dim_order().end());
     }
@@ -200,10 +205,9 @@ Status ExecuTorchEngine::prepare_values(const MethodMeta& meta) {
       continue;
     }
     output_buffers_.emplace_back(tensor->nbytes());
-    output_tensors_.push_back(make_tensor_ptr({tensor->sizes().begin(), tensor->sizes().end()},
-                                              output_buffers_.back().data(),
-                                              {tensor->dim_order().begin(), tensor->dim_order().end()}, {},
-                                              tensor->scalar_type()));
+    output_tensors_.push_back(
+        make_tensor_ptr({tensor->sizes().begin(), tensor->sizes().end()}, output_buffers_.back().data(),
+                        {tensor->dim_order().begin(), tensor->dim_order().end()}, {}, tensor->scalar_type()));
     const Error error = module_->set_output(method_, output_tensors_.back(), i);
     if (error != Error::Ok) {
       return from_error(error, Code::kExecution, "Cannot give memory to output " + std::to_string(i),
@@ -230,7 +234,8 @@ EValue ExecuTorchEngine::input_value(const Tensor& input, const InputForm& form)
     reordered_inputs_.push_back(to_memory_order(input.bytes, input.shape, order, size_of(input.dtype)));
     data = reordered_inputs_.back().data();
   }
-  // const_cast: the runtime's tensors have no read-only form; inputs without planned memory are read where they are.
+  // const_cast: the runtime's tensors have no read-only form; inputs without planned memory are read where
+  // they are.
   input_tensors_.push_back(make_tensor_ptr({input.shape.begin(), input.shape.end()}, const_cast<void*>(data),
                                            {order.begin(), order.end()}, {}, to_scalar_type(input.dtype)));
   return EValue(*input_tensors_.back());
@@ -280,10 +285,12 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   const auto& tensor = value.toTensor();
   const DType dtype = to_dtype(tensor.scalar_type());
   if (dtype == DType::kUnknown) {
-    return Status(Code::kExecution, "Method " + method_ + " returns a tensor of a type that has no file form.",
+    return Status(Code::kExecution,
+                  "Method " + method_ + " returns a tensor of a type that has no file form.",
                   "export a method that returns bools, integers or floats");
   }
-  Tensor output{dtype, {tensor.sizes().begin(), tensor.sizes().end()},
+  Tensor output{dtype,
+                {tensor.sizes().begin(), tensor.sizes().end()},
                 bytes_of(tensor.const_data_ptr(), tensor.nbytes())};
   const std::vector<std::uint8_t> order(tensor.dim_order().begin(), tensor.dim_order().end());
   if (!is_row_major(order)) {

@@ -50,8 +50,10 @@ void emit(et_timestamp_t, et_pal_log_level_t level, const char* filename, const 
 
 void install_platform_layer(AbortHandler on_abort) {
   log().on_abort = on_abort;
-  executorch::runtime::register_pal(executorch::runtime::PalImpl::create(
+  // Once: the runtime warns of a second time.
+  static const bool registered = executorch::runtime::register_pal(executorch::runtime::PalImpl::create(
       nullptr, give_up, nullptr, nullptr, emit, nullptr, nullptr, __FILE__));
+  static_cast<void>(registered);
 }
 
 std::string take_logged_errors() {

@@ -6,8 +6,8 @@
 
 namespace slipway {
 
-// Puts our functions into ExecuTorch's platform layer: its log goes to standard error, errors only, and an abort
-// ends in `on_abort` instead of a signal.
+// Puts our functions into ExecuTorch's platform layer: its log goes to standard error, errors only, and an
+// abort ends in `on_abort` instead of a signal.
 void install_platform_layer(AbortHandler on_abort);
 
 // The error messages logged since the last call, oldest first, joined by "; ". Empty when there were none.

@@ -1,5 +1,6 @@
-// The rules a program keeps beyond being a well-formed flatbuffer (the comments of program.fbs state them). The
-// runtime checks some of them, trusts others, and reads or writes out of bounds where its trust was misplaced.
+// The rules a program keeps beyond being a well-formed flatbuffer (the comments of program.fbs state them).
+// The runtime checks some of them, trusts others, and reads or writes out of bounds where its trust was
+// misplaced.
 #include <string>
 
 #include "program_file.h"
@@ -43,7 +44,8 @@ class Checker {
       fail("it has no method");
     }
     for (std::size_t i = 0; i < length(program_.execution_plan()); ++i) {
-      const pte::ExecutionPlan* method = program_.execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i));
+      const pte::ExecutionPlan* method =
+          program_.execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i));
       if (method == nullptr || method->name() == nullptr) {
         fail("method " + std::to_string(i) + " has no name");
       } else {
@@ -71,7 +73,8 @@ class Checker {
   void segments() {
     for (std::size_t i = 0; i < length(program_.segments()); ++i) {
       const pte::DataSegment* segment = program_.segments()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(segment->offset() <= layout_.segment_size && segment->size() <= layout_.segment_size - segment->offset(),
+      require(segment->offset() <= layout_.segment_size &&
+                  segment->size() <= layout_.segment_size - segment->offset(),
               "segment " + std::to_string(i) + " lies beyond the file's end");
     }
   }
@@ -85,11 +88,13 @@ class Checker {
       return;
     }
     if (table->segment_index() >= length(program_.segments())) {
-      fail(std::string(name) + " names segment " + std::to_string(table->segment_index()) + ", which is not there");
+      fail(std::string(name) + " names segment " + std::to_string(table->segment_index()) +
+           ", which is not there");
       return;
     }
     for (const std::uint64_t offset : *table->offsets()) {
-      require(offset <= segment_size(table->segment_index()), std::string(name) + " reaches beyond its segment");
+      require(offset <= segment_size(table->segment_index()),
+              std::string(name) + " reaches beyond its segment");
     }
   }
 
@@ -115,7 +120,8 @@ class Checker {
     require(all_below(plan.outputs(), values), "an output is not among its values");
     for (std::size_t i = 0; i < length(plan.operators()); ++i) {
       const pte::Operator* op = plan.operators()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(op->name() != nullptr && op->name()->size() != 0, "operator " + std::to_string(i) + " has no name");
+      require(op->name() != nullptr && op->name()->size() != 0,
+              "operator " + std::to_string(i) + " has no name");
     }
     for (std::size_t i = 0; i < length(plan.delegates()); ++i) {
       delegate(*plan.delegates()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
@@ -140,7 +146,8 @@ class Checker {
     }
     const bool is_inline = data->location() == pte::DataLocation::INLINE;
     require(is_inline || data->location() == pte::DataLocation::SEGMENT, name + " has its data nowhere");
-    const std::size_t limit = is_inline ? length(program_.backend_delegate_data()) : length(program_.segments());
+    const std::size_t limit =
+        is_inline ? length(program_.backend_delegate_data()) : length(program_.segments());
     require(data->index() < limit, name + " names data that is not there");
     for (std::size_t i = 0; i < length(delegate.compile_specs()); ++i) {
       const pte::CompileSpec* spec = delegate.compile_specs()->Get(static_cast<flatbuffers::uoffset_t>(i));
@@ -183,7 +190,8 @@ class Checker {
     } else if (const auto* text = value.val_as_String()) {
       require(text->string_val() != nullptr, name + " is an empty string");
     } else if (const auto* ints = value.val_as_IntList()) {
-      require(ints->items() != nullptr && all_below(ints->items(), values), name + " refers to a value not there");
+      require(ints->items() != nullptr && all_below(ints->items(), values),
+              name + " refers to a value not there");
     } else if (const auto* tensors = value.val_as_TensorList()) {
       require(tensors->items() != nullptr && all_tensors(plan, tensors->items(), false),
               name + " refers to a tensor not there");
@@ -197,7 +205,8 @@ class Checker {
     }
   }
 
-  bool all_tensors(const pte::ExecutionPlan& plan, const flatbuffers::Vector<std::int32_t>* items, bool optional) {
+  bool all_tensors(const pte::ExecutionPlan& plan, const flatbuffers::Vector<std::int32_t>* items,
+                   bool optional) {
     for (const std::int32_t item : *items) {
       if (item == -1 && optional) {
         continue;
@@ -248,8 +257,10 @@ class Checker {
       const std::uint64_t offset =
           std::uint64_t{allocation->memory_offset_high()} << 32 | allocation->memory_offset_low();
       // Memory 0 is reserved: the planned ones count from 1.
-      const bool known = allocation->memory_id() != 0 && below(allocation->memory_id(), length(plan.non_const_buffer_sizes()));
-      const auto size = known ? static_cast<std::uint64_t>(plan.non_const_buffer_sizes()->Get(allocation->memory_id())) : 0;
+      const bool known = allocation->memory_id() != 0 &&
+                         below(allocation->memory_id(), length(plan.non_const_buffer_sizes()));
+      const auto size =
+          known ? static_cast<std::uint64_t>(plan.non_const_buffer_sizes()->Get(allocation->memory_id())) : 0;
       require(known && offset <= size && bytes <= size - offset, name + " lies beyond its planned memory");
     }
     const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
@@ -268,7 +279,8 @@ class Checker {
               name + " has its initial value nowhere");
     } else if (length(program_.constant_buffer()) != 0) {
       const bool known = tensor.data_buffer_idx() < length(program_.constant_buffer());
-      const auto* storage = known ? program_.constant_buffer()->Get(tensor.data_buffer_idx())->storage() : nullptr;
+      const auto* storage =
+          known ? program_.constant_buffer()->Get(tensor.data_buffer_idx())->storage() : nullptr;
       require(known && length(storage) >= bytes, name + " is a constant that is not there");
     } else {
       require(stored(program_.constant_segment(), tensor.data_buffer_idx(), bytes),

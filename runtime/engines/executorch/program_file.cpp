@@ -7,8 +7,8 @@
 namespace slipway {
 namespace {
 
-// The extended header follows the flatbuffer's root offset and identifier: magic, its own length, then the sizes
-// of the file's parts, all little-endian.
+// The extended header follows the flatbuffer's root offset and identifier: magic, its own length, then the
+// sizes of the file's parts, all little-endian.
 constexpr std::size_t kIdentifier = 4;
 constexpr std::size_t kMagic = 8;
 constexpr std::size_t kHeaderLength = 12;
@@ -42,8 +42,9 @@ std::string guess(const std::uint8_t* data, std::size_t size) {
   if (starts_with(data, size, "PK\x03\x04")) {
     return "it is a zip archive: a .pt2 or .pth file, perhaps";
   }
-  if (starts_with(data, size, "\x7f"
-                              "ELF")) {
+  if (starts_with(data, size,
+                  "\x7f"
+                  "ELF")) {
     return "it is an executable or a library";
   }
   if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "FT01")) {
@@ -58,11 +59,15 @@ std::string guess(const std::uint8_t* data, std::size_t size) {
 Status not_a_program(const std::uint8_t* data, std::size_t size, const std::string& path) {
   if (size >= kMagic && starts_with(data + kIdentifier, size - kIdentifier, "ET")) {
     const std::string found(reinterpret_cast<const char*>(data + kIdentifier), 4);
-    return {Code::kFile, path + " is a program of schema " + found + "; this runner reads ET12.",
-            "export the model with the version of ExecuTorch that this runner has (pte_runner --version)", {path}};
+    return {Code::kFile,
+            path + " is a program of schema " + found + "; this runner reads ET12.",
+            "export the model with the version of ExecuTorch that this runner has (pte_runner --version)",
+            {path}};
   }
-  return {Code::kFile, path + " is not a program: " + guess(data, size) + ".",
-          "name a .pte file, as ./inv export writes it", {path}};
+  return {Code::kFile,
+          path + " is not a program: " + guess(data, size) + ".",
+          "name a .pte file, as ./inv export writes it",
+          {path}};
 }
 
 Status truncated(const std::string& path, std::uint64_t found, std::uint64_t promised) {
@@ -118,7 +123,8 @@ Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, c
   if (length >= kLengthWithSegmentSize) {
     layout.segment_size = little_endian(data + kSegmentSize, 8);
     if (layout.segment_size > UINT64_MAX - layout.segment_base) {
-      return damaged(path, "its header says its segments are " + std::to_string(layout.segment_size) + " bytes long");
+      return damaged(
+          path, "its header says its segments are " + std::to_string(layout.segment_size) + " bytes long");
     }
     if (layout.segment_base + layout.segment_size > size) {
       return truncated(path, size, layout.segment_base + layout.segment_size);
@@ -131,7 +137,8 @@ Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, c
   return layout;
 }
 
-Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size, const std::string& path) {
+Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size,
+                                          const std::string& path) {
   const Result<ProgramLayout> layout = check_layout(data, size, path);
   if (!layout.ok()) {
     return layout.status();
@@ -142,7 +149,8 @@ Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t 
       program_size / 4 < FLATBUFFERS_MAX_BUFFER_SIZE ? program_size / 4 : FLATBUFFERS_MAX_BUFFER_SIZE);
   flatbuffers::Verifier verifier(data, program_size, options);
   if (program_size >= FLATBUFFERS_MAX_BUFFER_SIZE || !pte::VerifyProgramBuffer(verifier)) {
-    return damaged(path, "its first " + std::to_string(program_size) + " bytes are not a well-formed flatbuffer");
+    return damaged(path,
+                   "its first " + std::to_string(program_size) + " bytes are not a well-formed flatbuffer");
   }
   const pte::Program* program = pte::GetProgram(data);
   const std::string fault = find_fault(*program, layout.value());

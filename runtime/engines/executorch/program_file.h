@@ -21,10 +21,11 @@ struct ProgramLayout {
 Result<ProgramLayout> check_layout(const std::uint8_t* data, std::size_t size, const std::string& path);
 
 // The program in the file, every reference, index and extent in it checked. Points into `data`.
-Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size, const std::string& path);
+Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t size,
+                                          const std::string& path);
 
-// What is wrong inside a program whose flatbuffer is well-formed: an index out of its table, a tensor beyond its
-// memory, a segment beyond the file. Empty when nothing is.
+// What is wrong inside a program whose flatbuffer is well-formed: an index out of its table, a tensor beyond
+// its memory, a segment beyond the file. Empty when nothing is.
 std::string find_fault(const pte::Program& program, const ProgramLayout& layout);
 
 }  // namespace slipway

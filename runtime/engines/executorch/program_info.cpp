@@ -49,7 +49,8 @@ ValueSpec spec_of(const pte::EValue& value) {
     spec.kind = "bool";
     spec.exported = scalar<std::uint8_t>(DType::kBool, flag->bool_val() ? 1 : 0);
   } else {
-    spec.kind = value.val_type() == pte::KernelTypes::NONE ? "none" : pte::EnumNameKernelTypes(value.val_type());
+    spec.kind =
+        value.val_type() == pte::KernelTypes::NONE ? "none" : pte::EnumNameKernelTypes(value.val_type());
   }
   if (spec.kind != "tensor") {
     spec.dtype = spec.exported.dtype;
@@ -57,7 +58,8 @@ ValueSpec spec_of(const pte::EValue& value) {
   return spec;
 }
 
-std::vector<ValueSpec> specs_of(const pte::ExecutionPlan& plan, const flatbuffers::Vector<std::int32_t>* indices) {
+std::vector<ValueSpec> specs_of(const pte::ExecutionPlan& plan,
+                                const flatbuffers::Vector<std::int32_t>* indices) {
   std::vector<ValueSpec> specs;
   if (indices != nullptr) {
     for (const std::int32_t index : *indices) {

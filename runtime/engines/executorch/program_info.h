@@ -7,7 +7,8 @@
 
 namespace slipway {
 
-// What a .pte file declares, read from its own tables; the file is checked throughout before (program_file.h).
+// What a .pte file declares, read from its own tables; the file is checked throughout before
+// (program_file.h).
 Result<ProgramInfo> read_program_info(const std::string& path);
 
 }  // namespace slipway

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-// The SDK exports these functions but ships no header for them; only what is used is declared, and no object is
-// ever made here, so the class's members do not matter.
+// The SDK exports these functions but ships no header for them; only what is used is declared, and no object
+// is ever made here, so the class's members do not matter.
 namespace executorch::extension::threadpool {
 
 class ThreadPool {
@@ -23,7 +23,8 @@ namespace slipway {
 Result<unsigned> reset_thread_pool(unsigned count) {
   auto* pool = executorch::extension::threadpool::get_threadpool();
   if (pool == nullptr) {
-    return Status(Code::kExecution, "The engine has no thread pool.", "raise the limit on threads (ulimit -u)");
+    return Status(Code::kExecution, "The engine has no thread pool.",
+                  "raise the limit on threads (ulimit -u)");
   }
   // "unsafe" while work is under way: nothing is loaded yet.
   if (pool->get_thread_count() != count && !pool->_unsafe_reset_threadpool(count)) {

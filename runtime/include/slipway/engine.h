@@ -72,8 +72,8 @@ class Engine {
   // Sets the number of threads for all later work; returns the number in effect.
   virtual Result<unsigned> set_threads(unsigned count) = 0;
 
-  // Reads what the program declares. Checks the whole file first (kFile when it is damaged); loads, initialises
-  // and runs nothing.
+  // Reads what the program declares. Checks the whole file first (kFile when it is damaged); loads,
+  // initialises and runs nothing.
   virtual Result<ProgramInfo> describe(const std::string& model_path) = 0;
 
   // Loads the program and makes one method ready to run.

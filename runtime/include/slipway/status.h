@@ -49,7 +49,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
   Result(Status failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(state_); }

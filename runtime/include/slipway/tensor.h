@@ -52,7 +52,8 @@ Tensor ones(DType dtype, const Shape& shape, std::size_t count);
 // Reorders the bytes of a tensor between row-major order and the memory order `dim_order` (outermost
 // dimension first, as in channels-last's 0,2,3,1). `shape` is the logical shape in both directions.
 std::vector<std::uint8_t> to_memory_order(const std::vector<std::uint8_t>& row_major, const Shape& shape,
-                                          const std::vector<std::uint8_t>& dim_order, std::size_t element_size);
+                                          const std::vector<std::uint8_t>& dim_order,
+                                          std::size_t element_size);
 std::vector<std::uint8_t> to_row_major(const std::vector<std::uint8_t>& memory, const Shape& shape,
                                        const std::vector<std::uint8_t>& dim_order, std::size_t element_size);
 

@@ -1,0 +1,143 @@
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "program_builder.h"
+#include "program_file.h"
+
+namespace {
+
+using namespace slipway;
+
+// The vector is at least aligned as malloc aligns, which is all the schema asks of these small programs.
+Status status_of(const std::vector<std::uint8_t>& file) {
+  const auto program = check_program(file.data(), file.size(), "a.pte");
+  return program.ok() ? Status() : program.status();
+}
+
+void refused(const std::vector<std::uint8_t>& file, const std::string& why) {
+  const Status status = status_of(file);
+  CHECK(status.code() == Code::kFile);
+  CHECK_CONTAINS(status.message(), why);
+  CHECK(!status.fix().empty());
+}
+
+void refused(const ProgramRecipe& recipe, const std::string& why) {
+  refused(make_program(recipe), why);
+}
+
+std::vector<std::uint8_t> text(const std::string& start) {
+  std::vector<std::uint8_t> file(start.begin(), start.end());
+  file.resize(300, 0);
+  return file;
+}
+
+TEST(program_whole_is_accepted) {
+  const Status status = status_of(make_program());
+  CHECK_EQUAL(status.message(), "");
+  CHECK(status.ok());
+}
+
+TEST(program_cut_at_every_byte_is_refused) {
+  const std::vector<std::uint8_t> file = make_program();
+  const std::string whole = std::to_string(file.size());
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    const std::vector<std::uint8_t> cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
+    const Status status = status_of(cut);
+    CHECK(status.code() == Code::kFile);
+    if (size >= 40) {
+      CHECK_CONTAINS(status.message(), " bytes found, ");
+    }
+  }
+  const std::vector<std::uint8_t> cut(file.begin(), file.end() - 1);
+  CHECK_CONTAINS(status_of(cut).message(),
+                 "truncated: " + std::to_string(file.size() - 1) + " bytes found, " + whole + " promised");
+}
+
+// Whatever one byte is changed to, reading the file stays inside it: a sanitizer would say otherwise.
+TEST(program_with_any_byte_changed_is_read_or_refused) {
+  const std::vector<std::uint8_t> file = make_program();
+  std::size_t refusals = 0;
+  for (std::size_t at = 0; at < file.size(); ++at) {
+    for (const int mask : {0x01, 0x80, 0xFF}) {
+      std::vector<std::uint8_t> changed = file;
+      changed[at] = static_cast<std::uint8_t>(changed[at] ^ mask);
+      const Status status = status_of(changed);
+      CHECK(status.ok() || status.code() == Code::kFile);
+      refusals += status.ok() ? 0 : 1;
+    }
+  }
+  CHECK(refusals > file.size() / 4);
+}
+
+TEST(program_longer_than_it_says_is_accepted) {
+  std::vector<std::uint8_t> file = make_program();
+  file.resize(file.size() + 100);
+  CHECK(status_of(file).ok());
+}
+
+TEST(program_of_another_kind_is_named) {
+  refused(std::vector<std::uint8_t>(), "is empty");
+  refused(text("PK\x03\x04"), "zip archive");
+  refused(text("version https://git-lfs.github.com/spec/v1"), "Git LFS pointer");
+  refused(text("\x7f"
+               "ELF"),
+          "executable");
+  refused(text("....FT01"), "--data_path");
+  refused(text("....ET99"), "schema ET99; this runner reads ET12");
+  refused(text("nothing known"), "identifier is missing");
+}
+
+TEST(program_header_that_lies_is_refused) {
+  std::vector<std::uint8_t> file = make_program();
+  file[12] = 8;
+  refused(file, "extended header says it is 8 bytes long");
+  file = make_program();
+  file[23] = 0x7F;  // the program's size, topmost byte
+  refused(file, "damaged: its header says");
+  file = make_program();
+  for (std::size_t at = 32; at < 40; ++at) {
+    file[at] = 0xFF;  // the segments' size
+  }
+  refused(file, "segments are");
+}
+
+TEST(program_tables_are_checked) {
+  ProgramRecipe recipe;
+  recipe.output_value = 4;
+  refused(recipe, "an output is not among its values");
+  recipe = {};
+  recipe.output_value = -1;
+  refused(recipe, "an output is not among its values");
+  recipe = {};
+  recipe.first_argument = 99;
+  refused(recipe, "instruction 0");
+  recipe = {};
+  recipe.constant_index = 2;
+  refused(recipe, "value 1 is a constant that is not there");
+  recipe = {};
+  recipe.planned_bytes = 23;
+  refused(recipe, "value 3 lies beyond its planned memory");
+  recipe = {};
+  recipe.planned_bytes = -1;
+  refused(recipe, "method forward: ");
+  recipe = {};
+  recipe.dim_order = {0, 0};
+  refused(recipe, "order of dimensions");
+  recipe = {};
+  recipe.dim_order = {0, 1, 2};
+  refused(recipe, "impossible layout");
+  recipe = {};
+  recipe.segment_bytes = 25;
+  refused(recipe, "segment 0 lies beyond");
+  recipe = {};
+  recipe.segment_bytes = 23;
+  refused(recipe, "constant that is not there");
+  recipe = {};
+  recipe.operator_name = "";
+  refused(recipe, "operator 0 has no name");
+}
+
+}  // namespace

@@ -1,0 +1,89 @@
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "crash_guard.h"
+#include "platform.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using namespace slipway;
+
+TEST(write_file_replaces_and_leaves_nothing_else) {
+  const TemporaryFolder folder;
+  folder.write("a", {'o', 'l', 'd'});
+  CHECK(write_file(folder.file("a"), "new", 3).ok());
+  CHECK_EQUAL(folder.read("a"), "new");
+  CHECK_EQUAL(folder.files().size(), std::size_t{1});
+  struct stat status = {};
+  CHECK(::stat(folder.file("a").c_str(), &status) == 0);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  CHECK_EQUAL(status.st_mode & 0777, 0666 & ~mask);
+}
+
+TEST(write_file_into_no_folder) {
+  const TemporaryFolder folder;
+  const Status status = write_file(folder.file("none/a"), "x", 1);
+  CHECK(status.code() == Code::kOutput);
+  CHECK_CONTAINS(status.message(), "none/a");
+}
+
+TEST(write_file_over_a_folder) {
+  const TemporaryFolder folder;
+  CHECK(::mkdir(folder.file("d").c_str(), 0777) == 0);
+  CHECK(write_file(folder.file("d"), "x", 1).code() == Code::kOutput);
+  CHECK_EQUAL(folder.files().size(), std::size_t{1});
+  ::rmdir(folder.file("d").c_str());
+}
+
+TEST(mapped_file_reads_and_refuses) {
+  const TemporaryFolder folder;
+  folder.write("a", {1, 2, 3});
+  folder.write("empty", {});
+  const Result<MappedFile> file = MappedFile::open(folder.file("a"));
+  CHECK(file.ok() && file.value().size() == 3 && file.value().data()[2] == 3);
+  CHECK(MappedFile::open(folder.file("empty")).ok());
+  const Result<MappedFile> none = MappedFile::open(folder.file("none"));
+  CHECK(!none.ok() && none.status().code() == Code::kFile);
+  const Result<MappedFile> self = MappedFile::open("/tmp");
+  CHECK(!self.ok());
+  if (!self.ok()) {
+    CHECK_CONTAINS(self.status().message(), "folder");
+  }
+}
+
+#ifndef SLIPWAY_SANITIZE
+// In a process of its own: the guard ends it.
+TEST(crash_guard_answers_with_its_code_and_json) {
+  const TemporaryFolder folder;
+  const std::string json = folder.file("out.json");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const CrashGuard guard({Code::kFile, "crashed"}, "", "{\"a\":1}\n", json);
+    ::raise(SIGSEGV);
+    ::_exit(0);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK_EQUAL(WEXITSTATUS(status), 3);
+  CHECK_EQUAL(folder.read("out.json"), "{\"a\":1}\n");
+  CHECK_EQUAL(folder.files().size(), std::size_t{1});
+}
+#endif
+
+TEST(processor_is_known) {
+  const CpuInfo cpu = cpu_info();
+  CHECK(!cpu.arch.empty());
+  CHECK(cpu.cores >= 1);
+  CHECK(usable_cores() >= 1 && usable_cores() <= 4096);
+  CHECK(peak_rss_bytes() > 0);
+}
+
+}  // namespace

@@ -1,0 +1,91 @@
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "inputs.h"
+#include "npy.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using namespace slipway;
+
+MethodInfo method_with(std::vector<ValueSpec> inputs) {
+  MethodInfo method;
+  method.name = "forward";
+  method.inputs = std::move(inputs);
+  return method;
+}
+
+ValueSpec tensor_spec(DType dtype, Shape shape, Dynamism dynamism = Dynamism::kStatic) {
+  ValueSpec spec;
+  spec.kind = "tensor";
+  spec.dtype = dtype;
+  spec.shape = std::move(shape);
+  spec.dynamism = dynamism;
+  return spec;
+}
+
+Status status_of(const Options& options, const MethodInfo& method) {
+  std::string note;
+  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method, &note);
+  return inputs.ok() ? Status() : inputs.status();
+}
+
+TEST(inputs_are_ones_unless_given) {
+  std::string note;
+  const auto inputs = prepare_inputs({}, method_with({tensor_spec(DType::kFloat32, {2, 3})}), &note);
+  CHECK(inputs.ok() && inputs.value().size() == 1 && inputs.value()[0].bytes.size() == 24);
+  CHECK_CONTAINS(note, "float32 2x3");
+}
+
+TEST(inputs_in_the_shapes_asked_for) {
+  const MethodInfo method = method_with({tensor_spec(DType::kInt64, {8, 4}, Dynamism::kBounded)});
+  Options options;
+  options.have_input_shapes = true;
+  options.input_shapes = {{3, 4}};
+  std::string note;
+  const auto inputs = prepare_inputs(options, method, &note);
+  CHECK(inputs.ok() && inputs.value()[0].shape == (Shape{3, 4}));
+  options.input_shapes = {{9, 4}};
+  const Status above = status_of(options, method);
+  CHECK(above.code() == Code::kInput);
+  CHECK_CONTAINS(above.message(), "expected int64 at most 8x4, given int64 9x4");
+  options.input_shapes = {{3, 4, 1}};
+  CHECK(status_of(options, method).code() == Code::kInput);
+  options.input_shapes = {{3, 4}, {1}};
+  CHECK_CONTAINS(status_of(options, method).message(), "takes 1 inputs (int64 at most 8x4), 2 given");
+}
+
+TEST(inputs_from_files) {
+  const TemporaryFolder folder;
+  folder.write("good.npy", format_npy(ones(DType::kFloat32, {2}, 2)));
+  folder.write("type.npy", format_npy(ones(DType::kFloat64, {2}, 2)));
+  folder.write("shape.npy", format_npy(ones(DType::kFloat32, {3}, 3)));
+  const MethodInfo method = method_with({tensor_spec(DType::kFloat32, {2})});
+  Options options;
+  options.inputs = {folder.file("good.npy")};
+  CHECK(status_of(options, method).ok());
+  options.inputs = {folder.file("type.npy")};
+  CHECK_CONTAINS(status_of(options, method).message(), "expected float32 2, given float64 2");
+  CHECK_CONTAINS(status_of(options, method).fix(), "astype('float32')");
+  options.inputs = {folder.file("shape.npy")};
+  CHECK_CONTAINS(status_of(options, method).message(), "expected float32 2, given float32 3");
+  options.inputs = {folder.file("none.npy")};
+  CHECK(status_of(options, method).code() == Code::kInput);
+}
+
+TEST(inputs_of_other_kinds) {
+  ValueSpec number;
+  number.kind = "int";
+  number.dtype = DType::kInt64;
+  number.exported = {DType::kInt64, {}, {42, 0, 0, 0, 0, 0, 0, 0}};
+  std::string note;
+  const auto inputs = prepare_inputs({}, method_with({number}), &note);
+  CHECK(inputs.ok() && inputs.value()[0].bytes[0] == 42);
+  ValueSpec text;
+  text.kind = "String";
+  CHECK_CONTAINS(status_of({}, method_with({text})).message(), "(String)");
+}
+
+}  // namespace

@@ -1,0 +1,86 @@
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "options.h"
+
+namespace {
+
+using namespace slipway;
+
+void refused(const std::vector<std::string>& words, const std::string& why) {
+  const Result<Options> options = parse_options(words);
+  CHECK(!options.ok());
+  if (!options.ok()) {
+    CHECK(options.status().code() == Code::kUsage);
+    CHECK_CONTAINS(options.status().message(), why);
+  }
+}
+
+TEST(options_defaults) {
+  const Result<Options> options = parse_options({"--model_path", "a.pte"});
+  CHECK(options.ok());
+  CHECK_EQUAL(options.value().method_name, "forward");
+  CHECK_EQUAL(options.value().num_executions, 1U);
+  CHECK_EQUAL(options.value().warmup, 0U);
+  CHECK_EQUAL(options.value().cpu_threads, 0U);
+  CHECK(!options.value().json && !options.value().print_output && !options.value().have_input_shapes);
+}
+
+TEST(options_both_forms) {
+  const Result<Options> options =
+      parse_options({"--model_path=a=b.pte", "--inputs", "x.npy,y.npy", "--num_executions=7", "--warmup", "2",
+                     "--json=out.json", "--output_file=o", "--cpu_threads", "3", "--etdump_path=e",
+                     "--print_output", "--data_path=w.ptd"});
+  CHECK(options.ok());
+  CHECK_EQUAL(options.value().model_path, "a=b.pte");
+  CHECK_EQUAL(options.value().inputs.size(), std::size_t{2});
+  CHECK_EQUAL(options.value().inputs[1], "y.npy");
+  CHECK_EQUAL(options.value().num_executions, 7U);
+  CHECK_EQUAL(options.value().json_path, "out.json");
+  CHECK(options.value().json && options.value().print_output);
+}
+
+TEST(options_json_takes_no_word) {
+  const Result<Options> options = parse_options({"--json", "--model_path", "a.pte"});
+  CHECK(options.ok() && options.value().json && options.value().json_path.empty());
+  refused({"--model_path=a", "--json", "out.json"}, "'out.json' is not a flag");
+  CHECK(find_json({"--nonsense", "--json"}).wanted);
+  CHECK_EQUAL(find_json({"--json=x"}).path, "x");
+}
+
+TEST(options_refused) {
+  refused({}, "--model_path is missing");
+  refused({"--describe"}, "--model_path is missing");
+  refused({"--modelpath=a"}, "Unknown flag --modelpath");
+  refused({"model.pte"}, "'model.pte' is not a flag");
+  refused({"-h"}, "'-h' is not a flag");
+  refused({"--model_path"}, "needs a value");
+  refused({"--model_path="}, "needs a value");
+  refused({"--model_path=a", "--json="}, "needs a file name");
+  refused({"--model_path=a", "--describe=yes"}, "takes no value");
+  refused({"--model_path=a", "--describe", "--capabilities"}, "exclude each other");
+  refused({"--model_path=a", "--inputs=a,,b"}, "empty name");
+  refused({"--model_path=a", "--inputs=a.npy", "--input_shapes=1"}, "exclude each other");
+  for (const char* count : {"0", "-1", "1.5", "", "x", "1000001", "99999999999999999999"}) {
+    refused({"--model_path=a", std::string("--num_executions=") + count},
+            "--num_executions wants a whole number");
+  }
+  refused({"--model_path=a", "--cpu_threads=0"}, "from 1 to");
+  CHECK(parse_options({"--model_path=a", "--warmup=0"}).ok());
+}
+
+TEST(options_shapes) {
+  const Result<std::vector<Shape>> shapes = parse_shapes("1x3x224x224,8,scalar,2x0");
+  CHECK(shapes.ok());
+  CHECK_EQUAL(shapes.value().size(), std::size_t{4});
+  CHECK_EQUAL(to_text(shapes.value()[0]), "1x3x224x224");
+  CHECK_EQUAL(to_text(shapes.value()[1]), "8");
+  CHECK_EQUAL(to_text(shapes.value()[2]), "scalar");
+  CHECK_EQUAL(to_text(shapes.value()[3]), "2x0");
+  for (const char* bad : {"", "1x", "x1", "1,,2", "1X2", "1x-2", "1 x 2", "99999999999"}) {
+    CHECK(!parse_shapes(bad).ok());
+  }
+}
+
+}  // namespace

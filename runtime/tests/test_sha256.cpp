@@ -1,0 +1,36 @@
+#include <string>
+
+#include "check.h"
+#include "sha256.h"
+
+namespace {
+
+std::string digest(const std::string& text) {
+  return slipway::sha256_hex(text.data(), text.size());
+}
+
+// FIPS 180-4's examples, as NIST publishes them.
+TEST(sha256_known_vectors) {
+  CHECK_EQUAL(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK_EQUAL(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK_EQUAL(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK_EQUAL(digest(std::string(1000000, 'a')),
+              "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+// Lengths around the places where the padding needs a block of its own (values from Python's hashlib).
+TEST(sha256_padding) {
+  CHECK_EQUAL(digest(std::string(55, 'x')),
+              "d5e285683cd4efc02d021a5c62014694958901005d6f71e89e0989fac77e4072");
+  CHECK_EQUAL(digest(std::string(56, 'x')),
+              "04c26261370ee7541549d16dee320c723e3fd14671e66a099afe0a377c16888e");
+  CHECK_EQUAL(digest(std::string(63, 'x')),
+              "75220b47218278e656f2013bb8f0c455a25eaf01e86c64924e9d48d89776d6f2");
+  CHECK_EQUAL(digest(std::string(64, 'x')),
+              "7ce100971f64e7001e8fe5a51973ecdfe1ced42befe7ee8d5fd6219506b5393c");
+  CHECK_EQUAL(digest(std::string(119, 'x')),
+              "000b48d4edf0fa7bee3c6236ecd2785baa5db4eeb8bb54341b029e0d9fa5fb0c");
+}
+
+}  // namespace
