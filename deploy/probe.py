@@ -52,7 +52,8 @@ part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
 dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
 find_library() { for d in $dirs; do [ -e "$d/$1" ] && { echo "$d/$1"; return; }; done; }
 part libraries; for f in $4; do p=$(find_library "$f"); [ -n "$p" ] && echo "$f $p"; done
-versions_of() { p=$(find_library "$1"); [ -n "$p" ] && grep -a -o "$2" "$p" 2>/dev/null | sort -u; }
+# BusyBox's grep stops at the first NUL of a line: hand it one string a line.
+versions_of() { p=$(find_library "$1"); [ -n "$p" ] && tr '\000' '\n' < "$p" | grep -a -o "$2" | sort -u; }
 part glibc; versions_of libc.so.6 'GLIBC_2\.[0-9]*'
 part glibcxx; versions_of libstdc++.so.6 'GLIBCXX_3\.4\.[0-9]*'
 part getconf; getconf GNU_LIBC_VERSION 2>/dev/null
