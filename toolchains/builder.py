@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,45 +21,70 @@ _ROOM = Path(__file__).parent
 _MODULES = ("builder", "compilers", "conan", "fetch_source", "gnu", "inspect", "layout", "libstdcxx", "sysroot", "zig")
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
+_STEPS = 5
 
-def _sources() -> Iterator[Path]:
-    """Every file of the checkout that a bundle is made from."""
-    yield ROOT / "conanfile.py"
-    yield ROOT / "LICENSE"
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be built."""
+
+    target: Target
+    engine: str
+    toolchain: str
+    force: bool
+    allow_newer_glibc: bool
+
+    @property
+    def folder(self) -> Path:
+        return bundle_dir(self.target.name, self.engine)
+
+    @property
+    def stamp(self) -> Path:
+        """Beside the bundle, not in it: the digest of what it was made from."""
+        return self.folder.parent / f".{self.engine}.built.json"
+
+
+def _sources() -> Iterator[tuple[str, Path]]:
+    """Every file that a bundle is made from, with the name it goes by."""
+    for name in ("conanfile.py", "LICENSE"):
+        yield name, ROOT / name
     for folder in (ROOT / "runtime", ROOT / "recipes"):
-        yield from (file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-    yield from (_ROOM / f"{name}.py" for name in _MODULES)
-    yield from (_ROOM / name for name in ("zig_wrapper.sh", "libstdcxx_compat.cpp"))
+        for file in folder.rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield file.relative_to(ROOT).as_posix(), file
+    for name in (*(f"{module}.py" for module in _MODULES), "zig_wrapper.sh", "libstdcxx_compat.cpp"):
+        yield f"toolchains/{name}", _ROOM / name
 
 
-def inputs(target: Target, engine: str, toolchain: str, allow_newer_glibc: bool) -> str:
+def _inputs(job: _Job) -> str:
     """Digest of everything that decides what a build makes; the same digest means nothing to do."""
-    facts = [repr(target), json.dumps(tools.table(), sort_keys=True), engine, toolchain, str(allow_newer_glibc)]
+    facts = [repr(job.target), json.dumps(tools.table(), sort_keys=True)]
+    facts += [job.engine, job.toolchain, str(job.allow_newer_glibc)]
     facts += [f"{name} {version(name)}" for name in ("conan", "cmake", "ninja")]
-    facts += [
-        f"{file.relative_to(ROOT).as_posix()} {sha256_file(file)}" for file in sorted(_sources()) if file.is_file()
-    ]
+    facts += [f"{name} {sha256_file(file)}" for name, file in sorted(_sources())]
     return sha256_bytes("\n".join(facts).encode())
 
 
-def _stamp(folder: Path) -> Path:
-    """Beside the bundle, not in it: the digest of what it was made from."""
-    return folder.parent / f".{folder.name}.built.json"
-
-
-def _current(folder: Path, digest: str) -> Bundle | None:
-    """The bundle in ``folder`` if it is whole and was made from these very inputs."""
+def _current(job: _Job, digest: str) -> Bundle | None:
+    """The bundle that is there, if it is whole and was made from these very inputs."""
+    if job.force:
+        return None
     try:
-        stamp = json.loads(_stamp(folder).read_text(encoding="utf-8"))
-        if stamp != {"inputs": digest, "manifest": sha256_file(folder / MANIFEST)}:
+        stamp = json.loads(job.stamp.read_text(encoding="utf-8"))
+        if stamp != {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)}:
             return None
-        return Bundle.load(folder)
+        return Bundle.load(job.folder)
     except (OSError, ValueError, BundleError):
         return None
 
 
 def build(
-    target_name: str, engine: str = "", toolchain: str = "", force: bool = False, *, allow_newer_glibc: bool = False
+    target_name: str,
+    engine: str = "",
+    toolchain: str = "",
+    force: bool = False,
+    *,
+    allow_newer_glibc: bool = False,
 ) -> Bundle:
     """The bundle of ``target_name``, built if it is not there or something it is made from has changed.
 
@@ -67,7 +92,7 @@ def build(
 
     Args:
         engine, toolchain: the target's default when empty.
-        force: build although nothing has changed.
+        force: compile and check again although nothing has changed.
         allow_newer_glibc: accept binaries that need a newer C or C++ library than the target promises
             (the manifest says which, and the preflight holds it against the device).
 
@@ -77,87 +102,74 @@ def build(
         BuildError: compiling or a check failed.
     """
     target = get_target(target_name)
-    engine = target.engine(engine)
-    toolchain = target.toolchain(toolchain)
-    folder = bundle_dir(target.name, engine)
-    digest = inputs(target, engine, toolchain, allow_newer_glibc)
-    found = None if force else _current(folder, digest)
-    if found is not None:
+    job = _Job(target, target.engine(engine), target.toolchain(toolchain), force, allow_newer_glibc)
+    digest = _inputs(job)
+    if found := _current(job, digest):
         return found
-    with locked(f"bundle-{sha256_bytes(str(folder).encode())[:16]}"):
-        found = None if force else _current(folder, digest)
-        return found or _build(target, engine, toolchain, digest, allow_newer_glibc)
+    with locked(f"bundle-{sha256_bytes(str(job.folder).encode())[:16]}"):
+        return _current(job, digest) or _build(job, digest)
 
 
 class _Steps:
     """Numbered lines for people, one when a step begins."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done, self._begin = total, 0, time.monotonic()
+    def __init__(self) -> None:
+        self._done: list[str] = []
 
-    def next(self, text: str) -> None:
-        self._done += 1
-        console.note(f"[{self._done}/{self._total}] {text}")
+    def begin(self, text: str) -> None:
+        """Say that the next step begins; nothing when it began already."""
+        if text not in self._done:
+            self._done.append(text)
+            console.note(f"[{len(self._done)}/{_STEPS}] {text}")
 
-    def seconds(self) -> float:
-        return time.monotonic() - self._begin
 
-
-def _build(target: Target, engine: str, toolchain: str, digest: str, allow_newer_glibc: bool) -> Bundle:
+def _build(job: _Job, digest: str) -> Bundle:
     from toolchains import emulators, layout
     from toolchains.compilers import family
 
-    steps = _Steps(5)
-    log = cache_dir("logs") / f"build-{target.name}-{engine}.log"
+    started, steps = time.monotonic(), _Steps()
+    log = cache_dir("logs") / f"build-{job.target.name}-{job.engine}.log"
     log.write_text("", encoding="utf-8")
-    steps.next(f"preparing {toolchain} for {target.name}")
-    compilers = family(toolchain).ensure(target)
-    package = _package(target, engine, toolchain, steps, log)
-    origin = layout.Origin(target, engine, f"{compilers.family} {compilers.version}", allow_newer_glibc)
-    folder = bundle_dir(target.name, engine)
-    with new_folder(folder) as new:
-        steps.next("reading the binaries: architecture, C library, libraries")
+    steps.begin(f"preparing {job.toolchain} for {job.target.name}")
+    compilers = family(job.toolchain).ensure(job.target)
+    package = _package(job, steps, log)
+    origin = layout.Origin(job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc)
+    with new_folder(job.folder) as new:
+        steps.begin("reading the binaries: architecture, C library, libraries")
         layout.collect(package, new)
         binaries = layout.check(origin, new)
-        steps.next(f"running pte_runner ({emulators.describe(target)})")
+        steps.begin(f"running pte_runner ({emulators.describe(job.target)})")
         layout.describe(origin, new, binaries, layout.offers(origin, new))
-    write_json(_stamp(folder), {"inputs": digest, "manifest": sha256_file(folder / MANIFEST)})
-    console.note(f"built {folder} in {steps.seconds():.0f} s")
-    return Bundle.load(folder)
+    write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
+    console.note(f"built {job.folder} in {time.monotonic() - started:.0f} s")
+    return Bundle.load(job.folder)
 
 
-def _package(target: Target, engine: str, toolchain: str, steps: _Steps, log: Path) -> Path:
-    """Build the runner's Conan package; its folder in Conan's cache."""
+def _package(job: _Job, steps: _Steps, log: Path) -> Path:
+    """Build the runner's Conan package unless Conan has this very one; its folder in Conan's cache."""
     from toolchains import conan
 
+    compiling = f"compiling pte_runner with the engine {job.engine}"
+
     def heard(line: str) -> None:
-        found = re.match(r"-+ Installing package (\S+?)/", line)
-        if found and found[1] == "slipway-runtime":
-            steps.next(f"compiling pte_runner with the engine {engine}")
-        elif line.startswith("Building from source ") and "slipway-runtime" not in line:
-            console.note(f"      {line.removeprefix('Building from source ').partition(':')[0]}")
+        if not line.startswith("Building from source "):
+            return
+        reference = line.removeprefix("Building from source ").partition(":")[0]
+        if reference.startswith("slipway-runtime/"):
+            steps.begin(compiling)
+        else:
+            console.note(f"      {reference}")
 
     with locked(conan.LOCK):
-        steps.next("packaging the libraries of recipes/")
-        host, own = conan.profile(target, toolchain), conan.profile(conan.host_target())
-        text = conan.conan(
-            [
-                "create",
-                ROOT,
-                f"--profile:host={host}",
-                f"--profile:build={own}",
-                f"--lockfile={conan.lockfile(log)}",
-                "--lockfile-partial",
-                f"--remote={conan.remote()}",
-                "--build=missing:*",
-                f"--options=&:engine={engine}",
-                "--format=json",
-            ],
-            log=log,
-            what=f"Building pte_runner for {target.name}",
-            heard=heard,
-        )
+        steps.begin("packaging the libraries of recipes/")
+        host, own = conan.profile(job.target, job.toolchain), conan.profile(conan.host_target())
+        words = [f"--profile:host={host}", f"--profile:build={own}", f"--options=&:engine={job.engine}"]
+        words += [f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
+        words += ["--build=missing:*", *(["--build=slipway-runtime/*"] if job.force else []), "--format=json"]
+        what = f"Building pte_runner for {job.target.name}"
+        text = conan.conan(["create", ROOT, *words], log=log, what=what, heard=heard)
         conan.forget("slipway-runtime/*", log)
+    steps.begin(compiling)
     nodes = json.loads(text)["graph"]["nodes"].values()
     folder = next((node["package_folder"] for node in nodes if node["name"] == "slipway-runtime"), None)
     if not folder:

@@ -40,6 +40,8 @@ build_type=Release
 
 [conf]
 tools.build:compiler_executables={{ executables }}
+tools.build:cflags={{ map }}
+tools.build:cxxflags={{ map }}
 tools.build:exelinkflags=["-s"]
 tools.build:sharedlinkflags=["-s"]
 tools.build:jobs={{ jobs }}
@@ -47,7 +49,7 @@ tools.cmake.cmaketoolchain:generator=Ninja
 tools.cmake.cmaketoolchain:system_processor={{ target.cmake_processor }}
 tools.cmake.cmaketoolchain:extra_variables={{ variables }}
 tools.info.package_id:confs=["user.slipway:toolchain"]
-user.slipway:toolchain={{ compilers.key }}
+user.slipway:toolchain={{ key }}
 user.slipway:wheel_cache={{ wheels }}
 user.slipway:fetch={{ fetch }}
 
@@ -160,16 +162,21 @@ def render(target: Target, compilers: Compilers) -> str:
 
     # The text is a configuration file of ours, not a page: there is nothing to escape.
     engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
-    variables = {"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib}
-    return engine.from_string(_TEMPLATE).render(
-        target=target,
-        compilers=compilers,
-        jobs=os.cpu_count() or 1,
-        wheels=cache_dir("wheels"),
-        executables=json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
-        variables=json.dumps(variables),
-        fetch=json.dumps(fetch_source.command()),
-    )
+    template = engine.from_string(_TEMPLATE)
+    facts = {
+        "target": target,
+        "compilers": compilers,
+        "jobs": os.cpu_count() or 1,
+        "wheels": cache_dir("wheels"),
+        "executables": json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
+        "variables": json.dumps({"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib}),
+        # __FILE__ in the SDK's headers would carry this machine's paths, and the user's name, to every device.
+        "map": json.dumps([f"-ffile-prefix-map={home()}=."]),
+        "fetch": json.dumps(fetch_source.command()),
+    }
+    # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity.
+    flags = sha256_bytes(template.render({**facts, "key": "", "jobs": 0, "fetch": ""}).encode())[:8]
+    return template.render(**facts, key=f"{compilers.key}-{flags}")
 
 
 def profile(target: Target, toolchain: str = "") -> Path:

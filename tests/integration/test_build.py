@@ -1,0 +1,112 @@
+"""Real builds: the bundles of both targets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.bundle import MANIFEST, RUNNER, Bundle
+from core.paths import ROOT, cache_dir
+from toolchains import builder, emulators, inspect
+from toolchains.sysroot import sysroot
+from toolchains.targets import Target, get_target
+
+pytestmark = pytest.mark.build
+
+TARGETS = ("linux-x86_64", "linux-arm64")
+
+
+@contextlib.contextmanager
+def environment(**values: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in values.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A ``dist/`` for all tests of this file."""
+    folder = tmp_path_factory.mktemp("dist")
+    with environment(SLIPWAY_DIST=str(folder)):
+        yield folder
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def bundle(request: pytest.FixtureRequest, dist_folder: Path) -> Bundle:
+    return builder.build(request.param)
+
+
+def run_runner(bundle_folder: Path, target: Target, cpu: str = "") -> dict[str, list[str]]:
+    """``pte_runner --capabilities`` of the bundle in a folder, emulated where needed."""
+    root = None if emulators.is_native(target) and not cpu else sysroot(target)
+    argv = [*emulators.user_argv(target, cpu, root), str(bundle_folder / RUNNER), "--capabilities", "--json"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, list[str]] = json.loads(done.stdout)
+    return said
+
+
+def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: Path) -> None:
+    manifest = bundle.manifest
+    target = get_target(manifest.target)
+    assert bundle.path == dist_folder / target.name / "executorch"
+    assert manifest.toolchain == "zig 0.17.0"
+    assert manifest.needs.machine == target.machine
+    assert inspect.number(manifest.needs.glibc) <= (2, 28)
+    assert inspect.number(manifest.needs.glibcxx) <= (3, 4, 25)
+    assert manifest.offers.engine == "executorch"
+    assert "XnnpackBackend" in manifest.offers.backends
+    assert "aten::add.out" in manifest.offers.operators
+    native = emulators.is_native(target)
+    assert manifest.offers.verified == ("native" if native else f"{target.qemu} -cpu {target.qemu_cpu}")
+    there = {file.relative_to(bundle.path).as_posix() for file in bundle.path.rglob("*") if file.is_file()}
+    assert there == {entry.path for entry in manifest.files} | {MANIFEST}
+    assert [entry.path for entry in manifest.files if entry.executable] == [RUNNER]
+
+
+def test_kleidiai_is_in_the_arm_bundle_only(bundle: Bundle) -> None:
+    assert bundle.manifest.offers.kleidiai is (bundle.manifest.needs.machine == "aarch64")
+
+
+def test_its_binaries_are_stripped_and_free_of_this_machines_paths(bundle: Bundle) -> None:
+    runner = (bundle.path / RUNNER).read_bytes()
+    assert b".symtab" not in runner
+    assert b".debug_info" not in runner
+    assert str(cache_dir()).encode() not in runner
+    assert str(ROOT).encode() not in runner
+    assert inspect.read(bundle.path / RUNNER).runpath == ("$ORIGIN", "$ORIGIN/../lib")
+
+
+def test_a_second_build_does_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("it was built again")
+
+    monkeypatch.setattr(builder, "_build", refuse)
+    begin = time.perf_counter()
+    again = builder.build(bundle.manifest.target)
+    assert time.perf_counter() - begin < 0.5
+    assert again == bundle
+
+
+def test_a_moved_bundle_runs(bundle: Bundle, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "some where else"
+    shutil.copytree(bundle.path, elsewhere)
+    assert run_runner(elsewhere, get_target(bundle.manifest.target))["backends"] == ["XnnpackBackend"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu"), [(name, cpu) for name in TARGETS for cpu in get_target(name).qemu_cpus], ids=str
+)
+def test_it_runs_on_every_cpu_of_the_table(name: str, cpu: str, dist_folder: Path) -> None:
+    target = get_target(name)
+    assert "XnnpackBackend" in run_runner(builder.build(name).path, target, cpu)["backends"]

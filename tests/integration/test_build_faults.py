@@ -1,0 +1,115 @@
+"""Builds that must fail, or are cut short, or meet another one."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.bundle import Bundle
+from core.errors import BuildError
+from core.paths import ROOT
+from toolchains import builder, conan
+
+pytestmark = pytest.mark.build
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A second checkout that shares the cache, to break things in; its bundles go to a ``dist`` of its own."""
+    copy = tmp_path / "checkout"
+    for name in ("runtime", "recipes"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("conanfile.py", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    monkeypatch.setattr(builder, "ROOT", copy)
+    monkeypatch.setattr(conan, "ROOT", copy)
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
+    return copy
+
+
+def test_a_build_whose_registration_was_dropped_fails(checkout: Path, tmp_path: Path) -> None:
+    config = checkout / "recipes/executorch/all/cmake/executorch-config.cmake.in"
+    text = config.read_text(encoding="utf-8")
+    assert "LINKER:--push-state" in text
+    config.write_text(text.replace("LINKER:--push-state,--no-as-needed,${_executorch_path},--pop-state", ""))
+    with pytest.raises(BuildError, match="The bundle has no XnnpackBackend") as caught:
+        builder.build("linux-x86_64")
+    assert caught.value.names == ("XnnpackBackend",)
+    assert not (tmp_path / "dist/linux-x86_64/executorch").exists()
+    assert list((tmp_path / "dist").rglob("*.tmp")) == []
+
+
+def test_a_checkout_is_not_given_anothers_recipes(dist: Path) -> None:
+    """After the test above the shared cache holds a newer, broken revision of the recipe. This one must win."""
+    assert "XnnpackBackend" in builder.build("linux-x86_64", force=True).manifest.offers.backends
+
+
+def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
+    with (checkout / "runtime/src/main.cpp").open("a", encoding="utf-8") as file:
+        file.write("int broken = not_declared_anywhere;\n")
+    with pytest.raises(BuildError, match="not_declared_anywhere") as caught:
+        builder.build("linux-x86_64")
+    assert caught.value.hint.startswith("less ")
+    assert not (tmp_path / "dist/linux-x86_64/executorch").exists()
+
+
+def test_a_missing_symbol_of_newer_systems_is_a_link_error(checkout: Path) -> None:
+    with (checkout / "runtime/src/main.cpp").open("a", encoding="utf-8") as file:
+        file.write("#include <filesystem>\nbool there(const char* p) { return std::filesystem::exists(p); }\n")
+    with pytest.raises(BuildError, match="undefined symbol: std::filesystem"):
+        builder.build("linux-x86_64")
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    """A build in a process of its own."""
+    code = "import sys; from toolchains.builder import build; build(sys.argv[1], force='force' in sys.argv)"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def group(leader: int) -> list[str]:
+    """Command lines of the processes whose session ``leader`` began."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            parent = int(fields[1])
+            if (int(fields[3]) == leader or parent == leader) and fields[0] != "Z":
+                found.append((folder / "cmdline").read_text())
+    return found
+
+
+def test_ctrl_c_leaves_nothing_half_written(dist: Path) -> None:
+    child = start("linux-x86_64", "force")
+    assert child.stderr is not None
+    assert any(line.startswith("[3/5]") for line in child.stderr)
+    children = [int(word) for word in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+    assert children
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert child.returncode != 0
+    assert [running for pid in children for running in group(pid)] == []
+    assert [path for path in dist.rglob("*") if path.is_file()] == []
+    assert "XnnpackBackend" in builder.build("linux-x86_64").manifest.offers.backends
+
+
+def test_two_builds_at_once_take_turns(dist: Path) -> None:
+    both = [start("linux-arm64") for _ in range(2)]
+    outputs = [child.communicate(timeout=600)[1] for child in both]
+    assert [child.returncode for child in both] == [0, 0], outputs
+    # One built, the other found it done.
+    assert sorted(output.count("built ") for output in outputs) == [0, 1]
+    assert Bundle.load(dist / "linux-arm64/executorch").manifest.target == "linux-arm64"
+
+
+def test_a_damaged_bundle_is_built_again(dist: Path) -> None:
+    library = builder.build("linux-x86_64").path / "lib" / "libexecutorch.so"
+    library.write_bytes(library.read_bytes()[:-1])
+    builder.build("linux-x86_64").verify()

@@ -1,0 +1,1 @@
+// Nothing: main() is in the library.

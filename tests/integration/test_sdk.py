@@ -1,0 +1,140 @@
+"""The SDK in the hands of other projects: plain find_package, any of the names, no care for registration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.files import locked
+from core.paths import cache_dir
+from toolchains import conan, emulators
+from toolchains.compilers import family
+from toolchains.sysroot import sysroot
+from toolchains.targets import Target, get_target
+
+pytestmark = pytest.mark.build
+
+CONSUMER = Path(__file__).parent / "test_consumer"
+
+
+def install(target: Target, *words: str) -> str:
+    """``conan install`` of the SDK; its graph as JSON."""
+    log = cache_dir("logs") / "test-sdk.log"
+    host, own = conan.profile(target), conan.profile(conan.host_target())
+    return conan.conan(
+        ["install", "--requires=executorch/1.5.1", f"--profile:host={host}", f"--profile:build={own}",
+         f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",
+         "--format=json", *words],
+        log=log,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["linux-x86_64", "linux-arm64"])
+def sdk(request: pytest.FixtureRequest) -> tuple[Target, Path]:
+    """A target and the folder of its executorch package."""
+    target = get_target(request.param)
+    with locked(conan.LOCK):
+        nodes = json.loads(install(target))["graph"]["nodes"].values()
+    return target, Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
+
+
+def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: str = "") -> None:
+    """Configure and build the consumer as its author would: a compiler, a prefix path, nothing else."""
+    target, package = sdk
+    words: list[str | Path] = [
+        conan.program("cmake"), "-S", CONSUMER, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_CXX_COMPILER={cxx}",
+        f"-DCMAKE_PREFIX_PATH={package}", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",
+    ]  # fmt: skip
+    if not emulators.is_native(target):
+        words += ["-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}"]
+    if link:
+        words.append(f"-DLINK={link}")
+    building: list[str | Path] = [conan.program("cmake"), "--build", folder]
+    for argv in (words, building):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def registered(sdk: tuple[Target, Path], program: Path, *words: str) -> list[str]:
+    target, _ = sdk
+    root = None if emulators.is_native(target) else sysroot(target)
+    done = subprocess.run(
+        [*emulators.user_argv(target, sysroot=root), program, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+NAMES = [
+    "executorch;executorch_backends;executorch_kernels",
+    "executorch::runtime;executorch::kernels_optimized;executorch::backend_xnnpack",
+    "executorch;xnnpack_backend;extension_module;extension_tensor;optimized_native_cpu_ops_lib;etdump",
+    "executorch::executorch",
+]
+
+
+@pytest.mark.parametrize("link", NAMES)
+def test_a_plain_consumer_has_the_backend(sdk: tuple[Target, Path], tmp_path: Path, link: str) -> None:
+    compile_consumer(sdk, tmp_path, family("zig").ensure(sdk[0]).cxx, link=link)
+    for program in ("app", "indirect"):
+        lines = registered(sdk, tmp_path / program)
+        assert "backend XnnpackBackend" in lines
+        assert int(lines[-1].removeprefix("operators ")) > 150
+
+
+def test_a_consumer_that_asks_for_less_gets_less(sdk: tuple[Target, Path], tmp_path: Path) -> None:
+    """The counter-check: without the backend's target there is no backend, so the tests above can fail."""
+    compile_consumer(sdk, tmp_path, family("zig").ensure(sdk[0]).cxx, link="executorch")
+    assert not [line for line in registered(sdk, tmp_path / "app") if line.startswith("backend")]
+
+
+def test_a_consumer_with_the_systems_compiler(sdk: tuple[Target, Path], tmp_path: Path) -> None:
+    """GNU ld and its own --push-state, where the wrapper is not there to help."""
+    cxx = shutil.which("g++")
+    if cxx is None or not emulators.is_native(sdk[0]):
+        return  # A machine needs no compiler; the same link line goes through zig in the tests above.
+    compile_consumer(sdk, tmp_path, cxx)
+    assert "backend XnnpackBackend" in registered(sdk, tmp_path / "app")
+
+
+def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Configure a project of no language that has this line, and prints what find_package found."""
+    text = f"cmake_minimum_required(VERSION 3.19)\nproject(v NONE)\n{line}\n"
+    (folder / "CMakeLists.txt").write_text(text + 'message(STATUS "FOUND=${executorch_FOUND}")\n', encoding="utf-8")
+    ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
+    argv = [conan.program("cmake"), "-S", str(folder), "-B", str(folder / "b"), "-G", "Ninja", ninja]
+    return subprocess.run([*argv, f"-DCMAKE_PREFIX_PATH={package}"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"), [("1.5", "1"), ("1.0...<2", "1"), ("1.0...<1.5", "0"), ("1.6", "0"), ("2.0", "0")]
+)
+def test_versions_are_answered(sdk: tuple[Target, Path], tmp_path: Path, wanted: str, found: str) -> None:
+    done = configure(sdk[1], tmp_path, f"find_package(executorch {wanted} CONFIG)")
+    assert f"FOUND={found}\n" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_component_that_is_not_there_is_named(sdk: tuple[Target, Path], tmp_path: Path) -> None:
+    done = configure(sdk[1], tmp_path, "find_package(executorch REQUIRED COMPONENTS runtime backend_cuda)")
+    assert done.returncode != 0
+    assert "has no component backend_cuda" in done.stderr
+
+
+def test_it_can_be_found_twice(sdk: tuple[Target, Path], tmp_path: Path) -> None:
+    line = "find_package(executorch REQUIRED CONFIG)"
+    assert configure(sdk[1], tmp_path, f"{line}\n{line}").returncode == 0
+
+
+def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path], tmp_path: Path) -> None:
+    """A package manager's own description of the package: what it tells other build systems to link."""
+    target, _ = sdk
+    with locked(conan.LOCK):
+        install(target, "--generator=PkgConfigDeps", f"--output-folder={tmp_path}")
+    text = (tmp_path / "executorch_backend_xnnpack.pc").read_text(encoding="utf-8")
+    assert "-Wl,--push-state,--no-as-needed,-lexecutorch_backend_xnnpack,--pop-state" in text
+    assert "Requires: executorch_runtime" in text
