@@ -20,8 +20,8 @@ DEFAULTS = {
     "device": "local",
     "model": "mobilenet_v2",
     "scheme": "fp32",
-    "num_executions": 10,
-    "warmup": 1,
+    "num_executions": "",
+    "warmup": "",
     "cpu_threads": 0,
     "timeout": 600,
 }
@@ -131,8 +131,8 @@ def models(c: Any, json: bool = False) -> None:
         "target": "instead of the device's own target",
         "engine": "which runtime (default: the target's own default)",
         "toolchain": "which compilers build it (default: the target's own default)",
-        "num-executions": "timed executions (default: 10)",
-        "warmup": "executions before the timed ones (default: 1)",
+        "num-executions": "timed executions (default: 10; 1 on an emulated device, whose times mean nothing)",
+        "warmup": "executions before the timed ones (default: 1; 0 on an emulated device)",
         "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",
         "timeout": "seconds for the run on the device (default: 600)",
         "etdump": "also bring back an ETDump (run.etdp) for upstream's Inspector",
@@ -169,9 +169,10 @@ def deploy(
     from toolchains.builder import build as build_bundle
 
     chosen = get_device(setting(c, "device", device))
+    executions, warm = (1, 0) if chosen.emulated else (10, 1)
     settings = {
-        "num_executions": number("num-executions", setting(c, "num_executions", num_executions), 1),
-        "warmup": number("warmup", setting(c, "warmup", warmup), 0),
+        "num_executions": number("num-executions", setting(c, "num_executions", num_executions) or executions, 1),
+        "warmup": number("warmup", setting(c, "warmup", warmup) or warm, 0),
         "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
         "timeout": number("timeout", setting(c, "timeout", timeout), 1, whole=False),
     }
