@@ -168,7 +168,7 @@ def _socket(where: Address, seconds: float) -> socket.socket:
 
 def _reach_hint(where: Address) -> str:
     if where.virtual:
-        return f"./inv devices.stop --device {where.device} && ./inv devices.start --device {where.device}"
+        return f"./inv devices.stop {where.virtual} && ./inv devices.start {where.virtual}"
     return f"see that it is switched on and on the network: {where.command()}"
 
 
