@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import shlex
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
@@ -31,65 +33,81 @@ class Files:
         self._connection = connection
         self._name = name
         self._sftp: paramiko.SFTPClient | None = None
+        self._channel: paramiko.Channel | None = None
+        """What a transfer is waiting on."""
         self._no_sftp = False
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
         """See `deploy.transport.Transport.put`."""
-        try:
+        with self._guarded(local.name, remote, deadline):
             sftp = self._open(deadline)
             if sftp is None:
                 self._put_cat(local, remote, progress, deadline)
             else:
                 self._put_sftp(sftp, local, remote, progress, deadline)
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport.get`."""
+        with self._guarded(local.name, remote, deadline):
+            sftp = self._open(deadline)
+            if sftp is None:
+                data = self._get_cat(remote, limit, deadline)
+            else:
+                data = self._get_sftp(sftp, remote, limit, deadline)
+        if len(data) > limit:
+            raise TransferError(f"{local.name} on {self._name} is longer than expected.", f"more than {limit:,} bytes")
+        local.write_bytes(data)
+
+    @contextlib.contextmanager
+    def _guarded(self, name: str, remote: str, deadline: Deadline) -> Iterator[None]:
+        """Our errors for paramiko's. When the time is up a timer closes the channel under whatever waits for it."""
+        doing = f"moving {name} to or from {self._name}"
+        deadline.check(doing)
+        timer = threading.Timer(deadline.left(threading.TIMEOUT_MAX), self._abort)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
         except BaseException as error:
             # A write cut short leaves the SFTP conversation in the middle of a packet: do not reuse it.
             self.close()
             if isinstance(error, (OSError, EOFError, paramiko.SSHException)):
-                raise self._explain(error, local.name, remote) from error
+                raise (deadline.error(doing) if deadline.over else self._explain(error, name, remote)) from error
             raise
+        finally:
+            timer.cancel()
 
-    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.Transport.get`."""
-        try:
-            sftp = self._open(deadline)
-            data = (
-                self._get_cat(remote, limit, deadline)
-                if sftp is None
-                else self._get_sftp(sftp, remote, limit, deadline)
-            )
-        except BaseException as error:
-            self.close()
-            if isinstance(error, (OSError, EOFError, paramiko.SSHException)):
-                raise self._explain(error, local.name, remote) from error
-            raise
-        if len(data) > limit:
-            raise TransferError(f"{local.name} on {self._name} is longer than expected.", f"more than {limit:,} bytes")
-        local.write_bytes(data)
+    def _abort(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
 
     def close(self) -> None:
         """Close the SFTP channel; the next transfer opens another."""
         if self._sftp is not None:
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 self._sftp.close()
-            self._sftp = None
+            self._sftp = self._channel = None
 
     def _open(self, deadline: Deadline) -> paramiko.SFTPClient | None:
         """The SFTP channel, or None when the server has none."""
         if self._sftp is None and not self._no_sftp:
-            channel = self._connection.open_session(timeout=30)
+            self._channel = self._session(deadline)
             try:
-                channel.invoke_subsystem("sftp")
-                self._sftp = paramiko.SFTPClient(channel)
+                self._channel.invoke_subsystem("sftp")
+                self._sftp = paramiko.SFTPClient(self._channel)
             except (paramiko.SSHException, EOFError):
-                channel.close()
-                if not self._connection.is_active():
+                self._channel.close()
+                if not self._connection.is_active() or deadline.over:
                     raise
                 self._no_sftp = True
-        if self._sftp is not None:
-            inner = self._sftp.get_channel()
-            if inner is not None:
-                inner.settimeout(max(1.0, deadline.left(_SILENCE)))
+        if self._sftp is not None and self._channel is not None:
+            self._channel.settimeout(max(1.0, deadline.left(_SILENCE)))
         return self._sftp
+
+    def _session(self, deadline: Deadline) -> paramiko.Channel:
+        channel = self._connection.open_session(timeout=30)
+        channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+        return channel
 
     def _put_sftp(
         self, sftp: paramiko.SFTPClient, local: Path, remote: str, progress: Progress, deadline: Deadline
@@ -98,12 +116,18 @@ class Files:
             # No `with` for the sink: after Ctrl-C in mid-packet a polite close would wait for an answer in vain.
             sink = sftp.open(remote, "wb")
             sink.set_pipelined(True)
-            while chunk := source.read(_CHUNK):
+            chunk = source.read(_CHUNK)
+            while chunk:
                 deadline.check(f"uploading {local.name}")
+                following = source.read(_CHUNK)
+                if not following:
+                    # Only a write that is not pipelined collects the answers still under way, and with them a
+                    # disk that filled up in the meantime; closing drops them.
+                    sink.set_pipelined(False)
                 sink.write(chunk)
                 progress(len(chunk))
+                chunk = following
             sink.close()
-        # Closing does not collect the answers to pipelined writes: only the size tells that all arrived.
         wrote, size = sftp.stat(remote).st_size, local.stat().st_size
         if wrote != size:
             raise OSError(f"{wrote} of {size} bytes were stored")
@@ -120,9 +144,8 @@ class Files:
         return bytes(data)
 
     def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
-        channel = self._connection.open_session(timeout=30)
+        channel = self._channel = self._session(deadline)
         try:
-            channel.settimeout(max(1.0, deadline.left(_SILENCE)))
             channel.exec_command(f"cat > {shlex.quote(remote)}")
             with local.open("rb") as source:
                 while chunk := source.read(_CHUNK):
@@ -137,9 +160,8 @@ class Files:
             channel.close()
 
     def _get_cat(self, remote: str, limit: int, deadline: Deadline) -> bytes:
-        channel = self._connection.open_session(timeout=30)
+        channel = self._channel = self._session(deadline)
         try:
-            channel.settimeout(max(1.0, deadline.left(_SILENCE)))
             channel.exec_command(f"cat < {shlex.quote(remote)}")
             data = bytearray()
             while len(data) <= limit and (chunk := channel.recv(_CHUNK)):

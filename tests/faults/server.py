@@ -35,7 +35,6 @@ class Faults:
     """The byte of this number arrives changed."""
     slow: float = 0.0
     """Seconds that each write takes."""
-    no_sftp: bool = False
     wrote: int = 0
     """Bytes written so far."""
 
@@ -51,6 +50,8 @@ class Device:
     known_hosts: Path
     faults: Faults
     connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
+    files: list[Any] = field(default_factory=list)
+    """Opened through SFTP; a channel that is cut leaves them open."""
     loop: asyncio.AbstractEventLoop | None = None
 
     def record(self, key: asyncssh.SSHKey) -> None:
@@ -78,6 +79,11 @@ class _Sftp(asyncssh.SFTPServer):
         super().__init__(channel)
         self._device = device
         self._connection = channel.get_connection()
+
+    def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> object:
+        opened = super().open(path, pflags, attrs)
+        self._device.files.append(opened)
+        return opened
 
     async def write(self, file_obj: object, offset: int, data: bytes) -> int:
         faults = self._device.faults
@@ -122,7 +128,7 @@ async def _pump(source: Any, sink: Any) -> None:
 
 
 @contextlib.contextmanager
-def serve(folder: Path, authorized: bool = True) -> Iterator[Device]:
+def serve(folder: Path, authorized: bool = True, with_sftp: bool = True) -> Iterator[Device]:
     """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``."""
     home = folder / "home"
     home.mkdir(parents=True)
@@ -145,14 +151,12 @@ def serve(folder: Path, authorized: bool = True) -> Iterator[Device]:
         device.loop = asyncio.get_running_loop()
 
         def sftp(channel: Any) -> asyncssh.SFTPServer:
-            if device.faults.no_sftp:
-                raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "no SFTP here")
             return _Sftp(channel, device)
 
         async with asyncssh.listen(
             "127.0.0.1", port, server_factory=lambda: _Server(device), server_host_keys=[host_key],
             authorized_client_keys=str(folder / "authorized_keys"), encoding=None, allow_scp=False,
-            process_factory=lambda process: _session(device, process), sftp_factory=sftp,
+            process_factory=lambda process: _session(device, process), sftp_factory=sftp if with_sftp else None,
         ):  # fmt: skip
             ready.set()
             await stop.wait()
@@ -179,4 +183,6 @@ def serve(folder: Path, authorized: bool = True) -> Iterator[Device]:
         assert device.loop is not None
         device.loop.call_soon_threadsafe(stop.set)
         thread.join(10)
+        for file in device.files:
+            file.close()
         assert not thread.is_alive(), "the server did not stop"

@@ -1,0 +1,268 @@
+"""Faults of a whole deploy over SSH: each its own error and exit code, nothing partial, nobody left running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from core.bundle import Bundle
+from core.errors import (
+    DeadlineError,
+    DeviceFullError,
+    MissingOperatorError,
+    PreflightError,
+    ProgramError,
+    RunError,
+    TransferError,
+    UnreachableError,
+)
+from deploy.events import Event
+from deploy.inventory import Device
+from deploy.pipeline import deploy
+from deploy.result import Result
+from tests.deploying import Deploying
+from tests.faults import server
+from tests.processes import gone, marked
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+FOR_EVER = 1_000_000
+"""Executions: some twenty seconds of `other_program`, more than any of these tests waits."""
+
+
+@pytest.fixture(autouse=True)
+def _own_results(dist: Path) -> None:
+    """Results go to a folder of the test's own."""
+
+
+def go(device: Device, bundle: Bundle, where: Path, executions: int = 1, timeout: float = 60) -> Result:
+    return deploy(device, bundle, where, num_executions=executions, warmup=0, timeout=timeout, listeners=[])
+
+
+def left(board: server.Device, *folders: str) -> list[str]:
+    """Files in these folders of the device's store."""
+    root = board.home / ".slipway"
+    return [str(path.relative_to(root)) for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
+
+
+def nothing_partial(board: server.Device) -> None:
+    """Nothing unfinished, and every name in the store is the digest of what it names."""
+    from core.files import sha256_file
+
+    assert left(board, "incoming", "runs") == []
+    for file in (board.home / ".slipway/store").glob("*"):
+        assert sha256_file(file) == file.name
+
+
+def test_it_works(board: server.Device, device: Device, bundle: Bundle, program: Path) -> None:
+    result = go(device, bundle, program)
+    assert result.verdict == "identical"
+    assert result.upload.bytes > 14_000_000
+    nothing_partial(board)
+    again = go(device, bundle, program)
+    assert (again.upload.bytes, again.upload.files) == (0, 0)
+    assert again.upload.present_bytes == result.upload.bytes
+    assert gone(str(board.home))
+
+
+def test_truncated_program(board: server.Device, device: Device, bundle: Bundle, program: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(program, copy)
+    whole = (copy / "model.pte").read_bytes()
+    (copy / "model.pte").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ProgramError, match="is truncated") as caught:
+        go(device, bundle, copy)
+    assert caught.value.exit_code == 10
+    with pytest.raises(ProgramError, match="cannot be loaded by executorch"):
+        go(device, bundle, copy / "model.pte")
+    assert not (board.home / ".slipway").exists(), "found before the device was touched"
+
+
+def test_wrong_architecture(board: server.Device, device: Device, program: Path) -> None:
+    from toolchains.builder import build
+
+    with pytest.raises(PreflightError, match=r"linux-arm64 bundle cannot run on board.*nothing was uploaded") as caught:
+        go(device, build("linux-arm64"), program)
+    assert caught.value.exit_code == 12
+    assert {"machine", "loader"} <= set(caught.value.names)
+    assert "./inv deploy --device board --target" in caught.value.hint
+    assert not (board.home / ".slipway").exists()
+
+
+LACKING = """\
+import torch
+
+
+class Sorted(torch.nn.Module):
+    def forward(self, x):
+        values, _ = torch.sort(x + 1, dim=-1)
+        return torch.cumprod(values, dim=-1)
+
+
+def make_model():
+    return Sorted(), (torch.randn(2, 8),)
+"""
+
+
+def test_operators_that_the_bundle_lacks(board: server.Device, device: Device, bundle: Bundle, tmp_path: Path) -> None:
+    from models.export import export
+
+    (tmp_path / "lacking.py").write_text(LACKING)
+    where = export(f"{tmp_path / 'lacking.py'}:make_model", "fp32")
+    with pytest.raises(MissingOperatorError, match="cannot run the program") as caught:
+        go(device, bundle, where)
+    assert caught.value.exit_code == 13
+    assert set(caught.value.names) == {"aten::sort.values", "aten::cumprod.out"}
+    assert not (board.home / ".slipway").exists()
+
+
+def test_the_disk_fills_up_in_mid_upload(board: server.Device, device: Device, bundle: Bundle, program: Path) -> None:
+    board.faults.full_after = 5_000_000
+    with pytest.raises(DeviceFullError, match="No space left on board") as caught:
+        go(device, bundle, program)
+    assert caught.value.exit_code == 23
+    nothing_partial(board)
+    board.faults.full_after = 0
+    assert go(device, bundle, program).verdict == "identical"
+
+
+def test_damaged_on_the_way(board: server.Device, device: Device, bundle: Bundle, program: Path) -> None:
+    board.faults.corrupt_at = 9_000_000
+    with pytest.raises(TransferError, match="arrived damaged") as caught:
+        go(device, bundle, program)
+    assert caught.value.exit_code == 24
+    nothing_partial(board)
+
+
+def test_cut_in_mid_upload(board: server.Device, device: Device, bundle: Bundle, program: Path) -> None:
+    board.faults.cut_after = 9_000_000
+    with pytest.raises(UnreachableError, match="connection to board broke") as caught:
+        go(device, bundle, program)
+    assert caught.value.exit_code == 20
+    assert left(board, "bundles", "runs") == []
+    assert len(left(board, "incoming")) > 0
+    assert gone(str(board.home))
+    board.faults.cut_after = 0
+    assert go(device, bundle, program).verdict == "identical"
+    nothing_partial(board)
+
+
+def test_cut_during_the_run(board: server.Device, device: Device, bundle: Bundle, other_program: Path) -> None:
+    def cut(event: Event) -> None:
+        if (event.step, event.kind) == ("run", "start"):
+            import threading
+
+            def when_it_runs() -> None:
+                while not any("pte_runner" in line for line in marked(str(board.home)).values()):
+                    time.sleep(0.02)
+                board.cut()
+
+            threading.Thread(target=when_it_runs, daemon=True).start()
+
+    with pytest.raises(UnreachableError, match="connection to board broke") as caught:
+        deploy(device, bundle, other_program, num_executions=FOR_EVER, listeners=[cut])
+    assert caught.value.exit_code == 20
+    assert gone(str(board.home), 15), "the supervisor on the device ends the run by itself"
+    assert go(device, bundle, other_program).verdict == "identical"
+    nothing_partial(board)
+
+
+def test_deadline_during_the_run(board: server.Device, device: Device, bundle: Bundle, other_program: Path) -> None:
+    with pytest.raises(DeadlineError, match="4 s allowed were over while running linear-fp32 on board") as caught:
+        go(device, bundle, other_program, FOR_EVER, timeout=4)
+    assert caught.value.exit_code == 31
+    assert gone(str(board.home))
+    nothing_partial(board)
+
+
+def test_the_runner_is_killed(board: server.Device, device: Device, bundle: Bundle, other_program: Path) -> None:
+    def kill(event: Event) -> None:
+        if (event.step, event.kind) == ("run", "start"):
+            import threading
+
+            def when_it_runs() -> None:
+                while True:
+                    for pid, line in marked(str(board.home)).items():
+                        if "/bin/pte_runner" in line.split()[0]:
+                            os.kill(pid, signal.SIGKILL)
+                            return
+                    time.sleep(0.02)
+
+            threading.Thread(target=when_it_runs, daemon=True).start()
+
+    with pytest.raises(RunError, match="ended by SIGKILL") as caught:
+        deploy(device, bundle, other_program, num_executions=FOR_EVER, listeners=[kill])
+    assert caught.value.exit_code == 30
+    assert "out of memory" in caught.value.cause
+    nothing_partial(board)
+
+
+def test_interrupted_during_the_upload(
+    board: server.Device, inventory: Path, bundle: Bundle, program: Path, device: Device
+) -> None:
+    board.faults.slow = 0.2
+    deploying = Deploying(inventory, "board", bundle, program)
+    deploying.wait_for(lambda: board.faults.wrote > 1_000_000)
+    deploying.interrupt()
+    code, said = deploying.end()
+    assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
+    assert "Traceback" not in said
+    nothing_partial(board)
+    assert left(board, "bundles") == []
+    assert gone(str(board.home))
+    board.faults.slow = 0
+    assert go(device, bundle, program).verdict == "identical"
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_interrupted_during_the_run(
+    board: server.Device, inventory: Path, bundle: Bundle, other_program: Path, times: int
+) -> None:
+    deploying = Deploying(inventory, "board", bundle, other_program, FOR_EVER)
+    deploying.wait_for(lambda: any("pte_runner" in line.split()[0] for line in marked(str(board.home)).values()))
+    for _ in range(times):
+        deploying.interrupt()
+        time.sleep(0.05)
+    code, said = deploying.end()
+    # One that comes when all is done ends Python itself by the signal: shells show 130 for both.
+    assert code in {130, -signal.SIGINT}
+    assert "Interrupted." in said
+    assert "Traceback" not in said
+    assert gone(str(board.home))
+    nothing_partial(board)
+
+
+def test_this_side_is_killed_during_the_run(
+    board: server.Device, inventory: Path, bundle: Bundle, other_program: Path, device: Device
+) -> None:
+    deploying = Deploying(inventory, "board", bundle, other_program, FOR_EVER)
+    deploying.wait_for(lambda: any("pte_runner" in line.split()[0] for line in marked(str(board.home)).values()))
+    deploying.process.kill()
+    deploying.end()
+    assert gone(str(board.home), 15)
+    assert go(device, bundle, other_program).verdict == "identical"
+    nothing_partial(board)
+
+
+def test_an_output_that_changes_on_its_way_back(
+    device: Device, bundle: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deploy.ssh import SshTransport
+
+    real = SshTransport.get
+
+    def get(self: SshTransport, remote: str, local: Path, *rest: object) -> None:
+        real(self, remote, local, *rest)  # type: ignore[arg-type]
+        if local.suffix == ".npy":
+            data = bytearray(local.read_bytes())
+            data[-1] ^= 1
+            local.write_bytes(data)
+
+    monkeypatch.setattr(SshTransport, "get", get)
+    with pytest.raises(TransferError, match="is not what the runner on board computed"):
+        go(device, bundle, program)

@@ -1,0 +1,115 @@
+"""Who may log in where: refused keys, unknown and changed host keys, devices that are not there."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
+from deploy.deadline import Deadline
+from deploy.inventory import Device
+from deploy.pipeline import open_device
+from deploy.transport import run
+from tests.faults import server
+
+
+def fingerprint(key: asyncssh.SSHKey) -> str:
+    return key.get_fingerprint("sha256")
+
+
+def test_a_known_device_with_the_right_key(device: Device) -> None:
+    with open_device(device) as transport:
+        assert run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text == "hello\n"
+
+
+def test_key_refused(tmp_path: Path) -> None:
+    with server.serve(tmp_path / "x", authorized=False) as board:
+        device = Device(name="board", transport="ssh", host="127.0.0.1", port=board.port, user="pi",
+                        key=board.client_key, known_hosts=board.known_hosts)  # fmt: skip
+        with pytest.raises(AuthenticationError, match="refused to log in pi") as caught:
+            open_device(device)
+    assert caught.value.exit_code == 21
+    assert f"ssh-copy-id -i {board.client_key}" in caught.value.hint
+
+
+def test_unknown_host_key(board: server.Device, device: Device) -> None:
+    board.known_hosts.write_text("")
+    with pytest.raises(HostKeyError, match="not on record") as caught:
+        open_device(device)
+    assert caught.value.exit_code == 22
+    assert caught.value.names == (fingerprint(board.host_key),)
+    assert caught.value.hint.startswith(f"ssh -p {board.port} pi@127.0.0.1")
+    assert board.known_hosts.read_text() == "", "the key was accepted by itself"
+
+
+def test_no_known_hosts_file_at_all(board: server.Device, device: Device) -> None:
+    board.known_hosts.unlink()
+    with pytest.raises(HostKeyError, match="not on record"):
+        open_device(device)
+    assert not board.known_hosts.exists()
+
+
+@pytest.mark.parametrize("kind", ["ssh-ed25519", "ecdsa-sha2-nistp256"])
+def test_changed_host_key(board: server.Device, device: Device, kind: str) -> None:
+    old = asyncssh.generate_private_key(kind)
+    board.record(old)
+    before = board.known_hosts.read_text()
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        open_device(device)
+    assert caught.value.exit_code == 22
+    assert caught.value.names == (fingerprint(old), fingerprint(board.host_key))
+    for print_ in caught.value.names:
+        assert print_ in str(caught.value)
+    assert f"ssh-keygen -f {board.known_hosts} -R '[127.0.0.1]:{board.port}'" in caught.value.hint
+    assert board.known_hosts.read_text() == before
+
+
+def test_nobody_there(device: Device) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match=f"cannot be reached at 127.0.0.1 port {port}") as caught:
+        open_device(device.model_copy(update={"port": port}))
+    assert caught.value.exit_code == 20
+    assert 1.0 < time.monotonic() - begun < 10, "tried again with pauses, and not for ever"
+
+
+def test_something_else_answers(device: Device) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        import threading
+
+        def talk() -> None:
+            for _ in range(3):
+                connection, _ = listener.accept()
+                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+                connection.close()
+
+        threading.Thread(target=talk, daemon=True).start()
+        with pytest.raises(UnreachableError, match="does not speak SSH"):
+            open_device(device.model_copy(update={"port": port}))
+
+
+def test_key_file_missing_or_no_key(device: Device, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no key file"):
+        open_device(device.model_copy(update={"key": tmp_path / "none"}))
+    (tmp_path / "junk").write_text("not a key\n")
+    with pytest.raises(ConfigError, match="not a private key"):
+        open_device(device.model_copy(update={"key": tmp_path / "junk"}))
+
+
+def test_users_own_ssh_config(board: server.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "user"
+    (home / ".ssh").mkdir(parents=True)
+    lines = ("Host shelf", "HostName 127.0.0.1", f"Port {board.port}", "User pi", f"IdentityFile {board.client_key}")
+    (home / ".ssh/config").write_text("\n  ".join(lines) + "\n")
+    (home / ".ssh/known_hosts").write_text(board.known_hosts.read_text())
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with open_device(Device(name="x", transport="ssh", host="shelf")) as transport:
+        assert run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text == "hello\n"

@@ -1,0 +1,205 @@
+"""Transfers that go wrong on the way: cut, full, damaged; and what is left of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.files import sha256_file
+from deploy import store as store_module
+from deploy.deadline import Deadline
+from deploy.inventory import Device
+from deploy.pipeline import open_device
+from deploy.store import Blob, Store, is_dead, new_owner
+from deploy.transport import Transport
+from tests.faults import server
+
+SIZE = 3_000_001
+
+
+def soon() -> Deadline:
+    return Deadline.after(60)
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> Blob:
+    file = tmp_path / "payload.bin"
+    file.write_bytes(os.urandom(SIZE))
+    return Blob(file, sha256_file(file), SIZE)
+
+
+@pytest.fixture
+def root(board: server.Device) -> Path:
+    return board.home / ".slipway"
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def upload(device: Device, root: Path, blob: Blob) -> None:
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        try:
+            store.upload([blob], lambda _: None, soon())
+        except SlipwayError:
+            store.abandon(soon())
+            raise
+
+
+@pytest.mark.parametrize("with_sftp", [True, False], ids=["sftp", "cat"])
+def test_upload_and_back(
+    board: server.Device, device: Device, root: Path, blob: Blob, tmp_path: Path, with_sftp: bool
+) -> None:
+    moved = 0
+
+    def progress(count: int) -> None:
+        nonlocal moved
+        moved += count
+
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        assert store.survey([f"store/{blob.sha256}"], soon()).sizes == {}
+        store.upload([blob], progress, soon())
+        assert store.survey([f"store/{blob.sha256}"], soon()).sizes == {f"store/{blob.sha256}": SIZE}
+        transport.get(store.path(f"store/{blob.sha256}"), tmp_path / "back", SIZE, soon())
+        with pytest.raises(TransferError, match="longer than expected"):
+            transport.get(store.path(f"store/{blob.sha256}"), tmp_path / "b", SIZE - 1, soon())
+        with pytest.raises(TransferError):
+            transport.get(store.path("store/none"), tmp_path / "b", SIZE, soon())
+        assert not (tmp_path / "b").exists()
+    assert (board.faults.wrote > 0) is with_sftp
+    assert moved == SIZE
+    assert sha256_file(tmp_path / "back") == blob.sha256
+    assert files(root) == [f"store/{blob.sha256}"]
+    assert (root / f"store/{blob.sha256}").stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.parametrize("place", [0, 1_000_000, SIZE - 1])
+def test_damaged_on_the_way(board: server.Device, device: Device, root: Path, blob: Blob, place: int) -> None:
+    board.faults.corrupt_at = place
+    with pytest.raises(TransferError, match=r"payload\.bin arrived damaged") as caught:
+        upload(device, root, blob)
+    assert caught.value.exit_code == 24
+    assert files(root) == []
+    board.faults.corrupt_at = -1
+    upload(device, root, blob)
+    assert files(root) == [f"store/{blob.sha256}"]
+
+
+@pytest.mark.parametrize("full_after", [1, 1_500_000, SIZE])
+def test_the_disk_fills_up(board: server.Device, device: Device, root: Path, blob: Blob, full_after: int) -> None:
+    board.faults.full_after = full_after
+    with pytest.raises(DeviceFullError, match=r"No space left on board while uploading payload\.bin") as caught:
+        upload(device, root, blob)
+    assert caught.value.exit_code == 23
+    assert files(root) == []
+
+
+@pytest.mark.parametrize("cut_after", [1, 1_500_000, SIZE])
+def test_cut_in_mid_upload_then_again(
+    board: server.Device, device: Device, root: Path, blob: Blob, cut_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.faults.cut_after = cut_after
+    with pytest.raises(UnreachableError, match="connection to board broke") as caught:
+        upload(device, root, blob)
+    assert caught.value.exit_code == 20
+    assert not (root / "store").exists() or files(root / "store") == []
+    assert len(files(root)) == 1, "what could not be cleaned up for want of a connection"
+    board.faults.cut_after = 0
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        left = store.survey([], soon()).stale
+        assert left == (files(root)[0],)
+        store.discard(left, soon())
+        assert files(root) == []
+        store.upload([blob], lambda _: None, soon())
+    assert files(root) == [f"store/{blob.sha256}"]
+
+
+def test_others_unfinished_files_are_left_alone(device: Device, root: Path) -> None:
+    mine, others = new_owner(), "0badcafe-1-01234567"
+    dead = mine.split("-")[0] + "-4194399-01234567"
+    (root / "incoming").mkdir(parents=True)
+    (root / "runs" / others).mkdir(parents=True)
+    (root / "runs" / dead).mkdir(parents=True)
+    for owner in (others, dead):
+        (root / f"incoming/{'0' * 64}.{owner}.part").touch()
+    assert (is_dead(others), is_dead(dead)) == (False, True)
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        assert not is_dead(store.owner)
+        stale = store.survey([], soon()).stale
+        store.discard(stale, soon())
+    assert len(stale) == 2
+    assert files(root) == [f"incoming/{'0' * 64}.{others}.part"]
+    assert [path.name for path in (root / "runs").iterdir()] == [others]
+
+
+def test_only_its_own_folders_are_ever_removed(device: Device, root: Path, board: server.Device) -> None:
+    (root / "store").mkdir(parents=True)
+    precious = [board.home / "precious", root / "store/precious"]
+    for file in precious:
+        file.touch()
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        store.discard(["../precious", "runs/../../precious", "store/precious", "runs/", "/", str(precious[0])], soon())
+    assert all(file.exists() for file in precious)
+
+
+def test_a_bundle_is_linked_whole_or_not_at_all(device: Device, root: Path, blob: Blob, tmp_path: Path) -> None:
+    missing = Blob(tmp_path / "none", "1" * 64, 1)
+    runner = Blob(blob.source, blob.sha256, blob.size, executable=True)
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        store.upload([blob], lambda _: None, soon())
+        with pytest.raises(TransferError):
+            store.arrange("bundles/x", {"bin/a": runner, "lib/b": missing}, soon())
+        assert files(root / "bundles") == []
+        store.arrange("bundles/x", {"bin/a": runner, "lib/b c": blob}, soon())
+    assert files(root / "bundles") == ["x/bin/a", "x/lib/b c"]
+    inside = root / "bundles/x/bin/a"
+    assert inside.samefile(root / f"store/{blob.sha256}"), "a link takes no space"
+    assert inside.stat().st_mode & 0o777 == 0o555
+
+
+def test_many_files_go_in_batches(
+    device: Device, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, board: server.Device
+) -> None:
+    monkeypatch.setattr(store_module, "BATCH", 100_000)
+    blobs = []
+    for index in range(5):
+        file = tmp_path / f"{index}"
+        file.write_bytes(os.urandom(60_000))
+        blobs.append(Blob(file, sha256_file(file), 60_000))
+    board.faults.cut_after = 270_000  # in the fifth file: two batches of two are safe by then
+    with pytest.raises(UnreachableError), open_device(device) as transport, Store(transport, str(root)) as store:
+        store.upload(blobs, lambda _: None, soon())
+    assert files(root / "store") == sorted(blob.sha256 for blob in blobs[:4])
+
+
+def test_a_root_that_cannot_be_written(device: Device, board: server.Device, blob: Blob) -> None:
+    (board.home / "file").touch()
+    with pytest.raises(TransferError, match=r"making the store's folders"):
+        upload(device, board.home / "file/below", blob)
+
+
+def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: Path, blob: Blob) -> None:
+    (root / "store").mkdir(parents=True)
+    (root / "store" / blob.sha256).write_bytes(b"cut short by a power failure")
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        assert store.survey([f"store/{blob.sha256}"], soon()).sizes != {f"store/{blob.sha256}": SIZE}
+        store.upload([blob], lambda _: None, soon())
+    assert sha256_file(root / "store" / blob.sha256) == blob.sha256
+
+
+def test_the_deadline_holds_for_transfers(board: server.Device, device: Device, root: Path, blob: Blob) -> None:
+    from core.errors import DeadlineError
+
+    def put(transport: Transport) -> None:
+        transport.put(blob.source, str(root / "incoming/x"), lambda _: None, Deadline.after(1))
+
+    board.faults.slow = 0.3
+    (root / "incoming").mkdir(parents=True)
+    with (
+        open_device(device) as transport,
+        pytest.raises(DeadlineError, match=r"1 s allowed were over while (uploading|moving) payload"),
+    ):
+        put(transport)
