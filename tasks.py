@@ -171,8 +171,8 @@ def deploy(
     chosen = get_device(setting(c, "device", device))
     executions, warm = (1, 0) if chosen.emulated else (10, 1)
     settings = {
-        "num_executions": number("num-executions", setting(c, "num_executions", num_executions) or executions, 1),
-        "warmup": number("warmup", setting(c, "warmup", warmup) or warm, 0),
+        "num_executions": number("num-executions", setting(c, "num_executions", num_executions), 1, executions),
+        "warmup": number("warmup", setting(c, "warmup", warmup), 0, warm),
         "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
         "timeout": number("timeout", setting(c, "timeout", timeout), 1, whole=False),
     }

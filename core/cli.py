@@ -55,12 +55,14 @@ def setting(context: Any, name: str, given: Any = None) -> Any:
     return context.config.slipway.get(name)
 
 
-def number(name: str, value: Any, minimum: float, whole: bool = True) -> Any:
-    """Check a number from the command line or the environment (where it is text).
+def number(name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True) -> Any:
+    """Check a number from the command line or the environment (where it is text); ``default`` when none was given.
 
     Raises:
         UsageError: not a number, or below ``minimum``.
     """
+    if value in (None, "") and default is not None:
+        return default
     try:
         parsed = int(value) if whole else float(value)
     except (TypeError, ValueError):

@@ -46,12 +46,15 @@ def test_listing_imports_nothing_heavy() -> None:
 )
 def test_numbers_are_checked(value: str | None, minimum: float, whole: bool) -> None:
     with pytest.raises(UsageError, match="--warmup"):
-        number("warmup", value, minimum, whole)
+        number("warmup", value, minimum, whole=whole)
 
 
 def test_numbers_are_read() -> None:
     assert number("warmup", "3", 0) == 3
     assert number("timeout", "1.5", 1, whole=False) == 1.5
+    assert number("warmup", "", 0, 7) == 7
+    assert number("warmup", "0", 0, 7) == 0
+    assert number("warmup", 0, 0, 7) == 0
 
 
 def test_a_mistake_ends_in_words_and_an_exit_code(inv: Inv) -> None:
