@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "data_file.h"
 #include "platform_layer.h"
 #include "program_info.h"
 #include "scalar_types.h"
@@ -163,6 +164,10 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   if (options.data_path.empty()) {
     module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump));
   } else {
+    const Status checked = check_data_file(options.data_path);
+    if (!checked.ok()) {
+      return checked;
+    }
     module_ = std::make_unique<Module>(options.model_path, options.data_path, Module::LoadMode::Mmap,
                                        std::move(etdump));
   }

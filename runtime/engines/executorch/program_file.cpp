@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "file_format.h"
+
 namespace slipway {
 namespace {
 
@@ -18,16 +20,6 @@ constexpr std::size_t kSegmentSize = 32;
 constexpr std::size_t kHeaderEnd = 40;
 constexpr std::uint32_t kLengthWithoutSegmentSize = 24;
 constexpr std::uint32_t kLengthWithSegmentSize = 32;
-
-constexpr char kCopyAgain[] = "copy the file again, or export the model again";
-
-std::uint64_t little_endian(const std::uint8_t* bytes, std::size_t count) {
-  std::uint64_t value = 0;
-  for (std::size_t i = count; i-- > 0;) {
-    value = value << 8 | bytes[i];
-  }
-  return value;
-}
 
 bool starts_with(const std::uint8_t* data, std::size_t size, const char* prefix) {
   const std::size_t length = std::strlen(prefix);
@@ -68,18 +60,6 @@ Status not_a_program(const std::uint8_t* data, std::size_t size, const std::stri
           path + " is not a program: " + guess(data, size) + ".",
           "name a .pte file, as ./inv export writes it",
           {path}};
-}
-
-Status truncated(const std::string& path, std::uint64_t found, std::uint64_t promised) {
-  return {Code::kFile,
-          path + " is truncated: " + std::to_string(found) + " bytes found, " + std::to_string(promised) +
-              " promised by its header.",
-          kCopyAgain,
-          {path}};
-}
-
-Status damaged(const std::string& path, const std::string& what) {
-  return {Code::kFile, path + " is damaged: " + what + ".", kCopyAgain, {path}};
 }
 
 }  // namespace
