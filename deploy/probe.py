@@ -28,9 +28,10 @@ _TRIPLETS = {
     "armv6l": "arm-linux-gnueabihf", "i686": "i386-linux-gnu",
 }  # fmt: skip
 
-# $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (the last three lists hold no blanks).
-# The versions come from the symbols of the libraries of the bundle's own architecture: `getconf` and `ldd` would
-# answer for the login's, which on a 64-bit kernel with a 32-bit system (or the reverse) is another.
+# $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (lists of names without
+# blanks), $6 the bundle's loader.
+# The versions are those of the libraries of the bundle's own architecture: `getconf` and `ldd` would answer for the
+# login's, which on a 64-bit kernel with a 32-bit system (or the reverse) is another.
 SCRIPT = r"""
 part() { printf '\n@@%s\n' "$1"; }
 part system; uname -s; uname -m; uname -r; uname -n
@@ -52,10 +53,18 @@ part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
 dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
 find_library() { for d in $dirs; do [ -e "$d/$1" ] && { echo "$d/$1"; return; }; done; }
 part libraries; for f in $4; do p=$(find_library "$f"); [ -n "$p" ] && echo "$f $p"; done
+# Reading a library through takes seconds on a slow device: only where its loader or its file's name does not tell.
 # BusyBox's grep stops at the first NUL of a line: hand it one string a line.
-versions_of() { p=$(find_library "$1"); [ -n "$p" ] && tr '\000' '\n' < "$p" | grep -a -o "$2" | sort -u; }
-part glibc; versions_of libc.so.6 'GLIBC_2\.[0-9]*'
-part glibcxx; versions_of libstdc++.so.6 'GLIBCXX_3\.4\.[0-9]*'
+symbols_of() { tr '\000' '\n' < "$1" | grep -a -o "$2" | sort -u; }
+version_of() {
+  p=$(find_library "$1"); [ -n "$p" ] || return 0
+  real=$(readlink -f "$p")
+  case ${real##*/} in $2) echo "$real";; *) symbols_of "$p" "$3";; esac
+}
+part glibc
+told=$([ ! -x "$6" ] || "$6" --version 2>/dev/null | head -n 1)
+case $told in *'release version 2.'*) echo "$told";; *) version_of libc.so.6 'libc-2.*.so' 'GLIBC_2\.[0-9]*';; esac
+part glibcxx; version_of libstdc++.so.6 'libstdc++.so.6.0.*' 'GLIBCXX_3\.4\.[0-9]*'
 part getconf; getconf GNU_LIBC_VERSION 2>/dev/null
 part tools; for f in $5; do command -v "$f" >/dev/null 2>&1 && echo "$f"; done
 part governor; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null
@@ -85,9 +94,10 @@ def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadli
     loaders = [*LOADERS, *([needs.loader] if needs and needs.loader else [])]
     libraries = needs.libraries if needs else ()
     triplet = _TRIPLETS.get(needs.machine, "") if needs else ""
+    lists = (" ".join(names) for names in (loaders, libraries, TOOLS))
     done = run(
         transport,
-        ["sh", "-c", SCRIPT, "probe", root, triplet, *(" ".join(names) for names in (loaders, libraries, TOOLS))],
+        ["sh", "-c", SCRIPT, "probe", root, triplet, *lists, needs.loader if needs else ""],
         deadline=deadline,
         doing="asking the device what it is",
     )
@@ -116,7 +126,9 @@ def parse(text: str) -> DeviceFacts:
         if rest.split() and rest.split()[0].isdigit()
     }
     cpuinfo = _cpuinfo(parts["cpuinfo"] + parts["hardware"])
-    glibc = _newest(parts["glibc"], "GLIBC_") or _first(parts, "getconf").removeprefix("glibc ")
+    glibc = _newest(parts["glibc"], r"(?:GLIBC_|/libc-|release version )(2\.[0-9]+)") or _first(
+        parts, "getconf"
+    ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
     return DeviceFacts(
         system=system[0],
@@ -130,7 +142,7 @@ def parse(text: str) -> DeviceFacts:
         memory_total=memory.get("MemTotal", 0),
         libc=_libc(glibc, loaders),
         glibc=glibc,
-        glibcxx=_newest(parts["glibcxx"], "GLIBCXX_"),
+        glibcxx=_glibcxx(parts["glibcxx"]),
         loaders=loaders,
         libraries=tuple(line.split()[0] for line in parts["libraries"] if line.split()),
         tools=tuple(parts["tools"]),
@@ -181,10 +193,16 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _newest(lines: list[str], prefix: str) -> str:
-    """The highest version among symbol names such as ``GLIBC_2.36``."""
-    found = {line.removeprefix(prefix) for line in lines if re.fullmatch(re.escape(prefix) + r"[0-9.]+", line)}
+def _newest(lines: list[str], pattern: str) -> str:
+    """The highest version that ``pattern`` finds: in symbol names, a file's name, or what the loader says."""
+    found = {version for line in lines for version in re.findall(pattern, line)}
     return max(found, key=lambda version: [int(part) for part in version.split(".") if part], default="")
+
+
+def _glibcxx(lines: list[str]) -> str:
+    """``libstdc++.so.6.0.30`` brings GLIBCXX_3.4.30 (GCC's manual, "ABI Policy and Guidelines")."""
+    numbered = _newest(lines, r"/libstdc\+\+\.so\.6\.0\.([0-9]+)$")
+    return f"3.4.{numbered}" if numbered else _newest(lines, r"GLIBCXX_(3\.4\.[0-9]+)")
 
 
 def _libc(glibc: str, loaders: tuple[str, ...]) -> str:

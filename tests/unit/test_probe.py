@@ -131,6 +131,21 @@ def test_32_bit_system_on_a_64_bit_kernel() -> None:
     assert (facts.machine, facts.loaders) == ("aarch64", ("/lib/ld-linux-armhf.so.3",))
 
 
+@pytest.mark.parametrize(
+    ("glibc", "glibcxx"),
+    [
+        ("ld.so (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.", "/usr/lib/libstdc++.so.6.0.30"),
+        ("/lib/aarch64-linux-gnu/libc-2.36.so", "GLIBCXX_3.4.9\nGLIBCXX_3.4.30\nGLIBCXX_3.4.30_NOT_A_VERSION"),
+        ("GLIBC_2.4\nGLIBC_2.36\nGLIBC_2.9", "GLIBCXX_3.4.30"),
+    ],
+)
+def test_versions_however_they_are_told(glibc: str, glibcxx: str) -> None:
+    head, _, rest = PI.partition("@@glibc\n")
+    _, _, tail = rest.partition("@@tools")
+    facts = parse(f"{head}@@glibc\n{glibc}\n@@glibcxx\n{glibcxx}\n@@tools{tail}")
+    assert (facts.glibc, facts.glibcxx, facts.libc) == ("2.36", "3.4.30", "glibc")
+
+
 @pytest.mark.parametrize("text", ["", "This account is not available.\n", PI.replace("@@end", ""), PI.replace(
     "/home/pi/.slipway", "relative/.slipway")])  # fmt: skip
 def test_no_answer(text: str) -> None:
