@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from core.errors import BuildError
 from core.files import locked
-from core.paths import cache_dir
+from core.paths import ROOT, cache_dir
 from toolchains import conan, emulators
 from toolchains.compilers import family
 from toolchains.sysroot import sysroot
@@ -33,13 +36,18 @@ def install(target: Target, *words: str) -> str:
     )  # fmt: skip
 
 
+def package_of(target: Target) -> Path:
+    """The SDK's package for a target."""
+    with locked(conan.LOCK):
+        nodes = json.loads(install(target))["graph"]["nodes"].values()
+    return Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
+
+
 @pytest.fixture(scope="module", params=["linux-x86_64", "linux-arm64"])
 def sdk(request: pytest.FixtureRequest) -> tuple[Target, Path]:
     """A target and the folder of its executorch package."""
     target = get_target(request.param)
-    with locked(conan.LOCK):
-        nodes = json.loads(install(target))["graph"]["nodes"].values()
-    return target, Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
+    return target, package_of(target)
 
 
 def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: str = "") -> None:
@@ -60,11 +68,11 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def registered(sdk: tuple[Target, Path], program: Path, *words: str) -> list[str]:
-    target, _ = sdk
+def registered(target: Target, program: Path) -> list[str]:
+    """What a consumer's program prints."""
     root = None if emulators.is_native(target) else sysroot(target)
     done = subprocess.run(
-        [*emulators.user_argv(target, sysroot=root), program, *words], capture_output=True, text=True, check=False
+        [*emulators.user_argv(target, sysroot=root), program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -82,7 +90,7 @@ NAMES = [
 def test_a_plain_consumer_has_the_backend(sdk: tuple[Target, Path], tmp_path: Path, link: str) -> None:
     compile_consumer(sdk, tmp_path, family("zig").ensure(sdk[0]).cxx, link=link)
     for program in ("app", "indirect"):
-        lines = registered(sdk, tmp_path / program)
+        lines = registered(sdk[0], tmp_path / program)
         assert "backend XnnpackBackend" in lines
         assert int(lines[-1].removeprefix("operators ")) > 150
 
@@ -90,16 +98,15 @@ def test_a_plain_consumer_has_the_backend(sdk: tuple[Target, Path], tmp_path: Pa
 def test_a_consumer_that_asks_for_less_gets_less(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     """The counter-check: without the backend's target there is no backend, so the tests above can fail."""
     compile_consumer(sdk, tmp_path, family("zig").ensure(sdk[0]).cxx, link="executorch")
-    assert not [line for line in registered(sdk, tmp_path / "app") if line.startswith("backend")]
+    assert not [line for line in registered(sdk[0], tmp_path / "app") if line.startswith("backend")]
 
 
-def test_a_consumer_with_the_systems_compiler(sdk: tuple[Target, Path], tmp_path: Path) -> None:
-    """GNU ld and its own --push-state, where the wrapper is not there to help."""
-    cxx = shutil.which("g++")
-    if cxx is None or not emulators.is_native(sdk[0]):
-        return  # A machine needs no compiler; the same link line goes through zig in the tests above.
-    compile_consumer(sdk, tmp_path, cxx)
-    assert "backend XnnpackBackend" in registered(sdk, tmp_path / "app")
+@pytest.mark.parametrize("compiler", [name for name in ("g++", "clang++") if shutil.which(name)])
+def test_a_consumer_with_the_systems_own_compilers(compiler: str, tmp_path: Path) -> None:
+    """GNU ld and its own --push-state, where no wrapper of ours is there to help."""
+    target = conan.host_target()
+    compile_consumer((target, package_of(target)), tmp_path, compiler)
+    assert "backend XnnpackBackend" in registered(target, tmp_path / "app")
 
 
 def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
@@ -138,3 +145,51 @@ def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path
     text = (tmp_path / "executorch_backend_xnnpack.pc").read_text(encoding="utf-8")
     assert "-Wl,--push-state,--no-as-needed,-lexecutorch_backend_xnnpack,--pop-state" in text
     assert "Requires: executorch_runtime" in text
+
+
+# -- the recipe by itself -------------------------------------------------------------------------------------------
+
+
+def test_the_recipes_own_test(sdk: tuple[Target, Path]) -> None:
+    """``test_package``, as Conan runs it for whoever takes the recipe."""
+    log = cache_dir("logs") / "test-sdk.log"
+    with locked(conan.LOCK):
+        host, own = conan.profile(sdk[0]), conan.profile(conan.host_target())
+        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
+        words += ["--lockfile-partial", f"--remote={conan.remote()}"]
+        said: list[str] = []
+        folder = ROOT / "recipes/executorch/all/test_package"
+        try:
+            conan.conan(["test", folder, "executorch/1.5.1", *words], log=log, heard=said.append)
+        finally:
+            shutil.rmtree(folder / "build", ignore_errors=True)
+            (folder / "CMakeUserPresets.json").unlink(missing_ok=True)
+    assert emulators.is_native(sdk[0]) == ("backend XnnpackBackend" in "\n".join(said))
+
+
+def fake_wheel(folder: Path, name: str) -> None:
+    """A wheel that pip takes for the pinned one, until somebody looks at its digest."""
+    info = "executorch-1.5.1.dist-info"
+    with zipfile.ZipFile(folder / name, "w") as archive:
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: executorch\nVersion: 1.5.1\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.parametrize(
+    ("served", "message"), [(True, "is not the file that was pinned"), (False, "pip could not fetch")]
+)
+def test_a_wheel_that_is_wrong_or_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: bool, message: str
+) -> None:
+    recipe, wheels = tmp_path / "recipe", tmp_path / "wheels"
+    shutil.copytree(ROOT / "recipes/executorch/all", recipe)
+    wheels.mkdir()
+    if served:
+        for platform in ("x86_64", "aarch64"):
+            fake_wheel(wheels, f"executorch-1.5.1-cp311-cp311-manylinux_2_28_{platform}.whl")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    with pytest.raises(BuildError, match=message), locked(conan.LOCK):
+        conan.conan(["source", recipe, "--version=1.5.1"], log=cache_dir("logs") / "test-sdk.log")

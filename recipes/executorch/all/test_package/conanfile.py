@@ -22,4 +22,4 @@ class TestPackageConan(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(str(Path(self.cpp.build.bindir) / "test_package"), env="conanrun")
+            self.run(str(Path(self.build_folder, self.cpp.build.bindir, "test_package")), env="conanrun")

@@ -1,0 +1,335 @@
+"""What decides whether a build is needed, what a failed one says, and the checks on its result."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.bundle import MANIFEST, RUNNER, Bundle, FileEntry, Manifest, Needs, Offers
+from core.errors import BuildError, ConfigError, HostError, NotSupportedError
+from core.files import sha256_bytes, write_json
+from toolchains import builder, compilers, conan, emulators, fetch_source, gnu, inspect, layout
+from toolchains.targets import get_target
+
+TARGET = get_target("linux-arm64")
+COMPILERS = compilers.Compilers(
+    "zig", "0.17.0", "zig-0.17.0-abc", "/c/cc", "/c/c++", "/c/ar", "/c/ranlib",
+    {"compiler": "clang", "compiler.version": "22", "compiler.libcxx": "libstdc++11"},
+)  # fmt: skip
+
+
+def offers(*backends: str) -> Offers:
+    return Offers(
+        engine="executorch", engine_version="1.5.1", backends=backends, operators=("aten::add.out",), kleidiai=True,
+        verified="native",
+    )  # fmt: skip
+
+
+def put_bundle(folder: Path) -> Bundle:
+    """A bundle of one file, as a build would leave it."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / RUNNER).write_bytes(b"runner")
+    entry = FileEntry(path=RUNNER, size=6, sha256=sha256_bytes(b"runner"), executable=True)
+    manifest = Manifest(
+        target="linux-arm64", engine="executorch", toolchain="zig 0.17.0", created="2026-01-01T00:00:00Z",
+        needs=Needs(os="linux", machine="aarch64"), offers=offers("XnnpackBackend"), files=(entry,),
+    )  # fmt: skip
+    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+    return Bundle.load(folder)
+
+
+@pytest.fixture
+def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The builds that were really made, with a checkout to change and a build that takes no time."""
+    made: list[str] = []
+    checkout = tmp_path / "checkout"
+    for name in ("conanfile.py", "LICENSE", "runtime/src/main.cpp", "recipes/executorch/config.yml"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("1", encoding="utf-8")
+    monkeypatch.setattr(builder, "ROOT", checkout)
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+
+    def package(job: Any, steps: Any, log: Path) -> Path:
+        made.append(f"{job.target.name} {job.toolchain}")
+        return tmp_path
+
+    def collect(_: Path, out: Path) -> None:
+        (out / "bin").mkdir()
+        (out / RUNNER).write_bytes(b"runner %d" % len(made))
+        (out / RUNNER).chmod(0o755)
+
+    binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
+    family = type("Fake", (), {"ensure": staticmethod(lambda target: COMPILERS)})
+    monkeypatch.setattr(builder, "_package", package)
+    monkeypatch.setattr(compilers, "family", lambda name: family)
+    monkeypatch.setattr(layout, "collect", collect)
+    monkeypatch.setattr(layout, "check", lambda origin, folder: [binary])
+    monkeypatch.setattr(layout, "offers", lambda origin, folder: offers("XnnpackBackend"))
+    return made
+
+
+def test_nothing_changed_means_nothing_to_do(builds: list[str]) -> None:
+    first = builder.build("linux-arm64")
+    assert builder.build("linux-arm64") == first
+    assert builds == ["linux-arm64 zig"]
+
+
+@pytest.mark.parametrize("name", ["conanfile.py", "runtime/src/main.cpp", "recipes/executorch/config.yml"])
+def test_a_changed_source_is_built(builds: list[str], tmp_path: Path, name: str) -> None:
+    builder.build("linux-arm64")
+    (tmp_path / "checkout" / name).write_text("2", encoding="utf-8")
+    builder.build("linux-arm64")
+    assert len(builds) == 2
+
+
+def test_a_new_source_is_built_and_rubbish_is_not(builds: list[str], tmp_path: Path) -> None:
+    builder.build("linux-arm64")
+    cache = tmp_path / "checkout/recipes/executorch/__pycache__"
+    cache.mkdir()
+    (cache / "conanfile.cpython-311.pyc").write_bytes(b"x")
+    builder.build("linux-arm64")
+    assert len(builds) == 1
+    (tmp_path / "checkout/runtime/src/new.cpp").write_text("", encoding="utf-8")
+    builder.build("linux-arm64")
+    assert len(builds) == 2
+
+
+def test_another_toolchain_or_force_is_a_build(builds: list[str]) -> None:
+    builder.build("linux-arm64")
+    builder.build("linux-arm64", toolchain="gnu")
+    builder.build("linux-arm64", toolchain="gnu", force=True)
+    builder.build("linux-arm64", toolchain="gnu", allow_newer_glibc=True)
+    assert builds == ["linux-arm64 zig", "linux-arm64 gnu", "linux-arm64 gnu", "linux-arm64 gnu"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed", "manifest", "stamp"])
+def test_a_damaged_bundle_is_built_again(builds: list[str], damage: str) -> None:
+    folder = builder.build("linux-arm64").path
+    if damage == "missing":
+        (folder / RUNNER).unlink()
+    elif damage == "changed":
+        (folder / RUNNER).write_bytes(b"rubbish!")
+    elif damage == "manifest":
+        (folder / MANIFEST).write_text("{}", encoding="utf-8")
+    else:
+        (folder.parent / ".executorch.built.json").write_text("[", encoding="utf-8")
+    assert builder.build("linux-arm64").path == folder
+    assert len(builds) == 2
+
+
+def test_a_bundle_from_elsewhere_is_not_taken_for_ours(builds: list[str], dist: Path) -> None:
+    put_bundle(dist / "linux-arm64" / "executorch")
+    builder.build("linux-arm64")
+    assert len(builds) == 1
+
+
+def test_a_failed_check_leaves_the_bundle_that_was_there(
+    builds: list[str], dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = builder.build("linux-arm64")
+
+    def refuse(*_: object) -> None:
+        raise BuildError("no")
+
+    monkeypatch.setattr(layout, "check", refuse)
+    with pytest.raises(BuildError):
+        builder.build("linux-arm64", force=True)
+    assert Bundle.load(before.path) == before
+    assert {path.name for path in (dist / "linux-arm64").iterdir()} == {"executorch", ".executorch.built.json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("linux-arm", "", ""), ConfigError),
+        (("linux-arm64", "tflite", ""), ConfigError),
+        (("linux-arm64", "executorch", "msvc"), ConfigError),
+        (("linux-armv6", "", ""), NotSupportedError),
+        (("linux-arm64", "onnxruntime", ""), NotSupportedError),
+    ],
+)
+def test_mistakes_end_before_anything_is_done(
+    builds: list[str], words: tuple[str, str, str], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        builder.build(*words)
+    assert builds == []
+
+
+# -- layout ---------------------------------------------------------------------------------------------------------
+
+
+def origin(**changes: Any) -> layout.Origin:
+    return layout.Origin(**{"target": TARGET, "engine": "executorch", "toolchain": "zig 0.17.0", **changes})
+
+
+def fake_runner(folder: Path, script: str) -> Path:
+    """A program in the runner's place."""
+    (folder / "bin").mkdir()
+    (folder / RUNNER).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    (folder / RUNNER).chmod(0o755)
+    return folder
+
+
+def capabilities(*backends: str) -> str:
+    said = {"schema": 1, "engine": {"name": "executorch", "version": "1.5.1"}, "backends": backends,
+            "operators": ["aten::add.out"], "kleidiai": False, "cpu": {}}  # fmt: skip
+    return f"echo '{json.dumps(said)}'"
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulators, "is_native", lambda target: True)
+
+
+@pytest.mark.usefixtures("native")
+def test_the_runner_says_what_it_offers(tmp_path: Path) -> None:
+    found = layout.offers(origin(), fake_runner(tmp_path, capabilities("XnnpackBackend")))
+    assert (found.backends, found.verified) == (("XnnpackBackend",), "native")
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("backends", [(), ("CoreMLBackend",)])
+def test_a_dropped_backend_fails_the_build(tmp_path: Path, backends: tuple[str, ...]) -> None:
+    with pytest.raises(BuildError, match="The bundle has no XnnpackBackend") as caught:
+        layout.offers(origin(), fake_runner(tmp_path, capabilities(*backends)))
+    assert "linker dropped" in caught.value.cause
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo boo >&2; exit 3", r"failed \(exit 3\)"),
+        ("kill -SEGV $$", r"failed \(exit -11\)"),
+        ("echo '{}'", "did not print what it should"),
+        ("echo hello", "did not print what it should"),
+    ],
+)
+def test_a_runner_that_does_not_run_fails_the_build(tmp_path: Path, script: str, message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        layout.offers(origin(), fake_runner(tmp_path, script))
+
+
+@pytest.mark.usefixtures("native")
+def test_the_callers_libraries_do_not_help_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    script = f'[ -z "$LD_LIBRARY_PATH" ] && {capabilities("XnnpackBackend")}'
+    layout.offers(origin(), fake_runner(tmp_path, script))
+
+
+def test_newer_glibc_is_refused_unless_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = inspect.Binary(
+        Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", ("libc.so.6",), ("$ORIGIN",),
+        {"GLIBC": "2.34", "GLIBCXX": "3.4.30"},
+    )  # fmt: skip
+    monkeypatch.setattr(inspect, "read", lambda file: binary)
+    with pytest.raises(BuildError, match=r"needs GLIBC 2.34 \(at most 2.28\)") as caught:
+        layout.check(origin(), tmp_path)
+    assert "--toolchain zig" in caught.value.hint
+    assert layout.check(origin(allow_newer_glibc=True), tmp_path) == [binary]
+
+
+def test_a_build_without_a_runner(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="left no bin/pte_runner"):
+        layout.collect(tmp_path, tmp_path / "out")
+
+
+# -- Conan and the compilers ----------------------------------------------------------------------------------------
+
+
+def profile_value(text: str, name: str) -> str:
+    found = re.search(rf"^{re.escape(name)}=(.*)$", text, re.MULTILINE)
+    assert found, name
+    return found[1]
+
+
+def test_a_profile_says_what_the_table_says() -> None:
+    text = conan.render(TARGET, COMPILERS)
+    settings = text.partition("[conf]")[0]
+    assert settings.split() == [
+        "[settings]", "os=Linux", "arch=armv8", "compiler=clang", "compiler.libcxx=libstdc++11",
+        "compiler.version=22", "compiler.cppstd=17", "build_type=Release",
+    ]  # fmt: skip
+    assert json.loads(profile_value(text, "tools.build:compiler_executables")) == {"c": "/c/cc", "cpp": "/c/c++"}
+    assert profile_value(text, "tools.cmake.cmaketoolchain:system_processor") == "aarch64"
+    assert json.loads(profile_value(text, "user.slipway:fetch")) == fetch_source.command()
+
+
+def test_no_flag_chooses_instructions() -> None:
+    """XNNPACK chooses them per file and at run time: a global -march or -mcpu is a bug."""
+    text = conan.render(TARGET, COMPILERS)
+    assert "-march" not in text
+    assert "-mcpu" not in text
+
+
+def test_flags_and_compilers_count_in_a_packages_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "user.slipway:toolchain"
+    first = profile_value(conan.render(TARGET, COMPILERS), name)
+    assert first.startswith("zig-0.17.0-abc-")
+    monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace('["-s"]', '["-s", "-O3"]'))
+    assert profile_value(conan.render(TARGET, COMPILERS), name) != first
+
+
+def test_a_remote_belongs_to_one_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = conan.remote()
+    monkeypatch.setattr(conan, "ROOT", tmp_path)
+    assert conan.remote() != first
+
+
+def test_other_projects_settings_do_not_reach_conan(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONAN_DEFAULT_PROFILE", "CC", "CXXFLAGS", "CMAKE_TOOLCHAIN_FILE", "PYTHONPATH"):
+        monkeypatch.setenv(name, "of-another-project")
+    monkeypatch.setenv("PIP_INDEX_URL", "the-users-own")
+    environment = conan._environment()
+    assert "of-another-project" not in environment.values()
+    assert environment["PIP_INDEX_URL"] == "the-users-own"
+
+
+def test_a_failed_build_shows_the_cause_and_not_the_end() -> None:
+    lines = ["[1/3] Building a", "FAILED: [code=1] b.o", "c++ -c b.cpp", "b.cpp:1:1: error: nope", *["more"] * 50]
+    assert conan.reasons(lines, most=3) == ["FAILED: [code=1] b.o", "c++ -c b.cpp", "b.cpp:1:1: error: nope"]
+    assert conan.reasons(["a", "", "b", "c"], most=2) == ["b", "c"]
+    assert conan.reasons(["error: " + "x" * 1000])[0].endswith(" ...")
+
+
+@pytest.mark.parametrize("name", ["ndk", "xcode"])
+def test_a_family_that_is_not_driven_yet_says_so(name: str) -> None:
+    with pytest.raises(HostError, match="lean engine"):
+        compilers.family(name)
+
+
+def test_an_unknown_family() -> None:
+    with pytest.raises(ConfigError, match="zig and gnu"):
+        compilers.family("msvc")
+
+
+def test_gcc_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    reason = gnu.usable(TARGET)
+    assert reason == "aarch64-linux-gnu-g++ is not installed: sudo apt-get install g++-aarch64-linux-gnu"
+    with pytest.raises(HostError) as caught:
+        gnu.ensure(TARGET)
+    assert caught.value.hint == "sudo apt-get install g++-aarch64-linux-gnu"
+
+
+def test_gcc_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for tool in ("gcc", "g++", "ar", "ranlib"):
+        program = tmp_path / f"aarch64-linux-gnu-{tool}"
+        program.write_text("#!/bin/sh\necho 12.2.0\n", encoding="utf-8")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert gnu.usable(TARGET) == ""
+    found = gnu.ensure(TARGET)
+    assert found.cxx == str(tmp_path / "aarch64-linux-gnu-g++")
+    assert found.conan["compiler.version"] == "12"
+
+
+def test_the_fetch_command_refuses_the_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fetch_source.main(["trixie"]) == 2
+    assert "SUITE PACKAGE FILE SHA256" in capsys.readouterr().err
