@@ -6,6 +6,7 @@ Importing this costs little; torch comes with the first real export of a process
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +61,8 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     quantized = quantize.apply(model, request.scheme)
     stages.show("lowering")
     chosen = partitioners.make(request.partitioners, request.options)
-    lowered = lowering.lower(quantized.program, chosen)
+    # Lowering rewrites the graph it is given, and what was meant is asked about later.
+    lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
     where = delegation.describe(lowered)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
     lowered.manager.save(str(folder / FILE))

@@ -112,7 +112,8 @@ def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
     from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.utils import unwrap_tensor_subclass
 
-    module = model.module
+    # Unwrapping reaches children only: a model that is itself a layer becomes one. The argument's name stays.
+    module = nn.Sequential(model.module) if isinstance(model.module, nn.Linear) else model.module
     config = Int8DynamicActivationIntxWeightConfig(
         weight_dtype=torch.int4 if scheme.weight_bits == 4 else torch.int8,
         weight_granularity=PerGroup(scheme.group) if scheme.group else PerAxis(0),

@@ -30,6 +30,17 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
+def _to_log(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001  # the signature is Python's
+    line: str | None = None,
+) -> None:
+    os.write(2, warnings.formatwarning(message, category, filename, lineno, line).encode(errors="replace"))
+
+
 @contextlib.contextmanager
 def quiet(log: Path) -> Iterator[TextIO]:
     """Send all that this process prints, from C++ too, to ``log``; the stream it gives still reaches the terminal."""
@@ -45,6 +56,7 @@ def quiet(log: Path) -> Iterator[TextIO]:
             os.fdopen(os.dup(saved[1]), "w", encoding="utf-8", errors="replace", buffering=1) as terminal,
         ):
             warnings.simplefilter("default")
+            warnings.showwarning = _to_log
             yield terminal
     finally:
         _flush()

@@ -14,6 +14,7 @@ from core.files import sha256_file
 from models import current, is_current, request, zoo
 from models.options import Options
 from models.request import key, resolve
+from models.tables import HERE
 
 SOURCE = "def make_model():\n    return None\n"
 
@@ -77,8 +78,8 @@ def test_the_key_follows_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = key(resolve("mlp"))
-    (tmp_path / "partitioners.toml").write_text((request.HERE / "partitioners.toml").read_text())
-    for path in request.HERE.glob("*.py"):
+    (tmp_path / "partitioners.toml").write_text((HERE / "partitioners.toml").read_text())
+    for path in HERE.glob("*.py"):
         (tmp_path / path.name).write_text(path.read_text())
     monkeypatch.setattr(request, "HERE", tmp_path)
     assert key(resolve("mlp")) == before

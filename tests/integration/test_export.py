@@ -1,0 +1,508 @@
+"""Exports for real: torch, the quantizers, the partitioners, upstream's runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from core.errors import ConfigError, ExportError, HostError
+from core.paths import ROOT, cache_dir
+from core.program import Program, load_program
+from models import is_current
+from models.export import export, export_many
+from models.host import Host
+from models.quiet import log_path
+from models.request import resolve
+from models.schemes import get_scheme
+from models.zoo import everything, get_model
+
+pytestmark = pytest.mark.export
+
+FIXTURES = ROOT / "tests" / "fixtures" / "models"
+SMALL = [(model, scheme) for model, scheme in everything() if model != "mobilenet_v2"]
+
+Exporter = Callable[..., tuple[Path, Program]]
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[Host]:
+    """One runtime for all tests: starting it costs more than a small export."""
+    with Host(cache_dir("logs") / "export-tests.log") as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where exports go that several tests look at."""
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture(scope="session")
+def exported(folder: Path, host: Host) -> Exporter:
+    """Export a model with default options, once a session."""
+
+    def call(model: str, scheme: str = "fp32") -> tuple[Path, Program]:
+        path = export(model, scheme, out=folder, host=host)
+        return path, load_program(path)
+
+    return call
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, host: Host) -> Exporter:
+    """Export into a folder of the test's own."""
+
+    def call(model: str, scheme: str = "fp32", **more: Any) -> tuple[Path, Program]:
+        path = export(model, scheme, out=tmp_path / "out", host=host, **more)
+        return path, load_program(path)
+
+    return call
+
+
+def fixture(name: str) -> str:
+    """``traps:conv`` as the command line names it."""
+    file, _, function = name.partition(":")
+    return f"{FIXTURES / file}.py:{function}"
+
+
+def script(model: str, scheme: str, out: Path) -> list[str]:
+    """A process of its own that exports."""
+    code = (
+        "import sys, pathlib; from models.export import export; export(*sys.argv[1:3], out=pathlib.Path(sys.argv[3]))"
+    )
+    return [sys.executable, "-c", code, model, scheme, str(out)]
+
+
+def eager(model: str) -> tuple[Any, list[Any]]:
+    """What the float model gives in PyTorch on its example inputs, without any of the export's own code for that."""
+    import importlib
+
+    import torch
+
+    module_name, _, function = get_model(model).maker.partition(":")
+    module, inputs, *_ = getattr(importlib.import_module(module_name), function)()
+    with torch.no_grad():
+        return module.eval()(*inputs).numpy(), [one.numpy() for one in inputs]
+
+
+# Largest difference from the float model, in parts of the output's spread: what int8 and int4 cost on these models.
+LIMITS = {"fp32": 2e-6, "fp16": 2e-3, "qs8": 0.05, "qd8_qc8w": 0.01, "qd8_qb4w": 0.08}
+
+
+@pytest.mark.parametrize(("model", "scheme"), SMALL)
+def test_every_small_model_in_every_scheme(
+    exported: Exporter, host: Host, tmp_path: Path, model: str, scheme: str
+) -> None:
+    path, program = exported(model, scheme)
+    want, inputs = eager(model)
+    got = numpy.load(path / program.outputs[0].file)
+    assert (program.outputs[0].dtype, got.dtype.name) == (("float16",) * 2 if scheme == "fp16" else ("float32",) * 2)
+    assert got.shape == want.shape == program.outputs[0].shape
+    for index, one in enumerate(inputs):
+        saved = numpy.load(path / program.inputs[index].file)
+        assert numpy.array_equal(saved, one.astype(saved.dtype))
+    error = float(numpy.abs(got.astype(float) - want).max())
+    spread = float(want.max() - want.min())
+    assert error <= LIMITS[scheme] * spread
+    if get_scheme(scheme).weight_bits or scheme == "fp16":
+        assert error > 0, "the scheme changed nothing: was it applied?"
+    assert program.agreement is not None
+    assert program.agreement.max_abs == pytest.approx(error, abs=1e-9)
+    assert program.agreement.max_abs <= program.agreement.limit
+    # Bit for bit what the runtime computes again.
+    copy = shutil.copytree(path, tmp_path / "copy")
+    assert [one.sha256 for one in host.again(copy, program)] == [one.sha256 for one in program.outputs]
+    assert program.quantization.skipped == ()
+    assert program.warnings == ()
+    assert program.reference_engine.startswith("executorch 1.5.1")
+    assert program.backends == ("XnnpackBackend",)
+    assert {one.name for one in path.iterdir()} == {*program.files, "program.json"}
+    assert {"model.pte", "model.etrecord", "input0.npy", "output0.npy"} <= set(program.files)
+    if model != "mixed":
+        assert (program.delegates, program.undelegated) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("model", "scheme", "atol", "words"),
+    [
+        ("mlp", "fp32", 1e-5, "fp32"),
+        ("mlp", "fp16", None, "2^-7 of the spread"),
+        ("linear", "qd8_qc8w", 1e-5, "dynamic int8 of the inputs"),
+        ("mlp", "qd8_qc8w", None, "inner layers"),
+    ],
+)
+def test_tolerances_say_where_they_come_from(
+    exported: Exporter, model: str, scheme: str, atol: float | None, words: str
+) -> None:
+    path, program = exported(model, scheme)
+    output = numpy.load(path / "output0.npy").astype(float)
+    spread = max(output.max() - output.min(), abs(output).max())
+    derived = spread / (128 if scheme == "fp16" else 127)
+    assert program.tolerance.atol == pytest.approx(atol if atol is not None else derived)
+    assert words in program.tolerance.why
+
+
+def test_a_static_output_is_compared_in_its_own_steps(exported: Exporter) -> None:
+    path, program = exported("mlp", "qs8")
+    output = numpy.load(path / "output0.npy").astype(float)
+    step = numpy.diff(numpy.unique(output)).min()
+    assert program.tolerance.atol == pytest.approx(step, rel=1e-3)
+    assert program.tolerance.rtol == 0.0
+
+
+def test_what_stays_outside_the_delegate_is_named_with_its_cause(exported: Exporter, host: Host) -> None:
+    _, program = exported("mixed", "fp32")
+    outside = {one.name: one for one in program.undelegated}
+    assert set(outside) >= {"aten::embedding.out", "aten::native_layer_norm.out", "aten::where.self_out"}
+    assert outside["aten::embedding.out"].why == "XnnpackPartitioner: has no rule for aten::embedding"
+    assert outside["aten::native_layer_norm.out"].count == 2
+    # The names are those by which a runtime has kernels, or the preflight would look for the wrong ones.
+    assert host.missing(list(outside)) == []
+    assert host.missing(["aten::embedding", "aten::no_such.out"]) == ["aten::embedding", "aten::no_such.out"]
+    assert program.delegates > 1
+    assert {one.name: one.count for one in program.delegated}["aten::linear"] == 7
+
+
+def test_the_partitioners_own_reason_is_given(exported: Exporter) -> None:
+    _, program = exported("mixed", "fp16")
+    outside = {one.name: one.why for one in program.undelegated}
+    assert outside["aten::gelu.out"] == "XnnpackPartitioner: GELU does not support fp16"
+    assert "float16 to torch.float32 is not supported" in outside["dim_order_ops::_to_dim_order_copy.out"]
+    _, single = exported("mixed", "fp32")
+    assert "aten::gelu.out" not in {one.name for one in single.undelegated}
+
+
+def test_a_convolution_with_relu_that_stays_float_is_reported(
+    exported: Exporter, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, program = exported(fixture("traps:conv_relu"), "qd8_qc8w")
+    (skipped,) = program.quantization.skipped
+    assert skipped.startswith("0 (conv2d 16x8x3x3): ")
+    assert "ReLU" in skipped
+    assert f"not quantized: {skipped}" in program.warnings
+    assert f"Warning: {program.name}: not quantized: 0 (conv2d" in capfd.readouterr().err.replace("\n", " ")
+    # It is true: the weights are in the file as floats.
+    bare, clean = exported(fixture("traps:conv"), "qd8_qc8w")
+    weights = 16 * 8 * 3 * 3
+    assert program.size - clean.size > 2 * weights
+    assert clean.quantization.skipped == ()
+    assert clean.warnings == ()
+    assert (bare / "model.pte").stat().st_size < (path / "model.pte").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("model", "scheme", "skipped"),
+    [
+        ("depthwise", "qd8_qc8w", ["0 (conv2d 8x1x3x3): dynamic quantization takes no grouped"]),
+        ("odd_width", "qd8_qb4w", ["0 (linear 64x48): its 48 input features are no multiple"]),
+        ("conv", "qd8_qb4w", ["0 (conv2d 16x8x3x3): XNNPACK has no convolution with int4"]),
+        ("product", "qd8_qc8w", ["table (matmul 32x16): torchao quantizes torch.nn.Linear modules only"]),
+        ("product", "qs8", ["table (matmul 32x16): the quantizer has no pattern"]),
+        ("attention", "qd8_qc8w", ["attention (linear 96x32): torchao", "attention (linear 32x32): torchao"]),
+        ("attention", "qs8", []),
+    ],
+)
+def test_other_layers_that_a_scheme_leaves_float(
+    exported: Exporter, model: str, scheme: str, skipped: list[str]
+) -> None:
+    _, program = exported(fixture(f"traps:{model}"), scheme)
+    found = program.quantization.skipped
+    assert len(found) == len(skipped)
+    assert all(one.startswith(start) for one, start in zip(found, skipped, strict=True)), found
+    all_of_them = {"attention": 2, "conv": 1}.get(model) == len(skipped)
+    assert any("quantized nothing at all" in warning for warning in program.warnings) == all_of_them
+
+
+def test_quantized_layers_outside_the_delegate_are_reported(fresh: Exporter) -> None:
+    _, program = fresh("mlp", "qs8", partitioners=("none",))
+    assert [one.partition(" ")[0] for one in program.quantization.skipped] == ["0", "2", "4"]
+    assert all("outside every delegate" in one for one in program.quantization.skipped)
+    assert (program.delegates, program.backends) == (0, ())
+    assert {one.why for one in program.undelegated} == {"no partitioner was asked for"}
+
+
+def test_per_op_mode_gives_a_delegate_an_operator(exported: Exporter, fresh: Exporter) -> None:
+    _, whole = exported("mlp", "qs8")
+    _, single = fresh("mlp", "qs8", options={"per_op_mode": "true"})
+    assert (whole.delegates, single.delegates) == (1, 5)
+    assert single.options == {"per_op_mode": True}
+    assert single.outputs[0].sha256 == whole.outputs[0].sha256
+
+
+def test_config_precisions_restrict_what_is_delegated(fresh: Exporter) -> None:
+    _, program = fresh("mlp", "qd8_qc8w", options={"config_precisions": "dynamic_quant"})
+    (relu,) = program.undelegated
+    assert (relu.name, relu.count) == ("aten::relu.out", 2)
+    assert "not enabled precision types" in relu.why
+
+
+def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tmp_path: Path) -> None:
+    _, both = fresh("mlp", "qd8_qc8w", partitioners=("xnnpack-dynamic", "xnnpack"))
+    _, one = exported("mlp", "qd8_qc8w")
+    assert (both.delegates, both.undelegated) == (5, ())
+    assert one.delegates == 1
+    assert both.partitioners == ("xnnpack-dynamic", "xnnpack")
+    assert both.outputs[0].sha256 == one.outputs[0].sha256
+
+
+def test_a_backend_that_this_machine_cannot_run_is_no_lie(fresh: Exporter) -> None:
+    _, program = fresh("mlp", partitioners=("vulkan", "xnnpack"))
+    assert "VulkanBackend" in program.backends
+    assert program.reference_engine.startswith("torch ")
+    assert any("lacks VulkanBackend" in warning for warning in program.warnings)
+
+
+def test_a_partitioner_that_does_not_import_says_what_it_needs(fresh: Exporter) -> None:
+    with pytest.raises(HostError, match="coreml does not work") as caught:
+        fresh("mlp", partitioners=("coreml",))
+    assert "coremltools" in str(caught.value)
+
+
+def test_a_crash_of_the_runtime_is_an_error_with_a_cause(fresh: Exporter, tmp_path: Path) -> None:
+    # Upstream 1.5.1 lowers this without complaint and its runtime dies of it.
+    with pytest.raises(ExportError, match="crashes on the program") as caught:
+        fresh("mlp", "qs8", options={"config_precisions": "fp32"})
+    assert "SIG" in caught.value.cause
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["fp32", "qs8", "qd8_qc8w"])
+def test_dynamic_shapes(exported: Exporter, host: Host, tmp_path: Path, scheme: str) -> None:
+    path, program = exported(fixture("good:batches"), scheme)
+    copy = shutil.copytree(path, tmp_path / "copy")
+    full = numpy.load(copy / "output0.npy")
+    rows = numpy.load(copy / "input0.npy")[:3]
+    numpy.save(copy / "input0.npy", rows)
+    (three,) = host.run(copy, program.file, [program.inputs[0].model_copy(update={"shape": (3, 32)})])
+    assert three.shape == (3, 8)
+    assert numpy.allclose(numpy.load(copy / "output0.npy"), full[:3], atol=program.tolerance.atol)
+
+
+def test_calibration_samples_are_used(exported: Exporter) -> None:
+    _, bare = exported(fixture("good:small"), "qs8")
+    _, told = exported(fixture("good:calibrated"), "qs8")
+    assert any("calibrated on the example inputs only" in warning for warning in bare.warnings)
+    assert told.warnings == ()
+    assert told.tolerance.atol > 1.5 * bare.tolerance.atol, "samples three times as large widen the scales"
+
+
+def test_each_output_has_its_own_tolerance(exported: Exporter) -> None:
+    path, program = exported(fixture("good:two_outputs"), "qs8")
+    assert [one.dtype for one in program.outputs] == ["float32", "int64"]
+    scores = numpy.load(path / "output0.npy")
+    assert numpy.array_equal(numpy.load(path / "output1.npy"), scores.argmax(axis=1))
+    assert program.tolerance_of(0).atol > 0
+    assert (program.tolerance_of(1).atol, program.tolerance_of(1).rtol) == (0.0, 0.0)
+    assert program.tolerance == program.tolerance_of(0)
+
+
+def test_bfloat16_is_kept_bit_by_bit(exported: Exporter) -> None:
+    path, program = exported(fixture("good:brain"))
+    assert [one.dtype for one in (*program.inputs, *program.outputs)] == ["bfloat16", "bfloat16"]
+    stored = numpy.load(path / "output0.npy")
+    assert stored.dtype == numpy.dtype("V2")
+    # 3.0, -4.0 and infinity: sign, 8 bits of exponent, 7 of fraction.
+    assert [hex(one) for one in stored.view("u2").ravel()] == ["0x4040", "0xc080", "0x7f80"]
+    assert any("infinities" in warning for warning in program.warnings)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("nothing", "does not return a module with its example inputs"),
+        ("only_module", "it returned a Linear"),
+        ("not_a_module", "is no torch.nn.Module"),
+        ("bare_tensor", "they are a Tensor"),
+        ("numbers", "they are a tuple of float, int"),
+        ("argument", "missing 1 required positional argument: 'width'"),
+        ("raises", "KeyError: 'no such checkpoint'"),
+        ("leaves", "SystemExit: 3"),
+        ("wrong_shape", "mat1 and mat2 shapes cannot be multiplied (2x5 and 4x4)"),
+        ("data_dependent", "if x.sum() > 0:"),
+    ],
+)
+def test_a_wrong_function_is_told_what_is_wrong(fresh: Exporter, tmp_path: Path, function: str, words: str) -> None:
+    with pytest.raises(ExportError) as caught:
+        fresh(fixture(f"wrong:{function}"))
+    text = str(caught.value)
+    assert words in text
+    assert "Traceback" not in text
+    assert caught.value.hint
+    assert str(log_path(f"wrong-{function}-fp32")) in text
+    assert list((tmp_path / "out").iterdir()) == [], "nothing half-written"
+
+
+def test_the_line_of_the_users_mistake_is_given(fresh: Exporter, tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("import no_such_module\n\n\ndef make_model():\n    return None\n")
+    with pytest.raises(ExportError, match=r"Importing .*net\.py, line 1 failed") as caught:
+        fresh(f"{file}:make_model")
+    assert "No module named 'no_such_module'" in caught.value.cause
+
+
+def test_exporting_again_does_nothing_until_something_changes(
+    tmp_path: Path, host: Host, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "part.py").write_text("WIDTH = 8\n")
+    file = tmp_path / "net.py"
+    file.write_text(
+        "import torch\nfrom part import WIDTH\n\n\n"
+        "def make_model():\n    return torch.nn.Linear(WIDTH, 4), (torch.ones(2, WIDTH),)\n"
+    )
+    model, out = f"{file}:make_model", tmp_path / "out"
+
+    def stamp() -> int:
+        return (export(model, out=out, host=host) / "model.pte").stat().st_ino
+
+    first = stamp()
+    assert is_current(model, out=out)
+    capfd.readouterr()
+    start = time.perf_counter()
+    assert stamp() == first
+    assert time.perf_counter() - start < 0.5
+    assert capfd.readouterr().err == ""
+    (tmp_path / "part.py").write_text("WIDTH = 16\n")
+    assert not is_current(model, out=out)
+    second = stamp()
+    assert second != first
+    program = load_program(out / "net-make_model-fp32")
+    assert program.inputs[0].shape == (2, 16), "the changed import was read again"
+    (out / program.name / "output0.npy").unlink()
+    assert stamp() != second
+    assert export(model, out=out, host=host, force=True).is_dir()
+
+
+def test_another_process_gives_the_same_bytes_and_keeps_the_terminal_clean(exported: Exporter, tmp_path: Path) -> None:
+    _, program = exported("mixed", "qd8_qc8w")
+    command = script("mixed", "qd8_qc8w", tmp_path)
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    other = load_program(tmp_path / program.name)
+    assert other.sha256 == program.sha256
+    assert [one.sha256 for one in other.outputs] == [one.sha256 for one in program.outputs]
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert 1 < len(lines) < 10
+    assert all(line.startswith("mixed-qd8_qc8w: ") for line in lines)
+    assert "4 delegate calls, 11 operators outside" in lines[-1]
+    assert log_path("mixed-qd8_qc8w").stat().st_size > 100, "upstream does print something"
+
+
+def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text("import time\n\n\ndef make_model():\n    time.sleep(600)\n")
+    out = tmp_path / "out"
+    log_path("slow-make_model-fp32").unlink(missing_ok=True)
+    child = subprocess.Popen(
+        script(f"{file}:make_model", "fp32", out), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    deadline = time.monotonic() + 60
+    log = log_path("slow-make_model-fp32")
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(4)  # into the sleeping function; an interrupt before that would prove as much
+    helpers = _children(child.pid)
+    child.send_signal(signal.SIGINT)
+    text, _ = child.communicate(timeout=20)
+    assert child.returncode in (1, -signal.SIGINT, 130)
+    assert "KeyboardInterrupt" in text
+    assert list(out.iterdir()) == []
+    assert helpers, "the runtime's process had started"
+    assert not any(Path(f"/proc/{pid}").exists() for pid in helpers)
+
+
+def _children(pid: int) -> list[int]:
+    """Processes whose parent is ``pid``."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(status.parent.name))
+    return found
+
+
+def test_a_killed_exports_remains_are_swept(exported: Exporter, folder: Path, host: Host) -> None:
+    remains = folder / ".linear-fp32.abcd1234.tmp"
+    remains.mkdir()
+    (remains / "model.pte").write_bytes(b"half")
+    export("linear", "fp32", out=folder, host=host, force=True)
+    assert not remains.exists()
+
+
+def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) -> None:
+    mine = tmp_path / "linear-fp32"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="is in the way"):
+        export("linear", "fp32", out=tmp_path, host=host)
+    assert (mine / "notes.txt").read_text() == "mine"
+
+
+def test_one_failure_of_many_keeps_the_others(tmp_path: Path) -> None:
+    jobs = [(fixture("wrong:raises"), "fp32"), ("linear", "fp32")]
+    with pytest.raises(ExportError, match=r"raises\(\)"):
+        export_many(jobs, out=tmp_path)
+    assert load_program(tmp_path / "linear-fp32").model == "linear"
+    with pytest.raises(ConfigError):
+        export_many([("linear", "qs8"), ("linear", "qs9")], out=tmp_path)
+    assert not (tmp_path / "linear-qs8").exists(), "names are checked before anything is exported"
+
+
+def test_mobilenet(exported: Exporter) -> None:
+    path, program = exported("mobilenet_v2", "qs8")
+    assert (program.delegates, program.undelegated) == (1, ())
+    assert (program.quantization.skipped, program.warnings) == ((), ())
+    assert 3_500_000 < program.size < 4_000_000
+    assert program.inputs[0].shape == (1, 3, 224, 224)
+    assert program.outputs[0].shape == (1, 1000)
+    inside = {one.name: one.count for one in program.delegated}
+    assert inside["aten::convolution"] == 52
+    output = numpy.load(path / "output0.npy")
+    assert 1 < output.max() - output.min() < 50
+    assert json.loads((path / "program.json").read_text())["model"] == "mobilenet_v2"
+
+
+def test_mobilenet_is_torchvisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from models import loading
+    from models.nets.mobilenet_v2 import PARAMETERS, MobileNetV2
+
+    net = MobileNetV2()
+    assert sum(one.numel() for one in net.parameters()) == PARAMETERS == 3_504_872
+    names = list(net.state_dict())
+    assert len(names) == 314
+    assert names[0] == "features.0.0.weight"
+    assert {"features.1.conv.1.weight", "features.2.conv.1.0.weight", "features.18.1.running_var"} <= set(names)
+    assert names[-2:] == ["classifier.1.weight", "classifier.1.bias"]
+
+    file = tmp_path / "weights.pth"
+    state = {name: torch.zeros_like(one) for name, one in net.state_dict().items()}
+    state["classifier.1.bias"] = torch.arange(1000.0)
+    torch.save(state, file)
+    monkeypatch.setenv("SLIPWAY_WEIGHTS", str(file))
+    model = loading.load(resolve("mobilenet_v2"))
+    with torch.no_grad():
+        assert torch.equal(model.module(*model.inputs)[0], torch.arange(1000.0))
+
+    del state["classifier.1.bias"]
+    torch.save(state, file)
+    with pytest.raises(ExportError, match="does not hold weights for mobilenet_v2") as caught:
+        loading.load(resolve("mobilenet_v2"))
+    assert "classifier.1.bias" in caught.value.cause
+    file.write_bytes(os.urandom(1000))
+    with pytest.raises(ExportError, match="does not hold weights"):
+        loading.load(resolve("mobilenet_v2"))
