@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import subprocess
 import sys
 
@@ -133,3 +134,14 @@ def test_the_table_of_partitioners_names_options_that_exist() -> None:
     for entry in partitioners.load_partitioners().values():
         assert set(entry.options) <= known, entry.name
         assert entry.path.count(":") == 1, entry.name
+
+
+def test_the_docs_name_everything() -> None:
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    options = [field.name for field in dataclasses.fields(Options)]
+    for name in (*load_zoo(), *load_schemes(), *partitioners.load_partitioners(), *options, *PRECISIONS, "none"):
+        assert name in text, name
+    for model in load_zoo().values():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{model.name}` |")]
+        listed = row.rstrip(" |").rpartition("|")[2].strip()
+        assert listed == ("all five" if list(model.schemes) == SCHEMES else ", ".join(model.schemes))
