@@ -104,6 +104,21 @@ void sync_folder(const std::string& path) {
   }
 }
 
+// Makes a file that was not there before, its name told to the signal handler first. -1 and errno on failure.
+int create_temporary(const std::string& path, std::string* temporary) {
+  constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    *temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(attempt) + ".tmp";
+    guard_temporary(*temporary);
+    const int number = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (number >= 0 || errno != EEXIST) {
+      return number;
+    }
+    g_temporary_set = 0;
+  }
+  return -1;
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -158,20 +173,15 @@ MappedFile::~MappedFile() {
 }
 
 Status write_file(const std::string& path, const void* data, std::size_t size) {
-  std::string temporary = path + ".XXXXXX";
-  const int number = ::mkstemp(temporary.data());
-  if (number < 0) {
-    return cannot_write(path, errno);
+  std::string temporary;
+  FileDescriptor descriptor(create_temporary(path, &temporary));
+  if (descriptor.get() < 0) {
+    const int error = errno;
+    g_temporary_set = 0;
+    return cannot_write(path, error);
   }
-  guard_temporary(temporary);
-  FileDescriptor descriptor(number);
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  int error = ::fchmod(number, 0666 & ~mask) == 0 ? 0 : errno;  // mkstemp makes files for the owner only
-  if (error == 0) {
-    error = write_all(number, data, size);
-  }
-  if (error == 0 && ::fsync(number) != 0 && errno != EINVAL && errno != EROFS) {
+  int error = write_all(descriptor.get(), data, size);
+  if (error == 0 && ::fsync(descriptor.get()) != 0 && errno != EINVAL && errno != EROFS) {
     error = errno;
   }
   if (descriptor.close() != 0 && error == 0) {
@@ -182,10 +192,11 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
   }
   if (error != 0) {
     ::unlink(temporary.c_str());
-    g_temporary_set = 0;
-    return cannot_write(path, error);
   }
   g_temporary_set = 0;
+  if (error != 0) {
+    return cannot_write(path, error);
+  }
   sync_folder(path);
   return {};
 }

@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <string>
@@ -40,6 +41,34 @@ TEST(write_file_over_a_folder) {
   CHECK(write_file(folder.file("d"), "x", 1).code() == Code::kOutput);
   CHECK_EQUAL(folder.files().size(), std::size_t{1});
   ::rmdir(folder.file("d").c_str());
+}
+
+// In a process that a signal ends at some moment of its writing, again and again.
+TEST(write_file_ended_by_a_signal_leaves_no_temporary_file) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    for (int delay = 0; delay < 10; ++delay) {
+      const TemporaryFolder folder;
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const std::string content(1 << 20, 'x');
+        for (;;) {
+          static_cast<void>(write_file(folder.file("a"), content.data(), content.size()));
+        }
+      }
+      while (folder.files().empty()) {
+        ::usleep(100);
+      }
+      ::usleep(static_cast<useconds_t>(300 * delay));
+      ::kill(child, number);
+      int status = 0;
+      CHECK(::waitpid(child, &status, 0) == child);
+      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == number);
+      for (const std::string& name : folder.files()) {
+        CHECK_EQUAL(name, "a");
+        CHECK_EQUAL(folder.read(name).size(), std::size_t{1 << 20});
+      }
+    }
+  }
 }
 
 TEST(mapped_file_reads_and_refuses) {
