@@ -53,12 +53,13 @@ class Host:
         """Start the process unless it runs; does not wait for it to be ready."""
         if self._child is None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
+            path = [os.fspath(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
             with self.log.open("a", encoding="utf-8") as log:
                 # A session of its own: Ctrl-C is for us, and we end it.
                 self._child = subprocess.Popen(
                     [sys.executable, "-m", "models.hostrun"],
                     cwd=ROOT,
-                    env={**os.environ, "PYTHONPATH": os.fspath(ROOT)},
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -87,6 +88,8 @@ class Host:
                 "export with the default partitioner options, or with --partitioners none",
             )
         answer: dict[str, Any] = json.loads(line)
+        if answer.get("errno"):
+            raise OSError(answer["errno"], answer["error"])  # a full disk: the caller knows what was being written
         if "error" in answer:
             raise ExportError(
                 "Upstream's runtime does not run the program on this machine.",

@@ -47,6 +47,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             return {"missing": _missing(request["names"])}
         folder = Path(request["folder"])
         return {"outputs": _run(folder, request["file"], request["method"], request["inputs"])}
+    except OSError as error:
+        return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
         return {"error": f"{type(error).__name__}: {error}"}
 
