@@ -16,6 +16,7 @@
 #include "platform.h"
 #include "report.h"
 #include "sha256.h"
+#include "text.h"
 
 namespace slipway {
 namespace {
@@ -41,24 +42,24 @@ Status print(const std::string& text) {
 // standard output, or the text alone.
 Status publish(const std::string& json, const std::string& text) {
   if (!g_json.wanted) {
-    return print(text);
+    return print(printable(text));
   }
   if (g_json.path.empty()) {
     return print(json + "\n");
   }
   const std::string file = json + "\n";
   Status status = write_file(g_json.path, file.data(), file.size());
-  return status.ok() ? print(text) : status;
+  return status.ok() ? print(printable(text)) : status;
 }
 
 int fail(const Status& status) {
-  std::fputs(error_text(status).c_str(), stderr);
+  std::fputs(printable(error_text(status)).c_str(), stderr);
   if (g_json.wanted) {
     const std::string json = error_json(status) + "\n";
     const Status written =
         g_json.path.empty() ? print(json) : write_file(g_json.path, json.data(), json.size());
     if (!written.ok()) {
-      std::fputs(error_text(written).c_str(), stderr);
+      std::fputs(printable(error_text(written)).c_str(), stderr);
     }
   }
   return static_cast<int>(status.code());
@@ -86,8 +87,8 @@ std::unique_ptr<CrashGuard> guard_against(const Status& crash) {
   static_cast<void>(crash);
   return nullptr;  // the sanitizers report crashes themselves, and better
 #else
-  return std::make_unique<CrashGuard>(crash, error_text(crash), g_json.wanted ? error_json(crash) + "\n" : "",
-                                      g_json.path);
+  return std::make_unique<CrashGuard>(crash, printable(error_text(crash)),
+                                      g_json.wanted ? error_json(crash) + "\n" : "", g_json.path);
 #endif
 }
 

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "text.h"
+
 namespace slipway {
 namespace {
 
@@ -29,7 +31,7 @@ void emit(et_timestamp_t, et_pal_log_level_t level, const char* filename, const 
   if (level != kError && level != kFatal) {
     return;
   }
-  const std::string text(message, length);
+  const std::string text = printable({message, length});
   std::fprintf(stderr, "executorch: %s:%zu: %s\n", filename, line, text.c_str());
   Log& sink = log();
   const std::lock_guard<std::mutex> lock(sink.mutex);

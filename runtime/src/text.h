@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace slipway {
+
+// Length of the well-formed UTF-8 sequence at the start of a text that is not empty; 0 when there is none.
+std::size_t utf8_length(std::string_view text);
+
+// The text as a terminal may show it: what is not UTF-8 and every control character, newline and tab
+// excepted, becomes U+FFFD. For names out of files that nobody vouches for.
+std::string printable(std::string_view text);
+
+}  // namespace slipway

@@ -1,0 +1,24 @@
+#include <string>
+
+#include "check.h"
+#include "text.h"
+
+namespace {
+
+using slipway::printable;
+
+TEST(printable_keeps_text) {
+  const std::string text = "a\tb\nc größe \xE2\x82\xAC";
+  CHECK_EQUAL(printable(text), text);
+  CHECK_EQUAL(printable(""), "");
+}
+
+TEST(printable_disarms_control_characters) {
+  const std::string replacement = "\xEF\xBF\xBD";
+  CHECK_EQUAL(printable("\x1B[31m"), replacement + "[31m");
+  CHECK_EQUAL(printable("\x7F\r"), replacement + replacement);
+  CHECK_EQUAL(printable("\xC2\x9B"), replacement);  // the one-character form of escape and bracket
+  CHECK_EQUAL(printable("a\xFFz"), "a" + replacement + "z");
+}
+
+}  // namespace
