@@ -162,7 +162,7 @@ def _package(job: _Job, steps: _Steps, log: Path) -> Path:
 
     with locked(conan.LOCK):
         steps.begin("packaging the libraries of recipes/")
-        host, own = conan.profile(job.target, job.toolchain), conan.profile(conan.host_target())
+        host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--options=&:engine={job.engine}"]
         words += [f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
         words += ["--build=missing:*", *(["--build=slipway-runtime/*"] if job.force else []), "--format=json"]

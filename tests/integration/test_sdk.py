@@ -27,7 +27,7 @@ CONSUMER = Path(__file__).parent / "test_consumer"
 def install(target: Target, *words: str) -> str:
     """``conan install`` of the SDK; its graph as JSON."""
     log = cache_dir("logs") / "test-sdk.log"
-    host, own = conan.profile(target), conan.profile(conan.host_target())
+    host, own = conan.profile(target), conan.build_profile()
     return conan.conan(
         ["install", "--requires=executorch/1.5.1", f"--profile:host={host}", f"--profile:build={own}",
          f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",
@@ -154,7 +154,7 @@ def test_the_recipes_own_test(sdk: tuple[Target, Path]) -> None:
     """``test_package``, as Conan runs it for whoever takes the recipe."""
     log = cache_dir("logs") / "test-sdk.log"
     with locked(conan.LOCK):
-        host, own = conan.profile(sdk[0]), conan.profile(conan.host_target())
+        host, own = conan.profile(sdk[0]), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
         words += ["--lockfile-partial", f"--remote={conan.remote()}"]
         said: list[str] = []
