@@ -1,0 +1,426 @@
+"""pte_runner of the real bundle, natively: flags, JSON, numbers, and an exit code for each fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+import pytest
+
+from core.bundle import RUNNER
+from core.paths import ROOT
+from core.program import Program, load_program
+from models.export import export
+from toolchains import builder
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+MAKER = ROOT / "tests" / "fixtures" / "runner" / "programs.py"
+
+
+class Ran(NamedTuple):
+    """How a run of the runner ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.out)
+        return answer
+
+
+Run = Callable[..., Ran]
+
+FLAGS = [
+    "model_path", "data_path", "method_name", "inputs", "input_shapes", "output_file", "num_executions", "warmup",
+    "cpu_threads", "etdump_path", "print_output", "json", "describe", "capabilities", "version", "help",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runner() -> Path:
+    """The runner in this machine's own bundle."""
+    return builder.build("linux-x86_64").path / RUNNER
+
+
+@pytest.fixture(scope="module")
+def run(runner: Path) -> Run:
+    """Run it with the given words."""
+
+    def call(*words: str | Path, limit: tuple[int, int] | None = None, stdout: int = subprocess.PIPE) -> Ran:
+        def restrict() -> None:
+            if limit:
+                resource.setrlimit(limit[0], (limit[1], limit[1]))
+
+        env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+        done = subprocess.run(
+            [runner, *words], stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=120, check=False,
+            preexec_fn=restrict,
+        )  # fmt: skip
+        return Ran(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the programs of fixtures/runner/programs.py."""
+    folder = tmp_path_factory.mktemp("runner-programs")
+    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mlp() -> tuple[Path, Program]:
+    """The zoo's MLP."""
+    folder = export("mlp", "fp32")
+    return folder, load_program(folder)
+
+
+def files(folder: Path, name: str, kind: str) -> list[Path]:
+    found = list(folder.glob(f"{name}.{kind}*.npy"))
+    return [folder / f"{name}.{kind}{index}.npy" for index in range(len(found))]
+
+
+def joined(paths: Sequence[Path]) -> str:
+    return ",".join(map(str, paths))
+
+
+def digest(array: numpy.ndarray[Any, Any]) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+def altered(program: Path, old: bytes, new: bytes, folder: Path) -> Path:
+    """A copy of a program with one word in it changed for another of the same length."""
+    data = program.read_bytes()
+    assert len(old) == len(new)
+    assert old in data
+    copy = folder / program.name
+    copy.write_bytes(data.replace(old, new))
+    return copy
+
+
+def test_a_run_computes_what_upstreams_runtime_computes(run: Run, mlp: tuple[Path, Program], tmp_path: Path) -> None:
+    folder, program = mlp
+    ran = run(
+        f"--model_path={folder / program.file}", "--inputs", joined([folder / item.file for item in program.inputs]),
+        f"--output_file={tmp_path / 'y'}", "--num_executions", "20", "--warmup=3", "--cpu_threads=2", "--json",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    answer = ran.json
+    assert list(answer) == [
+        "schema", "engine", "program", "method", "load_ms", "latency_ms", "peak_rss_bytes", "threads", "inputs",
+        "outputs", "backends", "operators", "cpu",
+    ]  # fmt: skip
+    assert answer["schema"] == 1
+    assert answer["engine"] == {"name": "executorch", "version": "1.5.1"}
+    assert answer["program"] == {"path": str(folder / program.file), "size": program.size}
+    assert (answer["method"], answer["threads"]) == ("forward", 2)
+    assert answer["backends"] == ["XnnpackBackend"]
+    assert {"aten::add.out", "aten::embedding.out"} < set(answer["operators"])
+    assert 1 << 20 < answer["peak_rss_bytes"] < 1 << 28
+    assert answer["load_ms"] > 0
+    assert [item["sha256"] for item in answer["inputs"]] == [item.sha256 for item in program.inputs]
+    for index, (item, reference) in enumerate(zip(answer["outputs"], program.outputs, strict=True)):
+        assert item["file"] == str(tmp_path / f"y{index}.npy")
+        written = numpy.load(item["file"])
+        assert (item["dtype"], tuple(item["shape"])) == (str(written.dtype), written.shape)
+        # Bit for bit what the same version of ExecuTorch computed on this machine through Python.
+        assert item["sha256"] == digest(written) == reference.sha256
+
+
+def test_latencies_are_all_there_and_their_percentiles_are_of_the_nearest_rank(run: Run, programs: Path) -> None:
+    answer = run("--model_path", programs / "delegated.pte", "--json", "--num_executions=37", "--warmup=5").json
+    latency = answer["latency_ms"]
+    ordered = sorted(latency["all"])
+    assert (latency["count"], latency["warmup"], len(ordered)) == (37, 5, 37)
+    assert ordered[0] > 0
+    for name, percent in (("p50", 50), ("p90", 90), ("p99", 99)):
+        rank = next(n for n in range(1, 38) if n * 100 >= percent * 37)
+        assert latency[name] == ordered[rank - 1]
+    assert latency["min"] == ordered[0]
+    assert latency["mean"] == pytest.approx(sum(ordered) / 37, abs=1e-5)
+
+
+def test_the_processor_is_the_one_the_kernel_names(run: Run) -> None:
+    cpu = run("--capabilities", "--json").json["cpu"]
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    assert cpu["arch"] == os.uname().machine
+    assert cpu["model"] in info
+    assert " ".join(cpu["features"]) in info
+    assert 1 <= cpu["cores"] <= (os.cpu_count() or 1)
+
+
+def test_help_and_version(run: Run) -> None:
+    text = run("--help").out
+    for flag in FLAGS:
+        assert f"--{flag}" in text
+    assert "'|V2'" in text
+    assert run("--version").out == "pte_runner 0.1.0 (executorch 1.5.1)\n"
+
+
+@pytest.mark.parametrize("name", ["delegated", "portable", "dynamic", "bf16", "numbers", "kinds", "channels_last"])
+def test_every_kind_of_input_and_output(run: Run, programs: Path, tmp_path: Path, name: str) -> None:
+    ran = run(
+        f"--model_path={programs / f'{name}.pte'}", f"--inputs={joined(files(programs, name, 'in'))}",
+        f"--output_file={tmp_path / 'y'}", "--json", "--num_executions=2",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    given = [numpy.load(path) for path in files(programs, name, "in")]
+    assert [item["sha256"] for item in ran.json["inputs"]] == [digest(array) for array in given]
+    expected = [numpy.load(path) for path in files(programs, name, "out")]
+    assert len(ran.json["outputs"]) == len(expected)
+    for item, want in zip(ran.json["outputs"], expected, strict=True):
+        got = numpy.load(item["file"])
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        assert item["dtype"] == ("bfloat16" if want.dtype == "V2" else str(want.dtype))
+        if want.dtype.kind == "f":
+            assert numpy.allclose(got, want, rtol=1e-5, atol=1e-6)
+        else:
+            assert got.tobytes() == want.tobytes()
+
+
+def test_outputs_follow_inputs(run: Run, programs: Path, tmp_path: Path) -> None:
+    digests = set()
+    for seed in range(3):
+        path = tmp_path / f"{seed}.npy"
+        numpy.save(path, numpy.random.default_rng(seed).standard_normal((2, 16), dtype=numpy.float32))
+        ran = run("--model_path", programs / "delegated.pte", "--inputs", path, "--json")
+        digests.add(ran.json["outputs"][0]["sha256"])
+    assert len(digests) == 3
+
+
+def test_inputs_are_ones_when_none_are_given(run: Run, programs: Path) -> None:
+    ran = run("--model_path", programs / "delegated.pte", "--json")
+    assert ran.json["inputs"][0]["sha256"] == digest(numpy.ones((2, 16), numpy.float32))
+    assert "Inputs are ones in the shapes the method declares: float32 2x16" in ran.err
+    # Numbers are what the program was exported with: it takes no others.
+    numbers = run("--model_path", programs / "numbers.pte", "--json").json["inputs"]
+    assert numbers[1]["sha256"] == digest(numpy.asarray(3))
+    assert numbers[2]["sha256"] == digest(numpy.asarray(0.5))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_dynamic_shapes_within_their_bound(run: Run, programs: Path, batch: int) -> None:
+    answer = run("--model_path", programs / "dynamic.pte", f"--input_shapes={batch}x16", "--json").json
+    assert answer["inputs"][0]["shape"] == [batch, 16]
+    assert answer["outputs"][0]["shape"] == [batch, 4]
+
+
+def test_another_method(run: Run, programs: Path) -> None:
+    answer = run("--model_path", programs / "methods.pte", "--method_name=second", "--json").json
+    assert answer["method"] == "second"
+    assert [item["shape"] for item in answer["outputs"]] == [[2, 3], [2]]
+
+
+def test_weights_stored_apart(run: Run, programs: Path, tmp_path: Path) -> None:
+    weights = next(programs.glob("*.ptd"))
+    words = ["--model_path", programs / "apart.pte", f"--inputs={programs / 'apart.in0.npy'}", "--json"]
+    ran = run(*words, f"--data_path={weights}", f"--output_file={tmp_path / 'y'}")
+    assert ran.code == 0, ran.err
+    assert numpy.allclose(numpy.load(tmp_path / "y0.npy"), numpy.load(programs / "apart.out0.npy"), atol=1e-6)
+    without = run(*words)
+    assert without.code == 3
+    assert "0.weight" in without.json["error"]["names"]
+    assert "--data_path" in without.json["error"]["fix"]
+    cut = tmp_path / "cut.ptd"
+    cut.write_bytes(weights.read_bytes()[:-1])
+    truncated = run(*words, f"--data_path={cut}")
+    assert truncated.code == 3
+    assert f"{weights.stat().st_size - 1} bytes found" in truncated.err
+
+
+def test_json_to_a_file_and_outputs_printed(run: Run, programs: Path, tmp_path: Path) -> None:
+    words = ["--model_path", programs / "bf16.pte", "--print_output"]
+    to_file = run(*words, f"--json={tmp_path / 'result.json'}")
+    assert to_file.code == 0
+    assert "output 1: bfloat16 3 [5, 5, 5]" in to_file.out
+    assert "latency" in to_file.out
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["method"] == "forward"
+    to_stdout = run(*words, "--json")
+    assert to_stdout.json["outputs"][1]["shape"] == [3]
+    assert "output 1: bfloat16 3 [5, 5, 5]" in to_stdout.err
+
+
+def test_the_profile_is_one_that_upstreams_inspector_reads(run: Run, programs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.etdp"
+    assert run("--model_path", programs / "delegated.pte", "--num_executions=3", f"--etdump_path={path}").code == 0
+    code = (
+        "import sys; from executorch.devtools import Inspector\n"
+        "blocks = Inspector(etdump_path=sys.argv[1]).event_blocks\n"
+        "events = [event for block in blocks for event in block.events]\n"
+        "delegated = [event for event in events if event.is_delegated_op]\n"
+        "print([block.name for block in blocks], [len(event.perf_data.raw) for event in delegated])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = done.stdout.splitlines()[-1]
+    assert "'Execute'" in said
+    assert "[3, 3" in said, "each of XNNPACK's operators was timed three times"
+
+
+def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> None:
+    path = programs / "portable.pte"
+    answer = run("--model_path", path, "--describe", "--json").json
+    assert list(answer) == ["schema", "engine", "program", "methods", "backends", "operators"]
+    assert answer["program"] == {"path": str(path), "size": path.stat().st_size, "version": 0}
+    (method,) = answer["methods"]
+    assert method == {
+        "name": "forward",
+        "inputs": [{"dtype": "float32", "shape": [2, 16], "kind": "tensor", "dynamism": "static"}],
+        "outputs": [{"dtype": "float32", "shape": [2, 4], "kind": "tensor", "dynamism": "static"}],
+        "backends": [],
+        "operators": ["aten::addmm.out", "aten::permute_copy.out", "aten::relu.out"],
+        "missing_backends": [],
+        "missing_operators": [],
+    }
+    several = run("--model_path", programs / "methods.pte", "--describe", "--json").json["methods"]
+    assert [item["name"] for item in several] == ["first", "second"]
+    (dynamic,) = run("--model_path", programs / "dynamic.pte", "--describe", "--json").json["methods"]
+    assert dynamic["inputs"] == [{"dtype": "float32", "shape": [8, 16], "kind": "tensor", "dynamism": "bounded"}]
+    assert dynamic["backends"] == ["XnnpackBackend"]
+    (numbers,) = run("--model_path", programs / "numbers.pte", "--describe", "--json").json["methods"]
+    assert [item["kind"] for item in numbers["inputs"]] == ["tensor", "int", "double"]
+
+
+def test_missing_operators_are_named_all_at_once(run: Run, programs: Path, tmp_path: Path) -> None:
+    program = altered(programs / "portable.pte", b"aten::relu", b"mine::relu", tmp_path)
+    program = altered(program, b"aten::addmm", b"mine::addmm", tmp_path)
+    ran = run("--model_path", program, "--json")
+    assert ran.code == 4
+    error = ran.json["error"]
+    assert (error["kind"], error["exit_code"]) == ("missing-operator", 4)
+    assert error["names"] == ["mine::addmm.out", "mine::relu.out"]
+    assert "mine::addmm.out, mine::relu.out" in ran.err
+    described = run("--model_path", program, "--describe", "--json")
+    assert described.code == 0
+    assert described.json["methods"][0]["missing_operators"] == ["mine::addmm.out", "mine::relu.out"]
+
+
+def test_a_missing_backend_is_named(run: Run, programs: Path, tmp_path: Path) -> None:
+    program = altered(programs / "delegated.pte", b"XnnpackBackend", b"UnheardBackend", tmp_path)
+    ran = run("--model_path", program, "--json")
+    assert ran.code == 5
+    assert ran.json["error"]["names"] == ["UnheardBackend"]
+    assert "not registered: the linker dropped it" in ran.err
+    assert run("--model_path", program, "--describe", "--json").json["methods"][0]["missing_backends"] == [
+        "UnheardBackend"
+    ]
+
+
+def test_a_truncated_program_is_refused_wherever_it_is_cut(run: Run, programs: Path, tmp_path: Path) -> None:
+    whole = (programs / "delegated.pte").read_bytes()
+    program = tmp_path / "cut.pte"
+    for size in [*range(0, len(whole), 97), len(whole) - 1]:
+        program.write_bytes(whole[:size])
+        for words in (["--json"], ["--describe", "--json"]):
+            ran = run("--model_path", program, *words)
+            assert ran.code == 3, f"cut to {size}: {ran}"
+            assert ran.json["error"]["kind"] == "file"
+        if size > 40:
+            assert f"truncated: {size} bytes found, " in ran.err
+    assert f"{len(whole)} promised by its header" in ran.err
+
+
+def test_a_damaged_program_never_crashes_the_runner(run: Run, programs: Path, tmp_path: Path) -> None:
+    for name in ("delegated", "portable"):
+        whole = (programs / f"{name}.pte").read_bytes()
+        program = tmp_path / f"{name}.pte"
+        codes = set()
+        for place in range(0, len(whole), 41):
+            data = bytearray(whole)
+            data[place] ^= 0xFF
+            program.write_bytes(bytes(data))
+            ran = run("--model_path", program, "--json")
+            assert ran.code in {0, 2, 3, 4, 5, 6, 7, 9}, f"byte {place}: {ran}"
+            assert ("error" in ran.json) == (ran.code != 0)
+            codes.add(ran.code)
+        assert {0, 3} <= codes
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ([], 2, "--model_path is missing"),
+        (["--model_path={p}/delegated.pte", "--loud"], 2, "Unknown flag --loud"),
+        (["--model_path={p}/delegated.pte", "--num_executions=many"], 2, "--num_executions wants a whole number"),
+        (["--model_path={p}/methods.pte"], 2, "give --method_name one of: first, second"),
+        (["--model_path={p}/none.pte"], 3, "No such file"),
+        (["--model_path={p}"], 3, "it is a folder"),
+        (["--model_path={p}/delegated.in0.npy"], 3, "not a program"),
+        (["--model_path={p}/_default_external_constant.ptd"], 3, "--data_path"),
+        (["--model_path={p}/delegated.pte", "--input_shapes=3x16"], 6, "expected float32 2x16, given float32 3x16"),
+        (["--model_path={p}/dynamic.pte", "--input_shapes=9x16"], 6, "at most 8x16, given float32 9x16"),
+        (["--model_path={p}/delegated.pte", "--input_shapes=2x16,1"], 6, "takes 1 inputs (float32 2x16), 2 given"),
+        (["--model_path={p}/delegated.pte", "--inputs={p}/none.npy"], 6, "No such file"),
+        (["--model_path={p}/delegated.pte", "--inputs={p}/delegated.pte"], 6, "not a .npy file"),
+        (["--model_path={p}/delegated.pte", "--inputs={p}/dynamic.in0.npy"], 6, "given float32 4x16"),
+        (["--model_path={p}/delegated.pte", "--inputs={p}/numbers.in1.npy"], 6, "given int64 scalar"),
+        (["--model_path={p}/bf16.pte", "--inputs={p}/delegated.in0.npy,{p}/bf16.in1.npy"], 6, "array.view('V2')"),
+        (["--model_path={p}/dynamic.pte", "--input_shapes=2x15"], 7, "Executing method forward failed"),
+        (["--model_path={p}/delegated.pte", "--output_file={p}/none/y"], 8, "none/y0.npy"),
+        (["--model_path={p}/delegated.pte", "--etdump_path={p}/none/e"], 8, "none/e"),
+    ],
+)  # fmt: skip
+def test_faults(run: Run, programs: Path, words: list[str], code: int, says: str) -> None:
+    ran = run(*[word.format(p=programs) for word in words], "--json")
+    assert ran.code == code, ran
+    error = ran.json["error"]
+    assert list(error) == ["kind", "exit_code", "message", "fix", "names"]
+    assert error["exit_code"] == code
+    assert error["fix"]
+    assert says in error["message"] + error["fix"]
+    assert error["message"] in ran.err
+
+
+def test_a_number_other_than_the_exported_one_is_refused(run: Run, programs: Path, tmp_path: Path) -> None:
+    numpy.save(tmp_path / "n.npy", numpy.asarray(4))
+    inputs = joined([programs / "numbers.in0.npy", tmp_path / "n.npy", programs / "numbers.in2.npy"])
+    assert run("--model_path", programs / "numbers.pte", f"--inputs={inputs}", "--json").code == 6
+
+
+def test_output_that_does_not_fit_leaves_no_file(run: Run, programs: Path, tmp_path: Path) -> None:
+    words = ["--model_path", programs / "dynamic.pte", f"--output_file={tmp_path / 'y'}"]
+    ran = run(*words, limit=(resource.RLIMIT_FSIZE, 100))
+    assert ran.code == 8
+    assert "y0.npy: File too large" in ran.err
+    assert list(tmp_path.iterdir()) == []
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        assert run("--model_path", programs / "dynamic.pte", "--json", stdout=full).code == 8
+    finally:
+        os.close(full)
+
+
+def test_too_little_memory_is_said_so(run: Run, programs: Path) -> None:
+    for limit in (300 << 20, 700 << 20):  # too little for the input; for the input, not for the output
+        ran = run("--model_path", programs / "large.pte", "--json", limit=(resource.RLIMIT_AS, limit))
+        assert ran.code == 9, ran
+        assert ran.json["error"]["kind"] == "memory"
+
+
+def test_a_signal_ends_a_run_and_leaves_nothing(runner: Path, programs: Path, tmp_path: Path) -> None:
+    words = [f"--model_path={programs / 'portable.pte'}", "--num_executions=1000000", f"--output_file={tmp_path / 'y'}"]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = subprocess.Popen([runner, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        assert b"Inputs are ones" in process.stderr.readline()
+        time.sleep(0.05)
+        process.send_signal(number)
+        process.communicate(timeout=30)
+        assert process.returncode == -number
+        assert list(tmp_path.iterdir()) == []
