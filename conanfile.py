@@ -43,6 +43,8 @@ class SlipwayRuntimeConan(ConanFile):
         toolchain.cache_variables["SLIPWAY_ENGINE"] = str(self.options.engine)
         # The bundle runs wherever it is put: its libraries are beside the program.
         toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
+        # Nothing is written into the checkout: its files decide what is built.
+        toolchain.user_presets_path = False
         toolchain.generate()
 
     def build(self):
