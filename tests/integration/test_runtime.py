@@ -1,0 +1,53 @@
+"""The C++ tests of runtime/, compiled as the bundles are, natively and under QEMU user mode."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.files import locked
+from core.paths import ROOT, cache_dir
+from toolchains import conan, emulators
+from toolchains.sysroot import sysroot
+from toolchains.targets import get_target
+
+pytestmark = pytest.mark.build
+
+
+def compile_tests(target_name: str, folder: Path) -> Path:
+    """Configure runtime/ as the bundle's build does and compile ``runtime_tests``; its path."""
+    log = cache_dir("logs") / f"test-runtime-{target_name}.log"
+    target = get_target(target_name)
+    with locked(conan.LOCK):
+        host, own = conan.profile(target), conan.profile(conan.host_target())
+        conan.conan(
+            ["build", ROOT, f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
+             "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing", f"--output-folder={folder}",
+             "--conf=tools.cmake.cmaketoolchain:user_presets="],
+            log=log,
+        )  # fmt: skip
+    build = next(folder.rglob("CMakeCache.txt")).parent
+    argv = [conan.program("cmake"), "--build", str(build), "--target", "runtime_tests"]
+    env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return build / "tests" / "runtime_tests"
+
+
+@pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
+def test_the_cpp_tests_pass(target_name: str, tmp_path: Path) -> None:
+    target = get_target(target_name)
+    program = compile_tests(target_name, tmp_path)
+    native = emulators.is_native(target)
+    for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
+        prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
+        env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+        done = subprocess.run([*prefix, program], capture_output=True, text=True, check=False, env=env, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = re.search(r"^(\d+) tests, 0 failed$", done.stdout, re.MULTILINE)
+        assert found
+        assert int(found[1]) > 50
