@@ -78,8 +78,9 @@ class Files:
             timer.cancel()
 
     def _abort(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
+        if (channel := self._channel) is not None:
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                channel.close()
 
     def close(self) -> None:
         """Close the SFTP channel; the next transfer opens another."""

@@ -8,20 +8,25 @@ import time
 from pathlib import Path
 
 
-def marked(folder: str) -> dict[int, str]:
-    """Living processes, other than this one, whose working folder or command line has ``folder`` in it."""
-    found: dict[int, str] = {}
+def marked(folder: str) -> dict[int, list[str]]:
+    """Living processes, other than this one, that work in ``folder`` or name it, with their argv."""
+    found: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
             if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 continue  # ended; its parent has not looked yet
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            argv = (entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
             where = str((entry / "cwd").readlink())
-            if folder in line or where == folder or where.startswith(folder + "/"):
-                found[int(entry.name)] = line
+            if any(folder in word for word in argv) or where == folder or where.startswith(folder + "/"):
+                found[int(entry.name)] = argv
     return found
+
+
+def runners(folder: str) -> list[int]:
+    """Those of `marked` that are the runner itself."""
+    return [pid for pid, argv in marked(folder).items() if argv[0].endswith("/bin/pte_runner")]
 
 
 def gone(folder: str, seconds: float = 5.0) -> bool:

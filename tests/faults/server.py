@@ -52,6 +52,7 @@ class Device:
     connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
     files: list[Any] = field(default_factory=list)
     """Opened through SFTP; a channel that is cut leaves them open."""
+    sessions: set[asyncio.Task[None]] = field(default_factory=set)
     loop: asyncio.AbstractEventLoop | None = None
 
     def record(self, key: asyncssh.SSHKey) -> None:
@@ -103,6 +104,9 @@ class _Sftp(asyncssh.SFTPServer):
 
 
 async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    device.sessions.add(task)
     child = await asyncio.create_subprocess_exec(
         "sh", "-c", process.command or "true", cwd=device.home, env={**os.environ, "HOME": str(device.home)},
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -113,6 +117,7 @@ async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) ->
     await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
     code = await child.wait()
     feed.cancel()
+    child.stdin.close()
     with contextlib.suppress(OSError, asyncssh.Error):
         process.exit(code) if code >= 0 else process.exit_with_signal(signal.Signals(-code).name[3:], False)
 
@@ -162,6 +167,8 @@ def serve(folder: Path, authorized: bool = True, with_sftp: bool = True) -> Iter
             await stop.wait()
             for connection in device.connections:
                 connection.abort()
+            if device.sessions:
+                await asyncio.wait(device.sessions, timeout=15)
 
     def work() -> None:
         try:
@@ -182,7 +189,7 @@ def serve(folder: Path, authorized: bool = True, with_sftp: bool = True) -> Iter
     finally:
         assert device.loop is not None
         device.loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+        thread.join(30)
         for file in device.files:
             file.close()
         assert not thread.is_alive(), "the server did not stop"

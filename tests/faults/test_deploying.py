@@ -27,7 +27,7 @@ from deploy.pipeline import deploy
 from deploy.result import Result
 from tests.deploying import Deploying
 from tests.faults import server
-from tests.processes import gone, marked
+from tests.processes import gone, runners
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -158,7 +158,7 @@ def test_cut_during_the_run(board: server.Device, device: Device, bundle: Bundle
             import threading
 
             def when_it_runs() -> None:
-                while not any("pte_runner" in line for line in marked(str(board.home)).values()):
+                while not runners(str(board.home)):
                     time.sleep(0.02)
                 board.cut()
 
@@ -173,8 +173,9 @@ def test_cut_during_the_run(board: server.Device, device: Device, bundle: Bundle
 
 
 def test_deadline_during_the_run(board: server.Device, device: Device, bundle: Bundle, other_program: Path) -> None:
-    with pytest.raises(DeadlineError, match="4 s allowed were over while running linear-fp32 on board") as caught:
-        go(device, bundle, other_program, FOR_EVER, timeout=4)
+    go(device, bundle, other_program)
+    with pytest.raises(DeadlineError, match="8 s allowed were over while running linear-fp32 on board") as caught:
+        go(device, bundle, other_program, FOR_EVER, timeout=8)
     assert caught.value.exit_code == 31
     assert gone(str(board.home))
     nothing_partial(board)
@@ -186,12 +187,9 @@ def test_the_runner_is_killed(board: server.Device, device: Device, bundle: Bund
             import threading
 
             def when_it_runs() -> None:
-                while True:
-                    for pid, line in marked(str(board.home)).items():
-                        if "/bin/pte_runner" in line.split()[0]:
-                            os.kill(pid, signal.SIGKILL)
-                            return
+                while not (found := runners(str(board.home))):
                     time.sleep(0.02)
+                os.kill(found[0], signal.SIGKILL)
 
             threading.Thread(target=when_it_runs, daemon=True).start()
 
@@ -224,7 +222,7 @@ def test_interrupted_during_the_run(
     board: server.Device, inventory: Path, bundle: Bundle, other_program: Path, times: int
 ) -> None:
     deploying = Deploying(inventory, "board", bundle, other_program, FOR_EVER)
-    deploying.wait_for(lambda: any("pte_runner" in line.split()[0] for line in marked(str(board.home)).values()))
+    deploying.wait_for(lambda: bool(runners(str(board.home))))
     for _ in range(times):
         deploying.interrupt()
         time.sleep(0.05)
@@ -241,7 +239,7 @@ def test_this_side_is_killed_during_the_run(
     board: server.Device, inventory: Path, bundle: Bundle, other_program: Path, device: Device
 ) -> None:
     deploying = Deploying(inventory, "board", bundle, other_program, FOR_EVER)
-    deploying.wait_for(lambda: any("pte_runner" in line.split()[0] for line in marked(str(board.home)).values()))
+    deploying.wait_for(lambda: bool(runners(str(board.home))))
     deploying.process.kill()
     deploying.end()
     assert gone(str(board.home), 15)

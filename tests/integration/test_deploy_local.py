@@ -1,0 +1,187 @@
+"""The whole way on this machine: real bundle, real programs, nothing pretended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.bundle import Bundle
+from core.errors import DeadlineError, MismatchError, PreflightError, ProgramError, UsageError
+from deploy.events import Event
+from deploy.inventory import Device, host_target
+from deploy.pipeline import deploy
+from deploy.result import Result
+from tests.deploying import Deploying, bundle, other_program, program
+from tests.processes import gone, runners
+
+__all__ = ["bundle", "other_program", "program"]
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+Go = Callable[..., Result]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "a device"
+
+
+@pytest.fixture
+def device(root: Path) -> Device:
+    return Device(name="bench", transport="local", target=host_target(), root=str(root), timeout=120)
+
+
+@pytest.fixture
+def go(device: Device, bundle: Bundle, dist: Path) -> Go:
+    def call(where: Path, **options: object) -> Result:
+        return deploy(device, bundle, where, **{"num_executions": 2, "warmup": 0, "listeners": [], **options})  # type: ignore[arg-type]
+
+    return call
+
+
+def test_outputs_are_those_of_the_reference(go: Go, program: Path, dist: Path) -> None:
+    result = go(program)
+    assert result.verdict == "identical"
+    assert [output.verdict for output in result.outputs] == ["identical"]
+    assert not result.emulated
+    assert result.runner.latency_ms.count == 2
+    assert set(result.seconds) >= {
+        "describe",
+        "connect",
+        "probe",
+        "survey",
+        "preflight",
+        "upload",
+        "run",
+        "fetch",
+        "compare",
+    }
+    written = json.loads((dist / f"results/bench-{program.name}-executorch.json").read_text())
+    assert written["verdict"] == "identical"
+    assert (dist / "results" / written["files"][0]).is_file()
+    assert result.facts.machine == __import__("platform").machine()
+
+
+def test_the_second_time_nothing_is_uploaded_and_a_new_model_alone(
+    go: Go, program: Path, other_program: Path, root: Path
+) -> None:
+    first = go(program)
+    assert first.upload.bytes == first.upload.bytes > 10_000_000
+    texts: list[str] = []
+
+    def listen(event: Event) -> None:
+        if (event.step, event.kind) == ("upload", "end"):
+            texts.append(event.text)
+
+    second = go(program, listeners=[listen])
+    assert (second.upload.files, second.upload.bytes) == (0, 0)
+    assert second.upload.present_bytes == first.upload.bytes
+    assert "0 bytes of payload" in texts[0]
+    third = go(other_program)
+    sizes = {file.name: file.stat().st_size for file in other_program.iterdir()}
+    assert set(third.upload.names) == {"model.pte", "input0.npy"}
+    assert third.upload.bytes == sizes["model.pte"] + sizes["input0.npy"]
+    assert sorted(path.name for path in root.iterdir()) == ["bundles", "incoming", "runs", "store"]
+    assert list((root / "runs").iterdir()) == list((root / "incoming").iterdir()) == []
+
+
+def test_what_went_missing_on_the_device_is_uploaded_again(go: Go, program: Path, root: Path) -> None:
+    go(program)
+    for folder in (root / "bundles").iterdir():
+        shutil.rmtree(folder / "lib")
+    libraries = go(program)
+    assert (libraries.verdict, libraries.upload.bytes) == ("identical", 0), "the store has them still"
+    shutil.rmtree(root / "store")
+    assert go(program).upload.files == 2, "the bundle in its place is enough"
+
+
+def test_a_pte_of_ones_own(go: Go, program: Path, tmp_path: Path) -> None:
+    pte = shutil.copy(program / "model.pte", tmp_path / "mine.pte")
+    plain = go(Path(pte))
+    assert (plain.verdict, plain.program.name) == ("no reference", "mine")
+    inputs, outputs = [program / "input0.npy"], [program / "output0.npy"]
+    assert go(Path(pte), inputs=inputs, expected=outputs).verdict == "identical"
+    array = np.load(outputs[0])
+    array.flat[0] += 1
+    np.save(tmp_path / "other.npy", array)
+    result = go(Path(pte), inputs=inputs, expected=[tmp_path / "other.npy"])
+    assert result.outputs[0].outside == 1
+    with pytest.raises(MismatchError, match="1 of 1 outputs"):
+        result.check()
+
+
+def test_a_wrong_input(go: Go, program: Path, tmp_path: Path, root: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 3), np.float32))
+    with pytest.raises(UsageError, match="inputs do not fit"):
+        go(program, inputs=[tmp_path / "x.npy"])
+    assert list((root / "runs").iterdir()) == []
+    with pytest.raises(UsageError, match="There is no file"):
+        go(program, inputs=[tmp_path / "none.npy"])
+
+
+def test_no_program(go: Go, tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="There is no program"):
+        go(tmp_path / "none.pte")
+    with pytest.raises(ProgramError, match="There is no program"):
+        go(tmp_path)
+
+
+def test_an_unknown_method(go: Go, program: Path) -> None:
+    with pytest.raises(PreflightError, match="1 of") as caught:
+        go(program, method="encode")
+    assert caught.value.names == ("method",)
+
+
+def test_etdump_and_the_runs_folder_are_kept_when_asked_for(go: Go, program: Path, dist: Path, root: Path) -> None:
+    result = go(program, etdump=True, keep_run=True)
+    assert (dist / f"results/{result.key}/run.etdp").stat().st_size > 0
+    (kept,) = (root / "runs").iterdir()
+    assert kept.name.startswith("kept-")
+    go(program)
+    assert [path.name for path in (root / "runs").iterdir()] == [kept.name]
+
+
+def test_deadline(go: Go, other_program: Path, root: Path) -> None:
+    go(other_program)
+    with pytest.raises(DeadlineError, match="while running"):
+        go(other_program, num_executions=1_000_000, timeout=5)
+    assert gone(str(root))
+    assert list((root / "runs").iterdir()) == []
+
+
+def test_interrupted(
+    device: Device, bundle: Bundle, other_program: Path, root: Path, tmp_path: Path, dist: Path
+) -> None:
+    inventory = tmp_path / "devices.toml"
+    inventory.write_text(f'[bench]\ntransport = "local"\nroot = "{root}"\n')
+    deploying = Deploying(inventory, "bench", bundle, other_program, 1_000_000)
+    deploying.wait_for(lambda: bool(runners(str(root))))
+    deploying.interrupt()
+    code, said = deploying.end()
+    assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
+    assert gone(str(root))
+    assert list((root / "runs").iterdir()) == []
+
+
+def test_the_device_is_never_trusted_with_paths(
+    go: Go, program: Path, monkeypatch: pytest.MonkeyPatch, dist: Path
+) -> None:
+    from deploy import runner
+
+    real = runner.parse_result
+
+    def parse(raw: bytes) -> runner.RunnerResult:
+        value = json.loads(raw)
+        for output in value["outputs"]:
+            output["file"] = "../../../etc/passwd"
+        return real(json.dumps(value).encode())
+
+    monkeypatch.setattr("deploy.runner.parse_result", parse)
+    result = go(program)
+    assert result.verdict == "identical"
+    assert result.files == (f"{result.key}/output0.npy",)

@@ -1,0 +1,108 @@
+"""Results and their tables: emulated times are marked, differences raise, JSON comes back as it went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import MismatchError
+from core.program import Tolerance
+from deploy import report
+from deploy.compare import Comparison
+from deploy.facts import DeviceFacts
+from deploy.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
+from deploy.runner import parse_result
+from tests.unit.test_runner_answers import ANSWER
+
+LOOSE = Tolerance(atol=1e-5, rtol=0, why="fp32")
+GOOD = Comparison(name="output0", dtype="float32", shape=(1, 1000), verdict="agrees", max_abs=2e-6, elements=1000,
+                  different=3, tolerance=LOOSE)  # fmt: skip
+WRONG = GOOD.model_copy(update={"name": "output1", "verdict": "differs", "max_abs": 0.5, "outside": 7})
+
+
+def make(emulated: bool = False, outputs: tuple[Comparison, ...] = (GOOD,), **upload: Any) -> Result:
+    moved = {"files": 2, "bytes": 14_000_000, "present_files": 6, "present_bytes": 12_000_000, **upload}
+    return Result(
+        created="2026-11-21T04:00:00.000Z",
+        device="pi",
+        transport="ssh",
+        emulated=emulated,
+        latency_note=EMULATED if emulated else "",
+        facts=DeviceFacts(system="Linux", machine="aarch64", kernel="6.1", root="/r"),
+        bundle=BundleUsed(
+            target="linux-arm64", engine="executorch", engine_version="1.5.1", toolchain="zig", digest="0"
+        ),
+        program=ProgramUsed(name="mlp-fp32", file="model.pte", size=1, sha256="0", reference_engine="executorch 1.5.1"),
+        preflight=(),
+        upload=Upload(**moved),
+        runner=parse_result(json.dumps(ANSWER).encode()),
+        outputs=outputs,
+        verdict=overall(outputs),
+        seconds={"run": 1.0, "upload": 2.0},
+    )
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    report.result(make())
+    out = capsys.readouterr().out
+    for words in ("output0", "1×1000", "2e-06", "1e-05", "agrees", "1.50 ms", "14,000,000 bytes in 2 files", "3.0 s"):
+        assert words in out
+
+
+def test_emulated_times_are_never_shown_as_latency(capsys: pytest.CaptureFixture[str]) -> None:
+    report.result(make(emulated=True))
+    out = capsys.readouterr().out
+    assert EMULATED in out
+    assert " ms" not in out
+    report.result(make(emulated=True), as_json=True)
+    value = json.loads(capsys.readouterr().out)
+    assert (value["emulated"], value["latency_note"]) == (True, EMULATED)
+
+
+def test_nothing_uploaded_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    report.result(make(files=0, bytes=0))
+    assert "0 bytes (everything was there)" in capsys.readouterr().out
+
+
+def test_a_difference_is_shown_then_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MismatchError, match="1 of 2 outputs of mlp-fp32 on pi") as caught:
+        report.result(make(outputs=(GOOD, WRONG)))
+    assert caught.value.exit_code == 32
+    assert caught.value.names == ("output1",)
+    assert "7 of 1,000 elements outside 1e-05, largest error 0.5" in caught.value.cause
+    assert "DIFFERS (7 of 1,000)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [(["identical"], "identical"), (["identical", "agrees"], "agrees"), (["agrees", "differs"], "differs"),
+     (["no reference", "identical"], "no reference"), ([], "no reference")],
+)  # fmt: skip
+def test_overall(verdicts: list[str], expected: str) -> None:
+    assert overall(tuple(GOOD.model_copy(update={"verdict": verdict}) for verdict in verdicts)) == expected
+
+
+def test_written_twice_over(dist: Path) -> None:
+    result = make()
+    path = write(result)
+    assert path == dist / "results/pi-mlp-fp32-executorch.json"
+    assert Result.model_validate_json(path.read_text()) == result
+    assert len(list((dist / "results/history").iterdir())) == 1
+    write(result.model_copy(update={"created": "2026-11-21T04:00:01.000Z"}))
+    assert len(list((dist / "results/history").iterdir())) == 2
+
+
+def test_file_names_are_safe() -> None:
+    assert result_key("a/b", "../c d", "e") == "a_b-.._c_d-e"
+
+
+def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    report.devices(True)
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["local"]["state"] == "up"
+    assert rows["pi"]["virtual"] == "pi"
+    report.devices(name="local")
+    assert "this machine" in capsys.readouterr().out
