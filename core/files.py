@@ -113,11 +113,25 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Hold the cache-wide lock ``name``: two ``./inv`` at once take turns; a dead holder frees it."""
-    from filelock import FileLock
+def locked(name: str, waiting: str = "") -> Iterator[None]:
+    """Hold the cache-wide lock ``name``: two ``./inv`` at once take turns; a dead holder frees it.
+
+    Args:
+        waiting: said once, after a second, when somebody else holds it.
+    """
+    from filelock import FileLock, Timeout
 
     from core.paths import cache_dir
 
-    with FileLock(cache_dir("locks") / f"{name}.lock"):
+    lock = FileLock(cache_dir("locks") / f"{name}.lock")
+    try:
+        lock.acquire(timeout=1 if waiting else -1)
+    except Timeout:
+        from core import console
+
+        console.note(waiting)
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()

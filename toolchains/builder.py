@@ -106,7 +106,7 @@ def build(
     digest = _inputs(job)
     if found := _current(job, digest):
         return found
-    with locked(f"bundle-{sha256_bytes(str(job.folder).encode())[:16]}"):
+    with locked(f"bundle-{sha256_bytes(str(job.folder).encode())[:16]}", "waiting: this bundle is being built already"):
         return _current(job, digest) or _build(job, digest)
 
 
@@ -160,8 +160,8 @@ def _package(job: _Job, steps: _Steps, log: Path) -> Path:
         else:
             console.note(f"      {reference}")
 
-    with locked(conan.LOCK):
-        steps.begin("packaging the libraries of recipes/")
+    steps.begin("packaging the libraries of recipes/")
+    with locked(conan.LOCK, "      waiting: Conan is building for somebody else"):
         host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--options=&:engine={job.engine}"]
         words += [f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}"]

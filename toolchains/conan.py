@@ -98,6 +98,7 @@ def conan(
 
     Raises:
         BuildError: it failed; the message has the lines that matter.
+        HostError: it failed for want of disk space or network.
     """
     argv = [sys.executable, "-m", "conans.conan", *args]
     said: list[str] = []
@@ -114,8 +115,25 @@ def conan(
         kept.write(f"[exit {code}]\n")
         result.seek(0)
         if code:
-            raise BuildError(f"{what or f'conan {args[0]}'} failed.", "\n".join(reasons(said)), f"less {quote([log])}")
+            raise _error(what or f"conan {args[0]}", said, log)
         return result.read().decode()
+
+
+_HOST_FAULTS = {
+    "No space left on device": "free some space (./inv clean --cache removes Slipway's own cache), then again",
+    "Disk quota exceeded": "free some space (./inv clean --cache removes Slipway's own cache), then again",
+    "could not be fetched": "check the network (./inv doctor), then again",
+    "pip could not fetch": "check the network and pip's index (pip config list), then again",
+}
+"""Words of a failed build that are this machine's fault and no mistake in what is built, with the way out."""
+
+
+def _error(what: str, said: Sequence[str], log: Path) -> BuildError | HostError:
+    why = "\n".join(reasons(said))
+    for words, hint in _HOST_FAULTS.items():
+        if any(words in line for line in said):
+            return HostError(f"{what} failed.", why, hint)
+    return BuildError(f"{what} failed.", why, f"less {quote([log])}")
 
 
 def reasons(lines: Sequence[str], most: int = 20) -> list[str]:
@@ -172,7 +190,7 @@ def render(target: Target, compilers: Compilers, build_type: str = "Release") ->
         "executables": json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
         "variables": json.dumps({"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib}),
         # __FILE__ in the SDK's headers would carry this machine's paths, and the user's name, to every device.
-        "map": json.dumps([f"-ffile-prefix-map={home()}=."]),
+        "map": json.dumps([quote([f"-ffile-prefix-map={home()}=."])]),
         "fetch": json.dumps(fetch_source.command()),
     }
     # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity.

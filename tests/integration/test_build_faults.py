@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from core.bundle import Bundle
-from core.errors import BuildError
+from core.errors import BuildError, HostError
 from core.paths import ROOT
-from toolchains import builder, conan
+from toolchains import builder, conan, gnu, inspect
 
 pytestmark = pytest.mark.build
 
@@ -113,3 +113,22 @@ def test_a_damaged_bundle_is_built_again(dist: Path) -> None:
     library = builder.build("linux-x86_64").path / "lib" / "libexecutorch.so"
     library.write_bytes(library.read_bytes()[:-1])
     builder.build("linux-x86_64").verify()
+
+
+def test_what_the_systems_gcc_builds_is_refused_where_devices_are_older(dist: Path) -> None:
+    """The system's GCC links against this machine's glibc: a bundle for older devices must not come out of it."""
+    target = conan.host_target()
+    reason = gnu.usable(target)
+    if reason:
+        with pytest.raises(HostError, match=re.escape(reason.partition(": ")[0])):
+            builder.build(target.name, toolchain="gnu")
+        return
+    try:
+        built = builder.build(target.name, toolchain="gnu")
+    except BuildError as error:
+        assert "needs GLIBC" in error.cause
+        assert "--toolchain zig" in error.hint
+        built = builder.build(target.name, toolchain="gnu", allow_newer_glibc=True)
+        assert inspect.number(built.manifest.needs.glibc) > inspect.number(target.max_glibc)
+    assert built.manifest.toolchain.startswith("gnu ")
+    assert "XnnpackBackend" in built.manifest.offers.backends

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import BuildError
+from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from toolchains import conan, emulators
@@ -177,10 +177,11 @@ def fake_wheel(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "message"), [(True, "is not the file that was pinned"), (False, "pip could not fetch")]
+    ("served", "error", "message"),
+    [(True, BuildError, "is not the file that was pinned"), (False, HostError, "pip could not fetch")],
 )
 def test_a_wheel_that_is_wrong_or_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: bool, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: bool, error: type[Exception], message: str
 ) -> None:
     recipe, wheels = tmp_path / "recipe", tmp_path / "wheels"
     shutil.copytree(ROOT / "recipes/executorch/all", recipe)
@@ -191,5 +192,5 @@ def test_a_wheel_that_is_wrong_or_missing(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    with pytest.raises(BuildError, match=message), locked(conan.LOCK):
+    with pytest.raises(error, match=message), locked(conan.LOCK):
         conan.conan(["source", recipe, "--version=1.5.1"], log=cache_dir("logs") / "test-sdk.log")

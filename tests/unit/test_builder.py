@@ -298,6 +298,20 @@ def test_a_failed_build_shows_the_cause_and_not_the_end() -> None:
     assert conan.reasons(["error: " + "x" * 1000])[0].endswith(" ...")
 
 
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("ld.lld: error: failed to write output: No space left on device", HostError),
+        ("ERROR: executorch/1.5.1: pip could not fetch executorch-1.5.1.whl", HostError),
+        ("x.cpp:1:1: error: nope", BuildError),
+    ],
+)
+def test_what_is_the_machines_fault_is_not_called_a_build_error(line: str, error: type[Exception]) -> None:
+    found = conan._error("Building", ["...", line], Path("/cache/logs/a.log"))
+    assert type(found) is error
+    assert line in found.cause
+
+
 @pytest.mark.parametrize("name", ["ndk", "xcode"])
 def test_a_family_that_is_not_driven_yet_says_so(name: str) -> None:
     with pytest.raises(HostError, match="lean engine"):
