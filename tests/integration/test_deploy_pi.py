@@ -1,0 +1,253 @@
+"""The whole way to the virtual Raspberry Pi: real sshd, real arm64 bundle, and what goes wrong there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncssh
+import numpy as np
+import pytest
+
+from core.bundle import Bundle
+from core.errors import (
+    AuthenticationError,
+    DeadlineError,
+    DeviceFullError,
+    HostKeyError,
+    PreflightError,
+    ProgramError,
+)
+from deploy import virtual
+from deploy.deadline import Deadline
+from deploy.inventory import FILE, Device, get_device
+from deploy.pipeline import deploy, open_device
+from deploy.result import EMULATED, Result
+from deploy.store import new_owner
+from deploy.transport import Transport, run
+from tests.deploying import Deploying, bundle, other_program, program
+
+__all__ = ["bundle", "other_program", "program"]
+
+pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
+
+Go = Callable[..., Result]
+FOR_EVER = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def arm() -> Bundle:
+    from toolchains.builder import build
+
+    return build("linux-arm64")
+
+
+@pytest.fixture(scope="module")
+def pi() -> Iterator[Transport]:
+    """A connection beside the one under test, to look at the device."""
+    with open_device(get_device("pi", FILE)) as transport:
+        yield transport
+
+
+@pytest.fixture
+def device(pi: Transport) -> Iterator[Device]:
+    """The Pi with a store of the test's own."""
+    root = f"/tmp/slipway test {new_owner()}"  # noqa: S108 - on the device, whose /tmp is this test's alone
+    yield get_device("pi", FILE).model_copy(update={"root": root})
+    run(pi, ["rm", "-rf", root], deadline=Deadline.after(60))
+
+
+@pytest.fixture
+def go(device: Device, arm: Bundle, dist: Path) -> Go:
+    def call(where: Path, on: Device = device, what: Bundle = arm, **options: object) -> Result:
+        given = {"num_executions": 1, "warmup": 0, "listeners": [], "timeout": 300, **options}
+        return deploy(on, what, where, **given)  # type: ignore[arg-type]
+
+    return call
+
+
+def ask(pi: Transport, script: str, *words: str) -> str:
+    return run(pi, ["sh", "-c", script, "test", *words], deadline=Deadline.after(60)).text
+
+
+def left(pi: Transport, device: Device) -> list[str]:
+    """Unfinished files and run folders in the device's store."""
+    return ask(pi, 'cd "$1" 2>/dev/null && find incoming runs -mindepth 1; true', device.root).split()
+
+
+def runners(pi: Transport) -> list[str]:
+    """Command lines of runners on the device."""
+    script = (
+        "for f in /proc/[0-9]*/cmdline; do tr '\\000' ' ' <$f 2>/dev/null; echo; done | grep '/bin/pte_runner' ; true"
+    )
+    return [line for line in ask(pi, script).splitlines() if line.startswith(("/", "setsid"))]
+
+
+def gone(pi: Transport, seconds: float = 20) -> bool:
+    end = time.monotonic() + seconds
+    while left := runners(pi):
+        assert time.monotonic() < end, left
+    return True
+
+
+def test_outputs_agree_and_times_are_marked(go: Go, program: Path, other_program: Path, pi: Transport, device: Device,
+                                            dist: Path) -> None:  # fmt: skip
+    result = go(program)
+    assert result.verdict in {"identical", "agrees"}
+    assert result.outputs[0].max_abs is not None
+    assert result.outputs[0].max_abs <= 1e-5
+    assert (result.emulated, result.latency_note) == (True, EMULATED)
+    assert (result.facts.machine, result.facts.cpu) == ("aarch64", "Cortex-A72")
+    assert result.facts.free is not None
+    assert result.upload.bytes > 10_000_000
+    assert left(pi, device) == []
+    assert json.loads((dist / f"results/{result.key}.json").read_text())["emulated"] is True
+
+    again = go(program)
+    assert (again.upload.files, again.upload.bytes) == (0, 0)
+    other = go(other_program)
+    assert set(other.upload.names) == {"model.pte", "input0.npy"}
+    assert gone(pi)
+
+
+def test_truncated_program(go: Go, program: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut.pte").write_bytes((program / "model.pte").read_bytes()[:20_000])
+    with pytest.raises(ProgramError, match="cannot be loaded by executorch"):
+        go(tmp_path / "cut.pte")
+
+
+def test_wrong_architecture(go: Go, program: Path, bundle: Bundle, pi: Transport, device: Device) -> None:
+    with pytest.raises(PreflightError, match="nothing was uploaded") as caught:
+        go(program, what=bundle)
+    assert {"machine", "loader"} <= set(caught.value.names)
+    assert ask(pi, 'ls -d "$1" 2>/dev/null; true', device.root) == ""
+
+
+def as_real(end: virtual.Endpoint, **changes: object) -> Device:
+    """The Pi as if it were a real device: not started, known by the given files."""
+    return Device(name="shelf", transport="ssh", target="linux-arm64", host=end.host, port=end.port, user=end.user,
+                  key=end.key, known_hosts=end.known_hosts).model_copy(update=changes)  # fmt: skip
+
+
+def test_key_refused_by_a_real_sshd(tmp_path: Path) -> None:
+    key = tmp_path / "id"
+    key.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh"))
+    with pytest.raises(AuthenticationError, match="refused to log in"):
+        open_device(as_real(virtual.ensure("pi"), key=key))
+
+
+def test_changed_host_key(tmp_path: Path) -> None:
+    end = virtual.ensure("pi")
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key("openssh").decode()
+    (tmp_path / "known").write_text(f"[{end.host}]:{end.port} {other}")
+    with pytest.raises(HostKeyError, match="has changed") as caught:
+        open_device(as_real(end, known_hosts=tmp_path / "known"))
+    assert len(set(caught.value.names)) == 2
+    with open_device(as_real(end)) as transport:
+        assert run(transport, ["uname", "-m"], deadline=Deadline.after(60)).text == "aarch64\n"
+
+
+def test_full_disk_is_foreseen(go: Go, program: Path, pi: Transport, device: Device) -> None:
+    small = device.model_copy(update={"root": "/small/slipway"})
+    with pytest.raises(DeviceFullError, match="has no room") as caught:
+        go(program, on=small)
+    assert caught.value.names == ("free space",)
+    assert ask(pi, "ls /small") == ""
+
+
+def test_full_disk_in_mid_upload(
+    go: Go, program: Path, pi: Transport, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else fills the disk after the preflight: here the preflight is made to see room."""
+    from deploy.probe import probe
+
+    def optimist(*arguments: object) -> object:
+        return probe(*arguments).model_copy(update={"free": 1 << 30})  # type: ignore[arg-type]
+
+    monkeypatch.setattr("deploy.pipeline.probe", optimist)
+    small = device.model_copy(update={"root": "/small/slipway"})
+    with pytest.raises(DeviceFullError, match="No space left on pi while uploading"):
+        go(program, on=small)
+    assert left(pi, small) == []
+    sums = ask(pi, "cd /small/slipway/store && for f in *; do [ ! -e $f ] || sha256sum $f; done")
+    assert all(line.split()[0] == line.split()[1] for line in sums.splitlines())
+    run(pi, ["rm", "-rf", "/small/slipway"], deadline=Deadline.after(60))
+
+
+def test_deadline(go: Go, other_program: Path, pi: Transport, device: Device) -> None:
+    go(other_program)
+    with pytest.raises(DeadlineError, match="while running linear-fp32 on pi"):
+        go(other_program, num_executions=FOR_EVER, timeout=20)
+    assert gone(pi)
+    assert left(pi, device) == []
+
+
+@pytest.fixture
+def inventory(device: Device, tmp_path: Path) -> Path:
+    file = tmp_path / "devices.toml"
+    rest = f'target = "linux-arm64"\nvirtual = "pi"\nroot = "{device.root}"\n'
+    file.write_text(f'[pi]\ntransport = "ssh"\n{rest}', encoding="utf-8")
+    return file
+
+
+def test_interrupted_during_the_upload(
+    go: Go, arm: Bundle, program: Path, pi: Transport, device: Device, inventory: Path, dist: Path
+) -> None:
+    deploying = Deploying(inventory, "pi", arm, program)
+    script = 'set -- "$1"/incoming/*.part; [ ! -e "$1" ] || stat -c %s "$1"'
+    deploying.wait_for(lambda: int(ask(pi, script, device.root) or "0") > 100_000)
+    deploying.interrupt()
+    code, said = deploying.end()
+    assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
+    assert left(pi, device) == []
+    assert ask(pi, 'ls "$1/bundles"', device.root) == ""
+    assert go(program).verdict in {"identical", "agrees"}
+
+
+def test_interrupted_during_the_run(
+    go: Go, arm: Bundle, other_program: Path, pi: Transport, device: Device, inventory: Path, dist: Path
+) -> None:
+    go(other_program)
+    deploying = Deploying(inventory, "pi", arm, other_program, FOR_EVER)
+    deploying.wait_for(lambda: bool(runners(pi)))
+    deploying.interrupt()
+    code, said = deploying.end()
+    assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
+    assert gone(pi, 2)
+    assert left(pi, device) == []
+
+
+def test_this_side_dies_during_the_run(
+    go: Go, arm: Bundle, other_program: Path, pi: Transport, device: Device, inventory: Path, dist: Path
+) -> None:
+    go(other_program)
+    deploying = Deploying(inventory, "pi", arm, other_program, FOR_EVER)
+    deploying.wait_for(lambda: bool(runners(pi)))
+    deploying.process.kill()
+    deploying.end()
+    assert gone(pi), "sshd closes the lifeline, the supervisor ends the run"
+    assert len(left(pi, device)) > 0
+    assert go(other_program).verdict in {"identical", "agrees"}
+    assert left(pi, device) == [], "the next deploy tidies up"
+
+
+def test_damaged_in_the_store(go: Go, program: Path, pi: Transport, device: Device) -> None:
+    """A power cut that shortens a file behind its name: seen by its size, uploaded again."""
+    go(program)
+    ask(pi, 'cd "$1/store" && rm -rf ../bundles/* && for f in *; do chmod u+w $f; truncate -s 10 $f; done', device.root)
+    result = go(program)
+    assert result.verdict in {"identical", "agrees"}
+    assert result.upload.present_files == 0
+
+
+def test_an_expected_output_that_differs(go: Go, program: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "program"
+    shutil.copytree(program, copy)
+    array = np.load(copy / "output0.npy")
+    array.flat[0] += 0.5
+    np.save(copy / "output0.npy", array)
+    result = go(copy)
+    assert (result.verdict, result.outputs[0].outside) == ("differs", 1)
