@@ -23,7 +23,7 @@ def compile_tests(target_name: str, folder: Path) -> Path:
     log = cache_dir("logs") / f"test-runtime-{target_name}.log"
     target = get_target(target_name)
     with locked(conan.LOCK):
-        host, own = conan.profile(target), conan.profile(conan.host_target())
+        host, own = conan.profile(target), conan.build_profile()
         conan.conan(
             ["build", ROOT, f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
              "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing", f"--output-folder={folder}",
