@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -424,3 +426,21 @@ def test_a_signal_ends_a_run_and_leaves_nothing(runner: Path, programs: Path, tm
         process.communicate(timeout=30)
         assert process.returncode == -number
         assert list(tmp_path.iterdir()) == []
+
+
+def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, mlp: tuple[Path, Program]) -> None:
+    manual = (ROOT / "docs" / "runner.md").read_text(encoding="utf-8")
+    for flag in FLAGS:
+        assert f"`--{flag}" in manual
+    block = re.search(r"^```sh\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
+    assert block
+    commands = block[1].splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        words = [
+            word.replace("dist/linux-x86_64/executorch/bin/pte_runner", str(runner))
+            .replace("dist/programs/mlp-fp32", str(mlp[0]))
+            for word in shlex.split(command)
+        ]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
