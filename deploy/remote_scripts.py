@@ -45,19 +45,34 @@ done
 ARRANGE = """\
 cd "$1" || exit 1
 final=$2 part=$3; shift 3
-mkdir -p "${final%/*}" || exit 1
-rm -rf "$part"
-mkdir "$part" || exit 1
-while [ $# -ge 3 ]; do
-  case $2 in */*) mkdir -p "$part/${2%/*}" || exit 1;; esac
-  [ "$3" = 444 ] || chmod "$3" "store/$1"
-  ln "store/$1" "$part/$2" 2>/dev/null || cp -p "store/$1" "$part/$2" || { rm -rf "$part"; exit 1; }
-  shift 3
-done
-if [ -e "$final" ]; then rm -rf "$final"; fi
-mv "$part" "$final"
+link_all() {
+  while [ $# -ge 3 ]; do
+    case $2 in */*) mkdir -p "$part/${2%/*}" || return 1;; esac
+    [ "$3" = 444 ] || chmod "$3" "store/$1"
+    ln "store/$1" "$part/$2" 2>/dev/null || cp -p "store/$1" "$part/$2" || return 1
+    shift 3
+  done
+}
+same() { [ "$part/$1" -ef "$final/$1" ]; }
+merge_all() {
+  while [ $# -ge 3 ]; do
+    case $2 in */*) mkdir -p "$final/${2%/*}" || return 1;; esac
+    same "$2" || mv -f "$part/$2" "$final/$2" || same "$2" || return 1
+    shift 3
+  done
+}
+mkdir -p "${final%/*}" && rm -rf "$part" && mkdir "$part" || exit 1
+code=0
+if ! link_all "$@"; then code=1
+elif [ -d "$final" ]; then merge_all "$@" || code=1
+else mv "$part" "$final" || code=1; fi
+rm -rf "$part" "$final/${part##*/}"
+exit "$code"
 """
 """``$2`` folder, ``$3`` its temporary name, then triples of SHA-256, path in the folder and mode.
+
+What is there already is completed file by file, never taken away: another deploy may be running it. Should one make
+the folder at the same moment, ``mv`` puts ours inside, from where it is removed.
 
 Hard links, not symbolic ones: the loader resolves ``$ORIGIN`` through a symbolic link to the store, where no
 ``lib`` folder is.
