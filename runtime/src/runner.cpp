@@ -71,7 +71,7 @@ Status out_of_memory() {
 
 // Memory to say so with when there is no other left.
 std::unique_ptr<char[]>& reserve() {
-  static auto memory = std::make_unique<char[]>(256 * 1024);
+  static auto memory = std::make_unique<char[]>(std::size_t{256} * 1024);
   return memory;
 }
 
