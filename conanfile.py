@@ -18,11 +18,6 @@ class SlipwayRuntimeConan(ConanFile):
     options: ClassVar = {"engine": ["executorch"]}
     default_options: ClassVar = {"engine": "executorch"}
     exports_sources = "runtime/*", "LICENSE"
-    # A changed recipe of a dependency is a changed runner: how it links decides what registers itself.
-    package_id_embed_mode = "recipe_revision_mode"
-    package_id_non_embed_mode = "recipe_revision_mode"
-    package_id_unknown_mode = "recipe_revision_mode"
-    build_mode = "recipe_revision_mode"
 
     def requirements(self):
         if self.options.engine == "executorch":

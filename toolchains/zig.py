@@ -35,9 +35,10 @@ def usable(target: Target) -> str:
         return f"no zig is pinned for {_host()} (only for {known}): add its wheel's sha256 to toolchains/tools.toml"
     if target.libc != "glibc":
         return f"linking for {target.libc} comes with the lean engine"
-    from toolchains import debian
+    from toolchains import debian, debian_apt
 
-    return debian.available()
+    reason = debian.available()
+    return f"{reason.replace(': ', ', ')}: {debian_apt.NOT_DEBIAN}" if reason else ""
 
 
 def caches() -> dict[str, str]:

@@ -105,7 +105,7 @@ def test_two_builds_at_once_take_turns(dist: Path) -> None:
     outputs = [child.communicate(timeout=600)[1] for child in both]
     assert [child.returncode for child in both] == [0, 0], outputs
     # One built, the other found it done.
-    assert sorted(output.count("built ") for output in outputs) == [0, 1]
+    assert sorted(output.count("\nbuilt ") for output in outputs) == [0, 1]
     assert Bundle.load(dist / "linux-arm64/executorch").manifest.target == "linux-arm64"
 
 

@@ -46,6 +46,9 @@ class ExecutorchConan(ConanFile):
     package_type = "shared-library"
     settings = "os", "arch", "compiler", "build_type"
     exports_sources = "cmake/*"
+    # A program linked against another revision is another program: the targets decide what stays registered.
+    package_id_embed_mode = "recipe_revision_mode"
+    package_id_non_embed_mode = "recipe_revision_mode"
 
     @property
     def _wheels(self):

@@ -1,0 +1,66 @@
+"""The doctor: quick, complete, and every fault with the command that mends it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import NamedTuple
+
+import pytest
+
+from core.errors import HostError
+from toolchains import debian, doctor, zig
+
+
+class Usage(NamedTuple):
+    total: float
+    used: float
+    free: float
+
+
+def test_it_is_quick_and_asks_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it went to the network"))
+    begin = time.perf_counter()
+    found = doctor.checks()
+    assert time.perf_counter() - begin < 2
+    names = [check.name for check in found]
+    assert names[:3] == ["Python", "disk", "pip"]
+    assert {"linux-arm64 with zig", "linux-arm64 with gnu", "running linux-arm64"} <= set(names)
+    assert len(set(names)) == len(names)
+
+
+def test_every_fault_names_its_cure() -> None:
+    assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
+
+
+def test_a_full_disk_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
+    with pytest.raises(HostError, match="lacks disk") as caught:
+        doctor.report(as_json=True)
+    assert "SLIPWAY_CACHE" in caught.value.hint
+    listed = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert listed["disk"]["ok"] is False
+
+
+def test_a_machine_without_apt_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "available", lambda: "it is not Debian-like: apt-get not installed")
+    bad = {check.name: check for check in doctor.checks() if not check.ok and not check.optional}
+    assert {"Debian packages", "linux-arm64 with zig"} <= set(bad)
+    assert "Debian" in bad["linux-arm64 with zig"].fix
+
+
+def test_a_machine_without_a_pinned_zig(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zig, "_host", lambda: "Plan9-sparc")
+    bad = {check.name: check for check in doctor.checks() if not check.ok}
+    assert "tools.toml" in bad["zig"].fix
+    assert "Plan9-sparc" in bad["linux-arm64 with zig"].detail
+
+
+def test_what_is_optional_does_not_fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [doctor.Check("a", True, "fine"), doctor.Check("b", False, "absent", "get it", optional=True)]
+    monkeypatch.setattr(doctor, "checks", lambda: checks)
+    doctor.report(as_json=False)
+    assert "optional" in capsys.readouterr().out
