@@ -216,7 +216,8 @@ def build_profile() -> Path:
     They run for milliseconds and compile three times as fast without optimization.
     """
     target = host_target()
-    return _profile("tools", target, target.default_toolchain, "Debug")
+    usable = (name for name in target.toolchains if not family(name).usable(target))
+    return _profile("tools", target, next(usable, target.default_toolchain), "Debug")
 
 
 def host_target() -> Target:

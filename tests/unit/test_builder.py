@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,6 +276,22 @@ def test_flags_and_compilers_count_in_a_packages_identity(monkeypatch: pytest.Mo
     assert first.startswith("zig-0.17.0-abc-")
     monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace('["-s"]', '["-s", "-O3"]'))
     assert profile_value(conan.render(TARGET, COMPILERS), name) != first
+
+
+def test_tools_are_built_with_what_this_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    reasons = {"zig": "no apt here", "gnu": ""}
+
+    def fake(name: str) -> Any:
+        made = dataclasses.replace(COMPILERS, family=name, cxx=f"/{name}/c++")
+        return SimpleNamespace(usable=lambda target: reasons[name], ensure=lambda target: made)
+
+    monkeypatch.setattr(conan, "family", fake)
+    text = conan.build_profile().read_text(encoding="utf-8")
+    assert "/gnu/c++" in text
+    assert "build_type=Debug" in text
+    reasons["zig"] = ""
+    assert "/zig/c++" in conan.build_profile().read_text(encoding="utf-8")
 
 
 def test_a_remote_belongs_to_one_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
