@@ -12,6 +12,7 @@ from typing import Any
 import invoke
 
 from core.cli import number, setting, task
+from core.errors import UsageError
 
 DEFAULTS = {
     "target": "linux-x86_64",
@@ -23,7 +24,7 @@ DEFAULTS = {
     "num_executions": "",
     "warmup": "",
     "cpu_threads": 0,
-    "timeout": 600,
+    "timeout": "",
 }
 JSON = "print JSON for machines instead of a table"
 
@@ -50,11 +51,18 @@ def doctor(c: Any, json: bool = False) -> None:
         "engine": "which runtime to build: executorch (default: the target's own default)",
         "toolchain": "which compilers: zig or gnu (default: the target's own default)",
         "force": "build even if nothing changed",
+        "allow-newer-glibc": "accept a bundle that needs newer C and C++ libraries than the target promises",
         "json": "print the bundle's manifest as JSON",
     }
 )
 def build(
-    c: Any, target: str = "", engine: str = "", toolchain: str = "", force: bool = False, json: bool = False
+    c: Any,
+    target: str = "",
+    engine: str = "",
+    toolchain: str = "",
+    force: bool = False,
+    allow_newer_glibc: bool = False,
+    json: bool = False,
 ) -> None:
     """Build the runtime for a target and leave a bundle in dist/<target>/<engine>/.
 
@@ -67,12 +75,17 @@ def build(
     from toolchains.builder import build as build_bundle
 
     bundle = build_bundle(
-        setting(c, "target", target), setting(c, "engine", engine), setting(c, "toolchain", toolchain), force=force
+        setting(c, "target", target),
+        setting(c, "engine", engine),
+        setting(c, "toolchain", toolchain),
+        force,
+        allow_newer_glibc=allow_newer_glibc,
     )
     report.bundle(bundle, json)
 
 
 @task(
+    auto_shortflags=False,  # Invoke would run out of sensible letters
     help={
         "model": "a model of the zoo (./inv models lists them), 'all', or yours as path/to/file.py:make_model",
         "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all' that make sense for the model",
@@ -82,7 +95,7 @@ def build(
         "options": "further export options as KEY=VALUE;KEY=VALUE (docs/models.md lists them)",
         "force": "export even if nothing changed",
         "json": "print the program's description as JSON",
-    }
+    },
 )
 def export(
     c: Any,
@@ -123,6 +136,7 @@ def models(c: Any, json: bool = False) -> None:
 
 
 @task(
+    auto_shortflags=False,  # Invoke would run out of sensible letters
     help={
         "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
         "model": "a model of the zoo, or yours as path/to/file.py:make_model (default: mobilenet_v2)",
@@ -134,10 +148,15 @@ def models(c: Any, json: bool = False) -> None:
         "num-executions": "timed executions (default: 10; 1 on an emulated device, whose times mean nothing)",
         "warmup": "executions before the timed ones (default: 1; 0 on an emulated device)",
         "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",
-        "timeout": "seconds for the run on the device (default: 600)",
+        "timeout": "seconds from the connection to the last byte (default: the device's own, else 600)",
+        "inputs": "with --program: comma-separated .npy files to feed it",
+        "input-shapes": "with --program: shapes to fill with ones, as 1x3x224x224,1x8",
+        "expected": "with --program: comma-separated .npy files to compare the outputs with",
+        "method": "which of the program's methods (default: forward)",
+        "keep-run": "leave the run's folder on the device",
         "etdump": "also bring back an ETDump (run.etdp) for upstream's Inspector",
         "json": "print the result as JSON instead of a table",
-    }
+    },
 )
 def deploy(
     c: Any,
@@ -152,6 +171,11 @@ def deploy(
     warmup: str = "",
     cpu_threads: str = "",
     timeout: str = "",
+    inputs: str = "",
+    input_shapes: str = "",
+    expected: str = "",
+    method: str = "",
+    keep_run: bool = False,
     etdump: bool = False,
     json: bool = False,
 ) -> None:
@@ -166,22 +190,40 @@ def deploy(
     from deploy import report
     from deploy.inventory import get_device
     from deploy.pipeline import deploy as run_on_device
+    from models.options import words
     from toolchains.builder import build as build_bundle
 
+    if not program and (inputs or input_shapes or expected):
+        raise UsageError(
+            "--inputs, --input-shapes and --expected go with --program.",
+            "a model of the zoo brings its own inputs and reference",
+            "./inv deploy --program file.pte --inputs a.npy",
+        )
     chosen = get_device(setting(c, "device", device))
     executions, warm = (1, 0) if chosen.emulated else (10, 1)
     settings = {
         "num_executions": number("num-executions", setting(c, "num_executions", num_executions), 1, executions),
         "warmup": number("warmup", setting(c, "warmup", warmup), 0, warm),
         "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
-        "timeout": number("timeout", setting(c, "timeout", timeout), 1, whole=False),
+        "timeout": number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
     }
     bundle = build_bundle(target or chosen.target, setting(c, "engine", engine), setting(c, "toolchain", toolchain))
     if program:
         where = Path(program)
     else:
         (where,) = _export(setting(c, "model", model), setting(c, "scheme", scheme))
-    result = run_on_device(chosen, bundle, where, etdump=etdump, **settings)
+    result = run_on_device(
+        chosen,
+        bundle,
+        where,
+        etdump=etdump,
+        keep_run=keep_run,
+        method=method,
+        input_shapes=input_shapes,
+        inputs=[Path(name) for name in words(inputs)],
+        expected=[Path(name) for name in words(expected)],
+        **settings,
+    )
     report.result(result, json)
 
 

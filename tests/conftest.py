@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Protocol
 import pytest
 
 from core.paths import ROOT
+
+# A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Completed = subprocess.CompletedProcess[str]
 

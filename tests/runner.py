@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core import console, environment
@@ -64,6 +64,10 @@ def _steps(unit: bool, lint: bool, keyword: str, verbose: bool) -> list[Step]:
     if unit:
         return [units]
     rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], keyword, verbose)
+    if not keyword:
+        # Much of it waits (a machine boots, a deadline passes), so two at once; a file's tests stay together,
+        # since they share what is costly to make.
+        rest = replace(rest, argv=(*rest.argv, "-n", "2", "--dist", "loadfile"))
     return [units, rest] if keyword else [*_lint(), units, rest]
 
 
@@ -76,8 +80,6 @@ def run(*, unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
     environment.ensure_test()
     if not (unit or lint):
         environment.ensure_export()
-    elif lint:
-        environment.ensure_test()
     rows: list[list[str]] = []
     failed: list[str] = []
     for step in _steps(unit, lint, keyword, verbose):

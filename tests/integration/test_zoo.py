@@ -1,0 +1,62 @@
+"""Every model of the zoo in every scheme: bit for bit upstream's on this machine, within its tolerance on the Pi."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from models.zoo import everything
+from tests.conftest import Inv
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+FP32 = 1e-5
+"""How far a float32 output on the Pi may be from the host's: sums are taken in another order, nothing else."""
+
+
+@pytest.fixture(scope="module")
+def exported(inv: Inv) -> None:
+    """All of them, by one command; those that are current already cost nothing."""
+    done = inv("export", "--model", "all", "--scheme", "all", timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
+    done = inv("deploy", *words, "--json", timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result["outputs"]
+    return result
+
+
+@pytest.mark.parametrize(("model", "scheme"), everything())
+def test_bit_identical_on_this_machine(inv: Inv, exported: None, model: str, scheme: str) -> None:
+    result = _deploy(inv, "--device", "local", "--model", model, "--scheme", scheme)
+    assert [output["verdict"] for output in result["outputs"]] == ["identical"] * len(result["outputs"])
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize(("model", "scheme"), everything())
+def test_agrees_on_the_virtual_pi(inv: Inv, exported: None, model: str, scheme: str) -> None:
+    result = _deploy(inv, "--device", "pi", "--model", model, "--scheme", scheme)
+    for output in result["outputs"]:
+        assert output["verdict"] in ("identical", "agrees"), output
+        if scheme in ("fp32", "qd8_qc8w", "qd8_qb4w"):
+            assert output["max_abs"] <= FP32, output
+        if scheme == "qs8":
+            assert output["verdict"] == "identical", "integer arithmetic is exact"
+
+
+def test_quantized_operators_outside_a_delegate_run_too(inv: Inv) -> None:
+    whole = inv("export", "--model", "mlp", "--scheme", "qs8", "--partitioners", "none", "--json", timeout=600)
+    try:
+        assert whole.returncode == 0, whole.stdout + whole.stderr
+        program = json.loads(whole.stdout)
+        outside = [one["name"] for one in program["undelegated"]]
+        assert any(name.startswith("quantized_decomposed::") for name in outside), outside
+        result = _deploy(inv, "--device", "local", "--program", program["path"])
+        assert all(output["verdict"] in ("identical", "agrees") for output in result["outputs"])
+    finally:
+        inv("export", "--model", "mlp", "--scheme", "qs8", timeout=600)
