@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from core import console
 from core.errors import HostError
-from core.paths import cache_dir, dist_dir
+from core.paths import CACHE_PARTS, cache_dir, dist_dir
 
 _OURS = {"programs", "results"}
 
@@ -16,10 +18,18 @@ def _size(path: Path) -> int:
     return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
 
 
+def _writable_again(function: Callable[[str], object], name: str, _: object) -> None:
+    """A store's folders may be read-only, which keeps their owner from emptying them."""
+    for folder in (Path(name).parent, Path(name)):
+        if folder.is_dir() and not folder.is_symlink():
+            folder.chmod(0o700)
+    function(name)
+
+
 def _remove(path: Path) -> int:
     size = _size(path)
     try:
-        shutil.rmtree(path)
+        shutil.rmtree(path, onerror=_writable_again)
     except OSError as error:
         raise HostError(f"Could not remove {path}.", str(error), "see who owns it, then try again") from error
     return size
@@ -34,6 +44,24 @@ def _dist_parts() -> list[Path]:
     return sorted(bundles | {root / name for name in _OURS if (root / name).is_dir()})
 
 
+def _clean_dist() -> dict[str, int]:
+    removed = {str(part): _remove(part) for part in _dist_parts()}
+    for stamp in dist_dir().glob("*/.*.built.json"):
+        stamp.unlink()
+    for folder in [*dist_dir().glob("*"), dist_dir()]:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # empty ones only
+    return removed
+
+
+def _clean_cache() -> dict[str, int]:
+    root = cache_dir()
+    removed = {str(root / name): _remove(root / name) for name in CACHE_PARTS if (root / name).is_dir()}
+    with contextlib.suppress(OSError):
+        root.rmdir()
+    return removed
+
+
 def clean(*, cache: bool, env: bool, as_json: bool) -> None:
     """Remove ``dist/``'s contents and, when asked, the shared cache and the environment.
 
@@ -42,14 +70,9 @@ def clean(*, cache: bool, env: bool, as_json: bool) -> None:
     Raises:
         HostError: something could not be removed.
     """
-    removed: dict[str, int] = {}
-    for part in _dist_parts():
-        removed[str(part)] = _remove(part)
-        if part.parent != dist_dir() and not any(part.parent.iterdir()):
-            part.parent.rmdir()
+    removed = _clean_dist()
     if cache:
-        folder = cache_dir()
-        removed[str(folder)] = _remove(folder)
+        removed |= _clean_cache()
     if env:
         import sys
 

@@ -14,8 +14,31 @@ ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
 
 
+CACHE_PARTS = {
+    "conan": "Conan's home: packages and their sources",
+    "conan-profiles": "profiles and lockfiles",
+    "debian": "apt's state, packages and unpacked trees",
+    "describe": "what programs need, by digest",
+    "devices": "virtual devices' state, and the store of the device local",
+    "images": "virtual devices' images",
+    "locks": "one file a lock",
+    "logs": "whole outputs of builds and exports",
+    "tests": "what the tests keep between runs",
+    "toolchains": "compiler wrappers and link stubs",
+    "tools": "zig",
+    "wheels": "ExecuTorch's wheels",
+    "zig": "zig's own cache",
+}
+"""The cache's folders. Only these are ever removed by ``./inv clean --cache``, whatever SLIPWAY_CACHE names."""
+
+
 def cache_dir(*parts: str) -> Path:
-    """A folder in the cache (made when missing): ``cache_dir("debian", "bookworm-arm64")``."""
+    """A folder in the cache (made when missing): ``cache_dir("debian", "bookworm-arm64")``.
+
+    The first part is one of `CACHE_PARTS`; without parts it is the cache itself.
+    """
+    if parts and parts[0] not in CACHE_PARTS:
+        raise KeyError(f"{parts[0]} is not in CACHE_PARTS")
     base = os.environ.get("SLIPWAY_CACHE")
     if base:
         root = Path(base).expanduser().absolute()
