@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 
 import pytest
 
@@ -32,13 +33,21 @@ def test_there_are_two_commands_for_a_newcomer() -> None:
     assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").rstrip().endswith(f"exec {RUNNING_NOW}")
 
 
+@pytest.fixture(scope="module")
+def own_devices(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Virtual devices of this file's own: the README stops one, which others may be using."""
+    env = {"SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices"))}
+    yield env
+    assert inv("devices.stop", "pi", env=env).returncode == 0
+
+
 @pytest.mark.build
 @pytest.mark.export
 @pytest.mark.virtual
 @pytest.mark.parametrize("command", [command for command in _commands() if command != RUNNING_NOW])
-def test_documented_command(inv: Inv, command: str) -> None:
+def test_documented_command(inv: Inv, own_devices: dict[str, str], command: str) -> None:
     words = shlex.split(command)
-    env = {}
+    env = dict(own_devices)
     while "=" in words[0]:
         key, value = words.pop(0).split("=", 1)
         env[key] = value
