@@ -34,9 +34,12 @@ def test_there_are_two_commands_for_a_newcomer() -> None:
 
 
 @pytest.fixture(scope="module")
-def own_devices(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Virtual devices of this file's own: the README stops one, which others may be using."""
-    env = {"SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices"))}
+def own_folders(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Virtual devices and a ``dist/`` of this file's own: the docs stop a device and export with other options."""
+    env = {
+        "SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices")),
+        "SLIPWAY_DIST": str(tmp_path_factory.mktemp("dist")),
+    }
     yield env
     assert inv("devices.stop", "pi", env=env).returncode == 0
 
@@ -45,9 +48,9 @@ def own_devices(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.export
 @pytest.mark.virtual
 @pytest.mark.parametrize("command", [command for command in _commands() if command != RUNNING_NOW])
-def test_documented_command(inv: Inv, own_devices: dict[str, str], command: str) -> None:
+def test_documented_command(inv: Inv, own_folders: dict[str, str], command: str) -> None:
     words = shlex.split(command)
-    env = dict(own_devices)
+    env = dict(own_folders)
     while "=" in words[0]:
         key, value = words.pop(0).split("=", 1)
         env[key] = value
