@@ -35,7 +35,7 @@ def enter() -> None:
 
 
 def ensure(name: str) -> None:
-    """Install the set ``name`` (``export`` or ``test``) unless it is there.
+    """Install the set ``name`` (``export``, ``onnx`` or ``test``) unless it is there.
 
     Raises:
         HostError: it could not be installed; the reason was printed.
@@ -77,6 +77,12 @@ def ensure_export() -> None:
                 "it is probably a GPU build; Slipway exports on the CPU",
                 "PIP_EXTRA_INDEX_URL=<PyTorch's CPU wheel index, named on its install page> ./inv export ...",
             )
+
+
+def ensure_onnx() -> None:
+    """What exporting to ``.onnx`` and its reference outputs need; the exporter's torch comes with it."""
+    ensure_export()
+    ensure("onnx")
 
 
 def ensure_test() -> None:
