@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import selectors
@@ -59,6 +60,12 @@ class LocalChannel:
             return None
         return code if code >= 0 else 128 - code
 
+    def send(self, data: bytes) -> None:
+        """See `deploy.transport.Channel`."""
+        if self._child.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._child.stdin.write(data)
+
     def end_input(self) -> None:
         """See `deploy.transport.Channel`."""
         _close(self._child.stdin)
@@ -90,10 +97,11 @@ class LocalTransport:
         """See `deploy.transport.Transport`."""
         return LocalChannel(argv)
 
-    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport`. A copy, never a link: the store's bytes must not change with the source."""
         try:
-            with local.open("rb") as source, Path(remote).open("wb") as sink:
+            with local.open("rb") as source, Path(remote).open("ab" if offset else "wb") as sink:
+                source.seek(offset)
                 while chunk := source.read(_CHUNK):
                     deadline.check(f"copying {local.name}")
                     sink.write(chunk)

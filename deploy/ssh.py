@@ -79,6 +79,11 @@ class SshChannel:
             "the device was short of memory, or someone ended it there",
         )
 
+    def send(self, data: bytes) -> None:
+        """See `deploy.transport.Channel`."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.sendall(data)
+
     def end_input(self) -> None:
         """See `deploy.transport.Channel`."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
@@ -117,9 +122,9 @@ class SshTransport:
         """See `deploy.transport.Transport`."""
         return SshChannel(self._connection, self.name, argv)
 
-    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport`."""
-        self._files.put(local, remote, progress, deadline)
+        self._files.put(local, remote, progress, deadline, offset)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """See `deploy.transport.Transport`."""

@@ -39,14 +39,14 @@ class Files:
         """What a transfer is waiting on."""
         self._no_sftp = False
 
-    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport.put`."""
         with self._guarded(local.name, remote, deadline):
             sftp = self._open(deadline)
             if sftp is None:
-                self._put_cat(local, remote, progress, deadline)
+                self._put_cat(local, remote, progress, deadline, offset)
             else:
-                self._put_sftp(sftp, local, remote, progress, deadline)
+                self._put_sftp(sftp, local, remote, progress, deadline, offset)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """See `deploy.transport.Transport.get`."""
@@ -113,11 +113,14 @@ class Files:
         return channel
 
     def _put_sftp(
-        self, sftp: paramiko.SFTPClient, local: Path, remote: str, progress: Progress, deadline: Deadline
+        self, sftp: paramiko.SFTPClient, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int
     ) -> None:
         with local.open("rb") as source:
             # No `with` for the sink: after Ctrl-C in mid-packet a polite close would wait for an answer in vain.
-            sink = sftp.open(remote, "wb")
+            sink = sftp.open(remote, "r+b" if offset else "wb")
+            if offset:
+                source.seek(offset)
+                sink.seek(offset)
             sink.MAX_REQUEST_SIZE = _CHUNK
             sink.set_pipelined(True)
             chunk = source.read(_CHUNK)
@@ -147,11 +150,12 @@ class Files:
                 data += chunk
         return bytes(data)
 
-    def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+    def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int) -> None:
         channel = self._channel = self._session(deadline)
         try:
-            channel.exec_command(f"cat > {shlex.quote(remote)}")
+            channel.exec_command(f"cat {'>>' if offset else '>'} {shlex.quote(remote)}")
             with local.open("rb") as source:
+                source.seek(offset)
                 while chunk := source.read(_CHUNK):
                     deadline.check(f"uploading {local.name}")
                     channel.sendall(chunk)

@@ -68,6 +68,12 @@ class Channel(Protocol):
             UnreachableError: the connection broke.
         """
 
+    def send(self, data: bytes) -> None:
+        """Write a few bytes to the command's standard input; what cannot be delivered any more is dropped.
+
+        Called from another thread than `pump`.
+        """
+
     def end_input(self) -> None:
         """Close the command's standard input: the supervisor's sign to end it."""
 
@@ -83,8 +89,12 @@ class Transport(Protocol):
     def start(self, argv: Sequence[str]) -> Channel:
         """Start ``argv`` on the device as it is, unsupervised."""
 
-    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """Write the file ``local`` to the path ``remote``, replacing what is there.
+
+        Args:
+            offset: ``remote`` holds so many bytes of ``local`` already, and no more: only what follows them is
+                sent (and told to ``progress``).
 
         Raises:
             DeviceFullError: no space. TransferError: refused. UnreachableError: the connection broke.
