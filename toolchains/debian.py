@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from core.commands import run
 from core.errors import HostError
@@ -20,7 +21,7 @@ from core.paths import cache_dir
 from toolchains.debian_apt import FRESH_SECONDS, Apt, AptError, Item, require, why_unusable
 from toolchains.debian_tree import own_loader_argv, unpack
 
-__all__ = ["available", "control", "fetch", "installed_program", "source", "tree", "versions"]
+__all__ = ["available", "binary", "control", "fetch", "installed_program", "source", "tree", "versions"]
 
 _RECORD = 1
 """Raised when the shape of a record or of an unpacked tree changes."""
@@ -236,6 +237,49 @@ def _download_source(apt: Apt, package: str, file: Path, sha256: str) -> Path:
             )
         Path(name, file.name).replace(file)
     return file
+
+
+def binary(suite: str, filename: str, sha256: str) -> Path:
+    """The binary package ``filename`` (``libc6_2.41-12_amd64.deb``) as it was pinned, whatever the suite's is now.
+
+    Raises:
+        HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
+            digest differs.
+    """
+    package, version, arch = filename.removesuffix(".deb").split("_")
+    file = _pool(suite, arch) / filename
+    if file.is_file() and sha256_file(file) == sha256:
+        return file
+    try:
+        file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
+    except AptError as error:
+        now = "" if error.retry or not error.absent else _newest_version(suite, arch, package)
+        if not now:
+            raise
+        raise HostError(
+            f"Debian {suite} has no {package} {unquote(version)} for {arch} any more.",
+            f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
+            "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it; or pin the newer one, digest included: "
+            f"python -m toolchains.debian_pins {suite} {arch} {package}",
+        ) from error
+    got = sha256_file(file)
+    if file.name != filename or got != sha256:
+        raise HostError(
+            f"{filename} is not the file that was pinned.",
+            f"{file.name} came, with SHA-256 {got}; wanted {sha256}",
+            "find out why before you change the pin",
+        )
+    return file
+
+
+def _newest_version(suite: str, arch: str, package: str) -> str:
+    """The version of ``package`` that the lists name; empty when they have none."""
+    with locked(f"debian-{suite}-{arch}"):
+        try:
+            items = Apt(suite, arch).plan([package], closure=False)
+        except AptError:
+            return ""
+    return next((item.spec.partition("=")[2] for item in items), "")
 
 
 def installed_program(root: Path, program: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""How recipes get a tarball of Debian's archive: ``python -m toolchains.fetch_source SUITE PACKAGE FILE SHA256``.
+"""How recipes get a file of Debian's archive: ``python -m toolchains.fetch_source SUITE PACKAGE FILE SHA256``.
+
+The file is upstream's tarball in the source package, or, when its name ends in ``.deb``, the binary package itself.
 
 Conan's profiles name this command (conf ``user.slipway:fetch``), so recipes know nothing of apt. It prints the
 verified file's path; a failure is three lines on stderr.
@@ -20,13 +22,15 @@ def command() -> list[str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Fetch one tarball and print its path; the exit code is the error's own."""
+    """Fetch one file and print its path; the exit code is the error's own."""
     try:
         if len(words) != 4:
             raise UsageError("Four words are wanted: SUITE PACKAGE FILE SHA256.", f"got {len(words)}")
         from toolchains import debian
 
-        sys.stdout.write(os.fspath(debian.source(*words)) + "\n")
+        suite, _, file, sha256 = words
+        path = debian.binary(suite, file, sha256) if file.endswith(".deb") else debian.source(*words)
+        sys.stdout.write(os.fspath(path) + "\n")
     except SlipwayError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -1,0 +1,110 @@
+import hashlib
+import subprocess
+from pathlib import Path
+
+from conan import ConanFile
+from conan.errors import ConanException, ConanInvalidConfiguration
+from conan.tools.build import check_min_cppstd
+from conan.tools.files import copy
+from conan.tools.layout import basic_layout
+
+required_conan_version = ">=2.4"
+
+FETCH = "user.slipway:fetch"
+TRIPLETS = {"x86_64": "x86_64-linux-gnu", "armv8": "aarch64-linux-gnu", "armv7hf": "arm-linux-gnueabihf"}
+# What the C library consists of, apart from the rest: a system with a newer one of its own has no use for it.
+GLIBC = ("ld-linux*.so.*", *(f"lib{name}.so.*" for name in ("c", "dl", "m", "mvec", "pthread", "rt")))
+
+
+class OnnxruntimeConan(ConanFile):
+    name = "onnxruntime"
+    description = "ONNX Runtime with its XNNPACK provider, as Debian builds it, and everything that it loads"
+    license = "MIT"
+    homepage = "https://onnxruntime.ai"
+    url = "https://github.com/microsoft/onnxruntime"
+    topics = ("onnx", "inference", "machine-learning", "xnnpack", "pre-built")
+    package_type = "shared-library"
+    settings = "os", "arch", "compiler", "build_type"
+
+    @property
+    def _packages(self):
+        return self.conan_data["packages"][str(self.version)]
+
+    def layout(self):
+        basic_layout(self, src_folder="src")
+
+    def package_id(self):
+        # Prebuilt, and its interface is C's: the same files whatever compiles against them.
+        del self.info.settings.compiler
+        del self.info.settings.build_type
+        self.info.conf.clear()
+
+    def validate(self):
+        if self.settings.os != "Linux" or str(self.settings.arch) not in self._packages:
+            archs = " and ".join(name for name in self._packages if name in TRIPLETS)
+            raise ConanInvalidConfiguration(
+                f"Debian has this library for Linux on {archs}, not for {self.settings.os} on {self.settings.arch}"
+            )
+        if self.settings.get_safe("compiler.cppstd"):
+            check_min_cppstd(self, 17)
+
+    def source(self):
+        for arch in TRIPLETS:
+            for file, sha256 in self._packages[arch].items():
+                package = self._fetch(self._packages["suite"], file.partition("_")[0], file, sha256)
+                self._run(["dpkg-deb", "--extract", package, str(Path(self.source_folder) / arch)], f"unpacking {file}")
+
+    def _fetch(self, suite, package, file, sha256):
+        """Path of the verified package. Whoever runs Conan says how to get it: conf `user.slipway:fetch` is a command
+        that takes suite, package, file and sha256 and prints the file's path on its last line."""
+        command = self.conf.get(FETCH, check_type=list, default=[])
+        if not command:
+            raise ConanException(
+                f"{file} is a package of Debian {suite}, and the profile does not say how to get that: "
+                f'set {FETCH}=["COMMAND", ...] in its [conf].'
+            )
+        lines = self._run([*map(str, command), suite, package, file, sha256], f"{file} could not be fetched").split("\n")
+        path = Path(lines[-1])
+        if not path.is_file():
+            raise ConanException(f"{file} could not be fetched:\n{FETCH} printed no path of a file")
+        got = hashlib.sha256(path.read_bytes()).hexdigest()
+        if got != sha256:
+            raise ConanException(f"{file} is not the file that was pinned: its sha256 is {got}, not {sha256}")
+        return str(path)
+
+    @staticmethod
+    def _run(words, what):
+        try:
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise ConanException(f"{words[0]} cannot be run: {error}") from error
+        if done.returncode:
+            last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+            raise ConanException(f"{what}:\n{last}")
+        return done.stdout.strip()
+
+    def package(self):
+        # Every architecture's packages were unpacked; this package has one of them.
+        arch, package = str(self.settings.arch), Path(self.package_folder)
+        root = Path(self.source_folder) / arch
+        libraries = root / "usr/lib" / TRIPLETS[arch]
+        copy(self, "*", root / "usr/include/onnxruntime", package / "include/onnxruntime")
+        copy(self, "*", root / "usr/share/doc", package / "licenses")
+        for pattern in GLIBC:
+            copy(self, pattern, libraries, package / "lib/glibc")
+        copy(self, "*.so.*", libraries, package / "lib", excludes=("*/*", *GLIBC, "libnss_*", "libresolv.so.*"))
+        copy(self, "libonnxruntime.so", libraries, package / "lib")
+        for name in ("lib/libonnxruntime.so", "lib/glibc/libc.so.6", "include/onnxruntime/onnxruntime_cxx_api.h"):
+            if not (package / name).is_file():
+                raise ConanException(f"Debian's packages left no {name}")
+
+    def package_info(self):
+        self.cpp_info.set_property("cmake_file_name", "onnxruntime")
+        self.cpp_info.set_property("cmake_target_name", "onnxruntime::onnxruntime")
+        self.cpp_info.set_property("pkg_config_name", "libonnxruntime")
+        self.cpp_info.libs = ["onnxruntime"]
+        self.cpp_info.includedirs = ["include", "include/onnxruntime"]
+        # It was linked to a newer C library than the one that the program is built for; lib/glibc has that one.
+        flags = ["-Wl,--allow-shlib-undefined"]
+        self.cpp_info.exelinkflags = flags
+        self.cpp_info.sharedlinkflags = flags
