@@ -4,8 +4,8 @@
 #include <string>
 
 #include "program_file.h"
-#include "scalar_types.h"
 #include "slipway/tensor.h"
+#include "stored_types.h"
 
 namespace slipway {
 namespace {

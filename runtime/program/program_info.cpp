@@ -7,7 +7,7 @@
 
 #include "platform.h"
 #include "program_file.h"
-#include "scalar_types.h"
+#include "stored_types.h"
 
 namespace slipway {
 namespace {

@@ -8,7 +8,7 @@
 #include "file_format.h"
 #include "flat_tensor_generated.h"
 #include "platform.h"
-#include "scalar_types.h"
+#include "stored_types.h"
 
 namespace slipway {
 namespace {
