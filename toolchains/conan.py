@@ -169,7 +169,8 @@ def lockfile(log: Path) -> Path:
     pins = sorted(f"{name}#{revision}" for name, item in listed.items() for revision in item["revisions"])
     file = cache_dir("conan-profiles") / f"{remote()}.lock"
     write_json(
-        file, {"version": "0.5", "requires": pins, "build_requires": pins, "python_requires": [], "config_requires": []}
+        file,
+        {"version": "0.5", "requires": pins, "build_requires": pins, "python_requires": pins, "config_requires": []},
     )
     return file
 

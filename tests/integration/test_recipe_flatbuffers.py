@@ -18,6 +18,7 @@ from toolchains.targets import get_target
 pytestmark = pytest.mark.build
 
 RECIPE = ROOT / "recipes" / "flatbuffers" / "all"
+SHARED = ROOT / "recipes" / "slipway_sources" / "all"
 VERSION = "23.5.26"
 PROFILE = """\
 [settings]
@@ -64,16 +65,21 @@ def create_alone(folder: Path, conf: str) -> str:
         "--build=missing",
         f"--profile:all={profile}",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "conans.conan", *words], capture_output=True, text=True, check=False, env=env
-    )
+    run_conan(env, "export", str(SHARED), "--version=1.0").check_returncode()
+    done = run_conan(env, *words)
     assert done.returncode != 0
     return str(done.stderr)
 
 
+def run_conan(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "conans.conan", *words], capture_output=True, text=True, check=False, env=env
+    )
+
+
 def test_without_a_way_to_fetch_it_says_which_setting_is_missing(tmp_path: Path) -> None:
-    said = create_alone(tmp_path, "")
-    assert "flatbuffers_23.5.26+dfsg.orig.tar.xz comes from the source package flatbuffers of Debian trixie" in said
+    said = create_alone(tmp_path, "user.slipway:sources=debian")
+    assert "flatbuffers_23.5.26+dfsg.orig.tar.xz comes from the package flatbuffers of Debian trixie" in said
     assert 'set user.slipway:fetch=["COMMAND", ...]' in said
 
 

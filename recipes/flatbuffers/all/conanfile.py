@@ -1,16 +1,12 @@
-import hashlib
-import subprocess
 from pathlib import Path
 
 from conan import ConanFile
 from conan.errors import ConanException
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
-from conan.tools.files import copy, unzip
+from conan.tools.files import copy
 
 required_conan_version = ">=2.4"
-
-FETCH = "user.slipway:fetch"
 
 
 class FlatbuffersConan(ConanFile):
@@ -23,8 +19,13 @@ class FlatbuffersConan(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"flatc": [True, False]}
     default_options = {"flatc": False}
+    python_requires = "slipway_sources/1.0"
     # The headers are all a program needs that reads and verifies buffers. flatc runs on the machine that builds:
     # take it as a tool, tool_requires("flatbuffers/<host_version>", options={"flatc": True}).
+
+    @property
+    def _sources(self):
+        return self.python_requires["slipway_sources"].module
 
     def layout(self):
         cmake_layout(self, src_folder="src")
@@ -33,38 +34,14 @@ class FlatbuffersConan(ConanFile):
         if not self.info.options.flatc:
             self.info.settings.clear()
         self.info.conf.clear()
+        self._sources.identify(self)
 
     def validate(self):
         if self.settings.get_safe("compiler.cppstd"):
             check_min_cppstd(self, 11)
 
     def source(self):
-        unzip(self, self._fetch(**self.conan_data["sources"][str(self.version)]), strip_root=True)
-
-    def _fetch(self, suite, package, file, sha256):
-        """Path of the verified tarball. Whoever runs Conan says how to get it: conf `user.slipway:fetch` is a command
-        that takes suite, package, file and sha256 and prints the file's path on its last line."""
-        command = self.conf.get(FETCH, check_type=list, default=[])
-        if not command:
-            raise ConanException(
-                f"{file} comes from the source package {package} of Debian {suite}, and the profile does not say how "
-                f'to get that: set {FETCH}=["COMMAND", ...] in its [conf].'
-            )
-        self.output.info(f"fetching {file}")
-        words = [*map(str, command), suite, package, file, sha256]
-        try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise ConanException(f"{FETCH} names a command that cannot be run: {error}") from error
-        lines = done.stdout.strip().splitlines()
-        if done.returncode or not lines or not Path(lines[-1]).is_file():
-            last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-            raise ConanException(f"{file} could not be fetched:\n{last}")
-        tarball = Path(lines[-1])
-        got = hashlib.sha256(tarball.read_bytes()).hexdigest()
-        if got != sha256:
-            raise ConanException(f"{file} is not the file that was pinned: its sha256 is {got}, not {sha256}")
-        return str(tarball)
+        self._sources.fetch(self)
 
     def generate(self):
         toolchain = CMakeToolchain(self)
@@ -80,6 +57,7 @@ class FlatbuffersConan(ConanFile):
             cmake.build(target="flatc")
 
     def package(self):
+        self._sources.record(self)
         copy(self, "LICENSE", self.source_folder, str(Path(self.package_folder, "licenses")))
         headers = str(Path(self.source_folder, "include"))
         copy(self, "flatbuffers/*.h", headers, str(Path(self.package_folder, "include")))

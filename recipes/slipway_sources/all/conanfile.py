@@ -1,0 +1,163 @@
+"""Where the recipes of this index get their sources: written once, for all of them.
+
+conandata.yml of a recipe names one or both places a version:
+
+    sources:
+      "<version>":
+        debian: {suite: ..., package: ..., file: ..., sha256: ...}  # upstream's tarball or a .deb of Debian's archive
+        git: {url: ..., commit: ...}                                 # upstream's repository, pinned
+
+The profile chooses: conf `user.slipway:sources` is `debian`, `git` or `auto` (Debian where the recipe and the profile
+know a way to it, else git). conf `user.slipway:fetch` is a command that takes suite, package, file and sha256, and
+prints the verified file's path on its last line. conf `user.slipway:git_url.<recipe>` takes the place of git's url.
+"""
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+from conan import ConanFile
+from conan.errors import ConanException
+from conan.tools.files import copy, unzip
+
+required_conan_version = ">=2.4"
+
+FETCH = "user.slipway:fetch"
+SOURCES = "user.slipway:sources"
+GIT_URL = "user.slipway:git_url"
+RECORD = "source.json"
+
+
+def chosen(recipe):
+    """`debian` or `git`: where this recipe's sources come from."""
+    wanted = recipe.conf.get(SOURCES, default="auto", choices=["auto", "debian", "git"])
+    places = recipe.conan_data["sources"][str(recipe.version)]
+    if wanted == "auto":
+        order = ["debian", "git"] if recipe.conf.get(FETCH, check_type=list, default=[]) else ["git", "debian"]
+        return next(place for place in order if place in places)
+    if wanted not in places:
+        raise ConanException(
+            f"{recipe.ref}: its sources are not to be had from {wanted}, only from {', '.join(places)}"
+        )
+    return wanted
+
+
+def fetch(recipe):
+    """Fill the source folder, from `source()`; a record of where the files came from is left in it."""
+    place = chosen(recipe)
+    pins = recipe.conan_data["sources"][str(recipe.version)][place]
+    folder = Path(recipe.source_folder)
+    if place == "debian":
+        unpack(recipe, debian_file(recipe, **pins), folder)
+    else:
+        pins = {**pins, "url": recipe.conf.get(f"{GIT_URL}.{recipe.name}", default=pins["url"])}
+        git_commit(recipe, folder, **pins)
+    (folder / RECORD).write_text(json.dumps({"place": place, **pins}) + "\n", encoding="utf-8")
+
+
+def identify(recipe):
+    """From `package_id()`: packages of one place are not taken for those of another."""
+    recipe.info.conf.define(SOURCES, chosen(recipe))
+
+
+def record(recipe):
+    """From `package()`: the record goes into the package, beside the licences.
+
+    The source folder serves all packages of a recipe's revision, so a changed mind finds the old place's files in it.
+    """
+    found = json.loads((Path(recipe.source_folder) / RECORD).read_text(encoding="utf-8"))["place"]
+    if found != chosen(recipe):
+        raise ConanException(
+            f"the sources in Conan's cache came from {found}, {SOURCES} says {chosen(recipe)}: "
+            f"conan cache clean {recipe.ref} --source"
+        )
+    copy(recipe, RECORD, recipe.source_folder, str(Path(recipe.package_folder, "licenses")))
+
+
+def debian_file(recipe, suite, package, file, sha256):
+    """Path of the verified file of Debian's archive."""
+    command = recipe.conf.get(FETCH, check_type=list, default=[])
+    if not command:
+        raise ConanException(
+            f"{file} comes from the package {package} of Debian {suite}, and the profile does not say how "
+            f'to get that: set {FETCH}=["COMMAND", ...] in its [conf].'
+        )
+    recipe.output.info(f"fetching {file}")
+    done = run([*map(str, command), suite, package, file, sha256], FETCH)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines or not Path(lines[-1]).is_file():
+        last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+        raise ConanException(f"{file} could not be fetched:\n{last}")
+    path = Path(lines[-1])
+    got = hashlib.sha256(path.read_bytes()).hexdigest()
+    if got != sha256:
+        raise ConanException(f"{file} is not the file that was pinned: its sha256 is {got}, not {sha256}")
+    return path
+
+
+def git_commit(recipe, folder, url, commit):
+    """Check out one commit; its name is the digest of all that is in it, and git verifies it."""
+    recipe.output.info(f"fetching {commit} of {url}")
+    git = ["git", "-C", str(folder)]
+    done = run([*git, "init", "--quiet"], "git")
+    # One commit is enough; a server that does not serve single commits is asked for everything.
+    for words in (["--depth=1", url, commit], ["--tags", url, "+refs/*:refs/fetched/*"]):
+        if done.returncode == 0:
+            done = run([*git, "fetch", "--quiet", *words], "git")
+            if done.returncode == 0:
+                break
+            complaint, done = done, run([*git, "rev-parse", "--git-dir"], "git")
+    else:
+        last = "\n".join(complaint.stderr.strip().splitlines()[-5:])
+        raise ConanException(f"{url} could not be fetched:\n{last}")
+    done = run([*git, "checkout", "--quiet", "--detach", commit], "git")
+    head = run([*git, "rev-parse", "HEAD"], "git").stdout.strip()
+    if done.returncode or head != commit:
+        raise ConanException(f"{url} has no commit {commit}: {done.stderr.strip() or head}")
+
+
+def run(words, what):
+    """A finished command with captured text."""
+    try:
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ConanException(f"{what} names a command that cannot be run: {error}") from error
+
+
+def unpack(recipe, path, folder):
+    """Unpack a tarball, its single top folder left out where it has one, or the files of a .deb as they are."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        root = Path(name, "files")
+        root.mkdir()
+        if path.suffix == ".deb":
+            path = deb_data(path, Path(name))
+        unzip(recipe, str(path), destination=str(root))
+        entries = list(root.iterdir())
+        if len(entries) == 1 and entries[0].is_dir() and entries[0].name != "usr":
+            entries = list(entries[0].iterdir())
+        for entry in entries:
+            entry.rename(folder / entry.name)
+
+
+def deb_data(path, folder):
+    """The tarball of a Debian package's files, a member of an ar archive (deb(5)), put into `folder`."""
+    raw = path.read_bytes()
+    if not raw.startswith(b"!<arch>\n"):
+        raise ConanException(f"{path.name} is no Debian package")
+    at = 8
+    while at + 60 <= len(raw):
+        name, size = raw[at : at + 16].decode().strip(), int(raw[at + 48 : at + 58])
+        if name.startswith("data.tar"):
+            (folder / name).write_bytes(raw[at + 60 : at + 60 + size])
+            return folder / name
+        at += 60 + size + size % 2
+    raise ConanException(f"{path.name} has no data.tar")
+
+
+class SlipwaySourcesConan(ConanFile):
+    name = "slipway_sources"
+    description = "Fetches the sources of this index's recipes: from Debian's archive or upstream's git"
+    license = "Apache-2.0"
+    package_type = "python-require"

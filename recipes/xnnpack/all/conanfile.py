@@ -1,0 +1,148 @@
+import sys
+from pathlib import Path
+
+from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
+from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.files import copy, save
+
+required_conan_version = ">=2.4"
+
+
+class XnnpackConan(ConanFile):
+    name = "xnnpack"
+    description = "Neural network operators for CPUs: floating-point and quantized, with kernels chosen at run time"
+    license = "BSD-3-Clause"
+    homepage = "https://github.com/google/XNNPACK"
+    url = "https://github.com/google/XNNPACK"
+    topics = ("neural-network", "inference", "simd", "multithreading", "matrix-multiplication")
+    package_type = "library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {
+        "shared": [True, False],
+        "fPIC": [True, False],
+        "assembly": [True, False],
+        "memopt": [True, False],
+        "sparse": [True, False],
+        # Besides the kernels that XNNPACK itself can choose, those it keeps for tests and comparisons.
+        "all_microkernels": [True, False],
+        # Arm's own kernels; only there on 64-bit Arm.
+        "kleidiai": [True, False],
+    }
+    default_options = {
+        "shared": False,
+        "fPIC": True,
+        "assembly": True,
+        "memopt": True,
+        "sparse": True,
+        "all_microkernels": False,
+        "kleidiai": True,
+    }
+    python_requires = "slipway_sources/1.0"
+    implements = ["auto_shared_fpic"]
+
+    @property
+    def _sources(self):
+        return self.python_requires["slipway_sources"].module
+
+    @property
+    def _packages(self):
+        return Path(self.generators_folder, "packages.cmake")
+
+    @property
+    def _kleidiai(self):
+        return bool(self.options.get_safe("kleidiai"))
+
+    def config_options(self):
+        if self.settings.os == "Windows":
+            del self.options.fPIC
+        if self.settings.arch != "armv8":
+            del self.options.kleidiai
+        elif self.settings.os not in ("Linux", "Android") and self._sources.chosen(self) != "git":
+            # Debian's KleidiAI is compiled for Linux; other systems need it from upstream's git.
+            self.options.kleidiai = False
+
+    def layout(self):
+        cmake_layout(self, src_folder="src")
+
+    def requirements(self):
+        self.requires("pthreadpool/cci.20251020", transitive_headers=True)
+        self.requires("cpuinfo/cci.20250905")
+        self.requires("fxdiv/cci.20200417")
+        if self._kleidiai:
+            self.requires(f"kleidiai/{'cci.20241108' if self._sources.chosen(self) == 'git' else '1.19.0'}")
+
+    def validate(self):
+        if self.settings.get_safe("compiler.cppstd"):
+            check_min_cppstd(self, 14)
+        if self.settings.os == "Windows" and self.options.shared:
+            raise ConanInvalidConfiguration("upstream's XNNPACK exports no symbols from a DLL: shared=False")
+
+    def package_id(self):
+        self._sources.identify(self)
+
+    def source(self):
+        self._sources.fetch(self)
+
+    def generate(self):
+        CMakeDeps(self).generate()
+        toolchain = CMakeToolchain(self)
+        variables = toolchain.cache_variables
+        variables["XNNPACK_LIBRARY_TYPE"] = "shared" if self.options.shared else "static"
+        variables["XNNPACK_BUILD_TESTS"] = False
+        variables["XNNPACK_BUILD_BENCHMARKS"] = False
+        variables["XNNPACK_BUILD_ALL_MICROKERNELS"] = bool(self.options.all_microkernels)
+        variables["XNNPACK_ENABLE_ASSEMBLY"] = bool(self.options.assembly)
+        variables["XNNPACK_ENABLE_MEMOPT"] = bool(self.options.memopt)
+        variables["XNNPACK_ENABLE_SPARSE"] = bool(self.options.sparse)
+        variables["XNNPACK_ENABLE_KLEIDIAI"] = self._kleidiai
+        # The packages' own targets are there before upstream looks for its dependencies: nothing is downloaded, and
+        # what upstream defines for XNNPACK alone (NOMINMAX on Windows) does not reach them.
+        variables["XNNPACK_USE_SYSTEM_LIBS"] = True
+        variables["CMAKE_PROJECT_XNNPACK_INCLUDE"] = self._packages.as_posix()
+        names = ["pthreadpool", "cpuinfo", "fxdiv", *(["kleidiai"] if self._kleidiai else [])]
+        save(self, self._packages, "".join(f"find_package({name} CONFIG REQUIRED)\n" for name in names))
+        # Upstream adds this folder's include/ besides, even where the target has its own.
+        variables["CPUINFO_SOURCE_DIR"] = Path(self.dependencies["cpuinfo"].package_folder).as_posix()
+        # The profile decides about ccache; upstream's scripts run with the Python that runs Conan.
+        variables["CCACHE_BINARY"] = "OFF"
+        variables["Python_EXECUTABLE"] = Path(sys.executable).as_posix()
+        toolchain.generate()
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self):
+        self._sources.record(self)
+        CMake(self).install()
+        package = Path(self.package_folder)
+        copy(self, "LICENSE", self.source_folder, str(package / "licenses"))
+        if self.options.all_microkernels:
+            for pattern in ("*microkernels-all.a", "*microkernels-all.lib"):
+                copy(self, pattern, self.build_folder, str(package / "lib"), keep_path=False)
+
+    def package_info(self):
+        self.cpp_info.set_property("cmake_file_name", "XNNPACK")
+        base = ["fxdiv::fxdiv", "pthreadpool::pthreadpool", *(["kleidiai::kleidiai"] if self._kleidiai else [])]
+        system = ["m"] if self.settings.os in ("Linux", "FreeBSD", "Android") else []
+        kernels = self.cpp_info.components["microkernels-prod"]
+        kernels.set_property("cmake_target_name", "microkernels-prod")
+        kernels.libs = ["microkernels-prod"]
+        kernels.requires = base
+        kernels.system_libs = system
+        library = self.cpp_info.components["XNNPACK"]
+        library.set_property("cmake_target_name", "XNNPACK")
+        library.set_property("cmake_target_aliases", ["XNNPACK::XNNPACK"])
+        library.set_property("pkg_config_name", "xnnpack")
+        library.libs = ["XNNPACK"]
+        library.requires = ["microkernels-prod", *base, "cpuinfo::cpuinfo"]
+        library.system_libs = system
+        if self.options.all_microkernels:
+            everything = self.cpp_info.components["microkernels-all"]
+            everything.set_property("cmake_target_name", "microkernels-all")
+            everything.libs = ["microkernels-all"]
+            everything.requires = ["microkernels-prod"]
+            everything.system_libs = system
