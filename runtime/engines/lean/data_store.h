@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "platform.h"
+#include "program_file.h"
+#include "slipway/status.h"
+
+namespace slipway::lean {
+
+struct Bytes {
+  const std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+};
+
+// A program's file and, where there is one, its file of weights: mapped, checked, and everything in them that
+// has an index or a name.
+class DataStore {
+ public:
+  // kFile when a file is damaged. `data_path` may be empty.
+  static Result<DataStore> open(const std::string& model_path, const std::string& data_path);
+
+  const pte::Program& program() const { return *program_; }
+
+  // Every index below was checked when the file was opened.
+  Bytes segment(std::size_t index) const;
+  // A constant tensor's bytes up to the end of where it is stored.
+  Bytes constant(std::size_t index) const;
+  // The initial value of a mutable tensor.
+  Bytes initial(std::size_t table, std::size_t index) const;
+  Bytes delegate(const pte::BackendDelegateDataReference& reference) const;
+  // Data stored under a name, in the program or in the file of weights; nullptr data when there is none.
+  Bytes named(std::string_view key) const;
+
+ private:
+  DataStore(MappedFile file, const pte::Program* program, ProgramLayout layout)
+      : file_(std::move(file)), program_(program), layout_(layout) {}
+  Status open_data(const std::string& path);
+  Bytes in_segment(const pte::SubsegmentOffsets& table, std::size_t index) const;
+
+  MappedFile file_;
+  const pte::Program* program_;
+  ProgramLayout layout_;
+  std::map<std::string, MappedFile> data_files_;
+  std::map<std::string, Bytes, std::less<>> named_;
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,164 @@
+#include "kernel.h"
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+struct Table {
+  const KernelEntry* entries;
+  std::size_t count;
+};
+
+// Every group of kernels; one file of kernels/ each.
+const std::vector<Table>& tables() {
+  static const std::vector<Table> all = [] {
+    std::vector<Table> found;
+    for (const auto group : kGroups) {
+      std::size_t count = 0;
+      const KernelEntry* entries = group(&count);
+      found.push_back({entries, count});
+    }
+    return found;
+  }();
+  return all;
+}
+
+}  // namespace
+
+Kernel find_kernel(std::string_view name) {
+  for (const Table& table : tables()) {
+    for (std::size_t i = 0; i < table.count; ++i) {
+      if (name == table.entries[i].name) {
+        return table.entries[i].function;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Table& table : tables()) {
+    for (std::size_t i = 0; i < table.count; ++i) {
+      names.emplace_back(table.entries[i].name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::uint8_t* Scratch::get(std::size_t bytes) {
+  memory_.resize(std::max(memory_.size(), bytes / sizeof(std::max_align_t) + 1));
+  return reinterpret_cast<std::uint8_t*>(memory_.data());
+}
+
+void Arguments::fail(std::size_t i, const char* wanted) {
+  if (fault_.ok()) {
+    fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + wanted,
+                    "export the model again, with the version of ExecuTorch that this runner reads");
+  }
+}
+
+Value& Arguments::value(std::size_t i) {
+  static Value none;
+  if (i >= count_) {
+    fail(i, "argument of this call: it has too few");
+    none = std::monostate();
+    return none;
+  }
+  return (*values_)[static_cast<std::size_t>(indices_[i])];
+}
+
+View& Arguments::tensor(std::size_t i) {
+  static View nothing;
+  if (auto* view = std::get_if<View>(&value(i)); view != nullptr && view->dtype != DType::kUnknown) {
+    return *view;
+  }
+  fail(i, "tensor");
+  nothing = View();
+  nothing.dtype = DType::kFloat32;
+  return nothing;
+}
+
+View* Arguments::optional_tensor(std::size_t i) {
+  return is_none(i) ? nullptr : &tensor(i);
+}
+
+std::int64_t Arguments::integer(std::size_t i) {
+  const Value& found = value(i);
+  if (const auto* number = std::get_if<std::int64_t>(&found)) {
+    return *number;
+  }
+  if (const auto* flag = std::get_if<bool>(&found)) {
+    return *flag ? 1 : 0;
+  }
+  fail(i, "integer");
+  return 0;
+}
+
+std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
+  return is_none(i) ? std::nullopt : std::optional<std::int64_t>(integer(i));
+}
+
+double Arguments::real(std::size_t i) {
+  const Value& found = value(i);
+  if (const auto* number = std::get_if<double>(&found)) {
+    return *number;
+  }
+  if (const auto* number = std::get_if<std::int64_t>(&found)) {
+    return static_cast<double>(*number);
+  }
+  if (const auto* flag = std::get_if<bool>(&found)) {
+    return *flag ? 1.0 : 0.0;
+  }
+  fail(i, "number");
+  return 0.0;
+}
+
+std::optional<double> Arguments::optional_real(std::size_t i) {
+  return is_none(i) ? std::nullopt : std::optional<double>(real(i));
+}
+
+bool Arguments::is_integral(std::size_t i) {
+  return !std::holds_alternative<double>(value(i));
+}
+
+bool Arguments::boolean(std::size_t i) {
+  return integer(i) != 0;
+}
+
+std::vector<std::int64_t> Arguments::integers(std::size_t i) {
+  std::vector<std::int64_t> found;
+  if (const auto* list = std::get_if<IntList>(&value(i))) {
+    for (const std::int32_t item : list->items) {
+      const auto* number = std::get_if<std::int64_t>(&(*values_)[static_cast<std::size_t>(item)]);
+      if (number == nullptr) {
+        fail(i, "list of integers");
+        return {};
+      }
+      found.push_back(*number);
+    }
+  } else if (!is_none(i)) {
+    fail(i, "list of integers");
+  }
+  return found;
+}
+
+std::vector<View*> Arguments::tensors(std::size_t i) {
+  std::vector<View*> found;
+  if (const auto* list = std::get_if<TensorList>(&value(i))) {
+    for (const std::int32_t item : list->items) {
+      Value* one = item < 0 ? nullptr : &(*values_)[static_cast<std::size_t>(item)];
+      found.push_back(one == nullptr ? nullptr : std::get_if<View>(one));
+    }
+  } else if (!is_none(i)) {
+    fail(i, "list of tensors");
+  }
+  return found;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,76 @@
+// Portable kernels: plain functions over typed arguments, found by the name their operator has in a program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "value.h"
+
+namespace slipway::lean {
+
+class Arguments;
+
+// Computes an operator. Arguments come in the order of the operator's schema, its outputs last.
+using Kernel = Status (*)(Arguments& arguments);
+
+struct KernelEntry {
+  const char* name;  // "aten::add.out"
+  Kernel function;
+};
+
+// The kernel of that name; nullptr when there is none.
+Kernel find_kernel(std::string_view name);
+// Names of all kernels, sorted.
+std::vector<std::string> kernel_names();
+
+// Memory for a kernel's intermediate results, kept between calls.
+class Scratch {
+ public:
+  // At least `bytes` bytes, aligned for every element type; valid until the next call.
+  std::uint8_t* get(std::size_t bytes);
+
+ private:
+  std::vector<std::max_align_t> memory_;
+};
+
+// What a call is given. The accessors expect what the operator's schema says; a program that gives something
+// else fails the call.
+class Arguments {
+ public:
+  Arguments(std::vector<Value>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch)
+      : values_(values), indices_(indices), count_(count), scratch_(scratch) {}
+
+  std::size_t count() const { return count_; }
+  Scratch& scratch() { return *scratch_; }
+
+  // The first argument that was not what its accessor expects makes every later access answer with a
+  // harmless default, and fails the call.
+  const Status& fault() const { return fault_; }
+
+  Value& value(std::size_t i);
+  bool is_none(std::size_t i) { return std::holds_alternative<std::monostate>(value(i)); }
+  View& tensor(std::size_t i);
+  View* optional_tensor(std::size_t i);
+  std::int64_t integer(std::size_t i);
+  std::optional<std::int64_t> optional_integer(std::size_t i);
+  double real(std::size_t i);  // a number of any kind
+  std::optional<double> optional_real(std::size_t i);
+  bool is_integral(std::size_t i);  // a Scalar argument that is an int or a bool
+  bool boolean(std::size_t i);
+  std::vector<std::int64_t> integers(std::size_t i);
+  std::vector<View*> tensors(std::size_t i);  // nullptr for None
+
+ private:
+  void fail(std::size_t i, const char* wanted);
+
+  std::vector<Value>* values_;
+  const std::int32_t* indices_;
+  std::size_t count_;
+  Scratch* scratch_;
+  Status fault_;
+};
+
+}  // namespace slipway::lean

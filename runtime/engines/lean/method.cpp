@@ -1,0 +1,440 @@
+#include "method.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "file_format.h"
+#include "stored_types.h"
+
+namespace slipway::lean {
+namespace {
+
+constexpr std::size_t kAlignment =
+    64;  // a cache line, and more than any vector register of XNNPACK's asks for
+
+Status no_memory(std::uint64_t bytes) {
+  return {Code::kMemory, "There is no memory for the method: " + std::to_string(bytes) + " bytes wanted.",
+          "use a smaller program or input, or a device with more memory"};
+}
+
+// The name that kernels go by: "aten::add.out", "aten::relu" without overload.
+std::string registered_name(const pte::Operator& op) {
+  std::string name = op.name() == nullptr ? "" : op.name()->str();
+  if (op.overload() != nullptr && op.overload()->size() != 0) {
+    name += "." + op.overload()->str();
+  }
+  return name;
+}
+
+Dynamism dynamism_of(const pte::Tensor& tensor) {
+  switch (tensor.shape_dynamism()) {
+    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
+      return Dynamism::kBounded;
+    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
+      return Dynamism::kUnbounded;
+    default:
+      return Dynamism::kStatic;
+  }
+}
+
+template <typename Kind, typename Item>
+Kind list_of(const flatbuffers::Vector<Item>* items) {
+  Kind list;
+  for (const Item item : *items) {
+    list.items.push_back(static_cast<typename decltype(list.items)::value_type>(item));
+  }
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const DataStore& store,
+                                             const std::string& name, bool profile) {
+  const pte::ExecutionPlan* found = nullptr;
+  for (const pte::ExecutionPlan* plan : *store.program().execution_plan()) {
+    if (plan->name()->string_view() == name) {
+      found = plan;
+    }
+  }
+  if (found == nullptr) {
+    return Status(Code::kUsage, "The program has no method " + name + ".",
+                  "pte_runner --describe lists them");
+  }
+  std::unique_ptr<Method> method(new Method(context, store, *found));
+  std::vector<Kernel> kernels;
+  Status done = method->find_operators(&kernels);
+  if (done.ok()) {
+    done = method->make_arenas();
+  }
+  if (done.ok()) {
+    done = method->make_values();
+  }
+  if (done.ok()) {
+    done = method->make_delegates(profile);
+  }
+  if (done.ok()) {
+    done = method->make_steps(kernels);
+  }
+  return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
+}
+
+std::uint8_t* Method::allocate(std::size_t bytes) {
+  auto* raw = new (std::nothrow) std::uint8_t[bytes + kAlignment + kSlack]();
+  if (raw == nullptr) {
+    return nullptr;
+  }
+  memory_.emplace_back(raw);
+  const auto address = reinterpret_cast<std::uintptr_t>(raw);
+  return raw + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+Status Method::make_arenas() {
+  const auto* sizes = plan_->non_const_buffer_sizes();
+  for (std::size_t i = 0; i < (sizes == nullptr ? 0 : sizes->size()); ++i) {
+    const std::int64_t wanted = sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
+    if (i == 0 || wanted == 0) {
+      arenas_.push_back({});  // the first is reserved
+      continue;
+    }
+    if (wanted < 0 || static_cast<std::uint64_t>(wanted) > SIZE_MAX - 2 * kAlignment) {
+      return no_memory(static_cast<std::uint64_t>(wanted));
+    }
+    const auto bytes = static_cast<std::size_t>(wanted);
+    std::uint8_t* memory = allocate(bytes);
+    if (memory == nullptr) {
+      return no_memory(bytes);
+    }
+    arenas_.push_back({memory, bytes});
+  }
+  return {};
+}
+
+Status Method::make_values() {
+  values_.resize(plan_->values()->size());
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    Value& value = values_[i];
+    if (const auto* tensor = stored.val_as_Tensor()) {
+      View view;
+      const Status made = make_tensor(*tensor, i, &view);
+      if (!made.ok()) {
+        return made;
+      }
+      value = view;
+    } else if (const auto* integer = stored.val_as_Int()) {
+      value = integer->int_val();
+    } else if (const auto* real = stored.val_as_Double()) {
+      value = real->double_val();
+    } else if (const auto* flag = stored.val_as_Bool()) {
+      value = flag->bool_val();
+    } else if (const auto* text = stored.val_as_String()) {
+      value = text->string_val()->string_view();
+    } else if (const auto* integers = stored.val_as_IntList()) {
+      value = list_of<IntList>(integers->items());
+    } else if (const auto* reals = stored.val_as_DoubleList()) {
+      value = list_of<DoubleList>(reals->items());
+    } else if (const auto* flags = stored.val_as_BoolList()) {
+      value = list_of<BoolList>(flags->items());
+    } else if (const auto* tensors = stored.val_as_TensorList()) {
+      value = list_of<TensorList>(tensors->items());
+    } else if (const auto* optional = stored.val_as_OptionalTensorList()) {
+      value = list_of<TensorList>(optional->items());
+    }
+  }
+  return {};
+}
+
+Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, View* view) {
+  view->dtype = to_dtype(tensor.scalar_type());
+  view->rank = static_cast<std::uint8_t>(tensor.sizes() == nullptr ? 0 : tensor.sizes()->size());
+  view->dynamism = dynamism_of(tensor);
+  for (std::uint8_t i = 0; i < view->rank; ++i) {
+    view->sizes[i] = view->bounds[i] = tensor.sizes()->Get(i);
+    view->order[i] = tensor.dim_order()->Get(i);
+  }
+  return give_memory(tensor, index, view);
+}
+
+// Where a tensor's bytes are: in an arena (with an initial value, perhaps), among the program's constants, in
+// the file of weights, or nowhere yet.
+Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, View* view) {
+  const pte::AllocationDetails* allocation = tensor.allocation_info();
+  const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
+  const std::size_t bytes = view->count() * element_size(tensor.scalar_type());
+  Bytes initial;
+  if (extra != nullptr && extra->location() == pte::TensorDataLocation::EXTERNAL) {
+    initial = store_.named(extra->fully_qualified_name()->string_view());
+    if (initial.data == nullptr || initial.size < bytes) {
+      const std::string name = extra->fully_qualified_name()->str();
+      return {Code::kFile,
+              "The weight " + name + " is not in the program.",
+              "name the .ptd file that was exported with it (--data_path)",
+              {name}};
+    }
+  } else if (tensor.data_buffer_idx() != 0) {
+    initial = allocation == nullptr
+                  ? store_.constant(tensor.data_buffer_idx())
+                  : store_.initial(
+                        extra == nullptr ? 0 : static_cast<std::size_t>(extra->mutable_data_segments_idx()),
+                        tensor.data_buffer_idx());
+  }
+  if (allocation != nullptr) {
+    const std::uint64_t offset =
+        std::uint64_t{allocation->memory_offset_high()} << 32 | allocation->memory_offset_low();
+    const Bytes arena = arenas_[allocation->memory_id()];
+    // const_cast: arenas are ours to write.
+    view->data = const_cast<std::uint8_t*>(arena.data) + static_cast<std::size_t>(offset);
+    view->capacity = bytes;
+    if (initial.data != nullptr && bytes != 0) {
+      std::memcpy(view->data, initial.data, bytes);
+    }
+    return {};
+  }
+  if (initial.data != nullptr) {
+    // const_cast: nobody writes to a constant; what would is refused when it tries (`constant`).
+    view->data = const_cast<std::uint8_t*>(initial.data);
+    view->capacity = bytes;
+    view->constant = true;
+    return {};
+  }
+  const bool given = std::find(plan_->inputs()->begin(), plan_->inputs()->end(),
+                               static_cast<std::int32_t>(index)) != plan_->inputs()->end();
+  // An input is copied here, an output that the exporter planned no memory for is written here.
+  const bool returned = std::find(plan_->outputs()->begin(), plan_->outputs()->end(),
+                                  static_cast<std::int32_t>(index)) != plan_->outputs()->end();
+  if (given || returned) {
+    view->data = allocate(bytes);
+    if (view->data == nullptr) {
+      return no_memory(bytes);
+    }
+    view->capacity = bytes;
+  }
+  return {};
+}
+
+Status Method::find_operators(std::vector<Kernel>* kernels) const {
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; plan_->operators() != nullptr && i < plan_->operators()->size(); ++i) {
+    const std::string name =
+        registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    kernels->push_back(find_kernel(name));
+    if (kernels->back() == nullptr) {
+      missing.push_back(name);
+    }
+  }
+  if (missing.empty()) {
+    return {};
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::string list;
+  for (const std::string& name : missing) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return {Code::kMissingOperator, "This runner has no kernel for " + list + ".",
+          "delegate the operators, or use the engine executorch where the target has it", missing};
+}
+
+Status Method::make_delegates(bool profile) {
+  for (std::size_t i = 0; plan_->delegates() != nullptr && i < plan_->delegates()->size(); ++i) {
+    const pte::BackendDelegate& stored = *plan_->delegates()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const std::string backend = stored.id()->str();
+    if (backend != kXnnpackBackend) {
+      return {Code::kMissingBackend,
+              "The program needs the backend " + backend + "; this runner has " + kXnnpackBackend + ".",
+              "export the program for XNNPACK (XnnpackPartitioner)",
+              {backend}};
+    }
+    const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
+    Result<std::unique_ptr<XnnDelegate>> loaded =
+        XnnDelegate::load(context_, store_, store_.delegate(*stored.processed()), what, profile);
+    if (!loaded.ok()) {
+      return loaded.status();
+    }
+    delegates_.push_back(std::move(loaded.value()));
+  }
+  return {};
+}
+
+Status Method::make_steps(const std::vector<Kernel>& kernels) {
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    operators_.push_back(registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+  }
+  if (plan_->chains() == nullptr || plan_->chains()->size() == 0 ||
+      plan_->chains()->Get(0)->instructions() == nullptr) {
+    return {};
+  }
+  for (const pte::Instruction* instruction : *plan_->chains()->Get(0)->instructions()) {
+    Step step{};
+    if (const auto* call = instruction->instr_args_as_KernelCall()) {
+      const auto index = static_cast<std::size_t>(call->op_index());
+      step = {
+          Action::kKernel,          kernels[index], nullptr, call->args()->data(), call->args()->size(), 0, 0,
+          operators_[index].c_str()};
+    } else if (const auto* delegated = instruction->instr_args_as_DelegateCall()) {
+      step = {Action::kDelegate,
+              nullptr,
+              delegates_[static_cast<std::size_t>(delegated->delegate_index())].get(),
+              delegated->args()->data(),
+              delegated->args()->size(),
+              0,
+              0,
+              kXnnpackBackend};
+    } else if (const auto* moved = instruction->instr_args_as_MoveCall()) {
+      step.action = Action::kMove;
+      step.from = static_cast<std::size_t>(moved->move_from());
+      step.to = static_cast<std::size_t>(moved->move_to());
+    } else if (const auto* jump = instruction->instr_args_as_JumpFalseCall()) {
+      step.action = Action::kJumpFalse;
+      step.from = static_cast<std::size_t>(jump->cond_value_index());
+      step.to = static_cast<std::size_t>(jump->destination_instruction());
+    } else {
+      step.action = Action::kFree;
+    }
+    steps_.push_back(step);
+  }
+  return {};
+}
+
+Status Method::set_input(std::size_t index, const Tensor& input) {
+  Value& value =
+      values_[static_cast<std::size_t>(plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
+  if (auto* view = std::get_if<View>(&value)) {
+    const Status resized = resize(view, input.shape);
+    if (!resized.ok()) {
+      return {Code::kInput, resized.message(), resized.fix()};
+    }
+    if (view->dtype != input.dtype || view->bytes() != input.bytes.size() || view->bytes() > view->capacity) {
+      return {Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
+              "compare with pte_runner --describe"};
+    }
+    const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
+    if (view->bytes() == 0) {
+      return {};
+    }
+    if (view->contiguous()) {
+      std::memcpy(view->data, input.bytes.data(), input.bytes.size());
+    } else {
+      const auto reordered = to_memory_order(input.bytes, input.shape, order, size_of(input.dtype));
+      std::memcpy(view->data, reordered.data(), reordered.size());
+    }
+    return {};
+  }
+  if (std::holds_alternative<std::int64_t>(value)) {
+    std::int64_t number = 0;
+    std::memcpy(&number, input.bytes.data(), sizeof(number));
+    value = number;
+  } else if (std::holds_alternative<double>(value)) {
+    double number = 0;
+    std::memcpy(&number, input.bytes.data(), sizeof(number));
+    value = number;
+  } else if (std::holds_alternative<bool>(value)) {
+    value = input.bytes.front() != 0;
+  }
+  return {};
+}
+
+Status Method::run_kernel(const Step& step) {
+  Arguments arguments(&values_, step.arguments, step.count, &scratch_);
+  const Status done = step.kernel(arguments);
+  const Status& wrong = arguments.fault().ok() ? done : arguments.fault();
+  if (wrong.ok()) {
+    return {};
+  }
+  return {wrong.code(), std::string(step.name) + ": " + wrong.message(), wrong.fix(), {step.name}};
+}
+
+Status Method::run_delegate(const Step& step) {
+  delegate_arguments_.clear();
+  for (std::size_t i = 0; i < step.count; ++i) {
+    View* view = std::get_if<View>(&values_[static_cast<std::size_t>(step.arguments[i])]);
+    delegate_arguments_.push_back(view != nullptr && view->data != nullptr ? view : nullptr);
+  }
+  return step.delegate->execute(delegate_arguments_);
+}
+
+// The destination becomes the source: a tensor keeps no memory of its own, it looks where the source does.
+Status Method::move(const Step& step) {
+  values_[step.to] = values_[step.from];
+  return {};
+}
+
+Status Method::execute() {
+  std::size_t next = 0;
+  while (next < steps_.size()) {
+    const Step& step = steps_[next++];
+    Status done;
+    switch (step.action) {
+      case Action::kKernel:
+        done = run_kernel(step);
+        break;
+      case Action::kDelegate:
+        done = run_delegate(step);
+        break;
+      case Action::kMove:
+        done = move(step);
+        break;
+      case Action::kJumpFalse: {
+        const Value& condition = values_[step.from];
+        bool holds = false;
+        if (const auto* flag = std::get_if<bool>(&condition)) {
+          holds = *flag;
+        } else if (const auto* view = std::get_if<View>(&condition);
+                   view != nullptr && view->dtype == DType::kBool && view->data != nullptr) {
+          const std::size_t count = view->count();
+          holds = std::any_of(view->data, view->data + count, [](std::uint8_t byte) { return byte != 0; });
+        } else {
+          return {Code::kFile, "A jump's condition is no truth value.", kCopyAgain};
+        }
+        next = holds ? next : step.to;
+        break;
+      }
+      case Action::kFree:
+        break;
+    }
+    if (!done.ok()) {
+      return done;
+    }
+  }
+  return {};
+}
+
+Result<Tensor> Method::output(std::size_t index) const {
+  const Value& value =
+      values_[static_cast<std::size_t>(plan_->outputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
+  Tensor tensor;
+  if (const auto* view = std::get_if<View>(&value)) {
+    if (view->dtype == DType::kUnknown || view->data == nullptr) {
+      return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
+                    "export the model with outputs of plain number types");
+    }
+    tensor.dtype = view->dtype;
+    tensor.shape = view->shape();
+    tensor.bytes.assign(view->data, view->data + view->bytes());
+    if (!view->contiguous()) {
+      const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
+      tensor.bytes = to_row_major(tensor.bytes, tensor.shape, order, size_of(tensor.dtype));
+    }
+    return tensor;
+  }
+  const auto scalar = [&tensor](DType dtype, auto number) {
+    tensor.dtype = dtype;
+    tensor.bytes.resize(sizeof(number));
+    std::memcpy(tensor.bytes.data(), &number, sizeof(number));
+  };
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    scalar(DType::kInt64, *integer);
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    scalar(DType::kFloat64, *real);
+  } else if (const auto* flag = std::get_if<bool>(&value)) {
+    scalar(DType::kBool, static_cast<std::uint8_t>(*flag ? 1 : 0));
+  } else {
+    return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
+                  "export the model with tensors and numbers as outputs");
+  }
+  return tensor;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,80 @@
+// One method of a program, ready to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data_store.h"
+#include "kernel.h"
+#include "slipway/engine.h"
+#include "slipway/status.h"
+#include "value.h"
+#include "xnn_delegate.h"
+
+namespace slipway::lean {
+
+// Bytes that XNNPACK may read behind a tensor.
+inline constexpr std::size_t kSlack = XNN_EXTRA_BYTES;
+
+class Method {
+ public:
+  // Makes memory, values, delegates and instructions of the method called `name`. All operators that have no
+  // kernel here are named at once (kMissingOperator). The store must outlive the method.
+  static Result<std::unique_ptr<Method>> load(const XnnContext& context, const DataStore& store,
+                                              const std::string& name, bool profile);
+
+  std::size_t input_count() const { return plan_->inputs()->size(); }
+  std::size_t output_count() const { return plan_->outputs()->size(); }
+
+  // Copies an input to where the method reads it.
+  Status set_input(std::size_t index, const Tensor& input);
+  Status execute();
+  Result<Tensor> output(std::size_t index) const;
+
+ private:
+  enum class Action : std::uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree };
+
+  struct Step {
+    Action action;
+    Kernel kernel = nullptr;
+    XnnDelegate* delegate = nullptr;
+    const std::int32_t* arguments = nullptr;  // in the program
+    std::size_t count = 0;
+    std::size_t from = 0;  // of a move; the condition of a jump
+    std::size_t to = 0;    // of a move; the destination of a jump
+    const char* name = "";
+  };
+
+  Method(const XnnContext& context, const DataStore& store, const pte::ExecutionPlan& plan)
+      : context_(context), store_(store), plan_(&plan) {}
+
+  Status make_arenas();
+  Status make_values();
+  Status make_tensor(const pte::Tensor& tensor, std::size_t index, View* view);
+  Status give_memory(const pte::Tensor& tensor, std::size_t index, View* view);
+  Status find_operators(std::vector<Kernel>* kernels) const;
+  Status make_delegates(bool profile);
+  Status make_steps(const std::vector<Kernel>& kernels);
+  Status run_kernel(const Step& step);
+  Status run_delegate(const Step& step);
+  Status move(const Step& step);
+  // Memory of the method's own; the address stays.
+  std::uint8_t* allocate(std::size_t bytes);
+
+  const XnnContext& context_;
+  const DataStore& store_;
+  const pte::ExecutionPlan* plan_;
+  std::vector<std::unique_ptr<std::uint8_t[]>> memory_;
+  std::vector<Bytes> arenas_;
+  std::vector<Value> values_;
+  std::vector<std::string> operators_;
+  std::vector<std::unique_ptr<XnnDelegate>> delegates_;
+  std::vector<Step> steps_;
+  std::vector<View*> delegate_arguments_;
+  Scratch scratch_;
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,71 @@
+// What a method computes with: tensors in memory, numbers, lists.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "slipway/engine.h"
+#include "slipway/status.h"
+#include "slipway/tensor.h"
+
+namespace slipway::lean {
+
+// The most dimensions a tensor has (program_checks.cpp sees to it).
+inline constexpr std::size_t kMostDims = 16;
+
+// A tensor in memory that somebody else owns: an arena, the program, the caller's inputs.
+struct View {
+  DType dtype = DType::kUnknown;
+  std::uint8_t rank = 0;
+  Dynamism dynamism = Dynamism::kStatic;
+  bool constant = false;
+  std::array<std::int64_t, kMostDims> sizes{};   // logical order
+  std::array<std::int64_t, kMostDims> bounds{};  // as exported: what sizes may grow to
+  std::array<std::uint8_t, kMostDims> order{};   // dimensions as they lie in memory, outermost first
+  std::uint8_t* data = nullptr;
+  std::size_t capacity = 0;  // bytes at data
+
+  std::size_t count() const;
+  std::size_t bytes() const { return count() * size_of(dtype); }
+  bool contiguous() const;  // row-major
+  Shape shape() const { return {sizes.begin(), sizes.begin() + rank}; }
+  // Elements between neighbours along each logical dimension.
+  std::array<std::int64_t, kMostDims> strides() const;
+
+  template <typename T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(data);
+  }
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+// Gives `view` new sizes. Fails when its memory or its exported bounds do not allow them.
+Status resize(View* view, const std::int64_t* sizes, std::size_t rank);
+inline Status resize(View* view, const Shape& shape) {
+  return resize(view, shape.data(), shape.size());
+}
+
+// Lists hold indices of values; -1 stands for no tensor.
+struct Indices {
+  std::vector<std::int32_t> items;
+};
+struct IntList : Indices {};
+struct TensorList : Indices {};
+struct DoubleList {
+  std::vector<double> items;
+};
+struct BoolList {
+  std::vector<std::uint8_t> items;
+};
+
+using Value = std::variant<std::monostate, std::int64_t, double, bool, std::string_view, View, IntList,
+                           DoubleList, BoolList, TensorList>;
+
+}  // namespace slipway::lean

@@ -1,0 +1,86 @@
+// Runs delegated graphs on XNNPACK.
+#pragma once
+
+#include <pthreadpool.h>
+#include <xnnpack.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data_store.h"
+#include "slipway/status.h"
+#include "value.h"
+#include "xnn_graph.h"
+
+namespace slipway::lean {
+
+inline constexpr char kXnnpackBackend[] = "XnnpackBackend";
+
+// What all graphs of a process share: XNNPACK itself, threads, memory for intermediate values.
+class XnnContext {
+ public:
+  XnnContext() = default;
+  XnnContext(const XnnContext&) = delete;
+  XnnContext& operator=(const XnnContext&) = delete;
+  ~XnnContext();
+
+  // Initialises XNNPACK. Fails on a processor below its floor.
+  Status start();
+  // Makes the threads that graphs loaded from now on use; returns how many.
+  Result<unsigned> set_threads(unsigned count);
+
+  pthreadpool_t threads() const { return threads_; }
+  xnn_workspace_t workspace() const { return workspace_; }
+
+ private:
+  bool started_ = false;
+  pthreadpool_t threads_ = nullptr;
+  xnn_workspace_t workspace_ = nullptr;
+};
+
+// One operator's time in the last execution.
+struct OperatorTime {
+  std::string name;
+  std::uint64_t microseconds = 0;
+};
+
+class XnnDelegate {
+ public:
+  // Builds the graph and packs its weights. `payload` is what the program stores for the delegate.
+  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const DataStore& store,
+                                                   Bytes payload, const std::string& what, bool profile);
+
+  // Runs the graph. `arguments` are the call's values, found by the ids the graph gives its inputs and
+  // outputs; outputs get the shapes that follow from the inputs'.
+  Status execute(const std::vector<View*>& arguments);
+
+  // Times of the last execution, in order. Empty without profiling.
+  std::vector<OperatorTime> times() const;
+
+ private:
+  struct RuntimeDeleter {
+    void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
+  };
+  struct Bound {
+    External external;
+    std::vector<std::size_t> dims;  // as XNNPACK was told last
+    void* data = nullptr;
+  };
+
+  Status fault(const char* step, xnn_status status) const;
+  Status reshape_inputs(const std::vector<View*>& arguments, bool* changed);
+  Status resize_outputs(const std::vector<View*>& arguments);
+  Status bind(const std::vector<View*>& arguments, bool reshaped);
+
+  std::string what_;
+  std::unique_ptr<XnnPayload> payload_;  // constants and scales that XNNPACK points to
+  std::unique_ptr<GraphBuilder> graph_;
+  std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
+  std::vector<Bound> bound_;
+  bool profile_ = false;
+  bool shaped_ = false;
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,82 @@
+// From an exported graph to a subgraph of XNNPACK's.
+#pragma once
+
+#include <xnnpack.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "slipway/status.h"
+#include "xnn_payload.h"
+
+namespace slipway::lean {
+
+struct SubgraphDeleter {
+  void operator()(xnn_subgraph_t subgraph) const { xnn_delete_subgraph(subgraph); }
+};
+using Subgraph = std::unique_ptr<xnn_subgraph, SubgraphDeleter>;
+
+// A value that the program gives to the graph or takes from it.
+struct External {
+  std::uint32_t id = 0;  // also its place among the delegate call's arguments
+  bool output = false;
+  xnn_datatype datatype = xnn_datatype_invalid;
+  std::size_t rank = 0;
+};
+
+// What a value of the graph is, as far as nodes ask.
+struct GraphValue {
+  std::uint32_t id = XNN_INVALID_VALUE_ID;  // XNNPACK's
+  xnn_datatype datatype = xnn_datatype_invalid;
+  std::vector<std::size_t> dims;
+  bool constant = false;
+};
+
+// A graph in the making: the exporter's value ids lead to XNNPACK's.
+class GraphBuilder {
+ public:
+  GraphBuilder(const XnnPayload& payload, std::string what);
+
+  // Defines all values, then all nodes. A node or a type that this XNNPACK cannot do is refused by its name
+  // (kMissingOperator).
+  Status build();
+
+  xnn_subgraph_t subgraph() const { return subgraph_.get(); }
+  const std::vector<External>& externals() const { return externals_; }
+
+  // For the functions that define nodes (xnn_nodes.cpp).
+  const GraphValue* find(std::uint32_t exported_id) const;
+  // Whether the value is only the activation of fully-connected nodes whose weights have that type.
+  bool feeds_only(std::uint32_t exported_id, xnn_datatype weights) const;
+
+ private:
+  Status define_value(const xnn::XValue& value);
+  Status define_plain(const xnn::XNNTensorValue& value);
+  Status define_quantized(const xnn::XNNQuantizedTensorValue& value);
+  Status define_node(const xnn::XNode& node);
+  Status constant_of(const xnn::XNNTensorValue& value, const void** data) const;
+  Status fault(const std::string& text) const;
+  Status remember(const xnn::XNNTensorValue& value, xnn_status status, std::uint32_t id);
+  std::vector<float> scales_of(const xnn::PerChannelQuant& quant) const;
+
+  const XnnPayload& payload_;
+  std::string what_;
+  Subgraph subgraph_;
+  std::unordered_map<std::uint32_t, GraphValue> values_;
+  std::vector<External> externals_;
+  // XNNPACK keeps pointers to per-channel scales.
+  std::vector<std::vector<float>> scales_;
+};
+
+// XNNPACK's name of an outcome: "unsupported parameter".
+const char* name_of(xnn_status status);
+// XNNPACK's type for the exporter's, whose numbers differ; invalid for one that this XNNPACK lacks.
+xnn_datatype to_xnn(xnn::XNNDatatype datatype);
+
+// Defines one node. invalid_parameter when a value it names is not there.
+xnn_status define_xnn_node(const GraphBuilder& graph, const xnn::XNode& node);
+
+}  // namespace slipway::lean
