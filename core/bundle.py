@@ -16,6 +16,8 @@ from core.errors import BundleError
 from core.files import sha256_file
 
 MANIFEST = "manifest.json"
+SBOM = "sbom.cdx.json"
+"""The bill of materials beside it, CycloneDX 1.6."""
 RUNNER = "bin/pte_runner"
 
 
@@ -116,13 +118,7 @@ class Bundle(_Model):
 
     def verify(self) -> None:
         """Compare every file's size and digest with the manifest; all differences in one `BundleError`."""
-        wrong: list[str] = []
-        for entry in self.manifest.files:
-            file = self.path / entry.path
-            if not file.is_file():
-                wrong.append(f"{entry.path}: missing")
-            elif file.stat().st_size != entry.size or sha256_file(file) != entry.sha256:
-                wrong.append(f"{entry.path}: changed")
+        wrong = _differences(self.path, self.manifest.files)
         if wrong:
             raise BundleError(
                 f"The bundle in {self.path} is not the one that was built.",
@@ -130,3 +126,78 @@ class Bundle(_Model):
                 f"./inv build --target {self.manifest.target} --engine {self.manifest.engine}",
                 wrong,
             )
+
+
+def _differences(folder: Path, files: tuple[FileEntry, ...]) -> list[str]:
+    wrong: list[str] = []
+    for entry in files:
+        file = folder / entry.path
+        if not file.is_file():
+            wrong.append(f"{entry.path}: missing")
+        elif file.stat().st_size != entry.size or sha256_file(file) != entry.sha256:
+            wrong.append(f"{entry.path}: changed")
+    return wrong
+
+
+class NativePackage(_Model):
+    """A Conan package of a target's native packages."""
+
+    name: str
+    version: str
+    license: str
+    revision: str
+    """The recipe's revision, which follows from its files."""
+    package_id: str
+    source: dict[str, str]
+    """Where its sources came from: ``place`` (``debian``, ``git``) and that place's pins."""
+
+
+class NativeManifest(_Model):
+    """What a build of the native packages leaves in ``dist/<target>/native/manifest.json``."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["native"] = "native"
+    target: str
+    toolchain: str
+    created: str
+    """UTC, ISO 8601."""
+    isa_floor: str
+    libc: str
+    sources: Literal["debian", "git"]
+    """Which of the two was chosen; `NativePackage.source` says it for each package."""
+    kleidiai: bool
+    kleidiai_note: str
+    """Which KleidiAI, or why none."""
+    notes: tuple[str, ...] = ()
+    """What a user must know of these packages: ``static musl, no bionic``."""
+    proof: str = ""
+    """The program that proves them, ``bin/xnnpack_proof``; empty when there is none."""
+    packages: tuple[NativePackage, ...]
+    files: tuple[FileEntry, ...]
+
+
+class Native(_Model):
+    """Native packages on this machine: libraries, headers, the proof program."""
+
+    path: Path
+    manifest: NativeManifest
+
+    @classmethod
+    def load(cls, path: Path, verify: bool = True) -> Native:
+        """Read and check the native packages in folder ``path``.
+
+        Raises:
+            BundleError: no manifest, a manifest that is not one, a missing or changed file.
+        """
+        again = f"./inv build --target {path.parent.name} --packages"
+        source = path / MANIFEST
+        try:
+            manifest = NativeManifest.model_validate(json.loads(source.read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise BundleError(f"There are no native packages in {path}.", "they were not built", again) from error
+        except (ValueError, ValidationError) as error:
+            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
+        wrong = _differences(path, manifest.files) if verify else []
+        if wrong:
+            raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
+        return cls(path=path, manifest=manifest)

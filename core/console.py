@@ -109,3 +109,19 @@ def progress(transient: bool = True) -> Progress:
         transient=transient,
         disable=not err().is_terminal,
     )
+
+
+def counter(transient: bool = True) -> Progress:
+    """A progress display on stderr that counts steps; silent when stderr is not a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=err(),
+        transient=transient,
+        disable=not err().is_terminal,
+    )

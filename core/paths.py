@@ -61,6 +61,11 @@ def bundle_dir(target: str, engine: str) -> Path:
     return dist_dir() / target / engine
 
 
+def native_dir(target: str) -> Path:
+    """``dist/<target>/native``: XNNPACK and what it needs, as libraries."""
+    return dist_dir() / target / "native"
+
+
 def programs_dir() -> Path:
     """``dist/programs``: one folder a program, ``<model>-<scheme>``."""
     return dist_dir() / "programs"
