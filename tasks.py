@@ -229,13 +229,38 @@ def deploy(
 
 @task(help={"json": JSON}, name="list")
 def devices_list(c: Any, json: bool = False) -> None:
-    """List the devices of devices.toml, and whether the virtual ones are up."""
-    from deploy import report
+    """List the devices of the inventory, whether the virtual ones are up, and what adb sees beside them."""
+    from deploy import report_devices
 
-    report.devices(json)
+    report_devices.devices(json)
 
 
-@task(help={"name": "the virtual device to boot: pi", "json": JSON}, name="start")
+@task(
+    auto_shortflags=False,
+    help={
+        "adb": "a phone's serial as adb devices shows it, address:port, or 'any' for the only one attached",
+        "ssh": "USER@HOST, USER@HOST:PORT, or a Host of your ~/.ssh/config",
+        "name": "what to call it (default: its model's or its host's name)",
+        "json": JSON,
+    },
+    name="add",
+)
+def devices_add(c: Any, adb: str = "", ssh: str = "", name: str = "", json: bool = False) -> None:
+    """Look at a device, choose its target, and write it into your own inventory.
+
+    The inventory is devices.toml in your configuration folder, or the file that SLIPWAY_DEVICES_FILE names.
+
+    Example: ./inv devices.add --adb R5CT200ABCD --name phone
+    """
+    from deploy import enrol, report_devices
+
+    report_devices.added(enrol.add(adb, ssh, name), json)
+
+
+@task(
+    help={"name": "the virtual device to boot: pi, pi-zero, phone, ... (./inv devices.list)", "json": JSON},
+    name="start",
+)
 def devices_start(c: Any, name: str, json: bool = False) -> None:
     """Boot a virtual device and wait until it answers.
 
@@ -243,24 +268,24 @@ def devices_start(c: Any, name: str, json: bool = False) -> None:
 
     Example: ./inv devices.start pi
     """
-    from deploy import report
+    from deploy import report_devices
     from deploy.virtual import start
 
     start(name)
-    report.devices(json, name)
+    report_devices.devices(json, name)
 
 
-@task(help={"name": "the virtual device to stop: pi", "json": JSON}, name="stop")
+@task(help={"name": "the virtual device to stop", "json": JSON}, name="stop")
 def devices_stop(c: Any, name: str, json: bool = False) -> None:
     """Stop a virtual device; nothing of it stays behind but its cached image.
 
     Example: ./inv devices.stop pi
     """
-    from deploy import report
+    from deploy import report_devices
     from deploy.virtual import stop
 
     stop(name)
-    report.devices(json, name)
+    report_devices.devices(json, name)
 
 
 @task(
@@ -325,6 +350,6 @@ def _export(
     return [request.folder for request in requests]
 
 
-devices = invoke.Collection("devices", devices_list, devices_start, devices_stop)
+devices = invoke.Collection("devices", devices_list, devices_add, devices_start, devices_stop)
 ns = invoke.Collection(targets, doctor, build, export, models, deploy, devices, test, bench, clean)
 ns.configure({"slipway": DEFAULTS})

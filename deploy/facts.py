@@ -14,6 +14,9 @@ class State(BaseModel):
     frequency_khz: int | None = None
     max_frequency_khz: int | None = None
     temperature_c: float | None = None
+    """Of the warmest zone."""
+    zones: dict[str, float] = {}
+    """Degrees Celsius by the zone's own name; a second zone of a name is ``name#2``."""
     load1: float | None = None
     memory_available: int = 0
     """Bytes, as MemAvailable in ``/proc/meminfo``."""
@@ -35,6 +38,11 @@ class DeviceFacts(BaseModel):
     cpu: str = ""
     cpu_features: tuple[str, ...] = ()
     cores: int = 1
+    android: str = ""
+    """Android's release, ``14``; empty where it is none."""
+    api_level: int | None = None
+    abis: tuple[str, ...] = ()
+    """Android's ABIs, the preferred first: ``arm64-v8a``, ``armeabi-v7a``."""
     memory_total: int = 0
     libc: str = ""
     """``glibc``, ``musl``, ``bionic`` or empty."""

@@ -1,7 +1,7 @@
 """The inventory: ``devices.toml``, the one table of devices.
 
-The checkout's own file ships ``local`` and ``pi``; ``SLIPWAY_DEVICES_FILE`` names another, whose devices are
-added to these and win over them by name.
+The checkout's own file ships ``local`` and the virtual devices. The user's own are in ``devices.toml`` of the user's
+configuration folder, or in the file that ``SLIPWAY_DEVICES_FILE`` names; they are added to these, and win by name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Device(BaseModel):
     name: str
     title: str = ""
     """What it is, for people."""
-    transport: Literal["local", "ssh"]
+    transport: Literal["local", "ssh", "adb"]
     target: str = HOST
     """Target its bundles are built for; ``host`` (this machine's) is resolved by `get_device`."""
     host: str = Field(default="", pattern=r"^([A-Za-z0-9_:][A-Za-z0-9_.:%-]*)?$")
@@ -54,6 +54,8 @@ class Device(BaseModel):
     port: int = Field(default=0, ge=0, le=65535)
     """0: what ``~/.ssh/config`` says, else 22."""
     user: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.\\@-]*)?$")
+    serial: str = Field(default="", pattern=r"^[A-Za-z0-9_.:\[\]-]*$", max_length=200)
+    """What adb calls it, as ``adb devices`` has it; ``address:port`` is connected first. Empty: the only one there."""
     key: Path | None = None
     """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""
     known_hosts: Path | None = None
@@ -109,10 +111,20 @@ def host_target() -> str:
         ) from None
 
 
-def inventory_files() -> list[Path]:
-    """The files that are read, in the order in which later ones win."""
+def user_file() -> Path:
+    """Where the user's own devices are, whether it is there or not."""
     named = os.environ.get(VARIABLE)
-    return [FILE, Path(named).expanduser()] if named else [FILE]
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("slipway", appauthor=False)) / "devices.toml"
+
+
+def inventory_files() -> list[Path]:
+    """The files that are read, in the order in which later ones win. A file that was named must be there."""
+    own = user_file()
+    return [FILE, own] if os.environ.get(VARIABLE) or own.is_file() else [FILE]
 
 
 def load_devices(path: Path | None = None) -> dict[str, Device]:
@@ -139,7 +151,7 @@ def get_device(name: str, path: Path | None = None) -> Device:
         raise ConfigError(
             f"There is no device {name!r} in the inventory.",
             f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(devices)}",
-            f"./inv devices.list, or add a table [{name}] to {inventory_files()[-1]}",
+            f"./inv devices.list, or ./inv devices.add --ssh USER@HOST --name {name}",
             near,
         )
     device = devices[name]
@@ -154,11 +166,18 @@ def get_device(name: str, path: Path | None = None) -> Device:
 def _read(file: Path) -> dict[str, Device]:
     hint = f"correct {file}; docs/deploy.md lists the keys"
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        return parse(file.read_text(encoding="utf-8"), file)
     except FileNotFoundError as error:
         raise ConfigError(f"{file} is not there.", f"{VARIABLE} names it" if file != FILE else "", hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read.", str(error), hint) from error
+
+
+def parse(text: str, file: Path) -> dict[str, Device]:
+    """The devices of an inventory's text; ``file`` is named in errors."""
+    hint = f"correct {file}; docs/deploy.md lists the keys"
+    try:
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not TOML.", str(error), hint) from error
     devices: dict[str, Device] = {}

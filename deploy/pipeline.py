@@ -44,19 +44,27 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.local import LocalTransport
 
         return LocalTransport(device.name)
+    if device.transport == "adb":
+        from deploy.adb import open_adb
+
+        return open_adb(device, deadline)
     from deploy.ssh import open_ssh
 
     return open_ssh(device, deadline)
 
 
 def device_root(device: Device) -> str:
-    """Where ``device`` keeps Slipway's files: the inventory's ``root``, the cache on this machine, ``~/.slipway``."""
+    """Where ``device`` keeps Slipway's files: the inventory's ``root``, or the place its transport has for that."""
     if device.root:
         return device.root
     if device.transport == "local":
         from core.paths import cache_dir
 
         return str(cache_dir("devices", device.name))
+    if device.transport == "adb":
+        from deploy.adb import HOME
+
+        return f"{HOME}/slipway"
     return _DEFAULT_ROOT
 
 

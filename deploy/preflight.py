@@ -31,7 +31,10 @@ _RUNS = {
 }
 """Machines (``uname -m``) whose kernel may run a bundle's; whether its system can, the loader shows."""
 
-_FIRST = ("operating system", "machine")
+_ABIS = {"aarch64": "arm64-v8a", "armv7l": "armeabi-v7a", "x86_64": "x86_64", "i686": "x86"}
+"""Android's names of a bundle's machine: a 64-bit phone may have a 32-bit system, and the reverse."""
+
+_FIRST = ("operating system", "machine", "ABI")
 _SYSTEMS = {"linux": "Linux", "android": "Linux", "macos": "Darwin"}
 
 
@@ -78,6 +81,9 @@ def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
             "machine", needs.machine, facts.machine, facts.machine in _RUNS.get(needs.machine, {needs.machine}), other
         ),
     ]
+    abi = _ABIS.get(needs.machine, "") if needs.os == "android" else ""
+    if abi and facts.abis:
+        rows.append(_finding("ABI", abi, " ".join(facts.abis), abi in facts.abis, other))
     if needs.cpu_features:
         missing = [feature for feature in needs.cpu_features if feature not in facts.cpu_features]
         known = bool(facts.cpu_features)

@@ -70,7 +70,13 @@ part tools; for f in $5; do command -v "$f" >/dev/null 2>&1 && echo "$f"; done
 part governor; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null
 part frequency; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq 2>/dev/null
 part maxfrequency; cat /sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq 2>/dev/null
-part temperature; cat /sys/class/thermal/thermal_zone*/temp 2>/dev/null | head -n 8
+part zones; seen=
+for z in /sys/class/thermal/thermal_zone*; do
+  { read -r type <"$z/type" && read -r degrees <"$z/temp"; } 2>/dev/null && echo "$degrees $type" && seen=1
+done
+# Newer Androids hide the zones from the shell; its service shows some.
+[ -n "$seen" ] || dumpsys thermalservice 2>/dev/null | grep -o 'Temperature{[^}]*}'
+part android; getprop 2>/dev/null
 part end
 exit 0
 """
@@ -130,15 +136,20 @@ def parse(text: str) -> DeviceFacts:
         parts, "getconf"
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
+    zones = _zones(parts["zones"])
+    properties = _properties(parts["android"])
     return DeviceFacts(
         system=system[0],
         machine=system[1],
         kernel=system[2],
         hostname=system[3] if len(system) > 3 else "",
-        board=_first(parts, "board"),
+        board=_phone(properties) or _first(parts, "board"),
         cpu=_cpu(cpuinfo),
         cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         cores=_integer(_first(parts, "cores")) or 1,
+        android=properties.get("ro.build.version.release", ""),
+        api_level=_integer(properties.get("ro.build.version.sdk", "")),
+        abis=_abis(properties),
         memory_total=memory.get("MemTotal", 0),
         libc=_libc(glibc, loaders),
         glibc=glibc,
@@ -155,7 +166,8 @@ def parse(text: str) -> DeviceFacts:
             governor=_first(parts, "governor"),
             frequency_khz=_integer(_first(parts, "frequency")),
             max_frequency_khz=_integer(_first(parts, "maxfrequency")),
-            temperature_c=_hottest(parts["temperature"]),
+            temperature_c=max(zones.values(), default=None),
+            zones=zones,
             load1=_number((_first(parts, "load").split() or [""])[0]),
             memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
         ),
@@ -252,7 +264,39 @@ def _noexec(mounts: list[str], folder: str) -> bool:
     return "noexec" in options.split(",")
 
 
-def _hottest(lines: list[str]) -> float | None:
-    """Degrees Celsius of the warmest zone; Linux counts in thousandths."""
-    values = [int(line) / 1000 for line in lines if re.fullmatch(r"-?\d+", line)]
-    return max(values, default=None)
+_COLDEST, _WARMEST = -60.0, 200.0
+"""Zones outside count something else, or are switched off."""
+
+
+def _zones(lines: list[str]) -> dict[str, float]:
+    """Degrees Celsius by zone: Linux counts in thousandths; Android's thermal service in whole ones."""
+    zones: dict[str, float] = {}
+    for line in lines:
+        if service := re.fullmatch(r"Temperature\{mValue=(-?[\d.]+),.*?mName=([^,}]*).*\}", line):
+            value, name = float(service[1]), service[2]
+        elif zone := re.fullmatch(r"(-?\d+) (.*)", line):
+            value, name = int(zone[1]) / 1000, zone[2]
+        else:
+            continue
+        if _COLDEST < value < _WARMEST:
+            number = sum(each.partition("#")[0] == name for each in zones) + 1
+            zones[name if number == 1 else f"{name}#{number}"] = value
+    return zones
+
+
+def _properties(lines: list[str]) -> dict[str, str]:
+    """What ``getprop`` prints: ``[key]: [value]``."""
+    matches = (re.fullmatch(r"\[([^\]]+)\]: \[(.*)\]", line) for line in lines)
+    return {match[1]: match[2] for match in matches if match}
+
+
+def _abis(properties: dict[str, str]) -> tuple[str, ...]:
+    """The preferred first; before Android 5 there was one, and a second one for compatibility."""
+    listed = properties.get("ro.product.cpu.abilist") or ",".join(
+        properties.get(f"ro.product.cpu.{key}", "") for key in ("abi", "abi2")
+    )
+    return tuple(abi for abi in listed.split(",") if abi)
+
+
+def _phone(properties: dict[str, str]) -> str:
+    return " ".join(value for key in ("manufacturer", "model") if (value := properties.get(f"ro.product.{key}", "")))

@@ -10,7 +10,6 @@ from core import console
 if TYPE_CHECKING:
     from deploy.compare import Comparison
     from deploy.events import Event
-    from deploy.inventory import Device
     from deploy.preflight import Finding
     from deploy.result import Result
 
@@ -99,43 +98,6 @@ def findings(found: Sequence[Finding]) -> list[list[str]]:
 def preflight(found: Sequence[Finding]) -> None:
     """Print a preflight on stderr: it explains an error, and stdout may be somebody's JSON."""
     console.table("Preflight", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
-
-
-def devices(as_json: bool = False, name: str = "") -> None:
-    """Print the inventory (or the one device ``name``), with the state of the virtual devices."""
-    from deploy.inventory import get_device, load_devices
-
-    chosen = {name: get_device(name)} if name else load_devices()
-    rows = [(device, _state(device)) for device in chosen.values()]
-    if as_json:
-        console.print_json([{**device.model_dump(mode="json"), "state": state} for device, state in rows])
-        return
-    console.table(
-        "Devices",
-        ["device", "transport", "target", "where", "state", "tags", "what"],
-        [
-            [device.name, device.transport, device.target, _where(device), state, " ".join(device.tags), device.title]
-            for device, state in rows
-        ],
-    )
-
-
-def _where(device: Device) -> str:
-    if device.transport == "local":
-        return "here"
-    if device.virtual:
-        return f"virtual {device.virtual}"
-    user = f"{device.user}@" if device.user else ""
-    return f"{user}{device.host}" + (f":{device.port}" if device.port else "")
-
-
-def _state(device: Device) -> str:
-    """``up`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked."""
-    if device.virtual:
-        from deploy.virtual import status
-
-        return str(status(device.virtual))
-    return "up" if device.transport == "local" else "not asked"
 
 
 class ConsoleListener:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from core.console import err, note
 from core.errors import ConfigError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
 from core.paths import ROOT
+from deploy.virtual_answer import answers
 from deploy.virtual_spec import Spec, get_spec, load_specs
 from deploy.virtual_state import Folder, State, read_state
 from deploy.virtual_supervisor import PORT, Launch
@@ -52,6 +52,11 @@ class Endpoint:
     user: str
     key: Path
     known_hosts: Path
+
+    @property
+    def serial(self) -> str:
+        """What adb calls a device that is reached over TCP."""
+        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def ensure(name: str) -> Endpoint:
     Raises:
         ConfigError: no such device.
         HostError: QEMU or Debian's packages cannot be had.
-        UnreachableError: it was started and its ssh server did not answer in time.
+        UnreachableError: it was started and its server did not answer in time.
     """
     spec, folder = get_spec(name), Folder.of(name)
     with disk_errors(f"starting {name}"):
@@ -115,6 +120,11 @@ def ensure(name: str) -> Endpoint:
 def start(name: str) -> Endpoint:
     """The same as `ensure`, under the name people type."""
     return ensure(name)
+
+
+def toucher(name: str) -> Callable[[], None]:
+    """What says that ``name`` is in use, for transports whose open connections do not."""
+    return Folder.of(name).touch
 
 
 def _up(folder: Folder) -> State | None:
@@ -153,7 +163,7 @@ def _end(state: State, folder: Folder) -> bool:
 
 
 def _boot(spec: Spec, folder: Folder) -> State:
-    """Start the machine and wait for its ssh server. The caller holds the folder's lock."""
+    """Start the machine and wait for its server. The caller holds the folder's lock."""
     from deploy.virtual_image import image
 
     files = image(spec)
@@ -163,11 +173,11 @@ def _boot(spec: Spec, folder: Folder) -> State:
     with _telling(f"booting virtual device {spec.name}"):
         public = _prepare(folder, files.initrd)
         _launch(spec, files, folder)
-        pid = _spawn_supervisor(folder)
+        pid = spawn_supervisor(folder)
         try:
             state = _await_answer(spec, folder, pid, public)
         except BaseException:
-            _abandon(folder, pid)
+            abandon(folder, pid)
             raise
         folder.touch()
         return state
@@ -213,20 +223,21 @@ def _launch(spec: Spec, files: Image, folder: Folder) -> None:
     from toolchains.emulators import system_argv
 
     argv = [
-        *system_argv(spec.arch), *spec.qemu, "-nodefaults", "-display", "none", "-monitor", "none",
+        *system_argv(spec.arch, spec.emulator), *spec.qemu, "-nodefaults", "-display", "none", "-monitor", "none",
         "-serial", f"file:{folder.console}", "-no-reboot",
         "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", spec.append,
         # restrict: the machine reaches nothing; only this forward reaches it.
-        "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:22",
+        "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:{spec.system.port}",
         "-device", f"{spec.netdev},netdev=net0",
         *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
-    Launch(tuple(argv), _idle_seconds(spec)).write(folder)
+    # adb's server keeps its connection for ever: only what goes through it counts as use, and says so by a touch.
+    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
     folder.console.unlink(missing_ok=True)
     folder.private(folder.log, f"$ {quote(argv)}\n")
 
 
-def _spawn_supervisor(folder: Folder) -> int:
+def spawn_supervisor(folder: Folder) -> int:
     """Start the supervisor in a session of its own, so that a Ctrl-C meant for us does not reach it."""
     log = os.open(folder.log, os.O_WRONLY | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -243,7 +254,8 @@ def _spawn_supervisor(folder: Folder) -> int:
         os.close(null)
 
 
-def _gone(pid: int) -> bool:
+def gone(pid: int) -> bool:
+    """Whether a child of ours has ended."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -256,47 +268,39 @@ def _await_answer(spec: Spec, folder: Folder, pid: int, public: str) -> State:
         state = read_state(folder)
         if state is not None and state.supervisor.pid == pid:
             write_atomic(folder.known_hosts, f"[{HOST}]:{state.port} {public}\n")
-            if _answers(state.port):
+            if answers(spec.system.login, HOST, state.port):
                 state = replace(state, ready=True)
                 state.write(folder.state)
                 return state
-        if _gone(pid):
+        if gone(pid):
             break
         time.sleep(0.1)
-    why = "it ended" if _gone(pid) else f"its ssh server did not answer within {spec.boot_seconds:.0f} s"
+    why = "it ended" if gone(pid) else f"its {spec.system.login} server did not answer within {spec.boot_seconds:.0f} s"
     raise UnreachableError(
         f"The virtual device {spec.name} did not come up: {why}.",
-        f"the last lines of {folder.console} and {folder.log.name}:\n{_last(folder.console)}\n{_last(folder.log)}",
+        f"the last lines of {folder.console} and {folder.log.name}:\n"
+        f"{last_lines(folder.console)}\n{last_lines(folder.log)}",
         f"./inv devices.start {spec.name}   (again; with other work on this machine it may just be slow)",
     )
 
 
-def _last(file: Path, lines: int = 8) -> str:
+def last_lines(file: Path, lines: int = 8) -> str:
+    """The end of a log, for messages."""
     try:
         return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
     except OSError:
         return f"({file.name} is empty)"
 
 
-def _answers(port: int) -> bool:
-    """Whether an ssh server greets: QEMU takes the connection long before there is one."""
-    try:
-        with socket.create_connection((HOST, port), 1) as connection:
-            connection.settimeout(3)
-            return connection.recv(4) == b"SSH-"
-    except OSError:
-        return False
-
-
-def _abandon(folder: Folder, pid: int) -> None:
-    """End what `_spawn_supervisor` started: it is our child, so its number is still its own."""
+def abandon(folder: Folder, pid: int) -> None:
+    """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
     import signal
 
     for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
         end = time.monotonic() + seconds
         with contextlib.suppress(ProcessLookupError):
-            if not _gone(pid):
+            if not gone(pid):
                 os.kill(pid, number)
-        while not _gone(pid) and time.monotonic() < end:
+        while not gone(pid) and time.monotonic() < end:
             time.sleep(0.02)
     folder.state.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,10 +24,15 @@ class _Model(BaseModel):
 
 
 class System(_Model):
-    """The root file system that virtual devices have in common."""
+    """A root file system that several virtual devices have; the fields are explained at the head of the table."""
 
+    name: str
+    login: Literal["ssh", "adb"]
+    port: int = Field(gt=0, le=65535)
     packages: tuple[str, ...]
     programs: tuple[str, ...]
+    multicall: str
+    folder: str
     applets: tuple[str, ...]
 
 
@@ -35,9 +41,12 @@ class Spec(_Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
+    system: System
     arch: str
     suite: str
     kernel: str
+    kernel_suite: str = ""
+    emulator: str = "bookworm"
     modules: tuple[str, ...]
     qemu: tuple[str, ...]
     netdev: str
@@ -45,10 +54,15 @@ class Spec(_Model):
     dtb: str = ""
     hostname: str
     user: str
+    properties: dict[str, str] = {}
     tmpfs: dict[str, str]
     idle_minutes: float = Field(gt=0)
     boot_seconds: float = Field(gt=0)
-    system: System
+
+    @property
+    def kernel_from(self) -> str:
+        """The suite of the kernel."""
+        return self.kernel_suite or self.suite
 
 
 def load_specs(source: Path = TABLE) -> dict[str, Spec]:
@@ -59,11 +73,12 @@ def load_specs(source: Path = TABLE) -> dict[str, Spec]:
     """
     try:
         table = tomllib.loads(source.read_text(encoding="utf-8"))
-        system = System.model_validate(table["system"])
+        systems = {name: System.model_validate({**row, "name": name}) for name, row in table["system"].items()}
         return {
-            name: Spec.model_validate({**row, "name": name, "system": system}) for name, row in table["device"].items()
+            name: Spec.model_validate({**row, "name": name, "system": systems[row["system"]]})
+            for name, row in table["device"].items()
         }
-    except (tomllib.TOMLDecodeError, KeyError, ValidationError) as error:
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValidationError) as error:
         raise ConfigError(f"{source} is not a table of virtual devices.", str(error), f"mend {source}") from error
 
 

@@ -1,5 +1,7 @@
 """The process that owns a virtual machine: starts QEMU, ends it after disuse, and never outlives it.
 
+The same holds for the private adb server (`deploy.virtual_adb`).
+
 Started detached by `deploy.virtual`; imports little, for it stays in memory as long as the machine.
 
 Usage: python -m deploy.virtual_supervisor FOLDER
@@ -29,7 +31,8 @@ PORT = "{port}"
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
 _PORT_TRIES = 8
-_TAKEN = "Could not set up host forwarding rule"
+_TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
+"""What QEMU and adb's server say."""
 _EARLY_SECONDS = 1.0
 """QEMU sets its forwards up at once: when it lives so long, the port is its own."""
 _GRACE = 5.0
@@ -41,16 +44,18 @@ class Launch:
 
     argv: tuple[str, ...]
     idle_seconds: float
+    connections_count: bool = True
+    """Whether an open connection to the port is use, or only `Folder.touch` is."""
 
     @classmethod
     def read(cls, folder: Folder) -> Launch:
         """The orders in ``folder``."""
         value = json.loads(folder.launch.read_text(encoding="utf-8"))
-        return cls(tuple(value["argv"]), float(value["idle_seconds"]))
+        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]))
 
     def write(self, folder: Folder) -> None:
         """Leave the orders in ``folder``."""
-        folder.private(folder.launch, json.dumps({"argv": self.argv, "idle_seconds": self.idle_seconds}, indent=2))
+        folder.private(folder.launch, json.dumps(vars(self), indent=2))
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
@@ -95,19 +100,21 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
             child.wait(_EARLY_SECONDS)
         if child.returncode is None:
             return child, port
-        if _TAKEN.encode() not in folder.log.read_bytes()[before:]:
+        said = folder.log.read_bytes()[before:]
+        if not any(words in said for words in _TAKEN):
             break
-    raise SystemExit(f"QEMU ended at once (exit {child.returncode})")
+    raise SystemExit(f"{Path(launch.argv[0]).name} ended at once (exit {child.returncode})")
 
 
-def _supervise(child: subprocess.Popen[bytes], port: int, idle_seconds: float, folder: Folder) -> None:
+def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder: Folder) -> None:
+    idle_seconds = launch.idle_seconds
     pause = min(1.0, idle_seconds / 4)
     while child.poll() is None:
         time.sleep(pause)
         if not folder.path.is_dir():
             _say("the device's folder was removed: ending the machine")
             return
-        if connections(port):
+        if launch.connections_count and connections(port):
             folder.touch()
         elif folder.idle_seconds() > idle_seconds and _withdraw(folder, idle_seconds):
             _say(f"not used for {idle_seconds:.0f} s: ending the machine")
@@ -153,7 +160,7 @@ def main(path: Path) -> None:
         State(Process.of(os.getpid()), Process.of(child.pid), port, time.time(), launch.idle_seconds).write(
             folder.state
         )
-        _supervise(child, port, launch.idle_seconds, folder)
+        _supervise(child, port, launch, folder)
     except _Ended:
         _say("asked to end the machine")
     finally:

@@ -15,6 +15,8 @@ from core.paths import ROOT
 
 # A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# The developer's own inventory is none of the tests' business.
+os.environ["XDG_CONFIG_HOME"] = str(ROOT / "dist" / "no-configuration")
 
 Completed = subprocess.CompletedProcess[str]
 

@@ -18,7 +18,7 @@ from toolchains import debian
 from toolchains.targets import Target
 
 _USER = ("trixie", "qemu-user")
-_SYSTEM = ("bookworm", "qemu-system-arm")
+_SYSTEM = "qemu-system-arm"
 _PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
 _LEAST = 8
 """Oldest major version of an installed QEMU that is taken where Debian's cannot be had."""
@@ -86,8 +86,12 @@ def _user_program(name: str) -> str:
     return str(root / "usr/bin" / name)
 
 
-def system_argv(arch: str) -> list[str]:
-    """QEMU for a whole machine: ``arch`` is Debian's name, ``arm64``, ``armhf`` or ``armel``.
+def system_argv(arch: str, suite: str = "bookworm") -> list[str]:
+    """QEMU for a whole machine.
+
+    Args:
+        arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
+        suite: whose QEMU; a newer one models processors that an older one does not know.
 
     Raises:
         NotSupportedError: no machine of that architecture.
@@ -98,8 +102,7 @@ def system_argv(arch: str) -> list[str]:
         raise NotSupportedError(f"There are no virtual devices of architecture {arch}.", hint="./inv devices.list")
     if why := debian.available():
         return [_installed((program,), why)]
-    suite, package = _SYSTEM
-    root = debian.tree(suite, host_arch(), [package], closure=True)
+    root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
     return [*debian.installed_program(root, f"usr/bin/{program}"), "-L", str(root / "usr/share/qemu")]
 
 

@@ -194,11 +194,7 @@ def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
     assert virtual_image.image(spec) == first
     assert time.monotonic() - begin < 2
     before = first.initrd.read_bytes()
-    from toolchains import debian
-
-    kernel = debian.tree(spec.suite, spec.arch, [virtual_image._kernel_package(spec)], name="kernel")
-    system = debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
-    virtual_image._build(spec, kernel, system, tmp_path / "again", {})
+    virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again", {})
     assert (tmp_path / "again/initrd.cpio").read_bytes() == before
 
 

@@ -20,7 +20,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def test_shipped() -> None:
     devices = load_devices(FILE)
-    assert list(devices) == ["local", "pi"]
+    assert list(devices) == ["local", "pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "phone", "phone-armv7"]
     assert devices["local"].transport == "local"
     assert not devices["local"].emulated
     assert (devices["pi"].transport, devices["pi"].virtual, devices["pi"].target) == ("ssh", "pi", "linux-arm64")
@@ -35,7 +35,7 @@ def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.Monkey
     text = SSH + '[pi]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "real-pi"\n'
     monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
     devices = load_devices()
-    assert list(devices) == ["local", "pi", "board"]
+    assert list(devices) == [*load_devices(FILE), "board"]
     assert devices["pi"].host == "real-pi"
     assert not devices["pi"].emulated
 

@@ -87,9 +87,10 @@ ondemand
 @@maxfrequency
 1800000
 
-@@temperature
-41381
-48200
+@@zones
+41381 cpu-thermal
+48200 gpu-thermal
+-274000 modem
 
 @@end
 """
@@ -107,6 +108,8 @@ def test_a_pi() -> None:
     state = facts.state
     assert (state.governor, state.frequency_khz, state.max_frequency_khz) == ("ondemand", 1500000, 1800000)
     assert (state.temperature_c, state.load1, state.memory_available) == (48.2, 0.42, 3500000 * 1024)
+    assert state.zones == {"cpu-thermal": 41.381, "gpu-thermal": 48.2}
+    assert (facts.android, facts.api_level, facts.abis) == ("", None, ())
 
 
 def test_noexec_is_that_of_the_nearest_mount() -> None:
@@ -155,3 +158,46 @@ def test_no_answer(text: str) -> None:
 
 def test_escape_sequences_are_dropped() -> None:
     assert "\x1b" not in parse(PI.replace("Raspberry Pi 4 Model B Rev 1.4\0", "\x1b]0;owned\x07Pi\x1b[31m")).board
+
+
+PHONE = PI.replace(
+    "@@end",
+    """@@android
+[ro.build.version.release]: [14]
+[ro.build.version.sdk]: [34]
+[ro.product.cpu.abilist]: [arm64-v8a,armeabi-v7a,armeabi]
+[ro.product.manufacturer]: [Acme]
+[ro.product.model]: [A [5]: x]
+[ro.empty]: []
+@@end""",
+)
+
+
+def test_a_phone() -> None:
+    facts = parse(PHONE)
+    assert (facts.android, facts.api_level, facts.board) == ("14", 34, "Acme A [5]: x")
+    assert facts.abis == ("arm64-v8a", "armeabi-v7a", "armeabi")
+
+
+def test_a_phone_of_before_android_5_has_one_abi() -> None:
+    old = PHONE.replace(
+        "[ro.product.cpu.abilist]: [arm64-v8a,armeabi-v7a,armeabi]",
+        "[ro.product.cpu.abi]: [armeabi-v7a]\n[ro.product.cpu.abi2]: [armeabi]",
+    )
+    assert parse(old).abis == ("armeabi-v7a", "armeabi")
+
+
+def test_zones_of_one_name_are_kept_apart() -> None:
+    text = PI.replace("gpu-thermal", "cpu-thermal")
+    assert parse(text).state.zones == {"cpu-thermal": 41.381, "cpu-thermal#2": 48.2}
+
+
+def test_zones_of_androids_service() -> None:
+    """What ``dumpsys thermalservice`` prints of each where the shell may not read the zones."""
+    text = PI.replace(
+        "41381 cpu-thermal\n48200 gpu-thermal\n-274000 modem",
+        "Temperature{mValue=33.4, mType=3, mName=skin, mStatus=0}\n"
+        "Temperature{mValue=NaN, mType=0, mName=cpu, mStatus=0}",
+    )
+    state = parse(text).state
+    assert (state.zones, state.temperature_c) == ({"skin": 33.4}, 33.4)

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import MismatchError
 from core.program import Tolerance
-from deploy import report
+from deploy import report, report_devices
 from deploy.compare import Comparison
 from deploy.facts import DeviceFacts
 from deploy.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
@@ -100,9 +100,9 @@ def test_file_names_are_safe() -> None:
 
 
 def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    report.devices(True)
+    report_devices.devices(True)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["local"]["state"] == "up"
     assert rows["pi"]["virtual"] == "pi"
-    report.devices(name="local")
+    report_devices.devices(name="local")
     assert "this machine" in capsys.readouterr().out

@@ -17,7 +17,7 @@ from core.paths import ROOT
 from tests.conftest import Inv
 
 NAMES = {
-    "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.start", "devices.stop",
+    "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.start", "devices.stop",
     "models", "test", "clean", "bench",
 }  # fmt: skip
 

@@ -70,10 +70,24 @@ def wait_for(what: Callable[[], object], seconds: float = 20) -> None:
 
 
 def test_the_table_is_right() -> None:
-    assert set(load_specs()) == set(virtual.names()) == {"pi"}
+    names = {"pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "phone", "phone-armv7"}
+    assert set(load_specs()) == set(virtual.names()) == names
     pi = get_spec("pi")
     assert (pi.arch, pi.user, pi.idle_minutes) == ("arm64", "pi", 15)
-    assert f"/home/{pi.user}" in pi.tmpfs
+    for spec in load_specs().values():
+        home = "/data/local/tmp" if spec.system.login == "adb" else f"/home/{spec.user}"
+        assert {home, "/small"} <= set(spec.tmpfs), spec.name
+        assert bool(spec.properties) == (spec.system.login == "adb"), spec.name
+
+
+def test_every_virtual_device_stands_in_the_inventory() -> None:
+    from deploy.inventory import FILE, load_devices
+
+    rows = {device.virtual: device for device in load_devices(FILE).values() if device.virtual}
+    assert set(rows) == set(load_specs())
+    for name, spec in load_specs().items():
+        assert rows[name].transport == spec.system.login
+        assert rows[name].emulated
 
 
 def test_an_unknown_device_is_answered_with_near_ones() -> None:

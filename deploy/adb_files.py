@@ -1,0 +1,155 @@
+"""Files over adb: its sync service, one stream for all files of a connection.
+
+Protocol: SYNC.TXT of platform/packages/modules/adb. adbutils' own push sends 4 KiB at a time, each behind a round of
+system calls; here a chunk is as long as the protocol allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from adbutils import AdbError
+
+from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
+from deploy.deadline import Deadline
+from deploy.transport import Progress
+
+_CHUNK = 64 << 10
+"""Bytes in one DATA message: SYNC_DATA_MAX."""
+_SILENCE = 60.0
+"""Seconds without any progress after which a transfer is given up."""
+_LONGEST_PATH = 1024
+"""Bytes of a path: the service takes no longer one."""
+_MODE = 0o100644
+_HEAD = struct.Struct("<4sI")
+
+
+class Refused(Exception):  # noqa: N818 - never leaves this module
+    """The device answered FAIL."""
+
+
+class Files:
+    """The file side of one device; ``open_stream`` gives a connection to a service of it."""
+
+    def __init__(self, open_stream: Callable[[str, float], Any], name: str) -> None:
+        self._open_stream = open_stream
+        self._name = name
+        self._stream: Any = None
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport.put`."""
+        with self._guarded(local.name, remote, deadline) as connection, local.open("rb") as source:
+            _send(connection, b"SEND", _path(remote) + f",{_MODE}".encode())
+            while chunk := source.read(_CHUNK):
+                connection.settimeout(max(0.1, deadline.left(_SILENCE)))
+                if select.select([connection], [], [], 0)[0]:
+                    _answer(connection)  # it refuses in mid-file, and takes the rest only to throw it away
+                connection.sendall(_HEAD.pack(b"DATA", len(chunk)) + chunk)
+                progress(len(chunk))
+            connection.sendall(_HEAD.pack(b"DONE", int(time.time()) & 0xFFFFFFFF))
+            connection.settimeout(max(0.1, deadline.left(_SILENCE)))
+            _answer(connection)
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """See `deploy.transport.Transport.get`."""
+        data = bytearray()
+        with self._guarded(local.name, remote, deadline) as connection:
+            _send(connection, b"RECV", _path(remote))
+            while True:
+                connection.settimeout(max(0.1, deadline.left(_SILENCE)))
+                kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size))
+                if kind == b"DONE":
+                    break
+                if kind == b"FAIL":
+                    raise Refused(_exactly(connection, min(size, _CHUNK)).decode(errors="replace"))
+                if kind != b"DATA" or size > _CHUNK:
+                    raise Refused(f"an answer that is none: {kind!r}")
+                data += _exactly(connection, size)
+                if len(data) > limit:
+                    raise TransferError(
+                        f"{local.name} on {self._name} is longer than expected.", f"more than {limit:,} bytes"
+                    )
+        local.write_bytes(data)
+
+    def close(self) -> None:
+        """Close the stream; the next transfer opens another."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError, AdbError):
+                stream.conn.close()
+
+    @contextlib.contextmanager
+    def _guarded(self, name: str, remote: str, deadline: Deadline) -> Iterator[socket.socket]:
+        """The stream's socket, and our errors for its. After any error the stream is not used again."""
+        doing = f"moving {name} to or from {self._name}"
+        deadline.check(doing)
+        try:
+            if self._stream is None:
+                self._stream = self._open_stream("sync:", max(0.1, deadline.left(_SILENCE)))
+            yield self._stream.conn
+        except BaseException as error:
+            self.close()
+            if isinstance(error, (OSError, EOFError, AdbError, Refused)):
+                raise (deadline.error(doing) if deadline.over else self._explain(error, name, remote)) from error
+            raise
+
+    def _explain(self, error: Exception, file: str, remote: str) -> SlipwayError:
+        text = str(error) or type(error).__name__
+        if isinstance(error, Refused):
+            return refusal(self._name, file, remote, text)
+        if isinstance(error, OSError) and error.filename:
+            return TransferError(f"{file} cannot be read or written on this machine.", str(error))
+        if isinstance(error, TimeoutError):
+            return UnreachableError(
+                f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
+            )
+        from deploy.adb import broken
+
+        return broken(self._name, error)
+
+
+def refusal(name: str, file: str, remote: str, text: str) -> SlipwayError:
+    """The error for what the device said when it did not take or give a file."""
+    if "no space" in text.lower() or "quota" in text.lower():
+        return DeviceFullError(
+            f"No space left on {name} while uploading {file}.",
+            f"the file system that holds {remote}",
+            "free some space there, or set another root for the device in devices.toml",
+        )
+    return TransferError(f"{file} could not be moved to or from {name}.", f"{remote}: {text}")
+
+
+def _path(remote: str) -> bytes:
+    path = remote.encode()
+    if len(path) > _LONGEST_PATH - len(f",{_MODE}"):
+        raise TransferError(
+            f"A path of {len(path)} bytes is too long for adb.", remote, "a shorter root in devices.toml"
+        )
+    return path
+
+
+def _send(connection: socket.socket, kind: bytes, payload: bytes) -> None:
+    connection.sendall(_HEAD.pack(kind, len(payload)) + payload)
+
+
+def _answer(connection: socket.socket) -> None:
+    kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size))
+    if kind != b"OKAY":
+        raise Refused(_exactly(connection, min(size, _CHUNK)).decode(errors="replace") if kind == b"FAIL" else kind)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        chunk = connection.recv(count - len(data))
+        if not chunk:
+            raise EOFError("the connection was closed")
+        data += chunk
+    return bytes(data)

@@ -1,0 +1,35 @@
+"""Where adb's server listens. Apart from the rest of adb, for the rest takes a fifth of a second to import."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from core.errors import ConfigError
+
+HOST = "127.0.0.1"
+PORT_VARIABLE = "ANDROID_ADB_SERVER_PORT"
+DEFAULT_PORT = 5037
+
+
+def listens(port: int) -> bool:
+    """Whether anybody listens on ``port`` of this machine."""
+    try:
+        socket.create_connection((HOST, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def default_port() -> int:
+    """adb's own port.
+
+    Raises:
+        ConfigError: the environment names none.
+    """
+    text = os.environ.get(PORT_VARIABLE, "")
+    if not text:
+        return DEFAULT_PORT
+    if not (text.isdigit() and 0 < int(text) < 65536):
+        raise ConfigError(f"{PORT_VARIABLE}={text} is not a port.", "", f"unset {PORT_VARIABLE}")
+    return int(text)

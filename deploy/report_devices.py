@@ -1,0 +1,105 @@
+"""Tables and JSON about devices: the inventory, what adb sees beside it, and a device that was just added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core import console
+from core.errors import SlipwayError
+
+if TYPE_CHECKING:
+    from deploy.adb_server import Seen
+    from deploy.enrol import Added
+    from deploy.inventory import Device
+
+
+def devices(as_json: bool = False, name: str = "") -> None:
+    """Print the inventory (or the one device ``name``), with the state of virtual and adb devices.
+
+    What adb sees and the inventory lacks is listed too. Nothing is started to find out.
+    """
+    from deploy.inventory import get_device, load_devices
+
+    chosen = {name: get_device(name)} if name else load_devices()
+    attached, complaint = _attached() if not name or chosen[name].transport == "adb" else ([], "")
+    rows = [(device, _state(device, attached)) for device in chosen.values()]
+    known = {device.serial for device in chosen.values()}
+    strangers = [] if name else [seen for seen in attached if seen.serial not in known]
+    if as_json:
+        console.print_json(
+            [{**device.model_dump(mode="json"), "state": state} for device, state in rows]
+            + [
+                {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
+                for seen in strangers
+            ]
+        )
+        return
+    cells = [
+        [device.name, device.transport, device.target, _where(device), state, " ".join(device.tags), device.title]
+        for device, state in rows
+    ]
+    cells += [
+        ["–", "adb", "?", seen.serial, seen.state, "", f"{seen.model}: ./inv devices.add --adb {seen.serial}"]
+        for seen in strangers
+    ]
+    console.table("Devices", ["device", "transport", "target", "where", "state", "tags", "what"], cells, complaint)
+
+
+def added(value: Added, as_json: bool = False) -> None:
+    """Print a device that was added."""
+    device, facts = value.device, value.facts
+    if as_json:
+        console.print_json(
+            {"device": device.model_dump(mode="json"), "facts": facts.model_dump(mode="json"), "file": str(value.file)}
+        )
+        return
+    rows = [
+        ["name", device.name],
+        ["what", device.title],
+        ["where", f"{device.transport}: {_where(device)}"],
+        ["system", f"{facts.system} {facts.kernel}" + (f", API level {facts.api_level}" if facts.api_level else "")],
+        ["machine", " · ".join(part for part in (facts.machine, facts.cpu, f"{facts.cores} cores") if part)],
+        ["ABIs", " ".join(facts.abis) or facts.libc or "not told"],
+        ["target", device.target],
+        ["root", facts.root],
+    ]
+    console.table("Added", ["device", ""], rows, f"Written to {value.file}. Next: ./inv deploy --device {device.name}")
+
+
+def _where(device: Device) -> str:
+    if device.transport == "local":
+        return "here"
+    if device.virtual:
+        return f"virtual {device.virtual}"
+    if device.transport == "adb":
+        return device.serial or "the only one attached"
+    user = f"{device.user}@" if device.user else ""
+    return f"{user}{device.host}" + (f":{device.port}" if device.port else "")
+
+
+def _attached() -> tuple[list[Seen], str]:
+    """What adb's server sees, if one is up, and what is to be said about it."""
+    from deploy.adb_port import default_port, listens
+
+    try:
+        if not listens(default_port()):
+            return [], ""
+        from deploy.adb_server import listed, users_server
+
+        server = users_server(start=False)
+        return (listed(server) if server is not None else []), ""
+    except SlipwayError as error:
+        return [], str(error)
+
+
+def _state(device: Device, attached: list[Seen]) -> str:
+    """``up`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked."""
+    if device.virtual:
+        from deploy.virtual import status
+
+        return str(status(device.virtual))
+    if device.transport == "adb":
+        if not device.serial:
+            return ", ".join(sorted({seen.state for seen in attached})) or "not asked"
+        return next((seen.state for seen in attached if seen.serial == device.serial), "not attached")
+    return "up" if device.transport == "local" else "not asked"
