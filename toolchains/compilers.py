@@ -7,7 +7,7 @@ mends it; cheap, no network) and ``ensure(target) -> Compilers`` (fetches and pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from core.errors import ConfigError, HostError
@@ -28,7 +28,11 @@ class Compilers:
     ar: str
     ranlib: str
     conan: Mapping[str, str]
-    """Conan's settings: ``compiler``, ``compiler.version``, ``compiler.libcxx``."""
+    """Conan's settings: ``compiler``, ``compiler.version``, ``compiler.libcxx``, and those unlike the table's."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Conan's configuration besides: what CMake must know of the system it builds for."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """CMake's: programs that it looks for besides the compilers."""
 
 
 class Family(Protocol):

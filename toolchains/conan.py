@@ -30,24 +30,23 @@ LOCK = "conan"
 
 _TEMPLATE = """\
 [settings]
-os={{ target.conan_os }}
-arch={{ target.conan_arch }}
-{% for name, value in compilers.conan | dictsort %}
+{% for name, value in settings.items() %}
 {{ name }}={{ value }}
 {% endfor %}
-compiler.cppstd=17
-build_type={{ build_type }}
 
 [conf]
 tools.build:compiler_executables={{ executables }}
 tools.build:cflags={{ map }}
 tools.build:cxxflags={{ map }}
-tools.build:exelinkflags=["-s"]
 tools.build:sharedlinkflags=["-s"]
+slipway-runtime/*:tools.build:exelinkflags=["-s"]
 tools.build:jobs={{ jobs }}
 tools.cmake.cmaketoolchain:generator=Ninja
 tools.cmake.cmaketoolchain:system_processor={{ target.cmake_processor }}
 tools.cmake.cmaketoolchain:extra_variables={{ variables }}
+{% for name, value in compilers.conf.items() %}
+{{ name }}={{ value }}
+{% endfor %}
 tools.info.package_id:confs=["user.slipway:toolchain"]
 user.slipway:toolchain={{ key }}
 user.slipway:wheel_cache={{ wheels }}
@@ -175,6 +174,17 @@ def lockfile(log: Path) -> Path:
     return file
 
 
+def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str, str]:
+    """Conan's settings of a profile: the table's, over which the compilers have the last word."""
+    settings = {"os": target.conan_os, "arch": target.conan_arch, **compilers.conan}
+    if settings["os"] == "Android":
+        settings.setdefault("os.api_level", target.android_api)
+    if target.os_version:
+        settings.setdefault("os.version", target.os_version)
+    order = sorted(settings, key=lambda name: (not name.startswith("os"), name != "arch", name))
+    return {**{name: settings[name] for name in order}, "compiler.cppstd": "17", "build_type": build_type}
+
+
 def render(target: Target, compilers: Compilers, build_type: str = "Release") -> str:
     """A Conan profile's text, from the table of targets and nothing else."""
     from jinja2 import Environment, StrictUndefined
@@ -185,11 +195,11 @@ def render(target: Target, compilers: Compilers, build_type: str = "Release") ->
     facts = {
         "target": target,
         "compilers": compilers,
-        "build_type": build_type,
+        "settings": _settings(target, compilers, build_type),
         "jobs": os.cpu_count() or 1,
         "wheels": cache_dir("wheels"),
         "executables": json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
-        "variables": json.dumps({"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib}),
+        "variables": json.dumps({"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib, **compilers.variables}),
         # __FILE__ in the SDK's headers would carry this machine's paths, and the user's name, to every device.
         "map": json.dumps([quote([f"-ffile-prefix-map={home()}=."])]),
         "fetch": json.dumps(fetch_source.command()),

@@ -131,7 +131,7 @@ def stub_sources(found: Iterator[Symbol], newest: Mapping[str, str]) -> tuple[st
 def _headers(root: Path, target: Target, gcc: str) -> tuple[Path, ...]:
     """Folders of the unchanged headers."""
     plain = root / "usr/include/c++" / gcc
-    return (plain, root / "usr/include" / target.gnu_triple / "c++" / gcc, plain / "backward")
+    return (plain, root / "usr/include" / target.multiarch / "c++" / gcc, plain / "backward")
 
 
 def _adapt_headers(plain: Path, out: Path) -> None:

@@ -28,5 +28,5 @@ def sysroot(target: Target) -> Path:
 
 def library(root: Path, target: Target, name: str) -> Path:
     """The shared library ``name`` in the tree, wherever Debian's merge of ``/lib`` and ``/usr/lib`` left it."""
-    folders = (root / "usr/lib" / target.gnu_triple, root / "lib" / target.gnu_triple)
+    folders = (root / "usr/lib" / target.multiarch, root / "lib" / target.multiarch)
     return next((folder / name for folder in folders if (folder / name).exists()), folders[0] / name)

@@ -54,6 +54,8 @@ class Target:
     zig_cpu: str = ""
     gnu_triple: str = ""
     debian_arch: str = ""
+    android_api: str = ""
+    os_version: str = ""
     qemu: str = ""
     qemu_cpu: str = ""
     qemu_cpus: tuple[str, ...] = ()
@@ -61,8 +63,35 @@ class Target:
 
     @property
     def default_toolchain(self) -> str:
-        """The compiler family used unless another one is asked for."""
-        return self.toolchains[0]
+        """The compiler family used unless another one is asked for.
+
+        Android's is the NDK only where the environment or Conan's configuration names one.
+        """
+        first, *others = self.toolchains
+        if first == "ndk" and others:
+            from toolchains import ndk
+
+            return first if ndk.named() else others[0]
+        return first
+
+    @property
+    def multiarch(self) -> str:
+        """Debian's name of the folders that hold this architecture's libraries: ``i386-linux-gnu``."""
+        return self.gnu_triple.replace("i686-", "i386-")
+
+    def built_with(self, toolchain: str) -> Target:
+        """The target as the compilers ``toolchain`` make it.
+
+        The table describes what the compilers that need nothing make: for Android, static executables with musl.
+        The NDK's use the system's own C library and its calling convention, and no emulator here has that library.
+        """
+        if self.os != "android" or toolchain != "ndk":
+            return self
+        proof = "not run: it needs a device, for Android's C library is not emulated here"
+        float_abi = "soft" if self.float_abi == "hard" else self.float_abi
+        return dataclasses.replace(
+            self, libc="bionic", float_abi=float_abi, qemu="", qemu_cpu="", qemu_cpus=(), proof=proof
+        )
 
     @property
     def working_engines(self) -> tuple[str, ...]:
@@ -161,16 +190,20 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
 
 def _inconsistent(target: Target) -> str:
     """What of a row contradicts the rest of it; empty when nothing does."""
-    if not target.toolchains:
-        return "no toolchain can build it"
-    if "zig" in target.toolchains and not target.zig_triple:
-        return "zig is among the toolchains and zig_triple is empty"
-    if (target.libc == "glibc") != bool(target.max_glibc):
-        return 'max_glibc goes with libc = "glibc", and only with it'
-    if target.qemu and target.qemu_cpu not in target.qemu_cpus:
-        return "qemu_cpu is not one of qemu_cpus"
+    zig = "zig" in target.toolchains
+    apple = target.os in ("macos", "ios")
     unknown = [engine for engine in target.engines if engine not in ENGINES]
-    return f"unknown engine {unknown[0]!r}" if unknown else ""
+    faults = {
+        "no toolchain can build it": not target.toolchains,
+        "zig is among the toolchains and zig_triple is empty": zig and not target.zig_triple,
+        'max_glibc goes with libc = "glibc", and only with it': (target.libc == "glibc") != bool(target.max_glibc),
+        'android_api goes with os = "android", and only with it': (target.os == "android") != bool(target.android_api),
+        "os_version goes with macos and ios, and only with them": apple != bool(target.os_version),
+        "zig_triple and os_version differ": zig and apple and not target.zig_triple.endswith(f".{target.os_version}"),
+        "qemu_cpu is not one of qemu_cpus": bool(target.qemu) and target.qemu_cpu not in target.qemu_cpus,
+        f"unknown engine {next(iter(unknown), '')!r}": bool(unknown),
+    }
+    return next((text for text, wrong in faults.items() if wrong), "")
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from core import console
 from core.commands import run
 from core.errors import HostError
-from core.files import locked, new_folder, sha256_bytes
+from core.files import locked, new_folder, sha256_bytes, write_atomic
 from core.paths import cache_dir
 from toolchains.compilers import Compilers
 from toolchains.targets import Target
@@ -34,7 +34,7 @@ def usable(target: Target) -> str:
         known = ", ".join(table()["ziglang"]["sha256"])
         return f"no zig is pinned for {_host()} (only for {known}): add its wheel's sha256 to toolchains/tools.toml"
     if target.libc != "glibc":
-        return f"linking for {target.libc} comes with the lean engine"
+        return ""  # zig brings the C and the C++ library of every other target
     from toolchains import debian, debian_apt
 
     reason = debian.available()
@@ -128,6 +128,23 @@ def _install(folder: Path, requirement: str, digest: str) -> None:
     (folder / "ziglang" / "zig").chmod(0o755)
 
 
+_DROP = {"no_debug": "*(.debug_*)", "no_symbols": "*(.debug_*) *(.symtab) *(.strtab)"}
+"""What linker scripts drop, by the wrapper's name of them. zig has no strip and no working objcopy, and its ``-s``
+makes it build its run-time libraries a second time."""
+
+
+def _scripts(target: Target) -> dict[str, str]:
+    """Paths of the linker scripts for a target whose programs are ELF, else nothing."""
+    found = dict.fromkeys(_DROP, "")
+    for name, sections in _DROP.items() if target.os in ("linux", "android") else ():
+        text = f"SECTIONS {{ /DISCARD/ : {{ {sections} }} }} INSERT AFTER .text;\n"
+        file = cache_dir("toolchains") / f"{name}-{sha256_bytes(text.encode())[:8]}.ld"
+        if not file.is_file():
+            write_atomic(file, text)
+        found[name] = os.fspath(file)
+    return found
+
+
 def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: list[str], link: list[str]) -> str:
     """The text of a compiler wrapper, a POSIX shell script.
 
@@ -144,14 +161,68 @@ def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: l
         "before": shlex.join(before),
         "after": shlex.join(after),
         "link": shlex.join(link),
+        **_scripts(target),
     }
     lines = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in caches().items()]
     return "\n".join(["#!/bin/sh", "set -eu", *lines, _BODY.read_text(encoding="utf-8")])
 
 
+_COMMON = ["-fno-sanitize=undefined", "-g0"]
+"""zig's own defaults are for its language: it looks for undefined behaviour and keeps debug information."""
+
+_NO_TOOL = """#!/bin/sh
+echo "install_name_tool is Apple's: it renames a shared library after linking, which needs Xcode on a Mac" >&2
+exit 1
+"""
+
+
+def _texts(zig: Path, target: Target) -> tuple[dict[str, str], str, str]:
+    """The wrappers of one target by name; the C++ library they use; what else decides on their results."""
+    library, key = "libc++", ""
+    before, after, link = list(_COMMON), list[str](), list[str]()
+    if target.libc == "glibc":
+        from toolchains import libstdcxx
+
+        adapted = libstdcxx.adapted(zig, target, caches())
+        library, key = "libstdc++11", adapted.key
+        before.append("-nostdinc++")
+        after = [f"-I{folder}" for folder in adapted.includes]
+        link = ["-nostdlib++", *map(str, adapted.inputs)]
+    plain = {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
+    if target.os == "windows":
+        plain["rc"] = f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} rc "$@"\n'
+    if target.os == "macos":
+        plain["install_name_tool"] = _NO_TOOL
+    compilers = {
+        "cc": wrapper("cc", zig, target, before=_COMMON, after=[], link=[]),
+        "c++": wrapper("c++", zig, target, before=before, after=after, link=link),
+    }
+    return {**compilers, **plain}, library, key
+
+
+def _conan(target: Target, library: str) -> dict[str, str]:
+    """Conan's settings. Android's static programs are Linux programs, and their calling convention is Linux'."""
+    settings = {"compiler": "clang", "compiler.version": table()["ziglang"]["clang"], "compiler.libcxx": library}
+    if target.os == "android":
+        settings["os"] = "Linux"
+        if target.arch == "armv7":
+            settings["arch"] = "armv7hf"
+    return settings
+
+
+def _conf(target: Target) -> dict[str, str]:
+    """Conan's configuration: the wrapper knows architecture and C++ library; CMake must know that it cross-compiles."""
+    found = {"tools.gnu:disable_flags": '["arch", "libcxx"]'}
+    if _host() != f"{target.os.capitalize()}-{target.machine}" and target.os in ("linux", "android", "windows"):
+        found["tools.cmake.cmaketoolchain:system_name"] = "Windows" if target.os == "windows" else "Linux"
+    return found
+
+
 def ensure(target: Target) -> Compilers:
-    """zig as ``cc``, ``c++``, ``ar`` and ``ranlib`` of one target, C++ against libstdc++ with its C++11 ABI.
+    """zig as ``cc``, ``c++``, ``ar`` and ``ranlib`` of one target.
+
+    C++ is built against libstdc++ with its C++11 ABI where the C library is glibc, else against zig's own libc++.
 
     Raises:
         HostError: zig or the sysroot cannot be had here.
@@ -159,24 +230,8 @@ def ensure(target: Target) -> Compilers:
     reason = usable(target)
     if reason:
         raise HostError(f"zig cannot build for {target.name} here.", reason, "./inv doctor")
-    from toolchains import libstdcxx
-
-    zig = program()
-    library = libstdcxx.adapted(zig, target, caches())
-    common = ["-fno-sanitize=undefined"]
-    texts = {
-        "cc": wrapper("cc", zig, target, before=common, after=[], link=[]),
-        "c++": wrapper(
-            "c++",
-            zig,
-            target,
-            before=[*common, "-nostdinc++"],
-            after=[f"-I{folder}" for folder in library.includes],
-            link=["-nostdlib++", *map(str, library.inputs)],
-        ),
-    }
-    texts |= {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
-    key = sha256_bytes("\0".join([library.key, *texts.values()]).encode())[:16]
+    texts, library, library_key = _texts(program(), target)
+    key = sha256_bytes("\0".join([library_key, *texts.values()]).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
     if not folder.is_dir():
         with locked(f"zig-{target.name}"):
@@ -185,7 +240,18 @@ def ensure(target: Target) -> Compilers:
                     for name, text in texts.items():
                         (new / name).write_text(text, encoding="utf-8")
                         (new / name).chmod(0o755)
-    pinned = table()["ziglang"]
-    cc, cxx, ar, ranlib = (os.fspath(folder / name) for name in ("cc", "c++", "ar", "ranlib"))
-    settings = {"compiler": "clang", "compiler.version": pinned["clang"], "compiler.libcxx": "libstdc++11"}
-    return Compilers("zig", pinned["version"], f"zig-{pinned['version']}-{key}", cc, cxx, ar, ranlib, settings)
+    version = pinned_version()
+    paths = {name: os.fspath(folder / name) for name in texts}
+    others = {"rc": "CMAKE_RC_COMPILER", "install_name_tool": "CMAKE_INSTALL_NAME_TOOL"}
+    return Compilers(
+        "zig",
+        version,
+        f"zig-{version}-{key}",
+        paths["cc"],
+        paths["c++"],
+        paths["ar"],
+        paths["ranlib"],
+        conan=_conan(target, library),
+        conf=_conf(target),
+        variables={variable: paths[name] for name, variable in others.items() if name in paths},
+    )

@@ -1,6 +1,7 @@
 # The part of a zig compiler wrapper that does not change. toolchains/zig.py writes the settings above it:
 #   zig, tool (cc or c++), target, cpu, before (arguments ahead of the caller's), after (behind them),
-#   link (what a call that links gets besides, behind everything)
+#   link (what a call that links gets besides, behind everything),
+#   no_debug, no_symbols (linker scripts that drop debug information, and the symbol table too; ELF only)
 # It runs once a source file, so it starts no other program before zig: 1 ms, where Python takes 10.
 
 case $target in
@@ -8,22 +9,37 @@ case $target in
     arm-*) family=a32 ;;
     *) family=other ;;
 esac
+case $target in *-macos*) apple=yes ;; *) apple='' ;; esac
 
-# GNU's names of Arm extensions and FPUs, as zig's CPU features.
+# GNU's names of Arm extensions, as zig's CPU features: fp16 is +fullfp16, nodotprod is -dotprod.
 feature() {
-    case $family:$1 in
+    sign=+ name=$1
+    case $name in no*) sign=- name=${name#no} ;; esac
+    # sve-b16b16, sme-f64f64: zig has underscores.
+    while :; do
+        case $name in *-*) name=${name%%-*}_${name#*-} ;; *) break ;; esac
+    done
+    case $family:$name in
         *:fp16) name=fullfp16 ;;
-        a64:crypto) name=aes+sha2 ;;
-        *) name=$1 ;;
+        *:simd) name=neon ;;
+        a64:fp) name=fp_armv8 ;;
+        a64:crypto) name=aes${sign}sha2 ;;
+        a64:memtag) name=mte ;;
+        a64:rng) name=rand ;;
+        a64:rdma) name=rdm ;;
     esac
+    name=$sign$name
 }
 
 fpu_features() {
     case $1 in
         vfp | vfpv2) name=vfp2 ;;
-        vfpv3) name=vfp3 ;;
+        vfp3 | vfpv3) name=vfp3 ;;
+        vfpv3-fp16) name=vfp3+fp16 ;;
         vfpv3-d16) name=vfp3d16 ;;
+        vfpv3-d16-fp16) name=vfp3d16+fp16 ;;
         vfpv4) name=vfp4 ;;
+        vfpv4-d16) name=vfp4d16 ;;
         neon | neon-vfpv3) name=neon ;;
         neon-fp16) name=neon+fp16 ;;
         neon-vfpv4) name=neon+vfp4 ;;
@@ -47,7 +63,7 @@ split_features() {
     shift
     for extension; do
         feature "$extension"
-        features=$features+$name
+        features=$features$name
     done
 }
 
@@ -73,7 +89,7 @@ from_mcpu() {
     cpu=$head$features
 }
 
-march='' fpu='' action=link inputs='' default=yes
+march='' fpu='' action=link inputs='' sources='' default=yes whole=yes debug='' strip=''
 # zig drops libraries that nothing refers to unless told otherwise, and has no --push-state: keep its stack here.
 keep=--as-needed stack=''
 count=$#
@@ -83,9 +99,17 @@ while [ "$count" -gt 0 ]; do
     shift
     case $word in
         -c | -S | -E | -M | -MM | -fsyntax-only) action=compile ;;
-        -nostdlib | -nodefaultlibs | -nostdlib++ | -r) default=no ;;
+        -nostdlib | -nodefaultlibs | -nostdlib++) default=no ;;
+        -r) default=no whole='' ;;
         # What the wrapper gives it already; clang would complain that nothing uses it.
-        -stdlib=libstdc++) continue ;;
+        -stdlib=*) continue ;;
+        -g0) debug='' ;;
+        -g | -g[1-9]* | -gdwarf*) debug=yes ;;
+        -s | -Wl,-s | -Wl,--strip-all) strip=yes; continue ;;
+        -Wl,-S | -Wl,--strip-debug) continue ;;
+        # Apple's way to say what the target says already.
+        -arch | -isysroot) if [ -n "$apple" ] && [ "$count" -gt 0 ]; then shift; count=$((count - 1)); continue; fi ;;
+        -mmacosx-version-min=* | -mmacos-version-min=*) if [ -n "$apple" ]; then continue; fi ;;
         -march=*) case $family in a64 | a32) march=${word#-march=}; continue ;; esac ;;
         -mfpu=*) if [ $family = a32 ]; then fpu=${word#-mfpu=}; continue; fi ;;
         -mfloat-abi=hard) if [ $family = a32 ]; then continue; fi ;;
@@ -130,7 +154,8 @@ while [ "$count" -gt 0 ]; do
             continue
             ;;
         -*) ;;
-        *.c | *.cc | *.cpp | *.cxx | *.C | *.S | *.s | *.o | *.a | *.so | *.so.*) inputs=yes ;;
+        *.c | *.cc | *.cpp | *.cxx | *.C | *.S | *.s) inputs=yes sources=yes ;;
+        *.o | *.a | *.so | *.so.* | *.obj | *.lib | *.dylib | *.tbd | @*) inputs=yes ;;
     esac
     set -- "$@" "$word"
 done
@@ -140,8 +165,18 @@ if [ -n "$fpu" ]; then
     fpu_features "$fpu"
     cpu=${cpu:-generic}+$name
 fi
-if [ $action = link ] && [ -n "$inputs" ] && [ $default = yes ] && [ -n "$link" ]; then
-    # shellcheck disable=SC2086 # paths of our cache, quoted by the writer where they need it
-    eval "set -- \"\$@\" -Wl,--as-needed $link"
+if [ $action = link ] && [ -n "$inputs" ]; then
+    # zig builds its run-time libraries once for programs with debug information and once for those without, and
+    # that takes minutes: so there is one kind for a target, and what is not wanted is dropped while linking.
+    if [ -z "$sources$debug" ]; then set -- "$@" -O2; fi
+    if [ -n "$no_symbols" ] && [ -n "$whole" ]; then
+        if [ -n "$strip" ]; then set -- "$@" "-Wl,-T,$no_symbols"; elif [ -z "$debug" ]; then set -- "$@" "-Wl,-T,$no_debug"; fi
+    elif [ -n "$whole" ] && [ -z "$debug" ]; then
+        set -- "$@" -s
+    fi
+    if [ $default = yes ] && [ -n "$link" ]; then
+        # shellcheck disable=SC2086 # paths of our cache, quoted by the writer where they need it
+        eval "set -- \"\$@\" -Wl,--as-needed $link"
+    fi
 fi
 eval "exec \"\$zig\" $tool -target $target ${cpu:+-mcpu=\$cpu} $before \"\$@\" $after"

@@ -47,6 +47,11 @@ def wrap(fake: Path, tmp_path: Path) -> Wrap:
     return call
 
 
+def script(name: str) -> str:
+    """The option with the linker script ``name`` that `wrap` uses."""
+    return f"-Wl,-T,{zig._scripts(get_target('linux-arm64'))[name]}"
+
+
 @pytest.mark.parametrize(
     ("target", "flags", "cpu"),
     [
@@ -60,6 +65,17 @@ def wrap(fake: Path, tmp_path: Path) -> Wrap:
         ("linux-armv7", ["-march=armv7-a", "-mfpu=neon"], "generic+v7a+neon"),
         ("linux-armv7", ["-mfpu=neon-vfpv4", "-march=armv7-a"], "generic+v7a+neon+vfp4"),
         ("linux-armv7", ["-march=armv8.2-a+fp16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+fullfp16+neon+fp_armv8"),
+        ("linux-armv7", ["-march=armv8.2-a+dotprod", "-mfpu=neon-fp-armv8"], "generic+v8_2a+dotprod+neon+fp_armv8"),
+        ("linux-armv7", ["-march=armv8.2-a+bf16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+bf16+neon+fp_armv8"),
+        ("linux-armv7", ["-mfpu=neon-fp16", "-march=armv7-a"], "generic+v7a+neon+fp16"),
+        ("linux-arm64", ["-march=armv8.2-a+dotprod+nofp16"], "generic+v8_2a+dotprod-fullfp16"),
+        ("linux-arm64", ["-march=armv8-a+nocrypto"], "generic+v8a-aes-sha2"),
+        ("linux-arm64", ["-march=armv9-a+sve2-aes+sme-f64f64"], "generic+v9a+sve2_aes+sme_f64f64"),
+        ("linux-arm64", ["-march=armv8.5-a+simd+memtag"], "generic+v8_5a+neon+mte"),
+        ("macos-arm64", ["-march=armv8.2-a+fp16"], "generic+v8_2a+fullfp16"),
+        ("windows-arm64", ["-march=armv8.2-a+i8mm"], "generic+v8_2a+i8mm"),
+        ("android-armv7", ["-march=armv8.2-a+fp16", "-mfpu=neon-fp-armv8"], "generic+v8_2a+fullfp16+neon+fp_armv8"),
+        ("linux-armv6", ["-march=armv6", "-mfpu=vfp"], "generic+v6+vfp2"),
         ("linux-armv6", ["-march=armv6kz", "-mfpu=vfp", "-mfloat-abi=hard"], "generic+v6kz+vfp2"),
     ],
 )
@@ -104,11 +120,13 @@ def test_libraries_are_added_to_links_only(wrap: Wrap, words: list[str]) -> None
 
 @pytest.mark.parametrize("word", ["x.o", "x.cpp", "libx.a", "libx.so", "libx.so.6"])
 def test_links_get_the_libraries(wrap: Wrap, word: str) -> None:
-    assert wrap("linux-arm64", word, "-o", "app") == [*BEFORE, word, "-o", "app", "-Wl,--as-needed", *LINK]
+    optimized = [] if word.endswith(".cpp") else ["-O2"]
+    expected = [*BEFORE, word, "-o", "app", *optimized, script("no_debug"), "-Wl,--as-needed", *LINK]
+    assert wrap("linux-arm64", word, "-o", "app") == expected
 
 
 def test_a_link_that_wants_none_gets_none(wrap: Wrap) -> None:
-    assert wrap("linux-arm64", "-nostdlib", "x.o") == [*BEFORE, "-nostdlib", "x.o"]
+    assert wrap("linux-arm64", "-nostdlib", "x.o") == [*BEFORE, "-nostdlib", "x.o", "-O2", script("no_debug")]
 
 
 def xlinker(*parts: str) -> list[str]:
@@ -135,7 +153,42 @@ PUSHED = ["-Wl,--no-as-needed", "/p/libq.so", "-Wl,--as-needed"]
     ],
 )  # fmt: skip
 def test_linker_state_that_zig_lacks(wrap: Wrap, words: list[str], expected: list[str]) -> None:
-    assert wrap("linux-arm64", *words, "m.o") == [*BEFORE, *expected, "m.o", "-Wl,--as-needed", *LINK]
+    end = ["-O2", script("no_debug"), "-Wl,--as-needed", *LINK]
+    assert wrap("linux-arm64", *words, "m.o") == [*BEFORE, *expected, "m.o", *end]
+
+
+@pytest.mark.parametrize("word", ["-s", "-Wl,-s", "-Wl,--strip-all"])
+def test_symbols_are_dropped_by_a_script(wrap: Wrap, word: str) -> None:
+    """zig's own -s costs minutes: it builds libc++ once more."""
+    got = wrap("android-arm64", word, "x.o")
+    assert script("no_symbols") in got
+    assert script("no_debug") not in got
+    assert word not in got
+
+
+@pytest.mark.parametrize("flags", [["-g"], ["-g0", "-g2"], ["-gdwarf-4"]])
+def test_debug_information_stays_where_it_is_asked_for(wrap: Wrap, flags: list[str]) -> None:
+    assert wrap("android-arm64", *flags, "x.o")[: -len(LINK) - 1] == [*BEFORE, *flags, "x.o"]
+    assert script("no_debug") in wrap("android-arm64", *flags, "-g0", "x.o")
+
+
+@pytest.mark.parametrize("target", ["windows-x86_64", "macos-arm64"])
+def test_other_formats_never_keep_it(wrap: Wrap, target: str) -> None:
+    assert wrap(target, "x.o", "-o", "app") == [*BEFORE, "x.o", "-o", "app", "-O2", "-s", "-Wl,--as-needed", *LINK]
+
+
+def test_a_partial_link_is_left_alone(wrap: Wrap) -> None:
+    assert wrap("android-arm64", "-r", "x.o") == [*BEFORE, "-r", "x.o", "-O2"]
+
+
+def test_apples_way_to_name_the_target(wrap: Wrap) -> None:
+    words = ["-arch", "arm64", "-isysroot", "macosx", "-mmacosx-version-min=11.0", "-c", "x.c"]
+    assert wrap("macos-arm64", *words) == [*BEFORE, "-c", "x.c"]
+    assert wrap("linux-arm64", *words) == [*BEFORE, *words]
+
+
+def test_the_cpp_library_is_the_targets_own(wrap: Wrap) -> None:
+    assert wrap("android-x86", "-stdlib=libc++", "-c", "x.c") == [*BEFORE, "-c", "x.c"]
 
 
 def test_zigs_caches_are_ours_unless_set(fake: Path, tmp_path: Path) -> None:

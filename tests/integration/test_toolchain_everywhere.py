@@ -1,0 +1,62 @@
+"""zig for every target that it builds for: C, C++ and assembly through Conan and CMake, run where that can be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.files import locked
+from toolchains import conan, emulators
+from toolchains.sysroot import sysroot
+from toolchains.targets import Target, load_targets
+
+pytestmark = pytest.mark.build
+
+PROJECT = Path(__file__).parent / "everywhere"
+EXPECTED = "42 2 7 0\n0: even 0\n1: odd 1\n2: even 2\n3: odd 3\n"
+TARGETS = [target for target in load_targets().values() if "zig" in target.toolchains]
+
+
+def built(target: Target, folder: Path) -> Path:
+    """The program of `PROJECT`, built as a package's test program is."""
+    log = folder / "log"
+    with locked(conan.LOCK):
+        host, own = conan.profile(target, "zig"), conan.build_profile()
+        conan.conan(
+            ["build", PROJECT, f"--profile:host={host}", f"--profile:build={own}", f"--output-folder={folder}"],
+            log=log, what=f"Building for {target.name}",
+        )  # fmt: skip
+    suffix = ".exe" if target.os == "windows" else ""
+    (program,) = folder.rglob(f"everywhere{suffix}")
+    return program
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
+    import lief
+
+    program = built(target, tmp_path)
+    binary = lief.parse(os.fspath(program))
+    assert binary is not None
+    names = {str(symbol.name).lstrip("_") for symbol in binary.symbols}
+    if target.os == "windows":
+        assert isinstance(binary, lief.PE.Binary)
+        machines = {"x86_64": "AMD64", "i686": "I386", "aarch64": "ARM64"}
+        assert binary.header.machine.name == machines[target.machine]
+    elif target.os == "macos":
+        assert isinstance(binary, lief.MachO.Binary)
+        assert binary.header.cpu_type.name == {"x86_64": "X86_64", "aarch64": "ARM64"}[target.machine]
+        assert binary.build_version is not None
+        assert ".".join(map(str, binary.build_version.minos[:2])) == target.os_version
+    else:
+        assert isinstance(binary, lief.ELF.Binary)
+        # A proof program's kernels are known by its symbols; debug information would carry this machine's paths.
+        assert {"answer", "floor_mean"} <= names
+        assert [section.name for section in binary.sections if str(section.name).startswith(".debug")] == []
+        assert binary.has_interpreter == (target.libc == "glibc")
+        run = [*emulators.user_argv(target, sysroot=sysroot(target) if target.libc == "glibc" else None), str(program)]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr

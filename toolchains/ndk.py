@@ -1,0 +1,133 @@
+"""The compiler family ``ndk``: Google's Android NDK, where the user has one; what it builds uses Android's own C library.
+
+Nothing here was run against a real NDK: where its programs are follows Google's description of its layout
+(https://developer.android.com/ndk/guides/other_build_systems).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.errors import HostError
+from core.files import sha256_bytes
+from core.paths import cache_dir
+from toolchains.compilers import Compilers
+from toolchains.targets import Target
+
+VARIABLE = "ANDROID_NDK_HOME"
+CONF = "tools.android:ndk_path"
+
+_TRIPLES = {
+    "arm64": "aarch64-linux-android",
+    "armv7": "armv7a-linux-androideabi",
+    "x86": "i686-linux-android",
+    "x86_64": "x86_64-linux-android",
+}
+"""What the compilers' names begin with, by the target's architecture."""
+
+
+def _configurations() -> Iterator[Path]:
+    """Conan's configuration files that may name an NDK: Slipway's own and the user's."""
+    yield cache_dir("conan") / "global.conf"
+    yield Path(os.environ.get("CONAN_HOME") or Path.home() / ".conan2") / "global.conf"
+
+
+def named() -> str:
+    """The folder of the NDK as the environment or Conan's configuration names it, there or not; empty when none does."""
+    if folder := os.environ.get(VARIABLE):
+        return folder
+    for file in _configurations():
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError:
+            continue
+        if found := re.search(rf"^\s*{re.escape(CONF)}\s*=\s*(.+?)\s*$", text, re.MULTILINE):
+            return found[1].strip("\"'")
+    return ""
+
+
+def _host_tag() -> str:
+    """How the NDK names the machines it runs on; Apple's ARM Macs run the x86_64 programs' folder, which has both."""
+    return f"{platform.system().lower()}-x86_64"
+
+
+def _programs(target: Target, root: Path) -> dict[str, Path]:
+    """Paths of the compilers for ``target``, there or not."""
+    folder = root / "toolchains/llvm/prebuilt" / _host_tag() / "bin"
+    compiler = f"{_TRIPLES[target.arch]}{target.android_api}-clang"
+    return {
+        "cc": folder / compiler,
+        "c++": folder / f"{compiler}++",
+        "ar": folder / "llvm-ar",
+        "ranlib": folder / "llvm-ranlib",
+    }
+
+
+def version(root: Path) -> str:
+    """The NDK's version, ``27.2.12479018``; empty when the folder does not say one."""
+    try:
+        text = (root / "source.properties").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"^Pkg\.Revision\s*=\s*(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _clang(root: Path) -> str:
+    """Major version of the NDK's clang, which its own library folder is named by; empty when it cannot be told."""
+    folders = (root / "toolchains/llvm/prebuilt" / _host_tag()).glob("lib*/clang/*")
+    majors = [int(folder.name.split(".")[0]) for folder in folders if folder.name.split(".")[0].isdigit()]
+    return str(max(majors)) if majors else ""
+
+
+def usable(target: Target) -> str:
+    """Why the NDK cannot build for ``target`` here, and the command that mends it; empty when it can."""
+    if "ndk" not in target.toolchains:
+        return f"ndk does not build for {target.name}; {', '.join(target.toolchains)} does"
+    folder = named()
+    if not folder:
+        return f"no NDK is named: export {VARIABLE}=/path/to/android-ndk-r27c (or newer)"
+    root = Path(folder)
+    if not version(root):
+        return f"{folder} is no NDK, for it has no source.properties: export {VARIABLE}=/path/to/android-ndk"
+    missing = [path for path in _programs(target, root).values() if not path.is_file()]
+    if missing:
+        return f"the NDK {version(root)} lacks {missing[0]}: export {VARIABLE}=/path/to/a-newer-android-ndk"
+    return "" if _clang(root) else f"the NDK {version(root)} does not tell its clang's version: a newer NDK"
+
+
+def ensure(target: Target) -> Compilers:
+    """The NDK's clang for ``target`` at the API level of the table.
+
+    Raises:
+        HostError: there is no NDK, or not a whole one.
+    """
+    reason = usable(target)
+    if reason:
+        name, _, command = reason.partition(": ")
+        raise HostError(f"ndk cannot build for {target.name} here.", name, command)
+    root = Path(named()).absolute()
+    found = {tool: os.fspath(path) for tool, path in _programs(target, root).items()}
+    number = version(root)
+    settings = {
+        "compiler": "clang",
+        "compiler.version": _clang(root),
+        "compiler.libcxx": "c++_static",
+        "os.api_level": target.android_api,
+    }
+    key = sha256_bytes("\n".join([number, target.name, target.android_api]).encode())[:16]
+    return Compilers(
+        "ndk",
+        number,
+        f"ndk-{number}-{key}",
+        found["cc"],
+        found["c++"],
+        found["ar"],
+        found["ranlib"],
+        conan=settings,
+        conf={CONF: os.fspath(root)},
+    )
