@@ -46,20 +46,27 @@ def doctor(c: Any, json: bool = False) -> None:
 
 
 @task(
+    auto_shortflags=False,  # Invoke would run out of sensible letters
     help={
         "target": "what to build for; ./inv targets lists them (default: linux-x86_64)",
-        "engine": "which runtime to build: executorch (default: the target's own default)",
-        "toolchain": "which compilers: zig or gnu (default: the target's own default)",
+        "engine": "which runtime to build (default: the target's own default; without one, its native packages)",
+        "toolchain": "which compilers: zig, gnu, ndk or xcode (default: the target's own default)",
+        "packages": "only the native packages: XNNPACK and what it needs, from source",
+        "all": "every target that this machine can build: native packages, and the default engine's bundle",
+        "sources": "where sources come from: debian, git or auto (Debian's archive where this machine can read it)",
         "force": "build even if nothing changed",
         "allow-newer-glibc": "accept a bundle that needs newer C and C++ libraries than the target promises",
-        "json": "print the bundle's manifest as JSON",
-    }
+        "json": "print what was built as JSON",
+    },
 )
 def build(
     c: Any,
     target: str = "",
     engine: str = "",
     toolchain: str = "",
+    packages: bool = False,
+    all: bool = False,  # noqa: A002 - the option's name
+    sources: str = "auto",
     force: bool = False,
     allow_newer_glibc: bool = False,
     json: bool = False,
@@ -67,21 +74,42 @@ def build(
     """Build the runtime for a target and leave a bundle in dist/<target>/<engine>/.
 
     A build with nothing to do ends at once. Compilers, system libraries and emulators are fetched as
-    needed, without root, into a cache outside the checkout.
+    needed, without root, into a cache outside the checkout. --packages leaves XNNPACK, cpuinfo, pthreadpool and
+    FXdiv as libraries in dist/<target>/native/ instead.
 
     Example: ./inv build --target linux-arm64
     """
     from toolchains import report
+
+    if all:
+        if target or engine or packages:
+            raise UsageError("--all goes without --target, --engine and --packages.", "", "./inv build --all")
+        from toolchains import build_all
+
+        rows = build_all.build_all(setting(c, "toolchain", toolchain), sources, force)
+        build_all.report(rows, json)
+        return
+    name, runtime = setting(c, "target", target), setting(c, "engine", engine)
+    if packages or (not runtime and _without_engine(name)):
+        from toolchains.native import build_native
+
+        report.native(build_native(name, setting(c, "toolchain", toolchain), sources, force), json)
+        return
     from toolchains.builder import build as build_bundle
 
-    bundle = build_bundle(
-        setting(c, "target", target),
-        setting(c, "engine", engine),
-        setting(c, "toolchain", toolchain),
-        force,
-        allow_newer_glibc=allow_newer_glibc,
-    )
-    report.bundle(bundle, json)
+    family = setting(c, "toolchain", toolchain)
+    report.bundle(build_bundle(name, runtime, family, force, allow_newer_glibc=allow_newer_glibc), json)
+
+
+def _without_engine(name: str) -> bool:
+    """Whether no engine works on the target yet; said, as its native packages are built instead."""
+    from core import console
+    from toolchains.targets import get_target
+
+    target = get_target(name)
+    if not target.working_engines:
+        console.note(f"no engine runs on {name} yet (./inv targets): building its native packages")
+    return not target.working_engines
 
 
 @task(

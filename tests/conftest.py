@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pytest
 
+from core.bundle import Native
 from core.paths import ROOT
 
 # A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
@@ -51,6 +52,24 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "dist"
     monkeypatch.setenv("SLIPWAY_DIST", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def native_packages() -> Callable[[str], Native]:
+    """Gives a target's native packages: built once for all tests that want them, kept between runs, not to be changed.
+
+    Each target costs a minute of both cores the first time: linux-x86_64, linux-arm64, linux-armv6 and windows-x86_64
+    are the ones that tests may build.
+    """
+    from core.paths import cache_dir
+    from toolchains.native import build_native
+
+    def build(target: str) -> Native:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SLIPWAY_DIST", str(cache_dir("tests", "dist")))
+            return build_native(target)
+
+    return build
 
 
 _skipped: list[str] = []

@@ -18,7 +18,7 @@ from toolchains import tools
 from toolchains.targets import Target, get_target
 
 _ROOM = Path(__file__).parent
-_MODULES = ("builder", "compilers", "conan", "fetch_source", "gnu", "inspect", "layout", "libstdcxx", "sysroot", "zig")
+MODULES = ("builder", "compilers", "conan", "fetch_source", "gnu", "inspect", "layout", "libstdcxx", "sysroot", "zig")
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
 _STEPS = 5
@@ -52,7 +52,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
         for file in folder.rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield file.relative_to(ROOT).as_posix(), file
-    for name in (*(f"{module}.py" for module in _MODULES), "zig_wrapper.sh", "libstdcxx_compat.cpp"):
+    for name in (*(f"{module}.py" for module in MODULES), "zig_wrapper.sh", "libstdcxx_compat.cpp"):
         yield f"toolchains/{name}", _ROOM / name
 
 

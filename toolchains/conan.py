@@ -185,6 +185,18 @@ def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str
     return {**{name: settings[name] for name in order}, "compiler.cppstd": "17", "build_type": build_type}
 
 
+def sources(choice: str, log: Path) -> list[str]:
+    """The words that make recipes take their sources from ``debian`` or ``git``; hold the lock `LOCK`.
+
+    Conan keeps one folder of sources a recipe, wherever they came from: it is emptied when the choice changes.
+    """
+    file = cache_dir("conan-profiles") / "sources"
+    if not file.is_file() or file.read_text(encoding="utf-8") != choice:
+        conan(["cache", "clean", "*", "--source"], log=log)
+        write_atomic(file, choice)
+    return [f"--conf:all=user.slipway:sources={choice}"]
+
+
 def render(target: Target, compilers: Compilers, build_type: str = "Release") -> str:
     """A Conan profile's text, from the table of targets and nothing else."""
     from jinja2 import Environment, StrictUndefined

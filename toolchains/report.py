@@ -9,7 +9,7 @@ from core import console
 from toolchains.targets import WORKS, Target, load_targets
 
 if TYPE_CHECKING:
-    from core.bundle import Bundle
+    from core.bundle import Bundle, Native
 
 
 def _state(target: Target) -> str:
@@ -69,6 +69,28 @@ def bundle(built: Bundle, as_json: bool) -> None:
             ["verified", offers.verified],
         ],
     )
+
+
+def native(built: Native, as_json: bool) -> None:
+    """What a build of native packages left: where they are, what they are made from, what proves them."""
+    manifest = built.manifest
+    if as_json:
+        console.print_json({"path": str(built.path), **manifest.model_dump(mode="json")})
+        return
+    libraries = [entry for entry in manifest.files if entry.path.startswith("lib/")]
+    rows = [
+        ["folder", console.shown(built.path)],
+        ["libraries", f"{len(libraries)}, {sum(entry.size for entry in libraries) / 1e6:.1f} MB"],
+        ["packages", ", ".join(f"{package.name}/{package.version}" for package in manifest.packages)],
+        ["sources", manifest.sources],
+        ["KleidiAI", manifest.kleidiai_note],
+        ["ISA floor", manifest.isa_floor],
+        ["C library", manifest.libc],
+        ["compilers", manifest.toolchain],
+        ["proof", manifest.proof or "none"],
+        *(["note", note] for note in manifest.notes),
+    ]
+    console.table(f"Native packages of {manifest.target}", ["", ""], rows)
 
 
 def targets_markdown() -> str:

@@ -6,6 +6,8 @@ import re
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from typing_extensions import Self
+
 from core import console
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class Steps:
             self._bar.remove_task(self._task)
         self._task = None
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -1,0 +1,209 @@
+"""Native packages: when something is built, what comes of it, and everything at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.bundle import MANIFEST, SBOM, Native
+from core.errors import BuildError, BundleError, ConfigError
+from toolchains import build_all, builder, debian, native, native_layout, sbom
+from toolchains.targets import get_target
+
+PIN = {"place": "debian", "file": "xnnpack.tar.xz", "sha256": "a" * 64, "suite": "forky", "package": "xnnpack"}
+
+
+def package(folder: Path, name: str, *files: str, source: dict[str, str] | None = None) -> dict[str, Any]:
+    """A Conan package in ``folder``, and its node in a graph."""
+    root = folder / name
+    for file in (*files, "licenses/LICENSE"):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(name, encoding="utf-8")
+    if source:
+        (root / sbom.RECORD).write_text(json.dumps(source), encoding="utf-8")
+    return {
+        "ref": f"{name}/1.0#abc", "name": name, "version": "1.0", "rrev": "abc", "package_id": "def", "context": "host",
+        "test": False, "license": "BSD-3-Clause", "homepage": f"home of {name}", "package_folder": str(root),
+        "dependencies": {}, "description": name, "author": None, "package_type": "static-library", "settings": {},
+    }  # fmt: skip
+
+
+def graph_of(*nodes: dict[str, Any]) -> dict[str, Any]:
+    root: dict[str, Any] = {
+        "ref": "conanfile",
+        "name": None,
+        "context": "host",
+        "test": False,
+        "license": None,
+        "dependencies": {},
+    }
+    root["dependencies"] = {str(number): {"build": False} for number in range(1, len(nodes) + 1)}
+    return {"nodes": {"0": root, **{str(number): node for number, node in enumerate(nodes, 1)}}}
+
+
+@pytest.fixture
+def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The builds that were really made; packages that take no time."""
+    found: list[str] = []
+    recipes = tmp_path / "checkout" / "recipes" / "xnnpack"
+    recipes.mkdir(parents=True)
+    (recipes / "config.yml").write_text("1", encoding="utf-8")
+    monkeypatch.setattr(native, "ROOT", tmp_path / "checkout")
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    node = package(tmp_path / "conan", "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", source=PIN)
+
+    def packages(job: Any, steps: Any, scratch: Path) -> tuple[dict[str, Any], None]:
+        found.append(f"{job.target.name} {job.toolchain} {job.sources}")
+        return graph_of(node), None
+
+    ready = SimpleNamespace(family="zig", version="0.17.0")
+    fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "")
+    monkeypatch.setattr(native, "_packages", packages)
+    monkeypatch.setattr(native, "family", lambda name: fake)
+    monkeypatch.setattr(debian, "available", lambda: "")
+    return found
+
+
+def test_nothing_changed_means_nothing_to_do(made: list[str]) -> None:
+    first = native.build_native("linux-arm64", "zig")
+    assert native.build_native("linux-arm64", "zig") == first
+    assert made == ["linux-arm64 zig debian"]
+
+
+def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
+    native.build_native("linux-arm64", "zig")
+    (tmp_path / "checkout/recipes/xnnpack/config.yml").write_text("2", encoding="utf-8")
+    native.build_native("linux-arm64", "zig")
+    native.build_native("linux-arm64", "zig", sources="git")
+    native.build_native("linux-arm64", "gnu", sources="git")
+    native.build_native("linux-arm64", "gnu", sources="git", force=True)
+    assert made == [
+        "linux-arm64 zig debian", "linux-arm64 zig debian", "linux-arm64 zig git", "linux-arm64 gnu git",
+        "linux-arm64 gnu git",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ["lib/libXNNPACK.a", MANIFEST, SBOM])
+def test_damaged_packages_are_built_again(made: list[str], damage: str) -> None:
+    folder = native.build_native("linux-arm64", "zig").path
+    (folder / damage).write_text("{}", encoding="utf-8")
+    native.build_native("linux-arm64", "zig")
+    assert len(made) == 2
+
+
+def test_a_failed_check_leaves_what_was_there(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    before = native.build_native("linux-arm64", "zig")
+
+    def refuse(*_: object) -> None:
+        raise BuildError("no")
+
+    monkeypatch.setattr(native_layout, "check", refuse)
+    with pytest.raises(BuildError):
+        native.build_native("linux-arm64", "zig", force=True)
+    assert Native.load(before.path) == before
+
+
+def test_auto_is_debian_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "available", lambda: "")
+    assert native.place("auto") == "debian"
+    monkeypatch.setattr(debian, "available", lambda: "no apt")
+    assert native.place("auto") == "git"
+    assert native.place("debian") == "debian"
+    with pytest.raises(ConfigError, match="auto, debian, git"):
+        native.place("svn")
+
+
+# -- layout ---------------------------------------------------------------------------------------------------------
+
+
+def test_libraries_headers_and_licences_of_all_packages(tmp_path: Path) -> None:
+    first = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", "conaninfo.txt")
+    second = package(tmp_path, "cpuinfo", "lib/libcpuinfo.a", "lib/cmake/x.cmake", "include/cpuinfo.h", source=PIN)
+    proof = tmp_path / "xnnpack_proof"
+    proof.write_text("", encoding="utf-8")
+    out = tmp_path / "out"
+    native_layout.collect(graph_of(first, second), out, proof)
+    assert sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()) == [
+        "bin/xnnpack_proof", "include/cpuinfo.h", "include/xnnpack.h", "lib/libXNNPACK.a", "lib/libcpuinfo.a",
+        "licenses/cpuinfo/LICENSE", "licenses/cpuinfo/source.json", "licenses/xnnpack/LICENSE",
+    ]  # fmt: skip
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    nodes = [package(tmp_path, name, "lib/libx.a") for name in ("a", "b")]
+    with pytest.raises(BuildError, match=r"Two packages have lib/libx\.a"):
+        native_layout.collect(graph_of(*nodes), tmp_path / "out", None)
+
+
+def test_no_library_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="no library"):
+        native_layout.collect(graph_of(package(tmp_path, "fxdiv", "include/fxdiv.h")), tmp_path / "out", None)
+
+
+def test_kleidiai_or_why_not(tmp_path: Path) -> None:
+    with_it = graph_of(package(tmp_path, "kleidiai", "lib/libkleidiai.a", source=PIN))
+    assert native_layout.kleidiai(get_target("linux-arm64"), with_it) == (True, "kleidiai/1.0, as Debian compiled it")
+    without = graph_of(package(tmp_path, "xnnpack", "lib/libXNNPACK.a"))
+    assert native_layout.kleidiai(get_target("linux-armv7"), without) == (False, "KleidiAI is for 64-bit Arm")
+    found, why = native_layout.kleidiai(get_target("macos-arm64"), without)
+    assert not found
+    assert "--sources git" in why
+
+
+def test_android_without_an_ndk_says_so() -> None:
+    (note,) = native_layout.notes(get_target("android-arm64"), "zig 0.17.0")
+    assert "not bionic" in note
+    assert native_layout.notes(get_target("android-arm64"), "ndk r27") == ()
+    assert native_layout.notes(get_target("linux-arm64"), "zig 0.17.0") == ()
+
+
+def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
+    built = native.build_native("linux-arm64", "zig")
+    (xnnpack,) = built.manifest.packages
+    assert (xnnpack.license, xnnpack.revision, xnnpack.source) == ("BSD-3-Clause", "abc", PIN)
+    assert {entry.path for entry in built.manifest.files} >= {SBOM, "lib/libXNNPACK.a", "include/xnnpack.h"}
+    with pytest.raises(BundleError, match="There are no native packages"):
+        Native.load(built.path.parent / "nowhere")
+
+
+# -- everything at once ---------------------------------------------------------------------------------------------
+
+
+def test_one_failure_does_not_stop_the_others(
+    made: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = native.build_native
+
+    def fails_once(name: str, *args: Any, **kwargs: Any) -> Native:
+        if name == "linux-armv6":
+            raise BuildError("armv6 is broken")
+        return real(name, *args, **kwargs)
+
+    def bundle(name: str, **_: Any) -> None:
+        made.append(f"bundle {name}")
+
+    why = {"xcode": "it needs a Mac", "ndk": "no NDK"}
+    fake = lambda name: SimpleNamespace(  # noqa: E731
+        usable=lambda target: why.get(name, ""), ensure=lambda target: SimpleNamespace(family=name, version="1")
+    )
+    monkeypatch.setattr(native, "family", fake)
+    monkeypatch.setattr(native, "build_native", fails_once)
+    monkeypatch.setattr(builder, "build", bundle)
+    rows = {(row.target, row.what): row for row in build_all.build_all()}
+    assert rows["linux-armv6", "native"].state == "failed"
+    assert rows["ios-arm64", "native"].state == "not here"
+    assert "it needs a Mac" in rows["ios-arm64", "native"].detail
+    assert rows["android-arm64", "native"].toolchain == "zig"
+    assert "bundle linux-x86_64" in made
+    assert len(made) >= 15
+    with pytest.raises(BuildError, match=r"1 of \d+ builds failed") as caught:
+        build_all.report(list(rows.values()), as_json=True)
+    assert caught.value.names == ("linux-armv6 native",)
+    printed = json.loads(capsys.readouterr().out)
+    assert {row["target"] for row in printed} == {row.target for row in rows.values()}
+    again = {(row.target, row.what): row.state for row in build_all.build_all()}
+    assert again["linux-arm64", "native"] == "nothing to do"
