@@ -51,6 +51,11 @@ def cache_dir(*parts: str) -> Path:
     return path
 
 
+def portable(text: str) -> str:
+    """``text`` without the cache's own place: the same on every machine that keeps its cache elsewhere."""
+    return text.replace(os.fspath(cache_dir()), "<cache>")
+
+
 def dist_dir() -> Path:
     """Where bundles and programs are left for the user: ``dist/`` in the checkout or ``SLIPWAY_DIST``."""
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()

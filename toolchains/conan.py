@@ -20,7 +20,7 @@ from typing import Any
 from core.commands import process, quote
 from core.errors import BuildError, HostError
 from core.files import sha256_bytes, write_atomic, write_json
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT, cache_dir, portable
 from toolchains import fetch_source
 from toolchains.compilers import Compilers, family
 from toolchains.targets import Target, load_targets
@@ -216,8 +216,9 @@ def render(target: Target, compilers: Compilers, build_type: str = "Release") ->
         "map": json.dumps([quote([f"-ffile-prefix-map={home()}=."])]),
         "fetch": json.dumps(fetch_source.command()),
     }
-    # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity.
-    flags = sha256_bytes(template.render({**facts, "key": "", "jobs": 0, "fetch": ""}).encode())[:8]
+    # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity;
+    # where a user's cache is does not, so that packages can be shared.
+    flags = sha256_bytes(portable(template.render({**facts, "key": "", "jobs": 0, "fetch": ""})).encode())[:8]
     return template.render(**facts, key=f"{compilers.key}-{flags}")
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from core.commands import run
 from core.errors import BuildError, HostError
 from core.files import locked, new_folder, sha256_bytes, sha256_file
-from core.paths import cache_dir
+from core.paths import cache_dir, portable
 from toolchains.sysroot import library, sysroot
 from toolchains.targets import Target
 from toolchains.tools import table
@@ -221,7 +221,7 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     root = sysroot(target)
     headers = _headers(root, target, wanted["gcc"])
     libraries = [library(root, target, name) for name in ("libstdc++.so.6", "libgcc_s.so.1")]
-    facts = [_FORMAT, sha256_file(_COMPAT), target.zig_triple, str(root), repr(sorted(newest.items()))]
+    facts = [_FORMAT, sha256_file(_COMPAT), target.zig_triple, portable(str(root)), repr(sorted(newest.items()))]
     key = sha256_bytes("\n".join([*facts, *map(sha256_file, libraries)]).encode())[:16]
     folder = cache_dir("toolchains") / f"libstdcxx-{target.name}-{key}"
     if not folder.is_dir():

@@ -14,7 +14,7 @@ from core import console
 from core.commands import run
 from core.errors import HostError
 from core.files import locked, new_folder, sha256_bytes, write_atomic
-from core.paths import cache_dir
+from core.paths import cache_dir, portable
 from toolchains.compilers import Compilers
 from toolchains.targets import Target
 from toolchains.tools import table
@@ -231,7 +231,7 @@ def ensure(target: Target) -> Compilers:
     if reason:
         raise HostError(f"zig cannot build for {target.name} here.", reason, "./inv doctor")
     texts, library, library_key = _texts(program(), target)
-    key = sha256_bytes("\0".join([library_key, *texts.values()]).encode())[:16]
+    key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
     if not folder.is_dir():
         with locked(f"zig-{target.name}"):

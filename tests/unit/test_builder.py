@@ -278,6 +278,17 @@ def test_flags_and_compilers_count_in_a_packages_identity(monkeypatch: pytest.Mo
     assert profile_value(conan.render(TARGET, COMPILERS), name) != first
 
 
+def test_packages_can_be_shared_between_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the cache is says nothing about what is built; where the compiler is, outside of it, does."""
+    found = []
+    for cache in ("here", "there"):
+        monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / cache))
+        inside = dataclasses.replace(COMPILERS, cc=str(tmp_path / cache / "toolchains/cc"))
+        found.append(profile_value(conan.render(TARGET, inside), "user.slipway:toolchain"))
+    assert found[0] == found[1]
+    assert profile_value(conan.render(TARGET, COMPILERS), "user.slipway:toolchain") != found[0]
+
+
 def test_tools_are_built_with_what_this_machine_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
     reasons = {"zig": "no apt here", "gnu": ""}
