@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 CACHE_PARTS = {
+    "ccache": "what was compiled already",
     "conan": "Conan's home: packages and their sources",
     "conan-profiles": "profiles and lockfiles",
     "debian": "apt's state, packages and unpacked trees",

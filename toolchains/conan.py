@@ -21,7 +21,7 @@ from core.commands import process, quote
 from core.errors import BuildError, HostError
 from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
-from toolchains import fetch_source
+from toolchains import ccache, fetch_source
 from toolchains.compilers import Compilers, family
 from toolchains.targets import Target, load_targets
 
@@ -72,7 +72,7 @@ def remote() -> str:
 
 def _environment() -> dict[str, str]:
     """The user's environment without Conan settings of other projects; CMake and Ninja of our own first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONAN_", "CMAKE_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONAN_", "CMAKE_", "CCACHE_"))}
     drop = ("CC", "CXX", "AR", "RANLIB", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PYTHONPATH")
     for name in drop:
         kept.pop(name, None)
@@ -101,16 +101,28 @@ def conan(
     """
     argv = [sys.executable, "-m", "conans.conan", *args]
     said: list[str] = []
-    with tempfile.TemporaryFile() as result, log.open("a", encoding="utf-8") as kept:
-        with process(argv, cwd=ROOT, env=_environment(), stdout=result.fileno()) as child:
-            kept.write(f"$ {quote(argv)}\n")
+    with (
+        tempfile.TemporaryFile() as result,
+        tempfile.TemporaryDirectory(prefix="slipway-ccache-") as folder,
+        log.open("a", encoding="utf-8") as kept,
+    ):
+
+        def hear(line: str) -> None:
+            kept.write(f"{line}\n")
+            said.append(line)
+            if heard:
+                heard(line)
+
+        kept.write(f"$ {quote(argv)}\n")
+        counted = Path(folder, "counted")
+        env = {**_environment(), **ccache.environment(counted)}
+        with process(argv, cwd=ROOT, env=env, stdout=result.fileno()) as child:
             for raw in child.stderr or ():
-                line = raw.decode(errors="replace").rstrip()
-                kept.write(f"{line}\n")
-                said.append(line)
-                if heard:
-                    heard(line)
+                hear(raw.decode(errors="replace").rstrip())
             code = child.wait()
+        hits, compiled = ccache.hits(counted)
+        if compiled:
+            hear(f"ccache: {hits} of {compiled} compilations had been done before")
         kept.write(f"[exit {code}]\n")
         result.seek(0)
         if code:
@@ -197,13 +209,20 @@ def sources(choice: str, log: Path) -> list[str]:
     return [f"--conf:all=user.slipway:sources={choice}"]
 
 
-def render(target: Target, compilers: Compilers, build_type: str = "Release") -> str:
-    """A Conan profile's text, from the table of targets and nothing else."""
+def render(
+    target: Target, compilers: Compilers, build_type: str = "Release", launchers: Mapping[str, str] | None = None
+) -> str:
+    """A Conan profile's text, from the table of targets and nothing else.
+
+    Args:
+        launchers: CMake's variables that name what stands before the compilers; the result does not depend on it.
+    """
     from jinja2 import Environment, StrictUndefined
 
     # The text is a configuration file of ours, not a page: there is nothing to escape.
     engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
     template = engine.from_string(_TEMPLATE)
+    tools = {"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib, **compilers.variables}
     facts = {
         "target": target,
         "compilers": compilers,
@@ -211,20 +230,23 @@ def render(target: Target, compilers: Compilers, build_type: str = "Release") ->
         "jobs": os.cpu_count() or 1,
         "wheels": cache_dir("wheels"),
         "executables": json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
-        "variables": json.dumps({"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib, **compilers.variables}),
+        "variables": json.dumps({**tools, **(launchers or {})}),
         # __FILE__ in the SDK's headers would carry this machine's paths, and the user's name, to every device.
         "map": json.dumps([quote([f"-ffile-prefix-map={home()}=."])]),
         "fetch": json.dumps(fetch_source.command()),
     }
     # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity;
-    # where a user's cache is does not, so that packages can be shared.
-    flags = sha256_bytes(portable(template.render({**facts, "key": "", "jobs": 0, "fetch": ""})).encode())[:8]
+    # but neither on where a user's cache is, so that packages can be shared, nor on what only makes it faster.
+    same = {**facts, "key": "", "jobs": 0, "fetch": "", "variables": json.dumps(tools)}
+    flags = sha256_bytes(portable(template.render(same)).encode())[:8]
     return template.render(**facts, key=f"{compilers.key}-{flags}")
 
 
 def _profile(name: str, target: Target, toolchain: str, build_type: str) -> Path:
     file = cache_dir("conan-profiles") / name
-    write_atomic(file, render(target, family(toolchain).ensure(target), build_type) + "\n")
+    compilers = family(toolchain).ensure(target)
+    launchers = ccache.variables(home(), compilers.key)
+    write_atomic(file, render(target, compilers, build_type, launchers) + "\n")
     return file
 
 

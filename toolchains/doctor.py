@@ -92,6 +92,14 @@ def _zig() -> Check:
     return Check("zig", True, f"{pinned} in {found}" if found else f"{pinned} is fetched by the first build")
 
 
+def _ccache() -> Check:
+    from toolchains import ccache
+
+    used, detail = ccache.describe()
+    fix = f"unset {ccache.SWITCH}" if ccache.off() else "install your distribution's ccache"
+    return Check("ccache", used, detail, "" if used else fix, optional=True)
+
+
 def _conan() -> Check:
     from toolchains import conan
 
@@ -139,7 +147,7 @@ def _emulators() -> list[Check]:
 
 def checks() -> list[Check]:
     """All findings, in the order in which they matter. Nothing is fetched, and no network is asked."""
-    single: list[Callable[[], Check]] = [_python, _disk, _pip, _debian, _zig, _conan]
+    single: list[Callable[[], Check]] = [_python, _disk, _pip, _debian, _zig, _ccache, _conan]
     return [*(check() for check in single), *_toolchains(), *_emulators()]
 
 

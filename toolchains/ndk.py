@@ -1,4 +1,4 @@
-"""The compiler family ``ndk``: Google's Android NDK, where the user has one; what it builds uses Android's own C library.
+"""The compiler family ``ndk``: Google's Android NDK, where the user has one; its programs use Android's own C library.
 
 Nothing here was run against a real NDK: where its programs are follows Google's description of its layout
 (https://developer.android.com/ndk/guides/other_build_systems).
@@ -37,7 +37,7 @@ def _configurations() -> Iterator[Path]:
 
 
 def named() -> str:
-    """The folder of the NDK as the environment or Conan's configuration names it, there or not; empty when none does."""
+    """The NDK's folder as the environment or Conan's configuration names it, there or not; empty when none does."""
     if folder := os.environ.get(VARIABLE):
         return folder
     for file in _configurations():
@@ -119,7 +119,7 @@ def ensure(target: Target) -> Compilers:
         "compiler.libcxx": "c++_static",
         "os.api_level": target.android_api,
     }
-    key = sha256_bytes("\n".join([number, target.name, target.android_api]).encode())[:16]
+    key = sha256_bytes(f"{target.name} {target.android_api} {number}".encode())[:16]
     return Compilers(
         "ndk",
         number,

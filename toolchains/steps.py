@@ -51,6 +51,8 @@ class Steps:
         """Take in a line that Conan, CMake or Ninja printed."""
         if line.startswith(_BUILDING):
             self.part(line.removeprefix(_BUILDING).partition(":")[0])
+        elif line.startswith("ccache: "):
+            self.part(line)
         elif match := _NINJA.match(line):
             self._show(int(match[1]), int(match[2]))
 

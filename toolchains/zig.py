@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from core import console
@@ -219,6 +220,14 @@ def _conf(target: Target) -> dict[str, str]:
     return found
 
 
+def _written(folder: Path, texts: Mapping[str, str]) -> bool:
+    """Whether the wrappers are there and are these: a cache that was moved holds the old paths."""
+    try:
+        return all((folder / name).read_text(encoding="utf-8") == text for name, text in texts.items())
+    except OSError:
+        return False
+
+
 def ensure(target: Target) -> Compilers:
     """zig as ``cc``, ``c++``, ``ar`` and ``ranlib`` of one target.
 
@@ -233,9 +242,9 @@ def ensure(target: Target) -> Compilers:
     texts, library, library_key = _texts(program(), target)
     key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
-    if not folder.is_dir():
+    if not _written(folder, texts):
         with locked(f"zig-{target.name}"):
-            if not folder.is_dir():
+            if not _written(folder, texts):
                 with new_folder(folder) as new:
                     for name, text in texts.items():
                         (new / name).write_text(text, encoding="utf-8")

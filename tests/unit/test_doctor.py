@@ -64,3 +64,17 @@ def test_what_is_optional_does_not_fail(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(doctor, "checks", lambda: checks)
     doctor.report(as_json=False)
     assert "optional" in capsys.readouterr().out
+
+
+def test_whether_builds_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {check.name: check for check in doctor.checks()}["ccache"]
+    assert (found.ok, found.optional) == (True, True)
+    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
+    found = {check.name: check for check in doctor.checks()}["ccache"]
+    assert (found.ok, found.fix) == (False, "unset SLIPWAY_CCACHE")
+    monkeypatch.delenv("SLIPWAY_CCACHE")
+    monkeypatch.setattr(debian, "available", lambda: "it is not Debian-like: apt-get not installed")
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = {check.name: check for check in doctor.checks()}["ccache"]
+    assert not found.ok
+    assert "no ccache is installed" in found.detail

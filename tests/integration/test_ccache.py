@@ -1,0 +1,97 @@
+"""ccache as builds use it: another build folder, another Conan home, C, C++ and assembly; and when it must miss."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.paths import cache_dir
+from toolchains import ccache, zig
+from toolchains.compilers import Compilers
+from toolchains.targets import get_target
+
+pytestmark = pytest.mark.build
+
+TARGET = get_target("linux-x86_64")
+SOURCES = {
+    "part.c": "#include <dep.h>\nint part(void) { return DEP; }\n",
+    "part.cpp": "#include <string>\n#include <dep.h>\nint size() { return std::string(DEP, 'x').size(); }\n",
+    "part.S": "#include <dep.h>\n.text\n.globl part\npart:\n  movl $DEP, %eax\n  ret\n",
+}
+
+
+@pytest.fixture(scope="module")
+def compilers() -> Compilers:
+    return zig.ensure(TARGET)
+
+
+@pytest.fixture(autouse=True)
+def emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own, so that what earlier runs compiled does not count."""
+    folder = tmp_path / "ccache"
+
+    def elsewhere(*parts: str) -> Path:
+        return folder if parts == ("ccache",) else cache_dir(*parts)
+
+    monkeypatch.setattr(ccache, "cache_dir", elsewhere)
+
+
+class Home:
+    """A Conan home in which a package is being built that needs another one, with the names that Conan makes up."""
+
+    def __init__(self, folder: Path, random: str, value: int = 42) -> None:
+        self.folder, self.build = folder, folder / f"p/b/parts{random}/b/build"
+        self.include = folder / f"p/b/depen{random[::-1]}/p/include"
+        self.log = folder / "counted"
+        self.build.mkdir(parents=True)
+        self.include.mkdir(parents=True)
+        (self.include / "dep.h").write_text(f"#define DEP {value}\n", encoding="utf-8")
+        for name, text in SOURCES.items():
+            (self.build.parent / name).write_text(text, encoding="utf-8")
+        # What is younger than the compilation is not trusted.
+        for file in (self.include / "dep.h", *self.build.parent.glob("part.*")):
+            os.utime(file, (1e9, 1e9))
+
+    def compile(self, compilers: Compilers, name: str, *flags: str) -> tuple[int, int]:
+        """Compile as CMake does; hits and compilations so far."""
+        launcher = ccache.variables(self.folder, compilers.key)["CMAKE_C_COMPILER_LAUNCHER"].split(";")
+        compiler = compilers.cxx if name.endswith(".cpp") else compilers.cc
+        words = [
+            *launcher,
+            compiler,
+            "-isystem",
+            str(self.include),
+            f"-ffile-prefix-map={self.folder}=.",
+            "-O2",
+            *flags,
+        ]
+        words += ["-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
+        words += ["-c", str(self.build.parent / name)]
+        env = {**os.environ, **ccache.environment(self.log)}
+        subprocess.run(words, cwd=self.build, env=env, check=True, timeout=300)
+        return ccache.hits(self.log)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_second_compilation_elsewhere_is_a_hit(compilers: Compilers, tmp_path: Path, name: str) -> None:
+    first, second = Home(tmp_path / "a", "0123456789abc"), Home(tmp_path / "b/c", "fedcba9876543")
+    assert first.compile(compilers, name) == (0, 1)
+    assert first.compile(compilers, name) == (1, 2)
+    assert second.compile(compilers, name) == (1, 1)
+    objects = [(home.build / f"{name}.o").read_bytes() for home in (first, second)]
+    assert objects[0] == objects[1]
+    assert os.fsencode(tmp_path) not in objects[0]
+
+
+def test_what_changes_the_result_is_a_miss(compilers: Compilers, tmp_path: Path) -> None:
+    import dataclasses
+
+    assert Home(tmp_path / "a", "0123456789abc").compile(compilers, "part.c") == (0, 1)
+    assert Home(tmp_path / "b", "0123456789abc").compile(compilers, "part.c", "-DOTHER") == (0, 1)
+    assert Home(tmp_path / "c", "0123456789abc", value=43).compile(compilers, "part.c") == (0, 1)
+    other = dataclasses.replace(compilers, key="zig-of-tomorrow")
+    assert Home(tmp_path / "d", "0123456789abc").compile(other, "part.c") == (0, 1)
+    assert Home(tmp_path / "e", "0123456789abc").compile(compilers, "part.c") == (1, 1)

@@ -1,0 +1,42 @@
+# What stands before a compiler to keep what it made. toolchains/ccache.py writes the settings above it:
+#   program (ccache, with its loader), home and real (Conan's home, and the same without symbolic links), size, folder
+# Called as: launcher KEY COMPILER WORDS..., where KEY changes whenever the compiler or what it links against does.
+export CCACHE_DIR="$folder" CCACHE_MAXSIZE="$size" CCACHE_COMPILERCHECK="string:$1" CCACHE_COMPILERTYPE=clang
+# The compiler's list of included files says what a result depends on: no second run of the preprocessor. No result
+# of ours names the folder it was made in (-ffile-prefix-map, -g0).
+export CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$home"
+case $1 in gnu-*) CCACHE_COMPILERTYPE=gcc ;; esac
+shift
+
+# Conan gives every build a folder with a random name, .../p/b/pthre0123456789abc. Paths below this build's own are
+# made relative by ccache; those of its dependencies go through links in this build's folder, whose names stay.
+case $PWD/ in "$real"/p/b/*) PWD=$home${PWD#"$real"}; export PWD ;; esac
+case $PWD/ in
+    "$home"/p/b/*)
+        own=${PWD#"$home"/p/b/}
+        links=$home/p/b/${own%%/*}/b/.dependencies
+        count=$#
+        while [ "$count" -gt 0 ]; do
+            count=$((count - 1))
+            word=$1
+            shift
+            case $word in
+                -I"$home"/p/b/*/p/* | "$home"/p/b/*/p/*)
+                    option=${word%%"$home"/p/b/*}
+                    rest=${word#"$option$home"/p/b/}
+                    package=${rest%%/*}
+                    link=$links/${package%?????????????}
+                    if [ "$package" != "${own%%/*}" ]; then
+                        if [ ! -d "$link" ]; then
+                            mkdir -p "$links"
+                            ln -s "$home/p/b/$package/p" "$link" 2>/dev/null || true
+                        fi
+                        if [ "$link" -ef "$home/p/b/$package/p" ]; then word=$option$link/${rest#*/p/}; fi
+                    fi
+                    ;;
+            esac
+            set -- "$@" "$word"
+        done
+        ;;
+esac
+eval "exec $program \"\$@\""
