@@ -76,6 +76,28 @@ class Offers(_Model):
     """How the runner was run to learn this: ``native``, ``qemu-aarch64 -cpu cortex-a72``, or ``not run: why``."""
 
 
+class CodeCheck(_Model):
+    """What the scan for instructions above the floor saw in one file."""
+
+    path: str
+    functions: int = Field(ge=0)
+    kernels: int = Field(ge=0)
+    """Functions that use more than the floor and are chosen at run time."""
+    instructions: int = Field(ge=0)
+    features: tuple[str, ...] = ()
+    """CPU features that those kernels use."""
+    note: str = ""
+    """Why the file could not be checked like the others; empty when it was."""
+
+
+class Checks(_Model):
+    """What was checked after the build; whatever the checks refuse never becomes a manifest."""
+
+    floor: str
+    """The least CPU that all code outside the kernels runs on."""
+    code: tuple[CodeCheck, ...]
+
+
 class Manifest(_Model):
     """The whole manifest."""
 
@@ -87,6 +109,7 @@ class Manifest(_Model):
     """UTC, ISO 8601."""
     needs: Needs
     offers: Offers
+    checks: Checks | None = None
     files: tuple[FileEntry, ...]
 
 
@@ -172,6 +195,7 @@ class NativeManifest(_Model):
     """What a user must know of these packages: ``static musl, no bionic``."""
     proof: str = ""
     """The program that proves them, ``bin/xnnpack_proof``; empty when there is none."""
+    checks: Checks | None = None
     packages: tuple[NativePackage, ...]
     files: tuple[FileEntry, ...]
 

@@ -24,6 +24,7 @@ CACHE_PARTS = {
     "images": "virtual devices' images",
     "locks": "one file a lock",
     "logs": "whole outputs of builds and exports",
+    "scans": "what the scans for instructions found, by the file's digest",
     "tests": "what the tests keep between runs",
     "toolchains": "compiler wrappers and link stubs",
     "tools": "zig",

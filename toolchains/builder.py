@@ -18,9 +18,14 @@ from toolchains import tools
 from toolchains.targets import Target, get_target
 
 _ROOM = Path(__file__).parent
-MODULES = ("builder", "compilers", "conan", "fetch_source", "gnu", "inspect", "layout", "libstdcxx", "sysroot", "zig")
+MODULES = (
+    *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sysroot", "zig"),
+    *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf", "read_lief"),
+)
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
+TABLES = ("isa.toml", "systems.toml")
+"""Those that the checks read."""
 _STEPS = 5
 
 
@@ -52,7 +57,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
         for file in folder.rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield file.relative_to(ROOT).as_posix(), file
-    for name in (*(f"{module}.py" for module in MODULES), "zig_wrapper.sh", "libstdcxx_compat.cpp"):
+    for name in (*(f"{module}.py" for module in MODULES), "zig_wrapper.sh", "libstdcxx_compat.cpp", *TABLES):
         yield f"toolchains/{name}", _ROOM / name
 
 
@@ -135,11 +140,11 @@ def _build(job: _Job, digest: str) -> Bundle:
     package = _package(job, steps, log)
     origin = layout.Origin(job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc)
     with new_folder(job.folder) as new:
-        steps.begin("reading the binaries: architecture, C library, libraries")
+        steps.begin("reading the binaries: architecture, C library, libraries, instructions")
         layout.collect(package, new)
-        binaries = layout.check(origin, new)
+        binaries, checked = layout.check(origin, new), layout.scan(origin, new)
         steps.begin(f"running pte_runner ({emulators.describe(job.target)})")
-        layout.describe(origin, new, binaries, layout.offers(origin, new))
+        layout.describe(origin, new, binaries, layout.offers(origin, new), checked)
     write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
     console.note(f"built {job.folder} in {time.monotonic() - started:.0f} s")
     return Bundle.load(job.folder)

@@ -1,138 +1,78 @@
-"""What binaries ask of a device, read from the binaries themselves."""
+"""What binaries ask of a device, read from the binaries themselves: ELF, PE, Mach-O, alone or in static archives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import fnmatch
+import functools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from core.bundle import Needs
 from core.errors import BuildError
+from toolchains import archives, isa
+from toolchains.binary import Binary, newest, number
 from toolchains.targets import Target
 
-_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64", "EM_386": "i686"}
-# Tag_CPU_arch of the Arm ABI's build attributes (addenda32, "The CPU architecture"): 6 to 12 are ARMv6 and kin.
-_ARM_V7 = 10
-_ARM_V6 = frozenset({6, 7, 8, 9, 11, 12})
-_HARD_FLOAT, _SOFT_FLOAT = 0x400, 0x200
-"""``EF_ARM_ABI_FLOAT_HARD`` and ``_SOFT`` in an ELF header's flags."""
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
-_SYSTEM = frozenset(
-    {
-        "libc.so.6",
-        "libm.so.6",
-        "libdl.so.2",
-        "libpthread.so.0",
-        "librt.so.1",
-        "libgcc_s.so.1",
-        "libstdc++.so.6",
-        "ld-linux-aarch64.so.1",
-        "ld-linux-x86-64.so.2",
-        "ld-linux-armhf.so.3",
-        "ld-linux.so.2",
-    }
-)
-"""Libraries that every system with glibc and C++ programs has."""
+__all__ = ["Binary", "closure", "needs", "newest", "number", "problems", "read", "read_all", "too_new"]
 
-FloatAbi = Literal["hard", "soft", "none"]
+SYSTEMS = Path(__file__).with_name("systems.toml")
 Libc = Literal["glibc", "musl", "static", "bionic", "msvcrt", "system"]
+_FORMATS = {"elf": "ELF", "pe": "PE", "coff": "COFF", "mach-o": "Mach-O"}
 
 
-@dataclass(frozen=True)
-class Binary:
-    """An ELF program or shared library."""
-
-    path: Path
-    machine: str
-    """``uname -m`` family, or the ELF name of an architecture that no target has."""
-    float_abi: FloatAbi
-    interpreter: str
-    """The loader it asks for; empty for libraries and static programs."""
-    soname: str
-    needed: tuple[str, ...]
-    runpath: tuple[str, ...]
-    versions: Mapping[str, str]
-    """Newest symbol version needed of each family: ``{"GLIBC": "2.17", "GLIBCXX": "3.4.21"}``."""
+@functools.cache
+def _systems() -> Mapping[str, Any]:
+    with SYSTEMS.open("rb") as file:
+        return tomllib.load(file)
 
 
-def number(version: str) -> tuple[int, ...]:
-    """``2.28`` as something that compares."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+def _here() -> tuple[str, ...]:
+    """Paths of this machine that no binary should carry: the checkout's and the cache's."""
+    from core.paths import ROOT, cache_dir
 
-
-def newest(versions: Iterable[str]) -> str:
-    """The newest of several version numbers; empty when there is none."""
-    return max(versions, key=number, default="")
-
-
-def _arm(elf: Any) -> tuple[str, FloatAbi]:
-    """Machine and calling convention of a 32-bit Arm file."""
-    architecture, passes_in_vfp = 0, False
-    section = elf.get_section_by_name(".ARM.attributes")
-    for subsection in section.iter_subsections() if section else ():
-        for block in subsection.iter_subsubsections():
-            for attribute in block.iter_attributes():
-                if attribute.tag == "TAG_CPU_ARCH":
-                    architecture = attribute.value
-                passes_in_vfp |= attribute.tag == "TAG_ABI_VFP_ARGS" and attribute.value == 1
-    machine = "armv6l" if architecture in _ARM_V6 else "armv7l" if architecture >= _ARM_V7 else "arm"
-    flags = elf.header["e_flags"]
-    hard = bool(flags & _HARD_FLOAT) or (passes_in_vfp and not flags & _SOFT_FLOAT)
-    return machine, "hard" if hard else "soft"
-
-
-def _versions(elf: Any) -> dict[str, str]:
-    """Newest needed symbol version of each family."""
-    found: dict[str, list[str]] = {}
-    section = elf.get_section_by_name(".gnu.version_r")
-    for _, auxiliaries in section.iter_versions() if section else ():
-        for auxiliary in auxiliaries:
-            family, _, version = auxiliary.name.rpartition("_")
-            if number(version):
-                found.setdefault(family, []).append(version)
-    return {family: newest(versions) for family, versions in found.items()}
+    return tuple(f"{path}/" for path in dict.fromkeys((ROOT, cache_dir())) if len(path.parts) > 2)
 
 
 def read(path: Path) -> Binary:
-    """Read one ELF file.
+    """Read one program, library or object file; of a universal one the first architecture.
 
     Raises:
         BuildError: it is none, or is damaged.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
+    return next(read_all(path))
 
+
+def read_all(path: Path) -> Iterator[Binary]:
+    """Read every binary in ``path``: an archive's members, a universal file's architectures, or the one it is.
+
+    Raises:
+        BuildError: it is none, or is damaged, or is an archive without any object.
+    """
     try:
-        with path.open("rb") as file:
-            elf = ELFFile(file)
-            name = elf.header["e_machine"]
-            machine, float_abi = _arm(elf) if name == "EM_ARM" else (_MACHINES.get(name, str(name)), "none")
-            interpreter = next(
-                (part.get_interp_name() for part in elf.iter_segments() if part.header["p_type"] == "PT_INTERP"), ""
-            )
-            tags: dict[str, list[str]] = {}
-            dynamic = elf.get_section_by_name(".dynamic")
-            for tag in dynamic.iter_tags() if dynamic else ():
-                text = next(
-                    (str(getattr(tag, key)) for key in ("needed", "soname", "runpath", "rpath") if hasattr(tag, key)),
-                    None,
-                )
-                if text is not None:
-                    tags.setdefault(tag.entry.d_tag, []).append(text)
-            paths = [*tags.get("DT_RUNPATH", []), *tags.get("DT_RPATH", [])]
-            return Binary(
-                path,
-                machine,
-                float_abi,
-                interpreter,
-                next(iter(tags.get("DT_SONAME", [])), ""),
-                tuple(tags.get("DT_NEEDED", [])),
-                tuple(part for item in paths for part in item.split(":") if part),
-                _versions(elf),
-            )
-    except (ELFError, OSError, AttributeError, KeyError, UnicodeDecodeError) as error:
-        raise BuildError(f"{path} is not a whole ELF file.", str(error), "build it again with --force") from error
+        data = path.read_bytes()
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read.", str(error), "build it again with --force") from error
+    here, count = _here(), 0
+    for member, content in archives.objects(path, data):
+        count += 1
+        kind = archives.format_of(content)
+        if kind in {"pe", "coff", "mach-o"}:
+            from toolchains import read_lief
+
+            yield from read_lief.read(path, content, member, here, kind)
+        else:
+            from toolchains import read_elf
+
+            yield read_elf.read(path, content, member, here)
+    if not count:
+        raise BuildError(f"{path} has no object file in it.", "an empty archive", "build it again with --force")
 
 
 def closure(program: Path, folder: Path) -> list[Path]:
@@ -149,6 +89,10 @@ def closure(program: Path, folder: Path) -> list[Path]:
 
 
 def _libc(binaries: Sequence[Binary]) -> Libc:
+    if any(item.format in {"pe", "coff"} for item in binaries):
+        return "msvcrt"
+    if any(item.format == "mach-o" for item in binaries):
+        return "system"
     loaders = [item.interpreter for item in binaries if item.interpreter]
     if not loaders:
         return "static"
@@ -176,7 +120,7 @@ def needs(target: Target, binaries: Sequence[Binary]) -> Needs:
 def too_new(binaries: Sequence[Binary], bounds: Mapping[str, str]) -> list[str]:
     """Which file needs a symbol version beyond its family's bound: ``bin/x needs GLIBC 2.34 (at most 2.28)``."""
     return [
-        f"{item.path.name} needs {family} {item.versions[family]} (at most {bound})"
+        f"{item.name} needs {family} {item.versions[family]} (at most {bound})"
         for item in binaries
         for family, bound in bounds.items()
         if number(item.versions.get(family, "0")) > number(bound)
@@ -184,22 +128,64 @@ def too_new(binaries: Sequence[Binary], bounds: Mapping[str, str]) -> list[str]:
 
 
 def problems(target: Target, binaries: Sequence[Binary]) -> list[str]:
-    """What makes ``binaries`` no bundle for ``target``: architecture, float ABI, C library, paths of this machine."""
-    found = []
-    for item in binaries:
-        name = item.path.name
-        if item.machine != target.machine:
-            found.append(f"{name} is for {item.machine}, not {target.machine}")
-        if item.float_abi != target.float_abi:
-            found.append(f"{name} has the float ABI {item.float_abi}, not {target.float_abi}")
-        found += [
-            f"{name} looks for libraries in {part}, a path of this machine"
-            for part in item.runpath
-            if part.startswith("/")
-        ]
-    missing = sorted(set(needs(target, binaries).libraries) - _SYSTEM)
+    """What makes ``binaries`` none for ``target``: format, architecture, float ABI, C library, libraries, segments."""
+    found = [text for item in binaries for text in _of_one(target, item)]
+    patterns = [pattern.lower() for pattern in _systems()[target.os]["libraries"]]
+    missing = [
+        name
+        for name in needs(target, binaries).libraries
+        if not any(fnmatch.fnmatchcase(name.lower(), pattern) for pattern in patterns)
+    ]
     if missing:
         found.append(f"{', '.join(missing)} would have to be on the device: neither the bundle nor its system has it")
-    if _libc(binaries) != target.libc:
-        found.append(f"{binaries[0].path.name} uses the C library {_libc(binaries)}, not {target.libc}")
+    if any(item.kind != "object" for item in binaries) and _libc(binaries) != target.libc:
+        found.append(f"{binaries[0].name} uses the C library {_libc(binaries)}, not {target.libc}")
     return found
+
+
+def _of_one(target: Target, item: Binary) -> Iterator[str]:
+    system = _systems()[target.os]
+    if item.format not in system["formats"]:
+        yield f"{item.name} is {_FORMATS[item.format]}, which {target.os} does not load"
+    else:
+        yield from _of_another_target(target, item)
+        yield from _not_loadable(target, item, system)
+
+
+def _of_another_target(target: Target, item: Binary) -> Iterator[str]:
+    """Architecture, float ABI, levels of the CPU and version of the system."""
+    if item.machine != target.machine and not _kernel(target, item):
+        yield f"{item.name} is for {item.machine}, not {target.machine}"
+    if item.float_abi != target.float_abi:
+        yield f"{item.name} has the float ABI {item.float_abi}, not {target.float_abi}"
+    if item.cpu.get("needed", "x86-64") != "x86-64":
+        yield f"{item.name} says that it needs {item.cpu['needed']}, not {target.isa_floor}"
+    if item.system not in {"", target.os}:
+        yield f"{item.name} is for {item.system}, not {target.os}"
+    if target.os_version and number(item.system_version) > number(target.os_version):
+        yield f"{item.name} needs {item.system} {item.system_version} (at most {target.os_version})"
+
+
+def _not_loadable(target: Target, item: Binary, system: Mapping[str, Any]) -> Iterator[str]:
+    """Paths, loader, segments and stack."""
+    for part in item.runpath:
+        if part.startswith("/"):
+            yield f"{item.name} looks for libraries in {part}, a path of this machine"
+    for part in item.paths:
+        yield f"{item.name} has {part} in it, a path of this machine"
+    loader = system.get("loaders", {}).get(target.machine)
+    if item.interpreter and loader and _libc([item]) == target.libc and item.interpreter != loader:
+        yield f"{item.name} asks for the loader {item.interpreter}, not {loader}"
+    least = system.get("alignment", {}).get(target.machine, 0)
+    if item.alignment and item.alignment < least:
+        yield f"{item.name} is aligned to {item.alignment} bytes: kernels with pages of {least} do not load it"
+    if item.exec_stack:
+        yield f"{item.name} asks for an executable stack"
+    if target.os == "android" and item.interpreter and not item.relocatable:
+        yield f"{item.name} is not position independent, and Android starts nothing else"
+
+
+def _kernel(target: Target, item: Binary) -> bool:
+    """Whether an object may say that it is for a later ARM: a kernel chosen at run time, which the scan looks at."""
+    later = target.machine == "armv6l" and item.machine == "armv7l" and item.kind == "object"
+    return later and isa.table().allowed("a32", (), item.member) is not None

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.bundle import MANIFEST, RUNNER, FileEntry, Manifest, Offers
+from core.bundle import MANIFEST, RUNNER, Checks, FileEntry, Manifest, Offers
 from core.commands import quote, run
 from core.errors import BuildError
 from core.files import sha256_file, write_json
-from toolchains import emulators, inspect
+from toolchains import checks, emulators, inspect
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target
-from toolchains.tools import table
 
 BACKENDS: Mapping[str, tuple[str, ...]] = {"executorch": ("XnnpackBackend",)}
 """Backends that a bundle of an engine is worthless without."""
@@ -71,10 +70,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
             "mend the recipe or the compiler, then ./inv build --force",
             found,
         )
-    bounds = (
-        {"GLIBC": target.max_glibc, "GLIBCXX": table()["libstdcxx"]["newest"]["GLIBCXX"]} if target.max_glibc else {}
-    )
-    newer = inspect.too_new(binaries, bounds)
+    newer = inspect.too_new(binaries, checks.bounds(target))
     if newer and not origin.allow_newer_glibc:
         raise BuildError(
             f"The bundle would not start on the older devices of {target.name}.",
@@ -84,6 +80,16 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
             newer,
         )
     return binaries
+
+
+def scan(origin: Origin, folder: Path) -> Checks:
+    """Look for instructions above the target's floor; the engine's libraries come compiled and stripped from upstream.
+
+    Raises:
+        BuildError: the runner has one outside the kernels that are chosen at run time.
+    """
+    libraries = sorted((folder / "lib").glob("*"))
+    return checks.check_code(origin.target, [folder / RUNNER, *libraries], folder, prebuilt=libraries)
 
 
 def offers(origin: Origin, folder: Path) -> Offers:
@@ -138,7 +144,9 @@ def offers(origin: Origin, folder: Path) -> Offers:
     return result
 
 
-def describe(origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers) -> Manifest:
+def describe(
+    origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers, checked: Checks | None = None
+) -> Manifest:
     """Write the manifest of the bundle in ``folder``."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
     entries = tuple(
@@ -157,6 +165,7 @@ def describe(origin: Origin, folder: Path, binaries: list[inspect.Binary], offer
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         needs=inspect.needs(origin.target, binaries),
         offers=offered,
+        checks=checked,
         files=entries,
     )
     write_json(folder / MANIFEST, manifest.model_dump(mode="json"))

@@ -17,7 +17,7 @@ from core.errors import BundleError, ConfigError, HostError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import ROOT, cache_dir, native_dir
 from toolchains import tools
-from toolchains.builder import MODULES
+from toolchains.builder import MODULES, TABLES
 from toolchains.compilers import family
 from toolchains.steps import Steps
 from toolchains.targets import Target, get_target
@@ -86,7 +86,7 @@ def _recipes() -> Iterator[tuple[str, Path]]:
                 yield file.relative_to(ROOT).as_posix(), file
     for module in _MODULES:
         yield f"toolchains/{module}.py", _ROOM / f"{module}.py"
-    for other in ("zig_wrapper.sh", "libstdcxx_compat.cpp"):
+    for other in ("zig_wrapper.sh", "libstdcxx_compat.cpp", *TABLES):
         yield f"toolchains/{other}", _ROOM / other
 
 
@@ -155,8 +155,8 @@ def _build(job: _Job, digest: str) -> Native:
             steps.begin("collecting libraries, headers and licences")
             native_layout.collect(graph, new, proof)
             steps.begin("reading the binaries: architecture, C library, instructions")
-            native_layout.check(origin, new)
-            native_layout.describe(origin, new, graph)
+            checked = native_layout.check(origin, new)
+            native_layout.describe(origin, new, graph, checked)
     write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
     if not job.quiet:
         console.note(f"built {job.folder} in {time.monotonic() - started:.0f} s")

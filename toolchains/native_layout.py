@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.bundle import MANIFEST, SBOM, FileEntry, NativeManifest, NativePackage
+from core.bundle import MANIFEST, SBOM, Checks, FileEntry, NativeManifest, NativePackage
 from core.errors import BuildError
 from core.files import sha256_file, write_json
-from toolchains import inspect, sbom
+from toolchains import checks, sbom
 from toolchains.targets import Target
 
 LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
@@ -61,21 +61,13 @@ def _copy(source: Path, target: Path, mode: int) -> None:
     target.chmod(mode)
 
 
-def check(origin: Origin, folder: Path) -> None:
-    """Read the proof program and refuse what the target's devices would.
+def check(origin: Origin, folder: Path) -> Checks:
+    """Read every library and the proof program and refuse what the target's devices would.
 
     Raises:
-        BuildError: it is for another machine or ABI.
+        BuildError: one is for another machine or ABI, or has instructions above the floor outside of kernels.
     """
-    programs = [file for file in sorted((folder / "bin").glob("*")) if file.read_bytes()[:4] == b"\x7fELF"]
-    found = inspect.problems(origin.target, [inspect.read(file) for file in programs]) if programs else []
-    if found:
-        raise BuildError(
-            f"What was built is not for {origin.target.name}.",
-            "; ".join(found),
-            "mend the recipe or the compiler, then ./inv build --packages --force",
-            found,
-        )
+    return checks.check_native(origin.target, folder)
 
 
 def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
@@ -97,7 +89,7 @@ def notes(target: Target, toolchain: str) -> tuple[str, ...]:
     return ()
 
 
-def describe(origin: Origin, folder: Path, graph: sbom.Graph) -> NativeManifest:
+def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | None = None) -> NativeManifest:
     """Write the bill of materials and the manifest of what is in ``folder``."""
     target = origin.target
     delivered = _entries(folder)
@@ -116,6 +108,7 @@ def describe(origin: Origin, folder: Path, graph: sbom.Graph) -> NativeManifest:
         kleidiai_note=why,
         notes=notes(target, origin.toolchain),
         proof=proof,
+        checks=checked,
         packages=tuple(
             NativePackage(
                 name=node["name"],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.bundle import MANIFEST, RUNNER, Bundle, FileEntry, Manifest, Needs, Offers
+from core.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import sha256_bytes, write_json
 from toolchains import builder, compilers, conan, emulators, fetch_source, gnu, inspect, layout
@@ -71,6 +71,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)
     monkeypatch.setattr(layout, "check", lambda origin, folder: [binary])
+    monkeypatch.setattr(layout, "scan", lambda origin, folder: Checks(floor="Armv8-A", code=()))
     monkeypatch.setattr(layout, "offers", lambda origin, folder: offers("XnnpackBackend"))
     return made
 

@@ -89,7 +89,7 @@ def test_arm(tmp_path: Path, cpu_arch: int, vfp_args: int | None, flags: int, ex
 def test_what_is_no_elf_file(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "pte_runner"
     file.write_bytes(content)
-    with pytest.raises(BuildError, match="pte_runner is not a whole ELF file"):
+    with pytest.raises(BuildError, match=r"pte_runner is (not a whole ELF file|damaged)"):
         inspect.read(file)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.bundle import MANIFEST, SBOM, Native
+from core.bundle import MANIFEST, SBOM, Checks, Native
 from core.errors import BuildError, BundleError, ConfigError
 from toolchains import build_all, builder, debian, native, native_layout, sbom
 from toolchains.targets import get_target
@@ -63,6 +63,7 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     ready = SimpleNamespace(family="zig", version="0.17.0")
     fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "")
     monkeypatch.setattr(native, "_packages", packages)
+    monkeypatch.setattr(native_layout, "check", lambda origin, folder: Checks(floor="Armv8-A", code=()))
     monkeypatch.setattr(native, "family", lambda name: fake)
     monkeypatch.setattr(debian, "available", lambda: "")
     return found

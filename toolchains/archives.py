@@ -1,0 +1,113 @@
+"""Static archives (``ar``) as all toolchains write them: GNU's, BSD's and Microsoft's flavour.
+
+Formats: ar(5) of the BSDs; System V ABI, chapter 7; Microsoft's PE specification, "Archive (Library) File Format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from core.errors import BuildError
+
+MAGIC = b"!<arch>\n"
+_THIN = b"!<thin>\n"
+_HEADER = 60
+Format = Literal["archive", "elf", "pe", "coff", "mach-o", ""]
+_MACHO = (0xFEEDFACE, 0xFEEDFACF, 0xCAFEBABE, 0xCEFAEDFE, 0xCFFAEDFE, 0xBEBAFECA)
+_COFF = (0x14C, 0x8664, 0xAA64, 0x1C4)
+"""Machines of a COFF object: x86, x86-64, arm64, Arm."""
+_INDEXES = ("/", "//", "/SYM64/", "/<ECSYMBOLS>/", "/<XFGHASHMAP>/", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64")
+"""Members that hold no file: lists of symbols and of long names."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of an archive."""
+
+    name: str
+    data: memoryview
+
+
+def format_of(data: bytes | memoryview) -> Format:
+    """What kind of file begins with ``data``; empty when it is none that has code."""
+    head = bytes(data[:8])
+    if head in {MAGIC, _THIN}:
+        return "archive"
+    if head[:4] == b"\x7fELF":
+        return "elf"
+    if head[:2] == b"MZ":
+        return "pe"
+    if int.from_bytes(head[:4], "big") in _MACHO:
+        return "mach-o"
+    # The second case is an object with more sections than 16 bits count.
+    if int.from_bytes(head[:2], "little") in _COFF or (head[:4] == b"\0\0\xff\xff" and head[4:5] == b"\2"):
+        return "coff"
+    return ""
+
+
+def broken(path: Path, why: str) -> BuildError:
+    """The error for a binary that cannot be read."""
+    return BuildError(f"{path} is damaged.", why, "build it again with --force")
+
+
+def _long_name(table: bytes, offset: str) -> str:
+    """A name kept in the archive's table of long names; GNU ends one with ``/`` and a newline, Microsoft with NUL."""
+    start = int(offset)
+    if not 0 <= start < len(table):
+        raise ValueError(f"a name at {start} of a table of {len(table)} bytes")
+    ends = [end for end in (table.find(b"/\n", start), table.find(b"\n", start), table.find(b"\0", start)) if end >= 0]
+    return table[start : min(ends, default=len(table))].decode(errors="replace")
+
+
+def members(path: Path, data: bytes) -> Iterator[Member]:
+    """The files of the archive ``data``, indexes left out, in the archive's order.
+
+    Raises:
+        BuildError: truncated or damaged, or a thin archive, which holds names alone.
+    """
+    if data.startswith(_THIN):
+        raise BuildError(f"{path} is a thin archive.", "it names files and does not hold them", "ar without T")
+    if not data.startswith(MAGIC):
+        raise broken(path, "it does not begin as an archive does")
+    view, names, position = memoryview(data), b"", len(MAGIC)
+    while position < len(data):
+        header = data[position : position + _HEADER]
+        start = position + _HEADER
+        if len(header) < _HEADER or header[58:60] != b"`\n":
+            raise broken(path, f"no member's header at byte {position}")
+        name, size = header[:16].decode("latin-1").rstrip(), header[48:58].strip()
+        if not size.isdigit() or start + int(size) > len(data):
+            raise broken(path, f"the member {name!r} at byte {position} is cut off")
+        end = start + int(size)
+        position = end + end % 2
+        try:
+            if name == "//":
+                names = data[start:end]
+            elif name.startswith("#1/"):
+                length = int(name[3:])
+                if not 0 <= length <= end - start:
+                    raise ValueError(f"a name of {length} bytes")
+                name = data[start : start + length].rstrip(b"\0").decode(errors="replace")
+                start += length
+            elif name.startswith("/") and name[1:].isdigit():
+                name = _long_name(names, name[1:])
+        except ValueError as error:
+            raise broken(path, f"a member's name: {error}") from error
+        if name not in _INDEXES:
+            yield Member(name.removesuffix("/"), view[start:end])
+
+
+def objects(path: Path, data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The object files in ``data``: an archive's members by name, or ``data`` itself under no name.
+
+    Libraries for linking against a DLL hold short imports besides, which have no code; they are left out.
+    """
+    if format_of(data) != "archive":
+        yield "", data
+        return
+    for member in members(path, data):
+        if bytes(member.data[:4]) != b"\0\0\xff\xff" or format_of(member.data) == "coff":
+            yield member.name, bytes(member.data)

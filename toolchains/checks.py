@@ -1,0 +1,146 @@
+"""The checks on what was built: every binary is read and compared with its target; what was looked at is noted down."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.bundle import Checks, CodeCheck
+from core.errors import BuildError
+from core.files import sha256_bytes, sha256_file, write_json
+from core.paths import cache_dir
+from toolchains import inspect, isa, isa_scan
+from toolchains.targets import Target
+from toolchains.tools import table
+
+_ROOM = Path(__file__).parent
+_SOURCES = ("isa.toml", "isa.py", "isa_x86.py", "isa_scan.py", "code.py", "archives.py")
+"""What decides the outcome of a scan besides the file."""
+_SHOWN = 5
+_BINARIES = (".a", ".lib", ".so", ".dylib", ".dll", ".exe", ".o", ".obj")
+
+
+def bounds(target: Target) -> dict[str, str]:
+    """The newest symbol version of each family that a binary for ``target`` may need."""
+    newest: dict[str, str] = table()["libstdcxx"]["newest"]
+    return {"GLIBC": target.max_glibc, "GLIBCXX": newest["GLIBCXX"]} if target.max_glibc else {}
+
+
+@functools.cache
+def _key() -> str:
+    return sha256_bytes("\n".join(sha256_file(_ROOM / name) for name in _SOURCES).encode())
+
+
+def scan(target: Target, file: Path) -> isa_scan.Scan:
+    """`isa_scan.scan`, remembered by the file's digest, the floor and the tables.
+
+    Raises:
+        BuildError: the file is damaged, or has no code at all.
+    """
+    floor = ",".join(sorted(isa.table().floor(target)))
+    key = sha256_bytes("\n".join([_key(), sha256_file(file), floor]).encode())
+    place = cache_dir("scans") / f"{key}.json"
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+        findings = tuple(isa_scan.Finding(**{**row, "file": file.name}) for row in known.pop("findings"))
+        return isa_scan.Scan(**{**known, "features": tuple(known["features"])}, findings=findings)
+    except (OSError, ValueError, TypeError, KeyError):
+        found = isa_scan.scan(target, file)
+        write_json(place, dataclasses.asdict(found))
+        return found
+
+
+def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt: Sequence[Path] = ()) -> Checks:
+    """Scan all code of ``files``, which are below ``folder``, for instructions above the target's floor.
+
+    Args:
+        prebuilt: those among them that were compiled elsewhere. Without a table of symbols their kernels cannot be
+            told from the rest; then what they need is noted, and nothing is refused.
+
+    Raises:
+        BuildError: an instruction outside the kernels that are chosen at run time; the message names the function.
+            Or a file of ours has no table of symbols, or no code: the check would see nothing.
+    """
+    code: list[CodeCheck] = []
+    findings: list[isa_scan.Finding] = []
+    for file in files:
+        found = scan(target, file)
+        name = file.relative_to(folder).as_posix()
+        if not found.instructions:
+            raise BuildError(f"{name} has no code for {target.name} in it.", "nothing to check", "./inv build --force")
+        note = "" if found.named else _without_names(target, file, file in prebuilt)
+        if not note:
+            findings += found.findings
+        code.append(
+            CodeCheck(
+                path=name,
+                functions=found.functions,
+                kernels=found.kernels,
+                instructions=found.instructions,
+                features=found.features,
+                note=note,
+            )
+        )
+    if findings:
+        raise _refused(target, findings)
+    return Checks(floor=target.isa_floor, code=tuple(code))
+
+
+def _without_names(target: Target, file: Path, prebuilt: bool) -> str:
+    """What to note of a file without a table of symbols, which linkers for Windows do not write.
+
+    Raises:
+        BuildError: it is one of ours, and should have one.
+    """
+    if prebuilt:
+        return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
+    if target.os == "windows":
+        return "no table of symbols in programs for Windows: its libraries were checked instead"
+    raise BuildError(
+        f"{file.name} has no table of symbols, so its code cannot be checked.",
+        "it was stripped",
+        "link it without -s and --strip-all",
+    )
+
+
+def _refused(target: Target, findings: Sequence[isa_scan.Finding]) -> BuildError:
+    functions = list(dict.fromkeys(finding.function for finding in findings))
+    first = [next(item for item in findings if item.function == name) for name in functions[:_SHOWN]]
+    more = f"; and {len(functions) - len(first)} more functions" if len(functions) > len(first) else ""
+    return BuildError(
+        f"Code for {target.name} uses instructions that its least CPU ({target.isa_floor}) does not have.",
+        "; ".join(map(str, first)) + more,
+        "mend the flags it is compiled with; a function that runs only where the CPU has the instruction "
+        "goes into toolchains/isa.toml with the reason (docs/build.md)",
+        functions,
+    )
+
+
+def check_native(target: Target, folder: Path) -> Checks:
+    """Check the product of the native packages: ``lib/`` and ``bin/`` of ``folder``.
+
+    Raises:
+        BuildError: a binary is for another machine, float ABI, C library or system, needs a library that no device
+            has, or has instructions above the floor outside kernels; the message names file and function.
+    """
+    files = [file for part in ("lib", "bin") for file in sorted((folder / part).glob("**/*")) if _is_binary(file)]
+    if not files:
+        raise BuildError(f"{folder} has no binaries.", "lib/ and bin/ are empty", "./inv build --force")
+    binaries = [binary for file in files for binary in inspect.read_all(file)]
+    found = inspect.problems(target, binaries) + inspect.too_new(binaries, bounds(target))
+    if found:
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise BuildError(
+            f"What was built is not for {target.name}.",
+            "; ".join(found[:_SHOWN]) + more,
+            f"mend the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
+            found,
+        )
+    return check_code(target, files, folder)
+
+
+def _is_binary(file: Path) -> bool:
+    return file.is_file() and (file.parent.name == "bin" or file.suffix in _BINARIES) and file.suffix != ".pdb"

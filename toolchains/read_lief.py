@@ -1,0 +1,125 @@
+"""Facts of Windows' and Apple's binaries, read by lief."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from toolchains.archives import Format, broken
+from toolchains.binary import Binary, Kind
+
+_MACHINES = {"AMD64": "x86_64", "I386": "i686", "ARM64": "aarch64", "X86_64": "x86_64", "X86": "i686"}
+_KINDS: dict[str, Kind] = {"EXECUTE": "program", "OBJECT": "object"}
+_DEBUG = ("__DWARF", ".debug", "/")
+"""Segments and sections with debugging information; those of PE and COFF with long names begin with a slash."""
+
+
+def read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Format) -> list[Binary]:
+    """One PE, COFF or Mach-O file; of a universal one every architecture.
+
+    Raises:
+        BuildError: it is damaged.
+    """
+    import lief
+
+    lief.logging.disable()
+    where = Path(f"{path}({member})") if member else path
+    try:
+        if kind == "mach-o":
+            fat = lief.MachO.parse(data)
+            parsed: list[Any] = [fat.at(index) for index in range(fat.size)] if fat is not None else []
+            found = [_macho(path, item, member, here) for item in parsed]
+        elif kind == "pe":
+            pe = lief.PE.parse(data)
+            found = [_pe(path, pe, member, here)] if pe is not None else []
+        else:
+            coff = lief.COFF.parse(data)
+            found = [_coff(path, coff, member, here)] if coff is not None else []
+    except (AttributeError, LookupError, MemoryError, RuntimeError, ValueError) as error:
+        raise broken(where, str(error)) from error
+    if not found:
+        raise broken(where, "it is not whole")
+    return found
+
+
+def _name(machine: Any) -> str:
+    name = getattr(machine, "name", str(machine))
+    return _MACHINES.get(name, name)
+
+
+def _inside(sections: Any, here: tuple[str, ...]) -> tuple[str, ...]:
+    found: set[str] = set()
+    for section in sections:
+        if not str(getattr(section, "segment_name", section.name)).startswith(_DEBUG):
+            content = bytes(section.content)
+            found.update(text for text in here if text.encode() in content)
+    return tuple(sorted(found))
+
+
+def _version(numbers: Any) -> str:
+    """``[10, 15, 0]`` as ``10.15``."""
+    parts = [int(number) for number in numbers]
+    while len(parts) > 2 and not parts[-1]:
+        parts.pop()
+    return ".".join(map(str, parts))
+
+
+def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
+    system, version = "", ""
+    if item.has_build_version:
+        system = str(item.build_version.platform.name).lower()
+        version = _version(item.build_version.minos)
+    elif item.has_version_min:
+        command = str(item.version_min.command.name)
+        system = "macos" if "MACOSX" in command else "ios" if "IPHONE" in command else command.lower()
+        version = _version(item.version_min.version)
+    kind = _KINDS.get(item.header.file_type.name, "library")
+    own = [str(library.name) for library in item.libraries if library.command.name == "ID_DYLIB"]
+    return Binary(
+        path,
+        _name(item.header.cpu_type),
+        "none",
+        str(item.dylinker.name) if item.has_dylinker else "",
+        own[0] if own else "",
+        tuple(str(library.name) for library in item.libraries if library.command.name != "ID_DYLIB"),
+        tuple(str(rpath.path) for rpath in item.rpaths),
+        {},
+        member=member,
+        format="mach-o",
+        kind=kind,
+        relocatable=kind != "program" or bool(item.is_pie),
+        system=system,
+        system_version=version,
+        paths=_inside(item.sections, here),
+    )
+
+
+def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
+    import lief
+
+    library = item.header.has_characteristic(lief.PE.Header.CHARACTERISTICS.DLL)
+    flags = lief.PE.OptionalHeader.DLL_CHARACTERISTICS
+    imports = [*item.imports, *item.delay_imports]
+    return Binary(
+        path,
+        _name(item.header.machine),
+        "none",
+        "",
+        "",
+        tuple(dict.fromkeys(str(part.name) for part in imports)),
+        (),
+        {},
+        member=member,
+        format="pe",
+        kind="library" if library else "program",
+        exec_stack=not item.optional_header.has(flags.NX_COMPAT),
+        relocatable=item.optional_header.has(flags.DYNAMIC_BASE),
+        paths=_inside(item.sections, here),
+    )
+
+
+def _coff(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
+    return Binary(
+        path, _name(item.header.machine), "none", "", "", (), (), {},
+        member=member, format="coff", kind="object", paths=_inside(item.sections, here),
+    )  # fmt: skip
