@@ -8,18 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from core import console
-from core.bundle import MANIFEST, Bundle
+from core.bundle import MANIFEST, SBOM, Bundle
 from core.errors import BuildError, BundleError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import ROOT, bundle_dir, cache_dir
 from toolchains import tools
+from toolchains.steps import Steps
 from toolchains.targets import Target, get_target
 
 _ROOM = Path(__file__).parent
 MODULES = (
-    *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sysroot", "zig"),
+    *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
     *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf", "read_lief"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
@@ -115,55 +117,43 @@ def build(
         return _current(job, digest) or _build(job, digest)
 
 
-class _Steps:
-    """Numbered lines for people, one when a step begins."""
-
-    def __init__(self) -> None:
-        self._done: list[str] = []
-
-    def begin(self, text: str) -> None:
-        """Say that the next step begins; nothing when it began already."""
-        if text not in self._done:
-            self._done.append(text)
-            console.note(f"[{len(self._done)}/{_STEPS}] {text}")
-
-
 def _build(job: _Job, digest: str) -> Bundle:
-    from toolchains import emulators, layout
+    from toolchains import emulators, layout, sbom
     from toolchains.compilers import family
 
-    started, steps = time.monotonic(), _Steps()
+    started = time.monotonic()
     log = cache_dir("logs") / f"build-{job.target.name}-{job.engine}.log"
     log.write_text("", encoding="utf-8")
-    steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-    compilers = family(job.toolchain).ensure(job.target)
-    package = _package(job, steps, log)
-    origin = layout.Origin(job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc)
-    with new_folder(job.folder) as new:
-        steps.begin("reading the binaries: architecture, C library, libraries, instructions")
-        layout.collect(package, new)
-        binaries, checked = layout.check(origin, new), layout.scan(origin, new)
-        steps.begin(f"running pte_runner ({emulators.describe(job.target)})")
-        layout.describe(origin, new, binaries, layout.offers(origin, new), checked)
+    with Steps(_STEPS) as steps:
+        steps.begin(f"preparing {job.toolchain} for {job.target.name}")
+        compilers = family(job.toolchain).ensure(job.target)
+        package, graph = _package(job, steps, log)
+        origin = layout.Origin(job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc)
+        with new_folder(job.folder) as new:
+            steps.begin("reading the binaries: architecture, C library, libraries, instructions")
+            layout.collect(package, new)
+            binaries, checked = layout.check(origin, new), layout.scan(origin, new)
+            steps.begin(f"running pte_runner ({emulators.describe(job.target)})")
+            offered = layout.offers(origin, new)
+            name = f"slipway-{job.engine}-{job.target.name}"
+            write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))
+            layout.describe(origin, new, binaries, offered, checked)
     write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
     console.note(f"built {job.folder} in {time.monotonic() - started:.0f} s")
     return Bundle.load(job.folder)
 
 
-def _package(job: _Job, steps: _Steps, log: Path) -> Path:
-    """Build the runner's Conan package unless Conan has this very one; its folder in Conan's cache."""
+def _package(job: _Job, steps: Steps, log: Path) -> tuple[Path, dict[str, Any]]:
+    """Build the runner's Conan package unless Conan has this very one; its folder in Conan's cache, Conan's graph."""
     from toolchains import conan
 
     compiling = f"compiling pte_runner with the engine {job.engine}"
 
     def heard(line: str) -> None:
-        if not line.startswith("Building from source "):
-            return
-        reference = line.removeprefix("Building from source ").partition(":")[0]
-        if reference.startswith("slipway-runtime/"):
+        if line.startswith("Building from source slipway-runtime/"):
             steps.begin(compiling)
         else:
-            console.note(f"      {reference}")
+            steps.heard(line)
 
     steps.begin("packaging the libraries of recipes/")
     with locked(conan.LOCK, "      waiting: Conan is building for somebody else"):
@@ -175,8 +165,9 @@ def _package(job: _Job, steps: _Steps, log: Path) -> Path:
         text = conan.conan(["create", ROOT, *words], log=log, what=what, heard=heard)
         conan.forget("slipway-runtime/*", log)
     steps.begin(compiling)
-    nodes = json.loads(text)["graph"]["nodes"].values()
+    graph: dict[str, Any] = json.loads(text)["graph"]
+    nodes = graph["nodes"].values()
     folder = next((node["package_folder"] for node in nodes if node["name"] == "slipway-runtime"), None)
     if not folder:
         raise BuildError("Conan made no package of pte_runner.", "", f"less {log}")
-    return Path(folder)
+    return Path(folder), graph

@@ -28,6 +28,9 @@ from toolchains.targets import Target, load_targets
 LOCK = "conan"
 """Name of the lock to hold around all work in Conan's home: it is not made for two writers at once."""
 
+_SHARED = "slipway_sources/"
+"""The recipe that others of this checkout import, and nothing links."""
+
 _TEMPLATE = """\
 [settings]
 {% for name, value in settings.items() %}
@@ -179,10 +182,10 @@ def lockfile(log: Path) -> Path:
         )
     pins = sorted(f"{name}#{revision}" for name, item in listed.items() for revision in item["revisions"])
     file = cache_dir("conan-profiles") / f"{remote()}.lock"
-    write_json(
-        file,
-        {"version": "0.5", "requires": pins, "build_requires": pins, "python_requires": pins, "config_requires": []},
-    )
+    shared = [pin for pin in pins if pin.startswith(_SHARED)]
+    recipes = [pin for pin in pins if pin not in shared]
+    kinds = {"requires": recipes, "build_requires": recipes, "python_requires": shared, "config_requires": []}
+    write_json(file, {"version": "0.5", **kinds})
     return file
 
 

@@ -144,12 +144,10 @@ def offers(origin: Origin, folder: Path) -> Offers:
     return result
 
 
-def describe(
-    origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers, checked: Checks | None = None
-) -> Manifest:
-    """Write the manifest of the bundle in ``folder``."""
+def entries(folder: Path) -> tuple[FileEntry, ...]:
+    """Every file in ``folder`` but its manifest, with size and digest."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    entries = tuple(
+    return tuple(
         FileEntry(
             path=file.relative_to(folder).as_posix(),
             size=file.stat().st_size,
@@ -158,6 +156,12 @@ def describe(
         )
         for file in files
     )
+
+
+def describe(
+    origin: Origin, folder: Path, binaries: list[inspect.Binary], offered: Offers, checked: Checks | None = None
+) -> Manifest:
+    """Write the manifest of the bundle in ``folder``."""
     manifest = Manifest(
         target=origin.target.name,
         engine=origin.engine,
@@ -166,7 +170,7 @@ def describe(
         needs=inspect.needs(origin.target, binaries),
         offers=offered,
         checks=checked,
-        files=entries,
+        files=entries(folder),
     )
     write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
     return manifest

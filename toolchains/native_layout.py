@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from core.bundle import MANIFEST, SBOM, Checks, FileEntry, NativeManifest, NativePackage
+from core.bundle import MANIFEST, SBOM, Checks, NativeManifest, NativePackage
 from core.errors import BuildError
-from core.files import sha256_file, write_json
+from core.files import write_json
 from toolchains import checks, sbom
+from toolchains.layout import entries
 from toolchains.targets import Target
 
 LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
@@ -92,7 +92,7 @@ def notes(target: Target, toolchain: str) -> tuple[str, ...]:
 def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | None = None) -> NativeManifest:
     """Write the bill of materials and the manifest of what is in ``folder``."""
     target = origin.target
-    delivered = _entries(folder)
+    delivered = entries(folder)
     document = sbom.write(graph, f"slipway-native-{target.name}", origin.digest[:16], delivered)
     write_json(folder / SBOM, document)
     with_kleidiai, why = kleidiai(target, graph)
@@ -120,20 +120,7 @@ def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | 
             )
             for node in sbom.host_nodes(graph)
         ),
-        files=_entries(folder),
+        files=entries(folder),
     )
     write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
     return manifest
-
-
-def _entries(folder: Path) -> tuple[FileEntry, ...]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    return tuple(
-        FileEntry(
-            path=file.relative_to(folder).as_posix(),
-            size=file.stat().st_size,
-            sha256=sha256_file(file),
-            executable=os.access(file, os.X_OK),
-        )
-        for file in files
-    )

@@ -38,6 +38,7 @@ class Steps:
         if text in self._done:
             return
         self._done.append(text)
+        self._package = text
         self._hide()
         self._note(f"[{len(self._done)}/{self._total}] {text}")
 

@@ -56,9 +56,10 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(builder, "ROOT", checkout)
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
 
-    def package(job: Any, steps: Any, log: Path) -> Path:
+    def package(job: Any, steps: Any, log: Path) -> tuple[Path, dict[str, Any]]:
         made.append(f"{job.target.name} {job.toolchain}")
-        return tmp_path
+        root = {"ref": "conanfile", "context": "host", "test": False, "dependencies": {}}
+        return tmp_path, {"nodes": {"0": root}}
 
     def collect(_: Path, out: Path) -> None:
         (out / "bin").mkdir()
