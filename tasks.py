@@ -117,6 +117,7 @@ def _without_engine(name: str) -> bool:
     help={
         "model": "a model of the zoo (./inv models lists them), 'all', or yours as path/to/file.py:make_model",
         "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all' that make sense for the model",
+        "format": "pte for ExecuTorch, onnx for ONNX Runtime (fp32 and qs8) (default: pte)",
         "partitioners": "comma-separated, the first takes first; 'none': no delegate (default: xnnpack)",
         "per-op-mode": "one delegate for each operator instead of the largest possible ones",
         "config-precisions": "only these go to XNNPACK: fp32, static_quant, dynamic_quant (comma-separated)",
@@ -129,6 +130,7 @@ def export(
     c: Any,
     model: str = "",
     scheme: str = "",
+    format: str = "pte",
     partitioners: str = "",
     per_op_mode: bool = False,
     config_precisions: str = "",
@@ -136,11 +138,12 @@ def export(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Turn a PyTorch model into a program (.pte) with reference inputs and outputs.
+    """Turn a PyTorch model into a program (.pte or .onnx) with reference inputs and outputs.
 
     The result is dist/programs/<model>-<scheme>/: model.pte, model.etrecord, inputs and outputs as .npy
     (computed by upstream's runtime here) and program.json, which says what was delegated and what was not,
-    and why. The first export installs torch and executorch into .venv.
+    and why. With --format onnx it is <model>-<scheme>-onnx/ with model.onnx. The first export installs torch
+    and what else it takes into .venv.
 
     Example: ./inv export --model mobilenet_v2 --scheme qs8
     """
@@ -151,7 +154,8 @@ def export(
         chosen["per_op_mode"] = "true"
     if config_precisions:
         chosen["config_precisions"] = config_precisions
-    folders = _export(setting(c, "model", model), setting(c, "scheme", scheme), partitioners, chosen, force)
+    asked = setting(c, "model", model), setting(c, "scheme", scheme)
+    folders = _export(*asked, partitioners, chosen, force, format=format)
     report.programs(folders, json)
 
 
@@ -358,7 +362,12 @@ def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) ->
 
 
 def _export(
-    model: str, scheme: str, partitioners: str = "", options: dict[str, str] | None = None, force: bool = False
+    model: str,
+    scheme: str,
+    partitioners: str = "",
+    options: dict[str, str] | None = None,
+    force: bool = False,
+    format: str = "pte",
 ) -> list[Path]:
     """Export what is not current; torch is installed and imported only when something is."""
     from models.current import current
@@ -366,15 +375,15 @@ def _export(
     from models.request import resolve
     from models.zoo import combinations
 
-    jobs = combinations(model, scheme)
+    jobs = combinations(model, scheme, format)
     names = words(partitioners)
-    requests = [resolve(*job, partitioners=names, options=options) for job in jobs]
+    requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
     if force or not all(current(request) for request in requests):
-        from core.environment import ensure_export
+        from core.environment import ensure_export, ensure_onnx
         from models.export import export_many
 
-        ensure_export()
-        export_many(jobs, partitioners=names, options=options, force=force)
+        (ensure_onnx if format == "onnx" else ensure_export)()
+        export_many(jobs, partitioners=names, options=options, force=force, format=format)
     return [request.folder for request in requests]
 
 

@@ -1,4 +1,4 @@
-"""A program's description: ``program.json`` beside the ``.pte``.
+"""A program's description: ``program.json`` beside the ``.pte`` or ``.onnx``.
 
 Written by the export, read by everything that deploys. Reference inputs and outputs are ``.npy``
 files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), the bits as they are.
@@ -16,6 +16,17 @@ from core.errors import ProgramError
 from core.files import sha256_file
 
 DESCRIPTION = "program.json"
+
+Format = Literal["pte", "onnx"]
+FORMATS: dict[str, Format] = {".pte": "pte", ".onnx": "onnx", ".ort": "onnx"}
+"""What a program file is, by its suffix; ``.ort`` is ``.onnx`` made ready by ONNX Runtime's own converter."""
+ENGINES: dict[str, Format] = {"executorch": "pte", "lean": "pte", "onnxruntime": "onnx"}
+"""The format that each engine reads."""
+
+
+def format_of(file: Path) -> Format:
+    """The format of a program file; a name without a known suffix is taken for a ``.pte``."""
+    return FORMATS.get(file.suffix.lower(), "pte")
 
 
 class _Model(BaseModel):
@@ -75,7 +86,8 @@ class Program(_Model):
 
     schema_version: Literal[1] = 1
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
-    """``<model>-<scheme>``, also the folder's name."""
+    """``<model>-<scheme>``, ``<model>-<scheme>-onnx``; also the folder's name."""
+    format: Format = "pte"
     model: str
     scheme: str
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -86,12 +98,14 @@ class Program(_Model):
     inputs: tuple[TensorFile, ...]
     outputs: tuple[TensorFile, ...]
     reference_engine: str
-    """What computed the outputs: ``executorch 1.5.1 (Python runtime, x86_64)``."""
+    """What computed the outputs: ``executorch 1.5.1 (Python runtime, x86_64)``, ``onnxruntime 1.31.1 (...)``."""
     tolerance: Tolerance
     delegates: int
-    """Delegate calls in the method."""
+    """Delegate calls in the method; none in an ``.onnx``."""
     delegated: tuple[Operator, ...]
+    """Operators in the delegates; of an ``.onnx`` those which the XNNPACK provider is expected to take."""
     undelegated: tuple[Operator, ...]
+    """The others, with the reason why."""
     quantization: Quantization
     export_key: str
     """Digest of everything the export depended on; the same key means nothing to do."""
@@ -101,7 +115,9 @@ class Program(_Model):
     tolerances: tuple[Tolerance, ...] = ()
     """One an output, where they differ; ``tolerance`` is the widest of them."""
     backends: tuple[str, ...] = ()
-    """The backends of its delegates: ``XnnpackBackend``."""
+    """The backends of its delegates (``XnnpackBackend``), or the providers expected (``XnnpackExecutionProvider``)."""
+    opsets: dict[str, int] = Field(default_factory=dict)
+    """Of an ``.onnx``: the version of each operator set by its domain (``ai.onnx``, ``com.microsoft``)."""
     partitioners: tuple[str, ...] = ()
     """In the order in which they were asked."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -120,7 +136,7 @@ class Program(_Model):
 
 
 def load_program(folder: Path, verify: bool = True) -> Program:
-    """Read and check ``folder/program.json`` and, with ``verify``, the ``.pte``'s size and digest.
+    """Read and check ``folder/program.json`` and, with ``verify``, the program's size and digest.
 
     Raises:
         ProgramError: missing, malformed, truncated or changed.
@@ -134,7 +150,8 @@ def load_program(folder: Path, verify: bool = True) -> Program:
         raise ProgramError(f"{source} is not a program's description.", str(error), "export it again") from error
     if verify:
         file = folder / program.file
-        again = f"./inv export --model {program.model} --scheme {program.scheme} --force"
+        as_format = "" if program.format == "pte" else f" --format {program.format}"
+        again = f"./inv export --model {program.model} --scheme {program.scheme}{as_format} --force"
         size = file.stat().st_size if file.is_file() else -1
         if size < 0:
             raise ProgramError(f"{file} is missing.", "", again)

@@ -46,19 +46,20 @@ def is_current(
     partitioners: Sequence[str] = (),
     options: Options | Mapping[str, Any] | None = None,
     out: Path | None = None,
+    format: str = "pte",  # noqa: A002
 ) -> bool:
     """Whether `models.export.export` with the same arguments would find nothing to do.
 
     Raises:
         ConfigError: as `models.request.resolve`.
     """
-    return current(resolve(model, scheme, partitioners=partitioners, options=options, out=out))
+    return current(resolve(model, scheme, partitioners=partitioners, options=options, out=out, format=format))
 
 
-def state(model: str, scheme: str) -> tuple[str, Path, int]:
+def state(model: str, scheme: str, format: str = "pte") -> tuple[str, Path, int]:  # noqa: A002
     """``current``, ``outdated`` or ``not exported``; the folder; the program's size in bytes."""
-    request = resolve(model, scheme)
-    file = request.folder / "model.pte"
+    request = resolve(model, scheme, format=format)
+    file = request.folder / request.file
     if not file.is_file():
         return "not exported", request.folder, 0
     try:

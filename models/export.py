@@ -26,7 +26,6 @@ from models.request import Request, key, resolve, versions
 if TYPE_CHECKING:
     from core.program import Program
 
-FILE = "model.pte"
 RECORD = "model.etrecord"
 
 
@@ -48,6 +47,10 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     """Export into ``folder``. Everything heavy is imported here."""
     stages.show("loading the exporter")
     host.start()
+    if request.format == "onnx":
+        from models.onnx.making import make
+
+        return make(request, folder, stages, host)
     import torch
 
     from core.program import Program, Quantization
@@ -65,7 +68,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
     where = delegation.describe(lowered)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
-    lowered.manager.save(str(folder / FILE))
+    lowered.manager.save(str(folder / request.file))
 
     stages.show("running the reference")
     warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
@@ -78,7 +81,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
         computed = reference.eager(quantized.program.module(), quantized.inputs)
         files = tuple(reference.save(folder, f"output{index}", one) for index, one in enumerate(computed))
     else:
-        files = tuple(host.run(folder, FILE, inputs))
+        files = tuple(host.run(folder, request.file, inputs))
     outputs = [reference.load(folder, file) for file in files]
     agreement = tolerances.agreement(request.scheme, want, outputs)
     if agreement.max_abs > agreement.limit:
@@ -97,9 +100,9 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
         name=request.name,
         model=request.model,
         scheme=request.scheme.name,
-        file=FILE,
-        size=(folder / FILE).stat().st_size,
-        sha256=sha256_file(folder / FILE),
+        file=request.file,
+        size=(folder / request.file).stat().st_size,
+        sha256=sha256_file(folder / request.file),
         etrecord=RECORD,
         inputs=inputs,
         outputs=files,
@@ -126,8 +129,11 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
 def _say(program: Program, folder: Path) -> None:
     """What was made, in one line, and each warning."""
     outside = sum(one.count for one in program.undelegated)
+    inside = f"{program.delegates} delegate calls"
+    if program.format == "onnx":
+        inside = f"{sum(one.count for one in program.delegated)} operators for XNNPACK"
     note(
-        f"{program.name}: {program.size:,} bytes, {program.delegates} delegate calls, {outside} operators outside, "
+        f"{program.name}: {program.size:,} bytes, {inside}, {outside} operators outside, "
         f"{program.seconds:.1f} s -> {shown(folder)}"
     )
     for warning in program.warnings:
@@ -186,6 +192,7 @@ def export(
     force: bool = False,
     out: Path | None = None,
     host: Host | None = None,
+    format: str = "pte",  # noqa: A002  # the command line's word
 ) -> Path:
     """Export ``model`` in ``scheme``; nothing happens when it is exported already and nothing has changed.
 
@@ -196,19 +203,21 @@ def export(
         force: export even when nothing has changed.
         out: the folder for the program's own folder; ``dist/programs`` when not given.
         host: runs the reference; for callers that export often and keep one running.
+        format: ``pte`` or ``onnx``.
 
     Returns:
-        The folder: ``model.pte``, ``model.etrecord``, ``inputN.npy``, ``outputN.npy``, ``program.json``.
+        The folder: ``model.pte`` and ``model.etrecord``, or ``model.onnx``; ``inputN.npy``, ``outputN.npy``,
+        ``program.json``.
 
     Raises:
         ConfigError: an unknown name, or a combination that makes no sense.
         ExportError: the model cannot be exported.
         HostError: no space, or a partitioner that does not work on this machine.
     """
-    request = resolve(model, scheme, partitioners=partitioners, options=options, out=out)
+    request = resolve(model, scheme, partitioners=partitioners, options=options, out=out, format=format)
     if host is not None:
         return _export(request, force, host)
-    with Host(log_path("host")) as own:
+    with Host(log_path("host"), format) as own:
         return _export(request, force, own)
 
 
@@ -229,6 +238,7 @@ def export_many(
     options: Options | Mapping[str, Any] | None = None,
     force: bool = False,
     out: Path | None = None,
+    format: str = "pte",  # noqa: A002
 ) -> list[Path]:
     """Export several, importing the exporter once. All names are checked before the first export starts.
 
@@ -240,10 +250,10 @@ def export_many(
     requests = []
     for job in jobs:
         name, scheme = (job.model, job.scheme) if isinstance(job, Job) else job
-        requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out))
+        requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out, format=format))
     folders: list[Path] = []
     failures: dict[str, SlipwayError] = {}
-    with Host(log_path("host")) as host:
+    with Host(log_path("host"), format) as host:
         for request in requests:
             with _collect(request.name, failures):
                 folders.append(_export(request, force, host))

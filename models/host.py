@@ -1,4 +1,4 @@
-"""Run programs on this machine's upstream runtime, in a process of its own. No torch."""
+"""Run programs on this machine's upstream runtimes, in a process of their own. No torch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 _GRACE = 3.0  # seconds for the process to end by itself
 
+MODULES = {"pte": "models.hostrun", "onnx": "models.onnx.hostrun"}
+"""The other end for programs of each format."""
+
 
 class Host:
     """Upstream's Python runtime; starts with `start` or the first request, ends with the ``with`` block."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, format: str = "pte") -> None:  # noqa: A002
         self.log = log
         """Where what the runtime prints is appended."""
+        self._module = MODULES[format]
         self._child: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -57,7 +61,7 @@ class Host:
             with self.log.open("a", encoding="utf-8") as log:
                 # A session of its own: Ctrl-C is for us, and we end it.
                 self._child = subprocess.Popen(
-                    [sys.executable, "-m", "models.hostrun"],
+                    [sys.executable, "-m", self._module],
                     cwd=ROOT,
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
                     stdin=subprocess.PIPE,
@@ -67,6 +71,20 @@ class Host:
                     start_new_session=True,
                 )
         return self._child
+
+    def request(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request and its answer; what they hold is between the caller and the module at the other end.
+
+        Raises:
+            ExportError: the runtime refuses the program or crashes.
+            HostError: there is no runtime. OSError: a full disk.
+        """
+        return self._ask(request)
+
+    @staticmethod
+    def files(answer: dict[str, Any], name: str) -> list[TensorFile]:
+        """The tensors listed under ``name`` in an answer."""
+        return [TensorFile.model_validate(one) for one in answer[name]]
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         child = self.start()
@@ -85,7 +103,9 @@ class Host:
             raise ExportError(
                 "Upstream's runtime crashes on the program.",
                 f"its process ended with {signal.Signals(-code).name}: the backend took what it cannot run",
-                "export with the default partitioner options, or with --partitioners none",
+                "export with the default partitioner options, or with --partitioners none"
+                if self._module == MODULES["pte"]
+                else "export it again, or check the file with onnx.checker",
             )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("errno"):
@@ -111,7 +131,7 @@ class Host:
         """
         described = [one.model_dump() for one in inputs]
         answer = self._ask({"folder": os.fspath(folder), "file": file, "method": method, "inputs": described})
-        return [TensorFile.model_validate(one) for one in answer["outputs"]]
+        return self.files(answer, "outputs")
 
     def again(self, folder: Path, program: Program) -> list[TensorFile]:
         """Run an exported program again; its outputs are written again."""

@@ -26,8 +26,8 @@ def zoo(as_json: bool) -> None:
         return
     console.table(
         "The model zoo",
-        ["model", "what it is", "scheme", "state", "size"],
-        [[r.model, r.title, r.scheme, r.state, f"{r.size / 1e6:.2f} MB" if r.size else ""] for r in rows],
+        ["model", "what it is", "format", "scheme", "state", "size"],
+        [[r.model, r.title, r.format, r.scheme, r.state, f"{r.size / 1e6:.2f} MB" if r.size else ""] for r in rows],
         caption="Export one with ./inv export --model NAME --scheme SCHEME",
     )
 

@@ -22,9 +22,14 @@ from models.schemes import Scheme, get_scheme
 from models.tables import HERE
 from models.zoo import ZooModel, get_model
 
-PACKAGES = ("torch", "executorch", "torchao")
-"""The packages whose versions decide what an export gives."""
+PACKAGES = {
+    "pte": ("torch", "executorch", "torchao"),
+    "onnx": ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime"),
+}
+"""The packages whose versions decide what an export gives, by the program's format."""
 WEIGHTS = "SLIPWAY_WEIGHTS"
+ONNX_SCHEMES = ("fp32", "qs8")
+"""Those that ``.onnx`` files come in."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Request:
     model: str
     """As the user wrote it."""
     name: str
-    """``<model>-<scheme>``, the folder's name."""
+    """``<model>-<scheme>``, with ``-onnx`` when it is one; the folder's name."""
     scheme: Scheme
     source: Path
     """The file that defines the model."""
@@ -44,6 +49,13 @@ class Request:
     partitioners: tuple[str, ...]
     options: Options
     folder: Path
+    format: str = "pte"
+    """``pte`` or ``onnx``."""
+
+    @property
+    def file(self) -> str:
+        """The program's name in the folder."""
+        return f"model.{self.format}"
 
 
 def _defines(tree: ast.Module, name: str) -> bool:
@@ -88,6 +100,35 @@ def _user_file(model: str) -> tuple[Path, str]:
     return path.resolve(), function
 
 
+def check_format(format: str, scheme: str, partitioners: Sequence[str], options: Options) -> None:  # noqa: A002
+    """Refuse what a program of ``format`` cannot have.
+
+    Raises:
+        ConfigError: an unknown format, or a scheme, partitioner or option that is only for ``.pte``.
+    """
+    if format not in PACKAGES:
+        raise ConfigError(
+            f"There is no program format {format!r}.", f"they are {', '.join(PACKAGES)}", "--format onnx", [format]
+        )
+    if format == "pte":
+        return
+    if scheme not in ONNX_SCHEMES:
+        raise ConfigError(
+            f"An .onnx is exported as {' or '.join(ONNX_SCHEMES)}, not as {scheme}.",
+            "ONNX Runtime's CPU kernels and its XNNPACK provider compute in float32 and static int8",
+            f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
+            [scheme],
+        )
+    given = [*partitioners, *options.partitioner_arguments()]
+    if given:
+        raise ConfigError(
+            f"An .onnx has no {', '.join(given)}.",
+            "partitioners and their options are ExecuTorch's; ONNX Runtime divides the graph when it loads it",
+            "the same without them",
+            given,
+        )
+
+
 def resolve(
     model: str,
     scheme: str = "fp32",
@@ -95,12 +136,14 @@ def resolve(
     partitioners: Sequence[str] = (),
     options: Options | Mapping[str, Any] | None = None,
     out: Path | None = None,
+    format: str = "pte",  # noqa: A002  # the command line's word
 ) -> Request:
     """Check and complete what the user asked for.
 
     Args:
         model: a name of the zoo, or ``path/to/file.py:function``.
         out: the folder in which the program's own folder goes; ``dist/programs`` when not given.
+        format: ``pte`` or ``onnx``.
 
     Raises:
         ConfigError: an unknown model, scheme, partitioner or option, or a combination that makes no sense.
@@ -108,6 +151,7 @@ def resolve(
     """
     kind = get_scheme(scheme)
     chosen = parse(options)
+    check_format(format, scheme, partitioners, chosen)
     zoo: ZooModel | None = None
     if ":" in model or model.endswith(".py"):
         source, function = _user_file(model)
@@ -115,11 +159,12 @@ def resolve(
     else:
         zoo = get_model(model)
         source, function, label = zoo.source, zoo.maker.partition(":")[2], zoo.name
-        if scheme not in zoo.schemes:
+        known = zoo.schemes_of(format)
+        if scheme not in known:
             raise ConfigError(
-                f"Scheme {scheme} makes no sense for {model}.",
-                f"{zoo.description} Its schemes are {', '.join(zoo.schemes)}",
-                f"./inv export --model {model} --scheme {zoo.schemes[0]}",
+                f"Scheme {scheme} makes no sense for {model}{'' if format == 'pte' else f' as .{format}'}.",
+                f"{zoo.description} Its schemes are {', '.join(known)}",
+                f"./inv export --model {model} --scheme {known[0]}{'' if format == 'pte' else f' --format {format}'}",
                 [scheme],
             )
         if zoo.state_dict and not chosen.weights and os.environ.get(WEIGHTS):
@@ -138,7 +183,7 @@ def resolve(
                 f"a {zoo.state_dict} state_dict saved by torch.save",
                 [chosen.weights],
             )
-    name = f"{label}-{scheme}"
+    name = f"{label}-{scheme}" + ("" if format == "pte" else f"-{format}")
     return Request(
         model,
         name,
@@ -146,9 +191,10 @@ def resolve(
         source,
         function,
         zoo,
-        check(partitioners, chosen),
+        check(partitioners, chosen) if format == "pte" else (),
         chosen,
         (out or programs_dir()).absolute() / name,
+        format,
     )
 
 
@@ -160,15 +206,18 @@ def _version(package: str) -> str:
 
 
 @functools.cache
-def versions() -> dict[str, str]:
+def versions(format: str = "pte") -> dict[str, str]:  # noqa: A002
     """Versions of the exporter's packages, without importing them; ``absent`` for one that is not installed."""
-    return {package: _version(package) for package in PACKAGES}
+    return {package: _version(package) for package in PACKAGES[format]}
 
 
-def _code() -> dict[str, str]:
+def _code(format: str) -> dict[str, str]:  # noqa: A002
     """Digests of the code and tables that export."""
-    files = [*sorted(HERE.glob("*.py")), HERE / "partitioners.toml", ROOT / "core" / "program.py"]
-    return {path.name: sha256_file(path) for path in files}
+    own = [*sorted(HERE.glob("*.py")), HERE / "partitioners.toml"]
+    if format == "onnx":
+        own += [*sorted((HERE / "onnx").glob("*.py")), HERE / "onnx" / "provider.toml"]
+    found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
+    return {**found, "core/program.py": sha256_file(ROOT / "core" / "program.py")}
 
 
 def key(request: Request) -> str:
@@ -182,7 +231,7 @@ def key(request: Request) -> str:
         "partitioners": request.partitioners,
         "options": request.options.to_json(),
         "weights": sha256_file(Path(weights).expanduser()) if weights else "",
-        "versions": versions(),
-        "code": _code(),
+        "versions": versions(request.format),
+        "code": _code(request.format),
     }
     return sha256_bytes(json.dumps(parts, sort_keys=True).encode())

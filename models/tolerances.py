@@ -102,7 +102,18 @@ def tolerances(program: Any, scheme: Scheme, outputs: Sequence[Any]) -> tuple[To
         outputs: the reference's.
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
-    shallow = scheme.dynamic and _inputs_quantized_directly(program)
+    return of_outputs(scheme, outputs, steps, shallow=scheme.dynamic and _inputs_quantized_directly(program))
+
+
+def of_outputs(
+    scheme: Scheme, outputs: Sequence[Any], steps: Sequence[float | None], *, shallow: bool = False
+) -> tuple[Tolerance, ...]:
+    """One tolerance an output.
+
+    Args:
+        steps: in which each output is quantized; ``None``, or none at all, where it is not.
+        shallow: whether only inputs of the program are quantized dynamically.
+    """
     padded = [*steps, *([None] * (len(outputs) - len(steps)))]
     return tuple(_one(output, scheme, step, shallow) for output, step in zip(outputs, padded, strict=True))
 

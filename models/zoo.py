@@ -22,8 +22,14 @@ class ZooModel:
     """``module:function``."""
     schemes: tuple[str, ...]
     """Those that make sense."""
+    onnx: tuple[str, ...] = ()
+    """Those that make sense as ``.onnx``."""
     state_dict: str = ""
     """Whose parameter names it uses; empty when it takes no file of weights."""
+
+    def schemes_of(self, format: str) -> tuple[str, ...]:  # noqa: A002
+        """The schemes that make sense in a format: ``pte`` or ``onnx``."""
+        return self.onnx if format == "onnx" else self.schemes
 
     @property
     def source(self) -> Path:
@@ -37,8 +43,8 @@ def load_zoo() -> dict[str, ZooModel]:
     """All models by name, in the table's order."""
     zoo = {}
     for name, row in read("zoo.toml").items():
-        model = ZooModel(name=name, **{**row, "schemes": tuple(row["schemes"])})
-        for scheme in model.schemes:
+        model = ZooModel(name=name, **{**row, "schemes": tuple(row["schemes"]), "onnx": tuple(row["onnx"])})
+        for scheme in (*model.schemes, *model.onnx):
             get_scheme(scheme)
         zoo[name] = model
     return zoo
@@ -61,12 +67,12 @@ def get_model(name: str) -> ZooModel:
     return zoo[name]
 
 
-def everything() -> list[tuple[str, str]]:
+def everything(format: str = "pte") -> list[tuple[str, str]]:  # noqa: A002
     """Every model with every scheme that makes sense for it: what ``--model all`` means."""
-    return [(model.name, scheme) for model in load_zoo().values() for scheme in model.schemes]
+    return [(model.name, scheme) for model in load_zoo().values() for scheme in model.schemes_of(format)]
 
 
-def combinations(model: str, scheme: str) -> list[tuple[str, str]]:
+def combinations(model: str, scheme: str, format: str = "pte") -> list[tuple[str, str]]:  # noqa: A002
     """The exports that ``model`` and ``scheme`` ask for; ``all`` stands for every one that makes sense.
 
     Raises:
@@ -77,7 +83,7 @@ def combinations(model: str, scheme: str) -> list[tuple[str, str]]:
     if scheme != "all":
         get_scheme(scheme)
     known = {model: get_model(model)} if model != "all" else load_zoo()
-    return [(row.name, each) for row in known.values() for each in row.schemes if scheme in ("all", each)]
+    return [(row.name, each) for row in known.values() for each in row.schemes_of(format) if scheme in ("all", each)]
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ class Row:
 
     model: str
     title: str
+    format: str
     scheme: str
     state: str
     """``current``, ``outdated`` or ``not exported``."""
@@ -95,11 +102,13 @@ class Row:
 
 
 def listing() -> list[Row]:
-    """The zoo with what is exported of it, one row a model and scheme."""
+    """The zoo with what is exported of it, one row a model, format and scheme."""
     from models.current import state
 
     rows = []
-    for name, scheme in everything():
-        word, folder, size = state(name, scheme)
-        rows.append(Row(name, load_zoo()[name].title, scheme, word, str(folder), size))
+    for model in load_zoo().values():
+        for format in ("pte", "onnx"):  # noqa: A001
+            for scheme in model.schemes_of(format):
+                word, folder, size = state(model.name, scheme, format)
+                rows.append(Row(model.name, model.title, format, scheme, word, str(folder), size))
     return rows

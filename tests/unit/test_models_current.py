@@ -72,7 +72,7 @@ def test_the_key_follows_the_source(file: Path) -> None:
 
 def test_the_key_follows_the_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key(resolve("mlp"))
-    monkeypatch.setattr(request, "versions", lambda: {"torch": "9.9", "executorch": "1", "torchao": "2"})
+    monkeypatch.setattr(request, "versions", lambda _: {"torch": "9.9", "executorch": "1"})
     assert key(resolve("mlp")) != before
 
 
@@ -83,6 +83,14 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
         (tmp_path / path.name).write_text(path.read_text())
     monkeypatch.setattr(request, "HERE", tmp_path)
     assert key(resolve("mlp")) == before
+    (tmp_path / "onnx").mkdir()
+    for path in (HERE / "onnx").iterdir():
+        if path.suffix in (".py", ".toml"):
+            (tmp_path / "onnx" / path.name).write_text(path.read_text())
+    as_onnx = key(resolve("mlp", format="onnx"))
+    (tmp_path / "onnx" / "provider.toml").write_text("# changed\n")
+    assert key(resolve("mlp", format="onnx")) != as_onnx
+    assert key(resolve("mlp")) == before, "what only .onnx files depend on leaves .pte files alone"
     (tmp_path / "quantize.py").write_text("# changed\n")
     assert key(resolve("mlp")) != before
 
@@ -158,7 +166,9 @@ def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     pretend(resolve("mlp", "fp32"))
     pretend(resolve("mlp", "qs8"), export_key="another")
-    states = {(row.model, row.scheme): (row.state, row.size) for row in zoo.listing()}
+    rows = zoo.listing()
+    assert [(row.model, row.scheme) for row in rows if row.format == "onnx"] == zoo.everything("onnx")
+    states = {(row.model, row.scheme): (row.state, row.size) for row in rows if row.format == "pte"}
     assert set(states) == set(zoo.everything())
     assert states["mlp", "fp32"] == ("current", 5)
     assert states["mlp", "qs8"] == ("outdated", 5)
@@ -215,3 +225,19 @@ def test_the_users_file_does_not_run_when_it_is_looked_at(tmp_path: Path) -> Non
     wanted = resolve(f"{path}:make_model", out=tmp_path)
     assert key(wanted)
     assert not is_current(f"{path}:make_model", out=tmp_path)
+
+
+def test_what_an_onnx_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="not as qd8_qc8w"):
+        resolve("mlp", "qd8_qc8w", format="onnx")
+    with pytest.raises(ConfigError, match="makes no sense for linear as"):
+        resolve("linear", "qs8", format="onnx")
+    with pytest.raises(ConfigError, match="has no vulkan"):
+        resolve("mlp", partitioners=["vulkan"], format="onnx")
+    with pytest.raises(ConfigError, match="has no per_op_mode"):
+        resolve("mlp", options={"per_op_mode": True}, format="onnx")
+    with pytest.raises(ConfigError, match="no program format 'tflite'"):
+        resolve("mlp", format="tflite")
+    as_onnx = resolve("mlp", format="onnx")
+    assert (as_onnx.name, as_onnx.file, as_onnx.partitioners) == ("mlp-fp32-onnx", "model.onnx", ())
+    assert key(as_onnx) != key(resolve("mlp"))

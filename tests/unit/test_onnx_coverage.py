@@ -1,0 +1,151 @@
+"""Which provider is expected to run what: every operator of the XNNPACK provider's table, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.environment import ensure_onnx
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _packages() -> Iterator[None]:
+    ensure_onnx()
+    yield
+
+
+TABLE = [
+    "AveragePool", "Conv", "ConvTranspose", "MaxPool", "Softmax", "QLinearConv", "Resize", "Gemm", "MatMul",
+    "QLinearAveragePool", "QLinearSoftmax", "QLinearConvTranspose",
+]  # fmt: skip
+
+NOT_TAKEN_THOUGH_DOCUMENTED = {
+    "averagepool-counted": "it counts the padding (count_include_pad)",
+    "softmax-12-sizes": "dimensions from its axis on are not fixed",
+    "qlinearconv": "only as its float operator",
+    "qlinearconv-channels": "only as its float operator",
+    "qlinearconv-uint8": "only as its float operator",
+    "qlinearconv-no-bias": "only as its float operator",
+    "resize-2d": "no 4D resize",
+    "resize-width": "its input's height and width are not fixed",
+    "gemm-no-bias": "it has no C",
+    "gemm-transposed-a": "A is transposed",
+    "gemm-rows": "the number of A's rows is not fixed",
+    "gemm-matrix-c": "C is not one number for each column",
+    "qlinearaveragepool": "only as its float operator",
+    "qlinearaveragepool-qdq": "quantized otherwise than uint8",
+    "qlinearaveragepool-qdq-uint8": "does not count the padding",
+    "qlinearsoftmax": "only as its float operator",
+    "qlinearsoftmax-uint8": "only as its float operator",
+    "qlinearsoftmax-qdq": "quantized otherwise than uint8",
+    "qlinearconvtranspose-qdq-channels": "not quantized with one scale",
+}
+TAKEN_THOUGH_NOT_DOCUMENTED = {"conv-1d"}
+DANGERS = {
+    "gemm-no-bias": "crashes",
+    "resize-width": "crashes",
+    "softmax-12-sizes": "crashes",
+    "gemm-transposed-a": "computes wrong numbers",
+    "gemm-rows": "computes wrong numbers",
+    "gemm-matrix-c": "computes wrong numbers",
+    "qlinearconvtranspose-qdq-channels": "refuses the whole model",
+}
+
+
+def test_every_operator_of_the_table_has_a_model() -> None:
+    from models.onnx.operators import CASES, OPERATORS
+
+    assert sorted(OPERATORS) == sorted(TABLE)
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_what_the_provider_is_expected_to_take() -> None:
+    from models.onnx.coverage import XNNPACK, placement
+    from models.onnx.operators import CASES
+
+    for case in CASES:
+        (own,) = [one for one in placement(case.model()) if case.operator in (one.operator, f"QLinear{one.operator}")]
+        expected = (case.documented and case.name not in NOT_TAKEN_THOUGH_DOCUMENTED) or (
+            case.name in TAKEN_THOUGH_NOT_DOCUMENTED
+        )
+        assert (own.provider == XNNPACK) is expected, (case.name, own)
+        assert NOT_TAKEN_THOUGH_DOCUMENTED.get(case.name, "") in own.why, (case.name, own)
+        assert own.danger == DANGERS.get(case.name, ""), case.name
+        assert bool(own.why) is not expected
+
+
+def test_activations_are_fused_into_what_the_provider_takes() -> None:
+    from models.onnx.coverage import placement
+    from models.onnx.graph import Graph
+
+    def clipped(*bounds: float | None) -> list[str]:
+        graph = Graph("clip", 18)
+        value = graph.node("MaxPool", graph.input(1, 4, 8, 8), kernel_shape=[2, 2])
+        names = ["" if bound is None else graph.constant(np.float32(bound)) for bound in bounds]
+        return [one.provider[:3] for one in placement(graph.model(graph.node("Clip", value, *names)))]
+
+    assert clipped(0, 6) == ["Xnn", "Xnn"]
+    assert clipped(None, 6) == ["Xnn", "CPU"], "without a lower bound 1.21 leaves it alone"
+
+
+def test_constants_are_folded_before_anything_is_placed() -> None:
+    from models.onnx.coverage import placement
+    from models.onnx.graph import Graph
+
+    graph = Graph("folded", 18)
+    weights = graph.node("Transpose", graph.weights(24, 16), perm=[1, 0])
+    model = graph.model(graph.node("MatMul", graph.input(4, 16), weights))
+    assert [(one.operator, one.provider[:3]) for one in placement(model)] == [("MatMul", "Xnn")]
+
+
+def test_counts_by_operator_and_reason() -> None:
+    from models.onnx.coverage import CPU, XNNPACK, Placed, summary
+
+    placed = [Placed("a", "Conv", XNNPACK), Placed("b", "Add", CPU, "no"), Placed("c", "Add", CPU, "no")]
+    taken, others = summary(placed)
+    assert [(one.name, one.count, one.why) for one in (*taken, *others)] == [("Conv", 1, ""), ("Add", 2, "no")]
+
+
+def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    from models.onnx.coverage import placement
+    from models.onnx.graph import Graph
+    from models.onnx.making import add_zero_biases
+
+    for transposed in (0, 1):
+        graph = Graph("gemm", 18)
+        shape = (5, 3) if transposed else (3, 5)
+        model = graph.model(graph.node("Gemm", graph.input(2, 3), graph.weights(*shape), transB=transposed))
+        given = {"input0": np.arange(6, dtype=np.float32).reshape(2, 3)}
+        (before,) = ReferenceEvaluator(model).run(None, given)
+        assert add_zero_biases(model) == 1
+        onnx.checker.check_model(model, full_check=True)
+        (after,) = ReferenceEvaluator(model).run(None, given)
+        assert np.array_equal(before, after)
+        assert [one.danger for one in placement(model)] == [""]
+        assert add_zero_biases(model) == 0
+
+
+def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path) -> None:
+    import onnx
+
+    from models.onnx.graph import Graph
+    from models.onnx.host import run
+
+    graph = Graph("sum", 18)
+    model = graph.model(graph.node("Add", graph.input("n", 3), graph.input(3)))
+    onnx.save(model, tmp_path / "sum.onnx")
+    plain = run(tmp_path / "sum.onnx", tmp_path / "a")
+    assert np.array_equal(np.load(plain.outputs[0]), np.full((1, 3), 2, np.float32))
+    shaped = run(tmp_path / "sum.onnx", tmp_path / "b", shapes="4x3,3")
+    assert np.load(shaped.outputs[0]).shape == (4, 3)
+    given = np.arange(3, dtype=np.float32)
+    np.save(tmp_path / "x.npy", given[None])
+    np.save(tmp_path / "y.npy", given)
+    fed = run(tmp_path / "sum.onnx", tmp_path / "c", inputs=[tmp_path / "x.npy", tmp_path / "y.npy"])
+    assert np.array_equal(np.load(fed.outputs[0]), 2 * given[None])
