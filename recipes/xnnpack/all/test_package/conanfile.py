@@ -1,0 +1,50 @@
+import shutil
+from pathlib import Path
+
+from conan import ConanFile
+from conan.errors import ConanException
+from conan.tools.build import can_run
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+
+OUT = "user.slipway:proof_out"
+
+
+class TestPackageConan(ConanFile):
+    settings = "os", "arch", "compiler", "build_type"
+
+    def requirements(self):
+        self.requires(self.tested_reference_str)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def generate(self):
+        CMakeDeps(self).generate()
+        # The names of the kernels that ran are read from the program's symbol table: it is not stripped.
+        for name in ("tools.build:exelinkflags", "tools.build:sharedlinkflags"):
+            self.conf.define(name, [flag for flag in self.conf.get(name, default=[]) if flag != "-s"])
+        toolchain = CMakeToolchain(self)
+        versions = {dependency.ref.name: str(dependency.ref.version) for dependency in self.dependencies.host.values()}
+        toolchain.cache_variables["PROOF_XNNPACK_VERSION"] = versions["xnnpack"]
+        toolchain.cache_variables["PROOF_KLEIDIAI_VERSION"] = versions.get("kleidiai", "")
+        toolchain.generate()
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def test(self):
+        program = Path(self.build_folder, self.cpp.build.bindir, "xnnpack_proof")
+        if self.settings.os == "Windows":
+            program = program.with_suffix(".exe")
+        if not program.is_file():
+            raise ConanException(f"the build left no {program}")
+        out = self.conf.get(OUT, check_type=str, default="")
+        if out:
+            # Whoever builds for another machine runs the program there: this says where to put it.
+            Path(out).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(program, out)
+        # Conan takes 32-bit x86 for runnable on x86_64, which needs libraries that few machines have.
+        if can_run(self) and self.settings.arch == self.settings_build.get_safe("arch"):
+            self.run(str(program), env="conanrun")
