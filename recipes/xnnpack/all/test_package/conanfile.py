@@ -24,9 +24,14 @@ class TestPackageConan(ConanFile):
         for name in ("tools.build:exelinkflags", "tools.build:sharedlinkflags"):
             self.conf.define(name, [flag for flag in self.conf.get(name, default=[]) if flag != "-s"])
         toolchain = CMakeToolchain(self)
-        versions = {dependency.ref.name: str(dependency.ref.version) for dependency in self.dependencies.host.values()}
+        packages = {dependency.ref.name: dependency for dependency in self.dependencies.host.values()}
+        versions = {name: str(dependency.ref.version) for name, dependency in packages.items()}
         toolchain.cache_variables["PROOF_XNNPACK_VERSION"] = versions["xnnpack"]
         toolchain.cache_variables["PROOF_KLEIDIAI_VERSION"] = versions.get("kleidiai", "")
+        # XNNPACK's own headers do not need cpuinfo's, so they do not come with it.
+        toolchain.cache_variables["PROOF_CPUINFO_INCLUDE"] = Path(
+            packages["cpuinfo"].cpp_info.includedirs[0]
+        ).as_posix()
         toolchain.generate()
 
     def build(self):
