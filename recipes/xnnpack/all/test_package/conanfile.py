@@ -20,9 +20,6 @@ class TestPackageConan(ConanFile):
 
     def generate(self):
         CMakeDeps(self).generate()
-        # The names of the kernels that ran are read from the program's symbol table: it is not stripped.
-        for name in ("tools.build:exelinkflags", "tools.build:sharedlinkflags"):
-            self.conf.define(name, [flag for flag in self.conf.get(name, default=[]) if flag != "-s"])
         toolchain = CMakeToolchain(self)
         packages = {dependency.ref.name: dependency for dependency in self.dependencies.host.values()}
         versions = {name: str(dependency.ref.version) for name, dependency in packages.items()}

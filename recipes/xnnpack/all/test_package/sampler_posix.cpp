@@ -1,6 +1,6 @@
 #include <signal.h>
 #include <sys/time.h>
-#include <ucontext.h>
+#include <sys/ucontext.h>
 
 #include <array>
 #include <atomic>
