@@ -1,0 +1,67 @@
+"""What a build shows while it goes on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from core import console
+from toolchains.steps import Steps
+
+SAID = [
+    "Building from source xnnpack/cci.20241108:abc",
+    "-- Configuring done",
+    "[1/40] Building C object a.c.o",
+    "[40/40] Linking C static library libXNNPACK.a",
+]
+
+
+@pytest.fixture(params=[False, True], ids=["pipe", "terminal"])
+def screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[bool, io.StringIO]]:
+    """Whether it is a terminal, and what was written to it."""
+    written = io.StringIO()
+    made = Console(file=written, force_terminal=request.param, width=100, highlight=False)
+    monkeypatch.setattr(console, "err", lambda: made)
+    yield request.param, written
+
+
+def test_steps_are_counted_and_said_once(screen: tuple[bool, io.StringIO]) -> None:
+    with Steps(2) as steps:
+        steps.begin("compiling")
+        for line in SAID:
+            steps.heard(line)
+        steps.begin("compiling")
+        steps.begin("reading")
+    text = screen[1].getvalue()
+    assert text.index("[1/2] compiling") < text.index("      xnnpack/cci.20241108") < text.index("[2/2] reading")
+    assert text.count("compiling") == 1
+
+
+def test_the_compilers_counting_is_shown_on_a_terminal_only(screen: tuple[bool, io.StringIO]) -> None:
+    terminal, written = screen
+    with Steps(1) as steps:
+        steps.begin("compiling")
+        for line in SAID:
+            steps.heard(line)
+    assert ("40/40" in written.getvalue()) is terminal
+    assert "Building C object" not in written.getvalue()
+
+
+def test_a_quiet_build_says_nothing(screen: tuple[bool, io.StringIO]) -> None:
+    terminal, written = screen
+    with Steps(1, quiet=True) as steps:
+        steps.begin("compiling")
+        for line in SAID:
+            steps.heard(line)
+    assert "[1/1]" not in written.getvalue()
+    assert terminal or not written.getvalue()
+
+
+def test_the_bar_goes_when_a_build_fails(screen: tuple[bool, io.StringIO]) -> None:
+    with pytest.raises(RuntimeError, match="broken"), Steps(1) as steps:
+        steps.heard("[1/2] Building C object a.c.o")
+        raise RuntimeError("broken")
+    assert steps._bar is None
