@@ -1,22 +1,49 @@
-// Operators that move elements and compute nothing.
+// Operators that move elements and compute nothing: each sees its input with other steps, and copies.
+#include <algorithm>
 #include <cstring>
 
 #include "tables.h"
+#include "walk.h"
 
 namespace slipway::lean {
 namespace {
 
-// Copies with another shape: the elements keep their row-major order.
-Status reshape_copy(Arguments& arguments, const Shape& shape, std::size_t out_at) {
+Status mismatch(const std::string& what) {
+  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
+}
+
+// The whole of `in`, steps along its own dimensions.
+Operand whole(const View& in) {
+  Operand operand;
+  operand.data = in.data;
+  operand.dtype = in.dtype;
+  const auto strides = in.strides();
+  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
+  return operand;
+}
+
+void advance(Operand* operand, std::int64_t elements) {
+  operand->data += elements * static_cast<std::int64_t>(size_of(operand->dtype));
+}
+
+Status copy_as(View& out, const Shape& shape, const Operand& operand) {
+  const Status resized = resize(&out, shape);
+  if (resized.ok()) {
+    copy(out, operand);
+  }
+  return resized;
+}
+
+// The elements keep their logical row-major order under another shape; one size may be -1.
+Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
   const View& in = arguments.tensor(0);
   View& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
-  Shape wanted = shape;
   std::int64_t known = 1;
   std::int64_t* open = nullptr;
-  for (std::int64_t& size : wanted) {
+  for (std::int64_t& size : shape) {
     if (size == -1 && open == nullptr) {
       open = &size;
     } else {
@@ -26,16 +53,30 @@ Status reshape_copy(Arguments& arguments, const Shape& shape, std::size_t out_at
   if (open != nullptr) {
     *open = known == 0 ? 0 : static_cast<std::int64_t>(in.count()) / known;
   }
-  const Status resized = resize(&out, wanted);
+  const Status resized = resize(&out, shape);
   if (!resized.ok()) {
     return resized;
   }
   if (out.count() != in.count() || out.dtype != in.dtype) {
-    return {Code::kExecution, "cannot view " + to_text(in.shape()) + " as " + to_text(wanted),
-            "check the inputs' shapes against what the program was exported with"};
+    return mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(shape));
   }
-  if (out.data != in.data) {
-    std::memcpy(out.data, in.data, in.bytes());
+  if (!in.contiguous() || !out.contiguous()) {
+    // Through row-major order: other memory orders do not survive a change of shape.
+    std::uint8_t* rows = arguments.scratch().get(in.bytes());
+    View straight = in;
+    straight.data = rows;
+    for (std::uint8_t i = 0; i < in.rank; ++i) {
+      straight.order[i] = i;
+    }
+    copy(straight, whole(in));
+    View target = out;
+    for (std::uint8_t i = 0; i < out.rank; ++i) {
+      target.order[i] = i;
+    }
+    target.data = rows;
+    copy(out, whole(target));
+  } else if (out.data != in.data) {
+    std::memmove(out.data, in.data, in.bytes());
   }
   return {};
 }
@@ -45,8 +86,401 @@ Status view_copy(Arguments& arguments) {
   return reshape_copy(arguments, arguments.integers(1), 2);
 }
 
+// aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out)
+Status unsqueeze_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank + 1U, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  Shape shape = in.shape();
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
+  return reshape_copy(arguments, shape, 2);
+}
+
+Status squeeze(Arguments& arguments, const std::vector<std::int64_t>& dims) {
+  const View& in = arguments.tensor(0);
+  std::array<bool, kMostDims> gone{};
+  for (const std::int64_t item : dims) {
+    std::size_t dim = 0;
+    const Status wrapped = in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim);
+    if (!wrapped.ok()) {
+      return wrapped;
+    }
+    gone[dim] = in.rank != 0 && in.sizes[dim] == 1;
+  }
+  Shape shape;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (!gone[i]) {
+      shape.push_back(in.sizes[i]);
+    }
+  }
+  return reshape_copy(arguments, shape, 2);
+}
+
+// aten::squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out)
+Status squeeze_dim(Arguments& arguments) {
+  return squeeze(arguments, {arguments.integer(1)});
+}
+// aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out)
+Status squeeze_dims(Arguments& arguments) {
+  return squeeze(arguments, arguments.integers(1));
+}
+
+Status permuted(Arguments& arguments, const std::vector<std::int64_t>& dims, std::size_t out_at) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Operand all = whole(in);
+  Operand operand = all;
+  Shape shape(in.rank);
+  std::array<bool, kMostDims> seen{};
+  for (std::size_t i = 0; i < dims.size() && i < in.rank; ++i) {
+    std::size_t dim = 0;
+    const Status wrapped = wrap_dim(dims[i], in.rank, &dim);
+    if (!wrapped.ok()) {
+      return wrapped;
+    }
+    seen[dim] = true;
+    shape[i] = in.sizes[dim];
+    operand.steps[i] = all.steps[dim];
+  }
+  if (dims.size() != in.rank ||
+      !std::all_of(seen.begin(), seen.begin() + in.rank, [](bool x) { return x; })) {
+    return mismatch("the order of dimensions is none of " + to_text(in.shape()));
+  }
+  return copy_as(out, shape, operand);
+}
+
+// aten::permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out)
+Status permute_copy(Arguments& arguments) {
+  return permuted(arguments, arguments.integers(1), 2);
+}
+
+Status swapped(Arguments& arguments, std::int64_t first, std::int64_t second, std::size_t out_at) {
+  const std::size_t rank = arguments.tensor(0).rank;
+  std::size_t a = 0;
+  std::size_t b = 0;
+  if (rank != 0) {
+    Status wrapped = wrap_dim(first, rank, &a);
+    if (wrapped.ok()) {
+      wrapped = wrap_dim(second, rank, &b);
+    }
+    if (!wrapped.ok()) {
+      return wrapped;
+    }
+  }
+  std::vector<std::int64_t> dims(rank);
+  for (std::size_t i = 0; i < rank; ++i) {
+    dims[i] = static_cast<std::int64_t>(i == a ? b : i == b ? a : i);
+  }
+  return permuted(arguments, dims, out_at);
+}
+
+// aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out)
+Status transpose_copy(Arguments& arguments) {
+  return swapped(arguments, arguments.integer(1), arguments.integer(2), 3);
+}
+// aten::t_copy.out(Tensor self, *, Tensor(a!) out)
+Status t_copy(Arguments& arguments) {
+  const std::size_t rank = arguments.tensor(0).rank;
+  return rank < 2
+             ? permuted(arguments, rank == 0 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{0}, 1)
+             : swapped(arguments, 0, 1, 1);
+}
+
+// aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out)
+Status expand_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  Shape shape = arguments.integers(1);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (shape.size() < in.rank) {
+    return mismatch("cannot expand " + to_text(in.shape()) + " to " + to_text(shape));
+  }
+  const std::size_t added = shape.size() - in.rank;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    std::int64_t& size = shape[added + i];
+    size = size == -1 ? in.sizes[i] : size;
+    if (in.sizes[i] != 1 && in.sizes[i] != size) {
+      return mismatch("cannot expand " + to_text(in.shape()) + " to " + to_text(shape));
+    }
+  }
+  const Status resized = resize(&out, shape);
+  if (resized.ok()) {
+    copy(out, operand_of(in, out));
+  }
+  return resized;
+}
+
+// aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out)
+Status select_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  std::int64_t index = arguments.integer(2);
+  index = index < 0 ? index + in.sizes[dim] : index;
+  if (index < 0 || index >= in.sizes[dim]) {
+    return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
+                    " of " + to_text(in.shape()));
+  }
+  Operand operand = whole(in);
+  advance(&operand, index * operand.steps[dim]);
+  std::copy(operand.steps.begin() + static_cast<std::ptrdiff_t>(dim) + 1, operand.steps.end(),
+            operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
+  Shape shape = in.shape();
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
+  return copy_as(arguments.tensor(3), shape, operand);
+}
+
+// Bounds of a slice as Python has them: from the end when negative, cut to what is there.
+std::int64_t bound(std::optional<std::int64_t> wanted, std::int64_t missing, std::int64_t size) {
+  std::int64_t found = wanted.value_or(missing);
+  found = found < 0 ? found + size : found;
+  return std::clamp<std::int64_t>(found, 0, size);
+}
+
+// aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *,
+// Tensor(a!) out)
+Status slice_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  const std::int64_t size = in.sizes[dim];
+  const std::int64_t start = bound(arguments.optional_integer(2), 0, size);
+  const std::int64_t end = std::max(start, bound(arguments.optional_integer(3), size, size));
+  const std::int64_t step = arguments.integer(4);
+  if (step <= 0) {
+    return mismatch("a slice has the step " + std::to_string(step));
+  }
+  Operand operand = whole(in);
+  advance(&operand, start * operand.steps[dim]);
+  operand.steps[dim] *= step;
+  Shape shape = in.shape();
+  shape[dim] = (end - start + step - 1) / step;
+  return copy_as(arguments.tensor(5), shape, operand);
+}
+
+// aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out)
+Status narrow_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  std::int64_t start = arguments.integer(2);
+  start = start < 0 ? start + in.sizes[dim] : start;
+  const std::int64_t length = arguments.integer(3);
+  if (start < 0 || length < 0 || start > in.sizes[dim] || length > in.sizes[dim] - start) {
+    return mismatch("cannot take " + std::to_string(length) + " from " + std::to_string(start) + " on of " +
+                    to_text(in.shape()));
+  }
+  Operand operand = whole(in);
+  advance(&operand, start * operand.steps[dim]);
+  Shape shape = in.shape();
+  shape[dim] = length;
+  return copy_as(arguments.tensor(4), shape, operand);
+}
+
+// aten::flip.out(Tensor self, int[] dims, *, Tensor(a!) out)
+Status flip(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  Operand operand = whole(in);
+  for (const std::int64_t item : arguments.integers(1)) {
+    std::size_t dim = 0;
+    const Status wrapped = wrap_dim(item, in.rank, &dim);
+    if (!wrapped.ok()) {
+      return wrapped;
+    }
+    advance(&operand, std::max<std::int64_t>(in.sizes[dim] - 1, 0) * operand.steps[dim]);
+    operand.steps[dim] = -operand.steps[dim];
+  }
+  return copy_as(arguments.tensor(2), in.shape(), operand);
+}
+
+// aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out)
+Status diagonal_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const std::int64_t offset = arguments.integer(1);
+  std::size_t a = 0;
+  std::size_t b = 0;
+  Status wrapped = wrap_dim(arguments.integer(2), in.rank, &a);
+  if (wrapped.ok()) {
+    wrapped = wrap_dim(arguments.integer(3), in.rank, &b);
+  }
+  if (!wrapped.ok() || a == b) {
+    return wrapped.ok() ? mismatch("a diagonal needs two dimensions") : wrapped;
+  }
+  const std::int64_t rows = in.sizes[a] + std::min<std::int64_t>(offset, 0);
+  const std::int64_t columns = in.sizes[b] - std::max<std::int64_t>(offset, 0);
+  const std::int64_t length = std::max<std::int64_t>(0, std::min(rows, columns));
+  const Operand all = whole(in);
+  Operand operand = all;
+  if (length > 0) {
+    advance(&operand, offset >= 0 ? offset * all.steps[b] : -offset * all.steps[a]);
+  }
+  Shape shape;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (i != a && i != b) {
+      operand.steps[shape.size()] = all.steps[i];
+      shape.push_back(in.sizes[i]);
+    }
+  }
+  operand.steps[shape.size()] = all.steps[a] + all.steps[b];
+  shape.push_back(length);
+  return copy_as(arguments.tensor(4), shape, operand);
+}
+
+// aten::unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out)
+Status unfold_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  const std::int64_t size = arguments.integer(2);
+  const std::int64_t step = arguments.integer(3);
+  if (size < 0 || size > in.sizes[dim] || step <= 0 || in.rank == kMostDims) {
+    return mismatch("cannot unfold " + to_text(in.shape()));
+  }
+  Operand operand = whole(in);
+  Shape shape = in.shape();
+  shape[dim] = (in.sizes[dim] - size) / step + 1;
+  shape.push_back(size);
+  operand.steps[in.rank] = operand.steps[dim];
+  operand.steps[dim] *= step;
+  return copy_as(arguments.tensor(4), shape, operand);
+}
+
+// aten::as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *,
+// Tensor(a!) out)
+Status as_strided_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const Shape shape = arguments.integers(1);
+  const std::vector<std::int64_t> strides = arguments.integers(2);
+  const std::int64_t offset = arguments.optional_integer(3).value_or(0);
+  Operand operand = whole(in);
+  std::int64_t last = offset;
+  bool empty = false;
+  for (std::size_t i = 0; i < shape.size() && i < strides.size() && i < kMostDims; ++i) {
+    empty = empty || shape[i] <= 0;
+    last += (shape[i] - 1) * strides[i];
+    operand.steps[i] = strides[i];
+    if (strides[i] < 0) {
+      return mismatch("a stride is negative");
+    }
+  }
+  if (shape.size() != strides.size() || offset < 0 ||
+      (!empty && last >= static_cast<std::int64_t>(in.count()))) {
+    return mismatch("a view reaches beyond its tensor of " + to_text(in.shape()));
+  }
+  advance(&operand, offset);
+  return copy_as(arguments.tensor(4), shape, operand);
+}
+
+// A copy in the output's own memory order and element type. Between the input and the output stand settings
+// that the output's tensor has taken up already.
+Status copy_to(Arguments& arguments, std::size_t in_at, std::size_t out_at) {
+  const View& in = arguments.tensor(in_at);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  return copy_as(out, in.shape(), whole(in));
+}
+
+// aten::_to_copy.out(Tensor self, *, bool non_blocking=False, MemoryFormat? memory_format=None, Tensor(a!)
+// out)
+Status to_copy(Arguments& arguments) {
+  return copy_to(arguments, 0, 3);
+}
+// aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out)
+Status clone(Arguments& arguments) {
+  return copy_to(arguments, 0, 2);
+}
+// aten::OP.out(Tensor self, *, Tensor(a!) out)
+Status plain_copy(Arguments& arguments) {
+  return copy_to(arguments, 0, 1);
+}
+
+// aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out): src, broadcast to
+// self.
+Status copy_out(Arguments& arguments) {
+  const View& self = arguments.tensor(0);
+  const View& source = arguments.tensor(1);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  Status done = broadcast_shape(self, source, &shape);
+  if (done.ok() && shape != self.shape()) {
+    done = mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()));
+  }
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (done.ok()) {
+    copy(out, operand_of(source, out));
+  }
+  return done;
+}
+
+// aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False)
+Status copy_in_place(Arguments& arguments) {
+  View& self = arguments.tensor(0);
+  const View& source = arguments.tensor(1);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  const Status done = broadcast_shape(self, source, &shape);
+  if (!done.ok() || shape != self.shape()) {
+    return done.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
+                     : done;
+  }
+  copy(self, operand_of(source, self));
+  return {};
+}
+
 constexpr KernelEntry kTable[] = {
+    {"aten::_to_copy.out", to_copy},
+    {"aten::alias_copy.out", plain_copy},
+    {"aten::as_strided_copy.out", as_strided_copy},
+    {"aten::clone.out", clone},
+    {"aten::copy.out", copy_out},
+    {"aten::copy_", copy_in_place},
+    {"aten::detach_copy.out", plain_copy},
+    {"aten::diagonal_copy.out", diagonal_copy},
+    {"aten::expand_copy.out", expand_copy},
+    {"aten::flip.out", flip},
+    {"aten::lift_fresh_copy.out", plain_copy},
+    {"aten::narrow_copy.out", narrow_copy},
+    {"aten::permute_copy.out", permute_copy},
+    {"aten::select_copy.int_out", select_copy},
+    {"aten::slice_copy.Tensor_out", slice_copy},
+    {"aten::squeeze_copy.dim_out", squeeze_dim},
+    {"aten::squeeze_copy.dims_out", squeeze_dims},
+    {"aten::t_copy.out", t_copy},
+    {"aten::transpose_copy.int_out", transpose_copy},
+    {"aten::unfold_copy.out", unfold_copy},
+    {"aten::unsqueeze_copy.out", unsqueeze_copy},
     {"aten::view_copy.out", view_copy},
+    {"dim_order_ops::_clone_dim_order.out", to_copy},
+    {"dim_order_ops::_to_dim_order_copy.out", to_copy},
 };
 
 }  // namespace

@@ -1,0 +1,372 @@
+// Softmax and normalisations.
+#include <cmath>
+#include <type_traits>
+
+#include "reduction.h"
+#include "tables.h"
+
+namespace slipway::lean {
+namespace {
+
+Status mismatch(const std::string& what) {
+  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
+}
+
+template <typename F>
+auto in_floats(DType dtype, F f) {
+  return dtype == DType::kFloat64 ? f(double{}) : f(float{});
+}
+
+// aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
+template <bool Log>
+Status softmax(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {
+      T largest = line[0];
+      for (std::size_t i = 1; i < count; ++i) {
+        largest = line[i] > largest || line[i] != line[i] ? line[i] : largest;
+      }
+      T total{};
+      for (std::size_t i = 0; i < count; ++i) {
+        const T power = std::exp(line[i] - largest);
+        total += power;
+        line[i] = Log ? line[i] - largest : power;
+      }
+      const T scale = Log ? std::log(total) : T(1) / total;
+      for (std::size_t i = 0; i < count; ++i) {
+        line[i] = Log ? line[i] - scale : line[i] * scale;
+      }
+    });
+  });
+}
+
+// A weight or bias as T; nothing when the layer has none.
+template <typename T>
+std::vector<T> values_of(const View* view) {
+  std::vector<T> found(view == nullptr ? 0 : view->count());
+  if (view != nullptr) {
+    load(view->dtype, view->data, 1, found.size(), found.data());
+  }
+  return found;
+}
+
+bool straight(const View& view) {
+  return view.contiguous();
+}
+
+template <typename T>
+struct Moments {
+  T mean;
+  T rstd;
+};
+
+template <typename T>
+Moments<T> moments_of(const T* values, std::size_t count, double eps) {
+  T sum{};
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += values[i];
+  }
+  const T mean = sum / static_cast<T>(count);
+  T squares{};
+  for (std::size_t i = 0; i < count; ++i) {
+    squares += (values[i] - mean) * (values[i] - mean);
+  }
+  return {mean, T(1) / std::sqrt(squares / static_cast<T>(count) + static_cast<T>(eps))};
+}
+
+void store_one(View& out, std::size_t at, double value) {
+  store(out.dtype, &value, 1, out.data + at * size_of(out.dtype), 1);
+}
+
+// aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
+// eps,
+// *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
+Status layer_norm(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const Shape normalized = arguments.integers(1);
+  const View* weight = arguments.optional_tensor(2);
+  const View* bias = arguments.optional_tensor(3);
+  const double eps = arguments.real(4);
+  View& out = arguments.tensor(5);
+  View& means = arguments.tensor(6);
+  View& rstds = arguments.tensor(7);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (normalized.size() > in.rank || !straight(in) ||
+      !std::equal(normalized.rbegin(), normalized.rend(),
+                  std::make_reverse_iterator(in.sizes.begin() + in.rank))) {
+    return mismatch("cannot normalise " + to_text(in.shape()) + " over " + to_text(normalized));
+  }
+  std::size_t width = 1;
+  for (const std::int64_t size : normalized) {
+    width *= static_cast<std::size_t>(size);
+  }
+  Shape outer = in.shape();
+  for (std::size_t i = in.rank - normalized.size(); i < in.rank; ++i) {
+    outer[i] = 1;
+  }
+  for (View* view : {&means, &rstds}) {
+    const Status resized = resize(view, outer);
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || in.count() == 0) {
+    return resized;
+  }
+  if ((weight != nullptr && weight->count() != width) || (bias != nullptr && bias->count() != width)) {
+    return mismatch("weight or bias of a normalisation does not fit " + to_text(normalized));
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> scale = values_of<T>(weight);
+    const std::vector<T> shift = values_of<T>(bias);
+    std::vector<T> line(width);
+    for (std::size_t row = 0; row < in.count() / width; ++row) {
+      load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+      const Moments<T> moments = moments_of(line.data(), width, eps);
+      for (std::size_t i = 0; i < width; ++i) {
+        const T value = (line[i] - moments.mean) * moments.rstd;
+        line[i] = value * (scale.empty() ? T(1) : scale[i]) + (shift.empty() ? T(0) : shift[i]);
+      }
+      store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+      store_one(means, row, static_cast<double>(moments.mean));
+      store_one(rstds, row, static_cast<double>(moments.rstd));
+    }
+    return Status();
+  });
+}
+
+// aten::native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int
+// group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
+Status group_norm(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View* weight = arguments.optional_tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  const std::int64_t batch = arguments.integer(3);
+  const std::int64_t channels = arguments.integer(4);
+  const std::int64_t area = arguments.integer(5);
+  const std::int64_t groups = arguments.integer(6);
+  const double eps = arguments.real(7);
+  View& out = arguments.tensor(8);
+  View& means = arguments.tensor(9);
+  View& rstds = arguments.tensor(10);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const bool fits = batch >= 0 && channels > 0 && area >= 0 && groups > 0 && channels % groups == 0 &&
+                    static_cast<std::int64_t>(in.count()) == batch * channels * area && straight(in) &&
+                    (weight == nullptr || static_cast<std::int64_t>(weight->count()) == channels) &&
+                    (bias == nullptr || static_cast<std::int64_t>(bias->count()) == channels);
+  if (!fits) {
+    return mismatch("cannot normalise " + to_text(in.shape()) + " in " + std::to_string(groups) + " groups");
+  }
+  for (View* view : {&means, &rstds}) {
+    const Status resized = resize(view, Shape{batch, groups});
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || in.count() == 0) {
+    return resized;
+  }
+  const auto plane = static_cast<std::size_t>(area);
+  const auto width = static_cast<std::size_t>(channels / groups) * plane;
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> scale = values_of<T>(weight);
+    const std::vector<T> shift = values_of<T>(bias);
+    std::vector<T> line(width);
+    for (std::size_t row = 0; row < in.count() / width; ++row) {
+      load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+      const Moments<T> moments = moments_of(line.data(), width, eps);
+      const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
+      for (std::size_t i = 0; i < width; ++i) {
+        const std::size_t channel = first + i / plane;
+        line[i] = (line[i] - moments.mean) * moments.rstd * (scale.empty() ? T(1) : scale[channel]) +
+                  (shift.empty() ? T(0) : shift[channel]);
+      }
+      store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+      store_one(means, row, static_cast<double>(moments.mean));
+      store_one(rstds, row, static_cast<double>(moments.rstd));
+    }
+    return Status();
+  });
+}
+
+// Per channel, with statistics that were learned.
+Status batch_norm_with(const View& in, const View* weight, const View* bias, const View& mean,
+                       const View& variance, double eps, View& out) {
+  const auto channels = in.rank < 2 ? 0 : static_cast<std::size_t>(in.sizes[1]);
+  const auto fits = [channels](const View* view) { return view == nullptr || view->count() == channels; };
+  if (in.rank < 2 || !fits(weight) || !fits(bias) || !fits(&mean) || !fits(&variance)) {
+    return mismatch("cannot normalise the channels of " + to_text(in.shape()));
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<T> scale = values_of<T>(&variance);
+    std::vector<T> shift = values_of<T>(&mean);
+    const std::vector<T> weights = values_of<T>(weight);
+    const std::vector<T> biases = values_of<T>(bias);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const T factor = (weights.empty() ? T(1) : weights[c]) / std::sqrt(scale[c] + static_cast<T>(eps));
+      shift[c] = (biases.empty() ? T(0) : biases[c]) - shift[c] * factor;
+      scale[c] = factor;
+    }
+    Operand factors;
+    Operand offsets;
+    const DType dtype = std::is_same_v<T, double> ? DType::kFloat64 : DType::kFloat32;
+    factors.data = reinterpret_cast<const std::uint8_t*>(scale.data());
+    offsets.data = reinterpret_cast<const std::uint8_t*>(shift.data());
+    factors.dtype = offsets.dtype = dtype;
+    factors.steps[1] = offsets.steps[1] = 1;
+    map<T>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets},
+           [](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[0][i] * inputs[1][i] + inputs[2][i];
+             }
+           });
+    return Status();
+  });
+}
+
+// aten::_native_batch_norm_legit_no_training.out(Tensor input, Tensor? weight, Tensor? bias, Tensor
+// running_mean, Tensor running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1,
+// Tensor(c!) out2)
+Status batch_norm(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View* weight = arguments.optional_tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  const View& mean = arguments.tensor(3);
+  const View& variance = arguments.tensor(4);
+  View& out = arguments.tensor(7);
+  return arguments.fault().ok() ? batch_norm_with(in, weight, bias, mean, variance, arguments.real(6), out)
+                                : Status();
+}
+
+// aten::_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training,
+// float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd): the batch's
+// own statistics.
+Status batch_norm_of_batch(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(6);
+  View& mean = arguments.tensor(7);
+  View& inverse = arguments.tensor(8);
+  const double eps = arguments.real(5);
+  if (!arguments.fault().ok() || in.rank < 2) {
+    return mismatch("cannot normalise the channels of " + to_text(in.shape()));
+  }
+  std::vector<std::int64_t> dims;
+  for (std::int64_t i = 0; i < in.rank; ++i) {
+    if (i != 1) {
+      dims.push_back(i);
+    }
+  }
+  for (View* view : {&mean, &inverse}) {
+    const Status resized = resize(view, Shape{in.sizes[1]});
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  Reduction reduction;
+  const Status planned = reduction.plan(in, dims, false, &mean);
+  if (!planned.ok()) {
+    return planned;
+  }
+  std::vector<double> means;
+  std::vector<double> variances;
+  const Status done = reduction.each<double>(in, mean, [&](const Line<double>& line) {
+    double sum = 0;
+    line.each([&sum](double x) { sum += x; });
+    const double middle = sum / static_cast<double>(line.count());
+    double squares = 0;
+    line.each([&](double x) { squares += (x - middle) * (x - middle); });
+    means.push_back(middle);
+    variances.push_back(squares / static_cast<double>(line.count()));
+    return middle;
+  });
+  if (!done.ok()) {
+    return done;
+  }
+  for (std::size_t c = 0; c < variances.size(); ++c) {
+    store_one(inverse, c, 1.0 / std::sqrt(variances[c] + eps));
+  }
+  View own;
+  own.dtype = DType::kFloat64;
+  own.rank = 1;
+  own.sizes[0] = in.sizes[1];
+  View own_variance = own;
+  own.data = reinterpret_cast<std::uint8_t*>(means.data());
+  own_variance.data = reinterpret_cast<std::uint8_t*>(variances.data());
+  return batch_norm_with(in, arguments.optional_tensor(1), arguments.optional_tensor(2), own, own_variance,
+                         eps, out);
+}
+
+// aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out): one half times the sigmoid of the other.
+Status glu(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok() || in.sizes[dim] % 2 != 0) {
+    return wrapped.ok() ? mismatch("cannot halve " + to_text(in.shape())) : wrapped;
+  }
+  Shape shape = in.shape();
+  shape[dim] /= 2;
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  const auto strides = in.strides();
+  Operand first;
+  first.data = in.data;
+  first.dtype = in.dtype;
+  std::copy(strides.begin(), strides.begin() + in.rank, first.steps.begin());
+  Operand second = first;
+  second.data += shape[dim] * strides[dim] * static_cast<std::int64_t>(size_of(in.dtype));
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 2>{first, second},
+           [](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[0][i] / (T(1) + std::exp(-inputs[1][i]));
+             }
+           });
+    return Status();
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::_log_softmax.out", softmax<true>},
+    {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch},
+    {"aten::_native_batch_norm_legit_no_training.out", batch_norm},
+    {"aten::_softmax.out", softmax<false>},
+    {"aten::glu.out", glu},
+    {"aten::native_group_norm.out", group_norm},
+    {"aten::native_layer_norm.out", layer_norm},
+};
+
+}  // namespace
+
+const KernelEntry* norm_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,268 @@
+// Operators on sizes and numbers, which programs with dynamic shapes and control flow compute with.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tables.h"
+#include "walk.h"
+
+namespace slipway::lean {
+namespace {
+
+Status mismatch(const std::string& what) {
+  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
+}
+
+// aten::sym_size.int(Tensor self, int dim) -> SymInt
+Status sym_size(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (wrapped.ok()) {
+    arguments.value(2) = in.sizes[dim];
+  }
+  return wrapped;
+}
+
+// aten::sym_numel(Tensor self) -> SymInt
+Status sym_numel(Arguments& arguments) {
+  arguments.value(1) = static_cast<std::int64_t>(arguments.tensor(0).count());
+  return {};
+}
+
+// aten::_local_scalar_dense(Tensor self) -> Scalar
+Status local_scalar(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  if (!arguments.fault().ok() || in.count() != 1) {
+    return mismatch("a tensor of " + to_text(in.shape()) + " is not one number");
+  }
+  Value& out = arguments.value(1);
+  if (is_floating(in.dtype)) {
+    double number = 0;
+    load(in.dtype, in.data, 1, 1, &number);
+    out = number;
+  } else {
+    std::int64_t number = 0;
+    load(in.dtype, in.data, 1, 1, &number);
+    out = in.dtype == DType::kBool ? Value(number != 0) : Value(number);
+  }
+  return {};
+}
+
+bool both_whole(Arguments& arguments) {
+  return arguments.is_integral(0) && arguments.is_integral(1);
+}
+
+#define SLIPWAY_OP(name, expression)  \
+  struct name {                       \
+    template <typename T>             \
+    auto operator()(T a, T b) const { \
+      return expression;              \
+    }                                 \
+  }
+SLIPWAY_OP(Add, a + b);
+SLIPWAY_OP(Sub, a - b);
+SLIPWAY_OP(Mul, a* b);
+SLIPWAY_OP(Max, a > b ? a : b);
+SLIPWAY_OP(Min, a < b ? a : b);
+SLIPWAY_OP(Eq, a == b);
+SLIPWAY_OP(Ge, a >= b);
+SLIPWAY_OP(Gt, a > b);
+SLIPWAY_OP(Le, a <= b);
+SLIPWAY_OP(Lt, a < b);
+#undef SLIPWAY_OP
+
+// executorch_prim::OP.Scalar(Scalar a, Scalar b) -> Scalar
+template <typename Op>
+Status number_op(Arguments& arguments) {
+  Value& out = arguments.value(2);
+  if (both_whole(arguments)) {
+    out = Op()(arguments.integer(0), arguments.integer(1));
+  } else {
+    out = Op()(arguments.real(0), arguments.real(1));
+  }
+  return {};
+}
+
+// executorch_prim::floordiv.Scalar(Scalar a, Scalar b) -> Scalar
+Status floordiv(Arguments& arguments) {
+  Value& out = arguments.value(2);
+  if (!both_whole(arguments)) {
+    out = std::floor(arguments.real(0) / arguments.real(1));
+    return {};
+  }
+  const std::int64_t a = arguments.integer(0);
+  const std::int64_t b = arguments.integer(1);
+  if (b == 0 || (b == -1 && a == INT64_MIN)) {
+    return mismatch("a size is divided by " + std::to_string(b));
+  }
+  out = a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+  return {};
+}
+
+// executorch_prim::mod.Scalar(SymInt a, SymInt b) -> SymInt: the sign of the divisor, as in Python.
+Status mod(Arguments& arguments) {
+  const std::int64_t a = arguments.integer(0);
+  const std::int64_t b = arguments.integer(1);
+  if (b == 0 || b == -1) {
+    if (b == 0) {
+      return mismatch("a size is divided by 0");
+    }
+    arguments.value(2) = std::int64_t{0};
+    return {};
+  }
+  const std::int64_t rest = a % b;
+  arguments.value(2) = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  return {};
+}
+
+// executorch_prim::truediv.Scalar(Scalar a, Scalar b) -> Scalar
+Status truediv(Arguments& arguments) {
+  arguments.value(2) = arguments.real(0) / arguments.real(1);
+  return {};
+}
+
+template <double (*Round)(double)>
+Status to_whole(Arguments& arguments) {
+  arguments.value(1) = static_cast<std::int64_t>(Round(arguments.real(0)));
+  return {};
+}
+
+// executorch_prim::neg.Scalar(Scalar a) -> Scalar
+Status neg(Arguments& arguments) {
+  Value& out = arguments.value(1);
+  if (arguments.is_integral(0)) {
+    out = static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(arguments.integer(0)));
+  } else {
+    out = -arguments.real(0);
+  }
+  return {};
+}
+
+// executorch_prim::sym_float.Scalar(Scalar a) -> Scalar
+Status sym_float(Arguments& arguments) {
+  arguments.value(1) = arguments.real(0);
+  return {};
+}
+// executorch_prim::sym_not.Scalar(SymBool a) -> SymBool
+Status sym_not(Arguments& arguments) {
+  arguments.value(1) = !arguments.boolean(0);
+  return {};
+}
+// executorch_prim::sym_ite.Scalar(SymBool condition, Scalar a, Scalar b) -> Scalar
+Status sym_ite(Arguments& arguments) {
+  const Value chosen = arguments.boolean(0) ? arguments.value(1) : arguments.value(2);
+  arguments.value(3) = chosen;
+  return {};
+}
+
+// executorch_prim::et_view.default(Tensor self, int[] size) -> (Tensor out): the output looks at the input's
+// memory.
+Status et_view(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  Shape shape = arguments.integers(1);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  std::int64_t known = 1;
+  std::int64_t* open = nullptr;
+  for (std::int64_t& size : shape) {
+    if (size == -1) {
+      open = &size;
+    } else {
+      known *= size;
+    }
+  }
+  if (open != nullptr && known != 0) {
+    *open = static_cast<std::int64_t>(in.count()) / known;
+  }
+  // Its memory is the input's: only the exported bounds limit its shape.
+  out.data = in.data;
+  out.capacity = in.capacity;
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  return out.count() == in.count() && out.dtype == in.dtype
+             ? Status()
+             : mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(shape));
+}
+
+// executorch_prim::et_copy_index.tensor(Tensor self, Tensor copy_from, int index) -> Tensor: row `index` of
+// self becomes copy_from; self grows to hold it.
+Status copy_index(Arguments& arguments) {
+  View& self = arguments.tensor(0);
+  const View& source = arguments.tensor(1);
+  const std::int64_t index = arguments.integer(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (self.rank != source.rank + 1U || index < 0 || index == INT64_MAX || self.dtype != source.dtype) {
+    return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
+  }
+  Shape shape = self.shape();
+  shape[0] = std::max(shape[0], index + 1);
+  for (std::size_t i = 0; i < source.rank; ++i) {
+    if (shape[i + 1] != source.sizes[i]) {
+      return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
+    }
+  }
+  if (shape != self.shape()) {
+    const Status resized = resize(&self, shape);
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  std::memcpy(self.data + static_cast<std::size_t>(index) * source.bytes(), source.data, source.bytes());
+  return {};
+}
+
+double round_to_even(double x) {
+  return std::nearbyint(x);
+}
+double round_up(double x) {
+  return std::ceil(x);
+}
+double cut(double x) {
+  return std::trunc(x);
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::_local_scalar_dense", local_scalar},
+    {"aten::sym_numel", sym_numel},
+    {"aten::sym_size.int", sym_size},
+    {"executorch_prim::add.Scalar", number_op<Add>},
+    {"executorch_prim::ceil.Scalar", to_whole<round_up>},
+    {"executorch_prim::eq.Scalar", number_op<Eq>},
+    {"executorch_prim::et_copy_index.tensor", copy_index},
+    {"executorch_prim::et_view.default", et_view},
+    {"executorch_prim::floordiv.Scalar", floordiv},
+    {"executorch_prim::floordiv.int", floordiv},
+    {"executorch_prim::ge.Scalar", number_op<Ge>},
+    {"executorch_prim::gt.Scalar", number_op<Gt>},
+    {"executorch_prim::le.Scalar", number_op<Le>},
+    {"executorch_prim::lt.Scalar", number_op<Lt>},
+    {"executorch_prim::mod.Scalar", mod},
+    {"executorch_prim::mod.int", mod},
+    {"executorch_prim::mul.Scalar", number_op<Mul>},
+    {"executorch_prim::neg.Scalar", neg},
+    {"executorch_prim::round.Scalar", to_whole<round_to_even>},
+    {"executorch_prim::sub.Scalar", number_op<Sub>},
+    {"executorch_prim::sym_float.Scalar", sym_float},
+    {"executorch_prim::sym_int.Scalar", to_whole<cut>},
+    {"executorch_prim::sym_ite.Scalar", sym_ite},
+    {"executorch_prim::sym_max.Scalar", number_op<Max>},
+    {"executorch_prim::sym_min.Scalar", number_op<Min>},
+    {"executorch_prim::sym_not.Scalar", sym_not},
+    {"executorch_prim::truediv.Scalar", truediv},
+    {"executorch_prim::trunc.Scalar", to_whole<cut>},
+};
+
+}  // namespace
+
+const KernelEntry* prim_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

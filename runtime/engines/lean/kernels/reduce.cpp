@@ -1,0 +1,331 @@
+// Operators that make one number of many.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "reduction.h"
+#include "tables.h"
+
+namespace slipway::lean {
+namespace {
+
+Status mismatch(const std::string& what) {
+  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
+}
+
+Domain floating(DType dtype) {
+  return dtype == DType::kFloat64 ? Domain::kDouble : Domain::kFloat;
+}
+
+std::vector<std::int64_t> one(std::int64_t dim) {
+  return {dim};
+}
+
+// Sums and products are taken in the output's domain.
+template <typename F>
+Status fold(Arguments& arguments, const std::vector<std::int64_t>& dims, bool keep, std::size_t out_at,
+            Domain domain, F f) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Reduction reduction;
+  const Status planned = reduction.plan(in, dims, keep, &out);
+  if (!planned.ok()) {
+    return planned;
+  }
+  return in_domain(domain, [&](auto zero) {
+    using T = decltype(zero);
+    return reduction.each<T>(in, out, [&](const Line<T>& line) { return f(line); });
+  });
+}
+
+struct Sum {
+  template <typename T>
+  T operator()(const Line<T>& line) const {
+    T total{};
+    line.each([&total](T x) { total += x; });
+    return total;
+  }
+};
+
+// aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!)
+// out)
+Status sum(Arguments& arguments) {
+  return fold(arguments, arguments.integers(1), arguments.boolean(2), 4, domain_of(arguments.tensor(4).dtype),
+              Sum());
+}
+
+struct Mean {
+  template <typename T>
+  T operator()(const Line<T>& line) const {
+    return Sum()(line) / static_cast<T>(line.count());
+  }
+};
+
+// aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out)
+Status mean(Arguments& arguments) {
+  return fold(arguments, arguments.integers(1), arguments.boolean(2), 4, floating(arguments.tensor(4).dtype),
+              [](const auto& line) {
+                using T = std::decay_t<decltype(line.first())>;
+                if constexpr (std::is_floating_point_v<T>) {
+                  return Mean()(line);
+                } else {
+                  return T{};
+                }
+              });
+}
+// aten::mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out)
+Status mean_all(Arguments& arguments) {
+  return fold(arguments, {}, false, 2, floating(arguments.tensor(2).dtype), [](const auto& line) {
+    using T = std::decay_t<decltype(line.first())>;
+    if constexpr (std::is_floating_point_v<T>) {
+      return Mean()(line);
+    } else {
+      return T{};
+    }
+  });
+}
+
+struct Product {
+  template <typename T>
+  T operator()(const Line<T>& line) const {
+    if constexpr (std::is_integral_v<T>) {
+      std::uint64_t total = 1;
+      line.each([&total](T x) { total *= static_cast<std::uint64_t>(x); });
+      return static_cast<T>(total);
+    } else {
+      T total{1};
+      line.each([&total](T x) { total *= x; });
+      return total;
+    }
+  }
+};
+
+// aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out)
+Status prod(Arguments& arguments) {
+  return fold(arguments, one(arguments.integer(1)), arguments.boolean(2), 4,
+              domain_of(arguments.tensor(4).dtype), Product());
+}
+// aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out)
+Status prod_all(Arguments& arguments) {
+  return fold(arguments, {}, false, 2, domain_of(arguments.tensor(2).dtype), Product());
+}
+
+// The place of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
+template <bool Largest>
+struct Best {
+  template <typename T>
+  static bool better(T x, T best) {
+    return (x != x && best == best) || (Largest ? x > best : x < best);
+  }
+  template <typename T>
+  std::int64_t place(const Line<T>& line) const {
+    std::int64_t at = 0;
+    std::int64_t found = 0;
+    T best = line.first();
+    line.each([&](T x) {
+      if (at > 0 && best == best && better(x, best)) {
+        best = x;
+        found = at;
+      }
+      ++at;
+    });
+    return found;
+  }
+  template <typename T>
+  T operator()(const Line<T>& line) const {
+    T best = line.first();
+    line.each([&best](T x) {
+      if (best == best && better(x, best)) {
+        best = x;
+      }
+    });
+    return best;
+  }
+};
+
+bool nothing_to_choose_from(const View& in) {
+  return in.count() == 0;
+}
+
+// aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out)
+template <bool Largest>
+Status extreme(Arguments& arguments) {
+  if (nothing_to_choose_from(arguments.tensor(0))) {
+    return mismatch("there is no largest of no elements");
+  }
+  return fold(arguments, arguments.integers(1), arguments.boolean(2), 3, domain_of(arguments.tensor(0).dtype),
+              Best<Largest>());
+}
+// aten::max.unary_out(Tensor self, *, Tensor(a!) out)
+template <bool Largest>
+Status extreme_all(Arguments& arguments) {
+  if (nothing_to_choose_from(arguments.tensor(0))) {
+    return mismatch("there is no largest of no elements");
+  }
+  return fold(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Best<Largest>());
+}
+
+// Places along the dimensions, as int64 whatever domain they are compared in.
+template <bool Largest>
+Status places(const View& in, const std::vector<std::int64_t>& dims, bool keep, View* out) {
+  Reduction reduction;
+  const Status planned = reduction.plan(in, dims, keep, out);
+  if (!planned.ok()) {
+    return planned;
+  }
+  return in_domain(domain_of(in.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    return reduction.each_place<T>(in, *out, [](const Line<T>& line) { return Best<Largest>().place(line); });
+  });
+}
+
+// aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out)
+template <bool Largest>
+Status argument_of_extreme(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  const auto dim = arguments.optional_integer(1);
+  if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
+    return mismatch("there is no largest of no elements");
+  }
+  return places<Largest>(in, dim ? one(*dim) : std::vector<std::int64_t>{}, arguments.boolean(2), &out);
+}
+
+// aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values)
+template <bool Largest>
+Status extreme_and_place(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
+    return mismatch("there is no largest of no elements");
+  }
+  const std::vector<std::int64_t> dims = one(arguments.integer(1));
+  const bool keep = arguments.boolean(2);
+  const Status done = places<Largest>(in, dims, keep, &arguments.tensor(4));
+  return done.ok() ? fold(arguments, dims, keep, 3, domain_of(in.dtype), Best<Largest>()) : done;
+}
+
+struct Any {
+  template <typename T>
+  T operator()(const Line<T>& line) const {
+    bool found = false;
+    line.each([&found](T x) { found = found || x != 0; });
+    return static_cast<T>(found ? 1 : 0);
+  }
+};
+
+// aten::any.all_out(Tensor self, *, Tensor(a!) out)
+Status any_all(Arguments& arguments) {
+  return fold(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Any());
+}
+// aten::any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out)
+Status any_dim(Arguments& arguments) {
+  return fold(arguments, one(arguments.integer(1)), arguments.boolean(2), 3,
+              domain_of(arguments.tensor(0).dtype), Any());
+}
+// aten::any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out)
+Status any_dims(Arguments& arguments) {
+  return fold(arguments, arguments.integers(1), arguments.boolean(2), 3, domain_of(arguments.tensor(0).dtype),
+              Any());
+}
+
+struct Variance {
+  double correction;
+  template <typename T>
+  T operator()(const Line<T>& line) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T middle = Mean()(line);
+      T total{};
+      line.each([&](T x) { total += (x - middle) * (x - middle); });
+      const double divisor = static_cast<double>(line.count()) - correction;
+      return total / static_cast<T>(divisor < 0 ? 0.0 : divisor);
+    } else {
+      return T{};
+    }
+  }
+};
+
+// aten::var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False,
+// Tensor(a!) out)
+Status var_correction(Arguments& arguments) {
+  return fold(arguments, arguments.integers(1), arguments.boolean(3), 4, floating(arguments.tensor(0).dtype),
+              Variance{arguments.optional_real(2).value_or(1.0)});
+}
+// aten::var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out)
+Status var(Arguments& arguments) {
+  return fold(arguments, arguments.integers(1), arguments.boolean(3), 4, floating(arguments.tensor(0).dtype),
+              Variance{arguments.boolean(2) ? 1.0 : 0.0});
+}
+// aten::var_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool
+// keepdim=False, Tensor(a!) out0, Tensor(b!) out1)
+Status var_mean(Arguments& arguments) {
+  const Status done = var_correction(arguments);
+  return done.ok() ? fold(arguments, arguments.integers(1), arguments.boolean(3), 5,
+                          floating(arguments.tensor(0).dtype),
+                          [](const auto& line) {
+                            using T = std::decay_t<decltype(line.first())>;
+                            if constexpr (std::is_floating_point_v<T>) {
+                              return Mean()(line);
+                            } else {
+                              return T{};
+                            }
+                          })
+                   : done;
+}
+
+// aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out)
+Status cumsum(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  return in_domain(domain_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {
+      T total{};
+      for (std::size_t i = 0; i < count; ++i) {
+        total += line[i];
+        line[i] = total;
+      }
+    });
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::amax.out", extreme<true>},
+    {"aten::amin.out", extreme<false>},
+    {"aten::any.all_out", any_all},
+    {"aten::any.dims_out", any_dims},
+    {"aten::any.out", any_dim},
+    {"aten::argmax.out", argument_of_extreme<true>},
+    {"aten::argmin.out", argument_of_extreme<false>},
+    {"aten::cumsum.out", cumsum},
+    {"aten::max.dim_max", extreme_and_place<true>},
+    {"aten::max.unary_out", extreme_all<true>},
+    {"aten::mean.dtype_out", mean_all},
+    {"aten::mean.out", mean},
+    {"aten::min.dim_min", extreme_and_place<false>},
+    {"aten::min.unary_out", extreme_all<false>},
+    {"aten::prod.int_out", prod},
+    {"aten::prod.out", prod_all},
+    {"aten::sum.IntList_out", sum},
+    {"aten::var.correction_out", var_correction},
+    {"aten::var.out", var},
+    {"aten::var_mean.correction_out", var_mean},
+};
+
+}  // namespace
+
+const KernelEntry* reduce_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean
