@@ -22,7 +22,8 @@ from toolchains.targets import Target, get_target
 _ROOM = Path(__file__).parent
 MODULES = (
     *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
-    *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf", "read_lief"),
+    *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf"),
+    *("read_lief", "symbols"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 

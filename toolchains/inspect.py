@@ -156,7 +156,7 @@ def _of_another_target(target: Target, item: Binary) -> Iterator[str]:
     """Architecture, float ABI, levels of the CPU and version of the system."""
     if item.machine != target.machine and not _kernel(target, item):
         yield f"{item.name} is for {item.machine}, not {target.machine}"
-    if item.float_abi != target.float_abi:
+    if item.float_abi != target.float_abi and not (item.kind == "object" and item.float_abi == "none"):
         yield f"{item.name} has the float ABI {item.float_abi}, not {target.float_abi}"
     if item.cpu.get("needed", "x86-64") != "x86-64":
         yield f"{item.name} says that it needs {item.cpu['needed']}, not {target.isa_floor}"

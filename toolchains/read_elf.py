@@ -45,8 +45,11 @@ def _arm(elf: Any, attributes: dict[str, Any]) -> tuple[str, FloatAbi]:
     machine = "armv6l" if architecture in _ARM_V6 else "armv7l" if architecture >= _ARM_V7 else "arm"
     flags = elf.header["e_flags"]
     passes_in_vfp = attributes.get("TAG_ABI_VFP_ARGS") == 1
-    hard = bool(flags & _HARD_FLOAT) or (passes_in_vfp and not flags & _SOFT_FLOAT)
-    return machine, "hard" if hard else "soft"
+    if flags & _HARD_FLOAT or (passes_in_vfp and not flags & _SOFT_FLOAT):
+        return machine, "hard"
+    # Compilers state the size of enums beside it; assembly, which passes nothing, states neither.
+    silent = elf.header["e_type"] == "ET_REL" and not flags & _SOFT_FLOAT and "TAG_ABI_ENUM_SIZE" not in attributes
+    return machine, "none" if silent else "soft"
 
 
 def _versions(elf: Any) -> dict[str, str]:

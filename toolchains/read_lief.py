@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,12 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Form
     Raises:
         BuildError: it is damaged.
     """
-    import lief
-
-    lief.logging.disable()
-    where = Path(f"{path}({member})") if member else path
+    where = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
     try:
-        if kind == "mach-o":
-            fat = lief.MachO.parse(data)
-            parsed: list[Any] = [fat.at(index) for index in range(fat.size)] if fat is not None else []
-            found = [_macho(path, item, member, here) for item in parsed]
-        elif kind == "pe":
-            pe = lief.PE.parse(data)
-            found = [_pe(path, pe, member, here)] if pe is not None else []
-        else:
-            coff = lief.COFF.parse(data)
-            found = [_coff(path, coff, member, here)] if coff is not None else []
+        with warnings.catch_warnings():
+            # lief warns of numbers that it has no name for.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found = _read(path, data, member, here, kind)
     except (AttributeError, LookupError, MemoryError, RuntimeError, ValueError) as error:
         raise broken(where, str(error)) from error
     if not found:
@@ -42,8 +34,28 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Form
     return found
 
 
+def _read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Format) -> list[Binary]:
+    import lief
+
+    lief.logging.disable()
+    if kind == "mach-o":
+        fat = lief.MachO.parse(data)
+        parts = [fat.at(index) for index in range(fat.size)] if fat is not None else []
+        return [_macho(path, part, member, here) for part in parts if part is not None]
+    if kind == "pe":
+        program = lief.PE.parse(data)
+        return [_pe(path, program, member, here)] if program is not None else []
+    item = lief.COFF.parse(data)
+    return [_coff(path, item, member, here)] if item is not None else []
+
+
+def _known(value: Any) -> str:
+    """The name of one of lief's constants; a plain number, which it gives for those it does not know, as text."""
+    return str(getattr(value, "name", value))
+
+
 def _name(machine: Any) -> str:
-    name = getattr(machine, "name", str(machine))
+    name = _known(machine)
     return _MACHINES.get(name, name)
 
 
@@ -67,21 +79,21 @@ def _version(numbers: Any) -> str:
 def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
     system, version = "", ""
     if item.has_build_version:
-        system = str(item.build_version.platform.name).lower()
+        system = _known(item.build_version.platform).lower()
         version = _version(item.build_version.minos)
     elif item.has_version_min:
-        command = str(item.version_min.command.name)
+        command = _known(item.version_min.command)
         system = "macos" if "MACOSX" in command else "ios" if "IPHONE" in command else command.lower()
         version = _version(item.version_min.version)
-    kind = _KINDS.get(item.header.file_type.name, "library")
-    own = [str(library.name) for library in item.libraries if library.command.name == "ID_DYLIB"]
+    kind = _KINDS.get(_known(item.header.file_type), "library")
+    own = [str(library.name) for library in item.libraries if _known(library.command) == "ID_DYLIB"]
     return Binary(
         path,
         _name(item.header.cpu_type),
         "none",
         str(item.dylinker.name) if item.has_dylinker else "",
         own[0] if own else "",
-        tuple(str(library.name) for library in item.libraries if library.command.name != "ID_DYLIB"),
+        tuple(str(library.name) for library in item.libraries if _known(library.command) != "ID_DYLIB"),
         tuple(str(rpath.path) for rpath in item.rpaths),
         {},
         member=member,
