@@ -158,6 +158,14 @@ class TransferError(SlipwayError):
     kind = "transfer"
 
 
+class DeviceBusyError(SlipwayError):
+    """Another deploy uses the device, or took it over."""
+
+    exit_code = 25
+    kind = "device-busy"
+    transient = True
+
+
 class RunError(SlipwayError):
     """The runner failed on the device."""
 

@@ -26,6 +26,10 @@ class Deadline:
         """Seconds left, never negative, ``at_most`` so many."""
         return max(0.0, min(self.at - time.monotonic(), at_most))
 
+    def later(self, seconds: float) -> Deadline:
+        """The same with ``seconds`` more, which somebody else used up."""
+        return Deadline(self.at + seconds, self.allowed)
+
     @property
     def over(self) -> bool:
         """Whether the time is up."""

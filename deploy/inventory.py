@@ -60,6 +60,8 @@ class Device(BaseModel):
     """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""
     known_hosts: Path | None = None
     """File with the device's host key, instead of the user's own ``~/.ssh/known_hosts``."""
+    compress: bool | None = None
+    """Compress what goes over SSH; unset: what ``~/.ssh/config`` says, else no (docs/deploy.md has figures)."""
     root: str = Field(default="", max_length=200)
     """Folder on the device that Slipway may fill: absolute, or below the login folder (``.slipway``)."""
     virtual: str = ""
@@ -67,6 +69,10 @@ class Device(BaseModel):
     tags: tuple[str, ...] = ()
     timeout: Annotated[float, Field(gt=0, le=86400)] = 600.0
     """Seconds allowed for one run on it, connecting and uploading included."""
+    store_gib: Annotated[float, Field(gt=0)] = 4.0
+    """What the files in its store may take (GiB) before the least recently used go."""
+    store_days: Annotated[float, Field(gt=0)] = 30.0
+    """Days without use after which a file in its store goes."""
 
     @field_validator("key", "known_hosts")
     @classmethod

@@ -191,8 +191,13 @@ def _float_abi(facts: DeviceFacts) -> str:
     )
 
 
+def space_needed(upload_bytes: int) -> int:
+    """Bytes that must be free on the device for an upload of so many."""
+    return upload_bytes + _MARGIN if upload_bytes else 0
+
+
 def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int) -> list[Finding]:
-    space = upload_bytes + _MARGIN if upload_bytes else 0
+    space = space_needed(upload_bytes)
     enough = None if facts.free is None else facts.free >= space
     disk = _finding(
         "free space",

@@ -1,23 +1,159 @@
 """The shell scripts that run on a device. ``$1`` is always the store's root; POSIX sh, no bashisms.
 
-File names come as arguments, never inside the script's text. What a script prints is read by `deploy.store`.
+File names come as arguments, never inside the script's text. What a script prints is read by `deploy.store` and
+`deploy.lock`. dash, busybox, mksh with toybox, and bash all run them.
 """
 
-SURVEY = """\
+_SURVEY = """\
+survey() {
+  [ $# -eq 0 ] || stat -c 'size %s %n' "$@" 2>/dev/null
+  for left in incoming/*.part runs/* runs/.*.part bundles/.*.part; do
+    [ ! -e "$left" ] || echo "leftover $left"
+  done
+  for link in current/*; do
+    [ ! -L "$link" ] || echo "$link $(readlink "$link")"
+  done
+  [ ! -e governor ] || echo "pinned governor"
+  echo "usage $(du -sk . 2>/dev/null)"
+}
+"""
+"""Arguments: paths. Prints the size of each that exists, what is unfinished or may be left over, the bundle of each
+``current`` link, and the kilobytes in use."""
+
+_DISCARD = """\
+discard() {
+  for name in "$@"; do
+    case $name in
+      incoming/?*|runs/?*|bundles/?*|store/?*) ;; *) continue;;
+    esac
+    case $name in *..*) continue;; esac
+    case ${name#store/} in "$name") ;; *[!0-9a-f]*) continue;; esac
+    child=$(cat "$name/.pid" 2>/dev/null)
+    case $child in
+      ''|*[!0-9]*) ;;
+      *) [ "$(readlink "/proc/$child/cwd")" != "$(pwd -P)/$name" ] || kill -KILL "-$child" 2>/dev/null;;
+    esac
+    rm -rf "$name"
+  done
+}
+"""
+"""Arguments: paths below incoming, runs, bundles or store. A run whose process group still lives loses it first;
+that it is the run's is told by its working folder, since after a restart the number may be anybody's."""
+
+SURVEY = (
+    _SURVEY
+    + """\
 cd "$1" 2>/dev/null || exit 0
 shift
-[ $# -eq 0 ] || stat -c '%s %n' "$@" 2>/dev/null
-for left in incoming/*.part runs/* runs/.*.part bundles/.*.part; do
-  [ ! -e "$left" ] || echo "leftover $left"
-done
+survey "$@"
 exit 0
 """
-"""``$2…``: paths. Prints ``SIZE PATH`` for each that exists, then what is unfinished or may be left over."""
+)
+
+DISCARD = (
+    _DISCARD
+    + """\
+cd "$1" 2>/dev/null || exit 0
+shift
+discard "$@"
+exit 0
+"""
+)
+
+LOCK = (
+    _SURVEY
+    + _DISCARD
+    + """\
+root=$1 owner=$2 who=$3 stale=$4 make=$5; shift 5
+if [ "$make" = yes ]; then umask 077; mkdir -p "$root" || exit 1; fi
+cd "$root" 2>/dev/null || { echo absent; exit 0; }
+umask 022
+if ! said=$(mkdir -p lock incoming store bundles runs current previous 2>&1); then
+  [ "$make" = yes ] || { echo absent; exit 0; }
+  echo "$said" >&2; exit 1
+fi
+boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+space=$(readlink /proc/self/ns/pid 2>/dev/null)
+node="$(uname -n) $(cat /etc/machine-id 2>/dev/null)"
+start_of() {
+  start=
+  { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+  set -- ${line##*) }
+  [ "$1" = Z ] || start=${20}
+}
+latest() {
+  last=0
+  for each in lock/*; do
+    case ${each#lock/} in ''|*[!0-9]*) continue;; esac
+    [ "${each#lock/}" -le "$last" ] || last=${each#lock/}
+  done
+}
+gone() {
+  near=no
+  [ -s "lock/$1/holder" ] || return 1
+  { read -r h_node; read -r h_boot; read -r h_space; read -r h_pid h_start; } <"lock/$1/holder"
+  [ "$h_node" = "$node" ] || return 1
+  [ "$h_boot" = "$boot" ] || return 0
+  [ "$h_space" = "$space" ] || return 1
+  near=yes
+  start_of "$h_pid" || return 0
+  [ "$start" != "$h_start" ]
+}
+busy() { echo "busy $1"; sed -n 5p "lock/${1%%:*}/holder" 2>/dev/null; exit 0; }
+latest
+if [ "$last" -gt 0 ] && [ ! -e "lock/$last/released" ]; then
+  beat=$(cat "lock/$last/beat" 2>/dev/null)
+  if ! gone "$last"; then
+    [ "$stale" = "$last:$beat" ] || busy "$last:$beat"
+    [ "$near" = no ] || kill -KILL "$h_pid" 2>/dev/null
+  fi
+fi
+mine=$((last + 1))
+if ! said=$(mkdir "lock/$mine" 2>&1); then
+  [ ! -d "lock/$mine" ] || busy "$mine:"
+  echo "$said" >&2; exit 1
+fi
+latest
+[ "$last" = "$mine" ] || { rmdir "lock/$mine"; busy "$last:"; }
+start_of $$
+printf '%s\\n' "$node" "$boot" "$space" "$$ $start" "$who" >"lock/$mine/holder" &&
+  printf '%010d' 0 >"lock/$mine/beat" || { rm -rf "lock/$mine"; exit 1; }
+for each in lock/*; do [ "$each" = "lock/$mine" ] || rm -rf "$each"; done
+echo "acquired $mine"
+survey "$@"
+echo ready
+count=0
+while read -r _; do
+  latest
+  [ "$last" = "$mine" ] || { echo lost; exit 1; }
+  count=$((count + 1))
+  printf '%010d' "$count" 1<>"lock/$mine/beat"
+done
+discard "runs/$owner"
+latest
+[ "$last" != "$mine" ] || mv -f "lock/$mine/holder" "lock/$mine/released"
+exit 0
+"""
+)
+"""``$2`` owner, ``$3`` who that is in words, ``$4`` a generation and beat that are known to be stale, ``$5`` ``yes`` to
+make the root, ``$6…`` paths for the survey. Prints ``absent``, ``busy GENERATION:BEAT`` and who, or
+``acquired GENERATION``, the survey and ``ready``; then it stays, as the holder.
+
+The lock is the folder with the highest number below ``lock``; it is free when it holds ``released``. Taking it is
+making the next number, which the file system grants to one alone; a number is never used again while a higher one
+is there, and the highest is never removed, so that a slow contender cannot undo another's. Old numbers go once a
+new one is held.
+
+The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
+once. It beats by order of the other side, a line each, into a file that is overwritten in place (a full disk stops
+no beat), and gives the lock back when its input ends, which is what a broken connection does by itself.
+"""
 
 PREPARE = """\
 umask 077
 mkdir -p "$1" && cd "$1" && umask 022 && mkdir -p incoming store bundles runs
 """
+"""What taking the lock does too; for a store that is used without it."""
 
 COMMIT = """\
 cd "$1" || exit 1
@@ -39,37 +175,72 @@ while [ $# -ge 2 ]; do
   echo "$1 $got"
   shift 2
 done
+sync store 2>/dev/null || sync
 """
 """``$2`` owner, then pairs of SHA-256 and mode. Prints ``SHA256 SHA256-FOUND`` for each."""
 
+RESUME = """\
+cd "$1" || exit 1
+owner=$2; shift 2
+while [ $# -ge 2 ]; do
+  mine=incoming/$1.$owner.part best=0
+  for part in "incoming/$1".*.part; do
+    [ -f "$part" ] || continue
+    size=$(stat -c %s "$part")
+    if [ "$size" -gt "$best" ] && [ "$size" -le "$2" ]; then
+      best=$size
+      [ "$part" = "$mine" ] || mv -f "$part" "$mine" || exit 1
+    elif [ "$part" != "$mine" ]; then
+      rm -f "$part"
+    fi
+  done
+  if [ "$best" -gt 0 ]; then
+    got=$(sha256sum <"$mine") || exit 1
+    echo "$1 $best ${got%% *}"
+  fi
+  shift 2
+done
+"""
+"""``$2`` owner, then pairs of SHA-256 and size. Makes the longest part of each file this owner's own, and prints
+``SHA256 BYTES SHA256-OF-THESE-BYTES`` where there is one."""
+
 ARRANGE = """\
 cd "$1" || exit 1
-final=$2 part=$3; shift 3
+final=$2 part=$3 first=$4 last=$5 used=; shift 5
 link_all() {
   while [ $# -ge 3 ]; do
     case $2 in */*) mkdir -p "$part/${2%/*}" || return 1;; esac
     [ "$3" = 444 ] || chmod "$3" "store/$1"
     ln "store/$1" "$part/$2" 2>/dev/null || cp -p "store/$1" "$part/$2" || return 1
+    echo "$1  $2" >>"$part/SHA256SUMS" || return 1
+    used="$used store/$1"
     shift 3
   done
+  touch -c $used 2>/dev/null
+  return 0
 }
 same() { [ "$part/$1" -ef "$final/$1" ]; }
 merge_all() {
-  while [ $# -ge 3 ]; do
-    case $2 in */*) mkdir -p "$final/${2%/*}" || return 1;; esac
-    same "$2" || mv -f "$part/$2" "$final/$2" || same "$2" || return 1
-    shift 3
-  done
+  while IFS= read -r line; do
+    name=${line#*  }
+    case $name in */*) mkdir -p "$final/${name%/*}" || return 1;; esac
+    same "$name" || mv -f "$part/$name" "$final/$name" || same "$name" || return 1
+  done <"$part/SHA256SUMS"
+  mv -f "$part/SHA256SUMS" "$final/SHA256SUMS"
 }
-mkdir -p "${final%/*}" && rm -rf "$part" && mkdir "$part" || exit 1
+if [ "$first" = yes ]; then
+  mkdir -p "${final%/*}" && rm -rf "$part" && mkdir "$part" || exit 1
+fi
 code=0
 if ! link_all "$@"; then code=1
-elif [ -d "$final" ]; then merge_all "$@" || code=1
+elif [ "$last" != yes ]; then exit 0
+elif [ -d "$final" ]; then merge_all || code=1
 else mv "$part" "$final" || code=1; fi
 rm -rf "$part" "$final/${part##*/}"
 exit "$code"
 """
-"""``$2`` folder, ``$3`` its temporary name, then triples of SHA-256, path in the folder and mode.
+"""``$2`` folder, ``$3`` its temporary name, ``$4`` and ``$5`` whether these are the first and the last of its files,
+then triples of SHA-256, path in the folder and mode. Leaves a manifest as ``sha256sum -c`` reads it.
 
 What is there already is completed file by file, never taken away: another deploy may be running it. Should one make
 the folder at the same moment, ``mv`` puts ours inside, from where it is removed.
@@ -78,23 +249,61 @@ Hard links, not symbolic ones: the loader resolves ``$ORIGIN`` through a symboli
 ``lib`` folder is.
 """
 
-DISCARD = """\
+_POINT = """\
+point() {
+  rm -f "$1.part"
+  ln -s "$2" "$1.part" || return 1
+  mv -fT "$1.part" "$1" 2>/dev/null || { rm -f "$1" && mv -f "$1.part" "$1"; }
+}
+"""
+"""Make the link ``$1`` point to ``$2`` by a rename. Where ``mv`` has no ``-T`` there is a moment without the link,
+which the next deploy mends."""
+
+FLIP = (
+    _POINT
+    + """\
+cd "$1" && mkdir -p current previous || exit 1
+now=$(readlink "current/$2")
+[ "$now" != "../bundles/$3" ] || exit 0
+touch -c "bundles/$3" "bundles/${now##*/}" 2>/dev/null
+[ -z "$now" ] || point "previous/$2" "$now" || exit 1
+point "current/$2" "../bundles/$3"
+"""
+)
+"""``$2`` target and engine, ``$3`` the bundle's digest."""
+
+ROLLBACK = (
+    _POINT
+    + """\
+cd "$1" 2>/dev/null || { echo none; exit 0; }
+now=$(readlink "current/$2") before=$(readlink "previous/$2")
+[ -n "$before" ] && [ "$before" != "$now" ] || { echo none; exit 0; }
+if ! said=$(cd "previous/$2/." && sha256sum -c SHA256SUMS 2>&1); then
+  echo damaged; echo "$said" | grep -v ': OK$'
+  exit 0
+fi
+point "current/$2" "$before" || exit 1
+[ -z "$now" ] || point "previous/$2" "$now" || exit 1
+echo "now ${before##*/} ${now##*/}"
+"""
+)
+"""``$2`` target and engine. Prints ``none``, ``damaged`` and what, or ``now DIGEST DIGEST-BEFORE``."""
+
+LISTING = """\
 cd "$1" 2>/dev/null || exit 0
-shift
-for name in "$@"; do
-  case $name in incoming/?*|runs/?*|bundles/?*) ;; *) continue;; esac
-  case $name in *..*) continue;; esac
-  child=$(cat "$name/.pid" 2>/dev/null)
-  case $child in
-    ''|*[!0-9]*) ;;
-    *) [ "$(readlink "/proc/$child/cwd")" != "$(pwd -P)/$name" ] || kill -KILL "-$child" 2>/dev/null;;
-  esac
-  rm -rf "$name"
+echo "now $(date +%s)"
+for link in current/* previous/*; do
+  [ ! -L "$link" ] || echo "link $link $(readlink "$link")"
+done
+stat -c 'file %s %Y %h %n' store/* incoming/* 2>/dev/null
+stat -c 'folder 0 %Y 0 %n' runs/* bundles/* 2>/dev/null
+for sums in bundles/*/SHA256SUMS; do
+  [ ! -f "$sums" ] || { echo "of ${sums%/*}"; cut -c 1-64 "$sums"; }
 done
 exit 0
 """
-"""``$2…``: paths below incoming, runs or bundles. A run whose process group still lives loses it first;
-that it is the run's is told by its working folder, since after a restart the number may be anybody's."""
+"""What garbage collection decides upon: the device's clock (s), links, files with size, age and links, and which
+files of the store each bundle holds."""
 
 KEEP = """\
 cd "$1/runs" && mv "$2" "kept-$2"

@@ -56,6 +56,8 @@ class Upload(_Model):
     names: tuple[str, ...] = ()
     present_files: int
     present_bytes: int
+    resumed_bytes: int = 0
+    """Of ``bytes``, what an interrupted upload had brought already."""
 
 
 class Result(_Model):
@@ -64,6 +66,8 @@ class Result(_Model):
     schema_version: Literal[1] = 1
     created: str
     """UTC, ISO 8601."""
+    attempts: int = 1
+    """Connections it took: more than one after transient errors."""
     device: str
     transport: str
     emulated: bool

@@ -13,8 +13,10 @@ import paramiko
 
 from core.errors import RunError, UnreachableError
 from deploy.deadline import NEVER, Deadline
-from deploy.ssh_connect import Address, address, connect
+from deploy.ssh_config import Address, address
+from deploy.ssh_connect import connect
 from deploy.ssh_files import Files
+from deploy.ssh_sessions import Sessions
 from deploy.supervise import quoted
 from deploy.transport import Progress
 
@@ -29,13 +31,12 @@ _CHUNK = 1 << 18
 class SshChannel:
     """A command on the device; see `deploy.transport.Channel`."""
 
-    def __init__(self, connection: paramiko.Transport, name: str, argv: Sequence[str]) -> None:
-        self._connection = connection
+    def __init__(self, sessions: Sessions, name: str, argv: Sequence[str]) -> None:
         self._name = name
         self.stdout = bytearray()
         self.stderr = bytearray()
         try:
-            self._channel = connection.open_session(timeout=30)
+            self._channel = sessions.open()
             self._channel.exec_command(quoted(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise broken(name, error) from error
@@ -72,7 +73,7 @@ class SshChannel:
         code = int(self._channel.exit_status)
         if code >= 0:
             return code
-        if not self._connection.is_active():
+        if not self._channel.get_transport().is_active():
             raise broken(self._name, None)
         raise RunError(
             f"The command's shell on {self._name} was ended by a signal.",
@@ -108,19 +109,15 @@ def broken(name: str, error: BaseException | None) -> UnreachableError:
 class SshTransport:
     """A device over SSH."""
 
-    def __init__(self, client: paramiko.SSHClient, where: Address) -> None:
-        connection = client.get_transport()
-        if connection is None:
-            raise broken(where.device, None)
+    def __init__(self, sessions: Sessions, where: Address) -> None:
         self.name = where.device
         self.where = where
-        self._client = client
-        self._connection = connection
-        self._files = Files(connection, where.device)
+        self._sessions = sessions
+        self._files = Files(sessions, where.device)
 
     def start(self, argv: Sequence[str]) -> SshChannel:
         """See `deploy.transport.Transport`."""
-        return SshChannel(self._connection, self.name, argv)
+        return SshChannel(self._sessions, self.name, argv)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport`."""
@@ -131,9 +128,9 @@ class SshTransport:
         self._files.get(remote, local, limit, deadline)
 
     def close(self) -> None:
-        """Close the connection; commands still running lose their lifeline and end."""
+        """Close the connections; commands still running lose their lifeline and end."""
         self._files.close()
-        self._client.close()
+        self._sessions.close()
 
     def __enter__(self) -> Self:
         return self
@@ -145,4 +142,4 @@ class SshTransport:
 def open_ssh(device: Device, deadline: Deadline = NEVER) -> SshTransport:
     """Connect to ``device``, starting it first when it is a virtual one."""
     where = address(device)
-    return SshTransport(connect(where, deadline), where)
+    return SshTransport(Sessions(connect(where, deadline), lambda: connect(where, deadline)), where)

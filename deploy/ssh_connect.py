@@ -1,154 +1,213 @@
-"""Connecting to a device over SSH: where it is, whether it is the right one, and which key opens it.
+"""Connecting to a device over SSH: through which hosts, whether it is the right one, and what opens it.
 
-Host keys are always verified: a virtual device's against the project's file of known hosts, a real one's
-against the user's own. A key that is not on record is never accepted here; the error says how to do it.
+Host keys are always verified, those of jump hosts too: a virtual device's against the project's file of known hosts,
+a real one's against the user's own. A key that is not on record is never accepted here; the error says how to do it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import logging
 import socket
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import paramiko
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
+from deploy import ssh_known, ssh_secrets
 from deploy.deadline import Deadline
-
-if TYPE_CHECKING:
-    from deploy.inventory import Device
+from deploy.retry import retrying
+from deploy.ssh_auth import AuthTransport
+from deploy.ssh_config import Address
+from deploy.ssh_sessions import LOST
 
 # Without a handler, paramiko's own tracebacks would reach the terminal through logging's last resort.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-CONNECT_SECONDS = 15.0
-KEEPALIVE_SECONDS = 10
 SILENCE_MS = 30_000
 """Unanswered packets for so long mean a broken connection (Linux's TCP_USER_TIMEOUT)."""
 WINDOW = 16 << 20
+RETRIES = 2
+
+_given: dict[str, str] = {}
+"""Secrets that were given to this process, so that a further connection does not ask again."""
 
 
-@dataclass(frozen=True)
-class Address:
-    """Everything needed to log in."""
+class _Proxy(paramiko.ProxyCommand):
+    """paramiko's, but that it may be closed twice and leaves no process and no pipe behind."""
 
-    device: str
-    host: str
-    port: int
-    user: str
-    key: Path | None
-    known_hosts: tuple[Path, ...]
-    virtual: str = ""
+    def close(self) -> None:
+        """Called by paramiko, from its thread too."""
+        self.process.terminate()
 
-    def __str__(self) -> str:
-        return f"{self.user}@{self.host}" + (f":{self.port}" if self.port != 22 else "")
-
-    @property
-    def record(self) -> str:
-        """The name under which known_hosts files keep the key."""
-        return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
-
-    def command(self) -> str:
-        """The ssh command that goes the same way."""
-        port = f" -p {self.port}" if self.port != 22 else ""
-        return f"ssh{port} {self.user}@{self.host}"
+    def end(self) -> None:
+        """Nobody reads from it any more."""
+        self.process.terminate()
+        with self.process:  # closes the pipes and waits
+            pass
 
 
-def address(device: Device) -> Address:
-    """Where ``device`` is: a virtual device is started, ``~/.ssh/config`` is asked for a real one."""
-    if device.virtual:
-        from deploy import virtual
+class Connection(paramiko.SSHClient):
+    """A client that closes the connections it came through."""
 
-        end = virtual.ensure(device.virtual)
-        return Address(device.name, end.host, end.port, end.user, end.key, (end.known_hosts,), device.virtual)
-    config = _user_config().lookup(device.host)
-    files = (Path(file) for file in config.get("identityfile", []))
-    key = device.key or next((file for file in files if file.is_file()), None)
-    known = (
-        (device.known_hosts,)
-        if device.known_hosts
-        else (Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts"))
-    )
-    return Address(
-        device.name,
-        config.get("hostname", device.host),
-        device.port or int(config.get("port", 22)),
-        device.user or config.get("user", "") or getpass.getuser(),
-        key,
-        known,
-    )
+    via: Connection | None = None
+    proxy: _Proxy | None = None
+
+    def close(self) -> None:
+        """Close it, and what it came through."""
+        transport = self.get_transport()
+        super().close()
+        if self.proxy is not None:
+            if transport is not None:
+                transport.join(5)
+            self.proxy.end()
+        if self.via is not None:
+            self.via.close()
 
 
-def _user_config() -> paramiko.SSHConfig:
-    file = Path("~/.ssh/config").expanduser()
-    try:
-        return paramiko.SSHConfig.from_path(str(file)) if file.is_file() else paramiko.SSHConfig()
-    except (OSError, paramiko.ConfigParseError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{file} cannot be read.", str(error), "correct it, or give host and user in devices.toml"
-        ) from error
-
-
-def connect(where: Address, deadline: Deadline) -> paramiko.SSHClient:
+def connect(where: Address, deadline: Deadline, retries: int = RETRIES) -> Connection:
     """An authenticated connection whose host key was verified.
 
-    A connection that is refused or times out is tried three times, with pauses of 0.5 and 1 s; nothing else is.
+    A connection that is refused or times out is tried again, with growing pauses; nothing else is.
 
     Raises:
         UnreachableError, HostKeyError, AuthenticationError, ConfigError
     """
-    attempts = Retrying(
-        stop=stop_after_attempt(3),
-        wait=wait_exponential(multiplier=0.5),
-        reraise=True,
-        retry=retry_if_exception(lambda error: isinstance(error, UnreachableError) and not deadline.over),
-    )
-    return attempts(_connect, where, deadline)
+    connection: Connection = retrying(retries, lambda: deadline.over)(_connect, where, deadline)
+    return connection
 
 
-def _connect(where: Address, deadline: Deadline) -> paramiko.SSHClient:
+def _connect(where: Address, deadline: Deadline) -> Connection:
     deadline.check(f"connecting to {where.device}")
-    seconds = max(1.0, deadline.left(CONNECT_SECONDS))
+    seconds = max(1.0, deadline.left(where.connect_seconds))
     key = _load_key(where)
-    client = paramiko.SSHClient()
-    for file in where.known_hosts:
-        with contextlib.suppress(OSError):
-            client.load_system_host_keys(str(file))
-    client.set_missing_host_key_policy(_Reject(where))
-    sock = _socket(where, seconds)
+    client = Connection()
+    revoked = _load_known(where, client)
+    client.set_missing_host_key_policy(_Reject(where, revoked))
+    sock: Any = None
     try:
-        client.connect(
-            where.host,
-            where.port,
-            where.user,
-            sock=sock,
-            pkey=key,
-            timeout=seconds,
-            banner_timeout=seconds,
-            auth_timeout=seconds,
-            allow_agent=not where.virtual,
-            look_for_keys=not where.virtual and key is None,
-            transport_factory=_transport,
-        )
+        sock = way(where, deadline, client)
+        _log_in(client, where, sock, key, seconds)
     except BaseException as error:
         client.close()
-        sock.close()
+        if sock is not None:
+            sock.close()
         if isinstance(error, Exception):
             _translate(where, error)
         raise
-    transport = client.get_transport()
-    if transport is not None:
-        transport.set_keepalive(KEEPALIVE_SECONDS)
     return client
 
 
+def _load_known(where: Address, client: Connection) -> set[str]:
+    """Give ``client`` the host keys on record; the keys that a file marks as revoked are returned and left out."""
+    known, revoked = ssh_known.read(where.known_hosts)
+    for name, keys in known.items():
+        for kind, key in keys.items():
+            client.get_host_keys().add(name, kind, key)
+    return revoked
+
+
+def _log_in(client: Connection, where: Address, sock: Any, key: paramiko.PKey | None, seconds: float) -> None:
+    others = [str(file) for file in where.keys if not _is_locked(file)]
+    try:
+        client.connect(
+            where.record if where.alias else where.host,
+            22 if where.alias else where.port,
+            where.user,
+            sock=sock,
+            pkey=key,
+            key_filename=others or None,  # type: ignore[arg-type] # a list is documented and taken
+            timeout=seconds,
+            banner_timeout=seconds,
+            auth_timeout=max(seconds, 60.0),
+            allow_agent=not where.virtual and not (where.only_these and key is not None),
+            look_for_keys=not where.virtual and key is None and not where.only_these,
+            compress=where.compress,
+            transport_factory=_transport,
+        )
+    except paramiko.SSHException as error:
+        transport = client.get_transport()
+        if where.virtual or not _is_refusal(error) or not isinstance(transport, AuthTransport):
+            raise
+        if not _ask(where, transport):
+            raise
+
+
+def _ask(where: Address, transport: AuthTransport) -> bool:
+    """After all keys were refused: a locked key's passphrase, then the password, from the keyring or a prompt.
+
+    The host key has been verified by now: nobody else is told.
+    """
+    try:
+        transport.auth_none(where.user)
+    except paramiko.BadAuthenticationType as refused:
+        allowed = set(refused.allowed_types)
+    except LOST:  # hung up, after too many keys perhaps
+        return False
+    else:
+        return True
+    for file in (where.key, *where.keys):
+        if "publickey" in allowed and file is not None and _is_locked(file):
+            phrase = _secret(str(file), f"Passphrase of {file}:")
+            with contextlib.suppress(paramiko.SSHException, ValueError, TypeError, OSError):
+                if phrase is not None:
+                    transport.auth_publickey(where.user, _unlocked(file, phrase))
+                    return True
+            _given.pop(str(file), None)
+    if allowed & {"password", "keyboard-interactive"}:
+        account = f"{where.user}@{where.host}" + (f":{where.port}" if where.port != 22 else "")
+        word = _secret(account, f"Password of {account}:")
+        if word is not None:
+            try:
+                transport.auth_password(where.user, word)
+            except paramiko.SSHException:
+                _given.pop(account, None)
+                raise
+            return True
+    return False
+
+
+def _secret(account: str, prompt: str) -> str | None:
+    if account not in _given and (found := ssh_secrets.secret(account, prompt)) is not None:
+        _given[account] = found
+    return _given.get(account)
+
+
 def _transport(sock: Any, **options: Any) -> paramiko.Transport:
-    return paramiko.Transport(sock, default_window_size=WINDOW, **options)
+    return AuthTransport(sock, default_window_size=WINDOW, **options)
+
+
+def way(where: Address, deadline: Deadline, client: Connection) -> Any:
+    """What bytes for ``where`` go through: a socket, a channel of a jump host (then kept in ``client``), a program.
+
+    Raises:
+        UnreachableError: there is no way.
+    """
+    seconds = max(1.0, deadline.left(where.connect_seconds))
+    if where.jump is not None:
+        client.via = _connect(where.jump, deadline)
+        transport = client.via.get_transport()
+        assert transport is not None  # noqa: S101 - it is connected
+        try:
+            return transport.open_channel(
+                "direct-tcpip", (where.host, where.port), ("127.0.0.1", 0), timeout=seconds
+            )  # fmt: skip
+        except LOST as error:
+            raise UnreachableError(
+                f"{where.device} cannot be reached at {where.host} port {where.port} through {where.jump}.",
+                str(error),
+                _reach_hint(where),
+            ) from error
+    if where.proxy_command:
+        try:
+            client.proxy = _Proxy(where.proxy_command)
+        except LOST as error:
+            raise UnreachableError(
+                f"{where.device} cannot be reached: its ProxyCommand does not run.", str(error), _reach_hint(where)
+            ) from error
+        return client.proxy
+    return _socket(where, seconds)
 
 
 def _socket(where: Address, seconds: float) -> socket.socket:
@@ -182,38 +241,70 @@ def _load_key(where: Address) -> paramiko.PKey | None:
             f"{where.device}: there is no key file {where.key}.", "", "correct key = in devices.toml"
         ) from error
     except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
-        if isinstance(error, (TypeError, paramiko.PasswordRequiredException)) or "password" in str(error).lower():
-            return None  # locked with a passphrase: the agent may hold it open
+        if _means_locked(error):
+            return None  # the agent may hold it open; if not, its passphrase is asked for
         raise ConfigError(
             f"{where.device}: {where.key} is not a private key.", str(error), "correct key = in devices.toml"
         ) from error
 
 
+def _is_locked(file: Path) -> bool:
+    """Whether the private key needs a passphrase."""
+    try:
+        paramiko.PKey.from_path(file)
+    except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
+        return _means_locked(error)
+    return False
+
+
+def _unlocked(file: Path, phrase: str) -> paramiko.PKey:
+    secret: Any = phrase.encode()  # what paramiko hands on must be bytes, whatever its annotation says
+    return paramiko.PKey.from_path(file, secret)
+
+
+def _means_locked(error: Exception) -> bool:
+    return isinstance(error, (TypeError, paramiko.PasswordRequiredException)) or "password" in str(error).lower()
+
+
 class _Reject(paramiko.RejectPolicy):
     """Refuse a host that is not on record, saying how to put it there."""
 
-    def __init__(self, where: Address) -> None:
-        self._where = where
+    def __init__(self, where: Address, revoked: set[str]) -> None:
+        self._where, self._revoked = where, revoked
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
         """Called by paramiko for a host without a record."""
         where = self._where
-        if where.virtual:
-            hint = _reach_hint(where)
-        elif "/etc/ssh/ssh_known_hosts" in {str(file) for file in where.known_hosts}:
-            hint = f"{where.command()}    # once; compare the fingerprint, then answer yes"
-        else:
-            hint = f"{where.command()} -o UserKnownHostsFile={where.known_hosts[0]}    # once; compare, answer yes"
+        if key.get_base64() in self._revoked:
+            raise HostKeyError(
+                f"The host key of {where.device} ({where.record}) is revoked: {_print_of(key)}.",
+                "a known_hosts file marks it so: whoever has it is not to be trusted",
+                "give the device a new key, then remove nothing but learn the new one: " + trust_hint(where),
+                (key.fingerprint,),
+            )
         raise HostKeyError(
             f"The host key of {where.device} ({where.record}) is not on record: {_print_of(key)}.",
             "this machine has never logged in there",
-            hint,
+            _reach_hint(where) if where.virtual else trust_hint(where),
             (key.fingerprint,),
         )
 
 
+def trust_hint(where: Address) -> str:
+    """What to type for a host that is not on record."""
+    return f"./inv devices.trust {where.device}    # shows the fingerprint to compare, and stores it"
+
+
 def _print_of(key: paramiko.PKey) -> str:
     return f"{key.get_name()} {key.fingerprint}"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether all that was offered to log in with was refused."""
+    return isinstance(error, paramiko.AuthenticationException) or (
+        isinstance(error, paramiko.SSHException)
+        and any(word in str(error) for word in ("No authentication methods", "private key", "encountered RSA key"))
+    )
 
 
 def _translate(where: Address, error: Exception) -> None:
@@ -226,15 +317,10 @@ def _translate(where: Address, error: Exception) -> None:
             f"the device was set up anew, another machine has its address, or someone listens in (record: {files})",
             _reach_hint(where)
             if where.virtual
-            else "if you know why it changed: "
-            f"ssh-keygen -f {where.known_hosts[0]} -R '{where.record}', then {where.command()}",
+            else f"if you know why it changed: ./inv devices.trust {where.device} --replace",
             (error.expected_key.fingerprint, error.key.fingerprint),
         ) from error
-    refused = isinstance(error, paramiko.AuthenticationException) or (
-        isinstance(error, paramiko.SSHException)
-        and any(word in str(error) for word in ("No authentication methods", "private key", "encountered RSA key"))
-    )
-    if refused:
+    if _is_refusal(error):
         key = str(where.key) if where.key else "the agent's keys and ~/.ssh/id_*"
         copy = f"ssh-copy-id {f'-i {where.key} ' if where.key else ''}{f'-p {where.port} ' if where.port != 22 else ''}"
         raise AuthenticationError(

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import paramiko
 
+from core import console
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from deploy.deadline import Deadline
+from deploy.ssh_sessions import Sessions
 from deploy.transport import Progress
 
 _CHUNK = 128 << 10
@@ -31,8 +33,8 @@ _SMALL = 256 << 10
 class Files:
     """The file side of one SSH connection."""
 
-    def __init__(self, connection: paramiko.Transport, name: str) -> None:
-        self._connection = connection
+    def __init__(self, sessions: Sessions, name: str) -> None:
+        self._sessions = sessions
         self._name = name
         self._sftp: paramiko.SFTPClient | None = None
         self._channel: paramiko.Channel | None = None
@@ -100,15 +102,16 @@ class Files:
                 self._sftp = paramiko.SFTPClient(self._channel)
             except (paramiko.SSHException, EOFError):
                 self._channel.close()
-                if not self._connection.is_active() or deadline.over:
+                if not self._sessions.active or deadline.over:
                     raise
                 self._no_sftp = True
+                console.note(f"{self._name} has no SFTP server: its files go through cat")
         if self._sftp is not None and self._channel is not None:
             self._channel.settimeout(max(1.0, deadline.left(_SILENCE)))
         return self._sftp
 
     def _session(self, deadline: Deadline) -> paramiko.Channel:
-        channel = self._connection.open_session(timeout=30)
+        channel = self._sessions.open()
         channel.settimeout(max(1.0, deadline.left(_SILENCE)))
         return channel
 
@@ -184,7 +187,7 @@ class Files:
         """Our error for what went wrong with a transfer. SFTP's version 3 has no code for a full disk: look."""
         from deploy.ssh import broken
 
-        if not self._connection.is_active() or isinstance(error, EOFError):
+        if not self._sessions.active or isinstance(error, EOFError):
             return broken(self._name, error)
         text = str(error) or type(error).__name__
         full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
@@ -206,7 +209,7 @@ class Files:
         """Whether the file system of ``remote`` has next to nothing left."""
         folder = shlex.quote(remote.rpartition("/")[0] or "/")
         try:
-            channel = self._connection.open_session(timeout=10)
+            channel = self._sessions.open(10)
             channel.settimeout(10)
             channel.exec_command(f"df -Pk {folder} | tail -n 1")
             fields = channel.makefile("rb").read(4096).decode(errors="replace").split()

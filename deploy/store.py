@@ -2,13 +2,15 @@
 
 Below the device's root::
 
-    incoming/<sha256>.<owner>.part   on its way; nothing reads it
+    incoming/<sha256>.<owner>.part   on its way; nothing reads it; an interrupted upload goes on from here
     store/<sha256>                   whole and verified on the device; read-only
-    bundles/<digest>/bin, lib        hard links into the store (copies where links are refused)
+    bundles/<digest>/bin, lib        hard links into the store (copies where links are refused), and SHA256SUMS
+    current/<target>-<engine>        link to the bundle that ran last and well; previous/ the one before it
     runs/<owner>/                    one run: inputs linked, outputs, gone afterwards
+    lock/<number>/                   who uses the device (`deploy.lock`)
 
 A blob gets its final name only after the device itself computed the right SHA-256 of it, so a name in
-``store`` is proof; the size is looked at again to notice what a power cut did. ``<owner>`` names the process
+``store`` is proof; the size is looked at again to notice what a power cut did. ``<owner>`` names the session
 on this side that made a thing, so that whoever comes next removes what a dead one left, and only that.
 """
 
@@ -16,28 +18,32 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
-import secrets
-import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import DeviceFullError, SlipwayError, TransferError
+from deploy import owner as owners
 from deploy.deadline import Deadline
-from deploy.remote_scripts import ARRANGE, COMMIT, DISCARD, KEEP, PREPARE, SURVEY
+from deploy.lock import DeviceLock
+from deploy.owner import is_dead, new_owner
+from deploy.remote_scripts import ARRANGE, COMMIT, DISCARD, FLIP, KEEP, PREPARE, RESUME, SURVEY
 from deploy.transport import Completed, Transport, run, uninterrupted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+__all__ = ["BATCH", "Blob", "Store", "Survey", "is_dead", "new_owner"]
+
 BATCH = 8 << 20
 """Bytes after which uploaded blobs are verified and named, so that a break loses at most so much."""
 
-_OWNER = re.compile(r"(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{8}")
-_active: set[str] = set()
+WORDS = 3500
+"""Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
+
+_LEFT = re.compile(r"(incoming|runs|bundles)/[^\s/]+")
 
 
 @dataclass(frozen=True)
@@ -49,73 +55,48 @@ class Blob:
     size: int
     executable: bool = False
 
-
-@dataclass
-class Uploaded:
-    """What an upload moved, and what it found there already."""
-
-    files: int = 0
-    bytes: int = 0
-    present_files: int = 0
-    present_bytes: int = 0
-    names: list[str] = field(default_factory=list)
+    @property
+    def mode(self) -> str:
+        """Its permissions on the device."""
+        return "555" if self.executable else "444"
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is on the device: paths below the root with their sizes, and what dead owners left there."""
+    """What is on the device, paths below the root."""
 
     sizes: Mapping[str, int]
-    stale: tuple[str, ...]
-
-
-def _host_mark() -> str:
-    """Eight hex digits for "processes whose numbers mean something here": host, boot and pid namespace."""
-    parts = [socket.gethostname(), str(os.getuid()) if hasattr(os, "getuid") else ""]
-    for file in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
-        with contextlib.suppress(OSError):
-            parts.append(Path(file).read_text(encoding="ascii"))
-    with contextlib.suppress(OSError):
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
-
-
-def new_owner() -> str:
-    """A name for what one `Store` makes: this machine, this process, and a random part."""
-    return f"{_host_mark()}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def is_dead(owner: str) -> bool:
-    """Whether ``owner`` was of this machine and is no more. Another machine's is never called dead."""
-    match = _OWNER.fullmatch(owner)
-    if match is None or match["host"] != _host_mark():
-        return False
-    pid = int(match["pid"])
-    if pid == os.getpid():
-        return owner not in _active
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        return False
-    return False
+    """Those asked for that exist."""
+    left: tuple[str, ...] = ()
+    """Unfinished files and run folders, whoever made them."""
+    stale: tuple[str, ...] = ()
+    """Those of ``left`` whose maker is no more."""
+    current: Mapping[str, str] = field(default_factory=dict)
+    """Target and engine to the digest of the bundle their link points to."""
+    usage: int = 0
+    """Bytes that everything below the root takes."""
+    pinned: bool = False
+    """Whether a run that set the governor never set it back."""
 
 
 class Store:
-    """The folder ``root`` on the device behind ``transport``, for one deploy."""
+    """The folder ``root`` on the device behind ``transport``, for one session."""
 
     def __init__(self, transport: Transport, root: str) -> None:
         self._transport = transport
         self.root = root
         self.owner = new_owner()
-        _active.add(self.owner)
+        self.lock = DeviceLock(transport, root, self.owner)
+        self._left: tuple[str, ...] = ()
+        owners.begin(self.owner)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _active.discard(self.owner)
+        with uninterrupted():
+            self.lock.release()
+        owners.end(self.owner)
 
     @property
     def run_folder(self) -> str:
@@ -131,71 +112,153 @@ class Store:
         """Absolute path on the device of ``name`` below the root."""
         return f"{self.root}/{name}"
 
+    def open(
+        self,
+        names: Iterable[str],
+        deadline: Deadline,
+        *,
+        wait: float = 0.0,
+        make: bool = False,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Survey | None:
+        """Lock the device for this session and look at what is there, in one round trip.
+
+        Returns:
+            ``None`` when there is no root yet (and ``make`` is not set): nothing was touched then.
+
+        Raises:
+            DeviceBusyError: another session holds the device for longer than ``wait`` seconds.
+        """
+        first, *others = _pieces([name] for name in names) or [[]]
+        answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
+        if answer.kind == "absent":
+            return None
+        found = self._parse(answer.lines)
+        if not others:
+            return found
+        more = self.survey([name for words in others for name in words], deadline)
+        return Survey({**found.sizes, **more.sizes}, more.left, more.stale, more.current, more.usage, more.pinned)
+
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
-        """Sizes of those of ``names`` (below the root) that exist; one round trip."""
-        done = self._script(SURVEY, names, deadline, "looking at what is there")
+        """Sizes of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
+        lines: list[str] = []
+        for words in _pieces([name] for name in names) or [[]]:
+            lines += self._script(SURVEY, words, deadline, "looking at what is there").text.splitlines()
+        return self._parse(lines)
+
+    def _parse(self, lines: Iterable[str]) -> Survey:
         sizes: dict[str, int] = {}
-        owned: list[str] = []
-        for line in done.text.splitlines():
+        left: list[str] = []
+        current: dict[str, str] = {}
+        usage, pinned = 0, False
+        for line in lines:
             kind, _, rest = line.partition(" ")
-            if kind == "leftover":
-                owned.append(rest)
-            elif kind.isdigit():
-                sizes[rest] = int(kind)
-        stale = [name for name in owned if is_dead(name.rpartition("/")[2].removesuffix(".part").rpartition(".")[2])]
-        return Survey(sizes, tuple(stale))
+            if kind == "size":
+                number, _, name = rest.partition(" ")
+                sizes[name] = int(number) if number.isdigit() else -1
+            elif kind == "leftover" and _LEFT.fullmatch(rest):
+                left.append(rest)
+            elif kind.startswith("current/"):
+                current[kind.removeprefix("current/")] = rest.rpartition("/")[2]
+            elif kind == "usage" and (number := (rest.split() or [""])[0]).isdigit():
+                usage = int(number) * 1024
+            pinned = pinned or kind == "pinned"
+        left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
+        self._left = tuple(left)
+        stale = tuple(name for name in left if self._is_stale(owners.owner_of(name)))
+        return Survey(sizes, self._left, stale, current, usage, pinned)
+
+    def _is_stale(self, owner: str) -> bool:
+        """With the lock in our hands, everybody else's unfinished work is nobody's."""
+        return owner != self.owner and (self.lock.held or is_dead(owner))
 
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
         """Remove files and folders below the root; of run folders, the processes first."""
-        if names := list(names):
-            self._script(DISCARD, names, deadline, "cleaning up")
+        for words in _pieces([name] for name in names):
+            self._script(DISCARD, words, deadline, "cleaning up")
 
     def keep(self, deadline: Deadline) -> None:
         """Leave the run's folder on the device under a name that no later deploy removes."""
         self._script(KEEP, [self.owner], deadline, "keeping the run's folder")
 
-    def abandon(self, deadline: Deadline) -> None:
-        """After a failure: remove whatever of this owner's is not whole, as far as the device can be reached."""
-        with uninterrupted(), contextlib.suppress(SlipwayError):
-            found = self._script(SURVEY, [], deadline, "cleaning up").text
-            mine = [
-                line.removeprefix("leftover ")
-                for line in found.splitlines()
-                if line.startswith("leftover ") and self.owner in line
-            ]
-            self.discard(mine, deadline)
+    def abandon(self, deadline: Deadline, parts: bool = True) -> None:
+        """After a failure: remove whatever of this owner's is not whole, as far as the device can be reached.
 
-    def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> None:
+        Args:
+            parts: unfinished uploads too; else they stay for the next session to go on with.
+        """
+        with uninterrupted(), contextlib.suppress(SlipwayError):
+            left = self.survey([], deadline).left
+            mine = [name for name in left if self.owner in name]
+            self.discard([name for name in mine if parts or not name.startswith("incoming/")], deadline)
+
+    def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
         """Put ``blobs`` into the store: temporary name, SHA-256 on the device, fsync, rename.
+
+        Where an interrupted upload left the beginning of a file, and the
+        device's own digest of it is that of the same bytes here, it goes on from there.
+
+        Returns:
+            Bytes that needed not be sent again; ``progress`` is told of them too.
 
         Raises:
             DeviceFullError, TransferError, UnreachableError; no partial file has a final name then.
         """
-        self._script(PREPARE, [], deadline, "making the store's folders")
+        blobs = list(blobs)
+        if not self.lock.held:
+            self._script(PREPARE, [], deadline, "making the store's folders")
+        begun = self._begun(blobs, deadline)
         batch: list[Blob] = []
         for blob in blobs:
-            self._transport.put(blob.source, self._part(blob), progress, deadline)
+            offset = begun.get(blob.sha256, 0)
+            if offset:
+                progress(offset)
+            if offset < blob.size or not offset:
+                self._transport.put(blob.source, self._part(blob), progress, deadline, offset)
             batch.append(blob)
             if sum(each.size for each in batch) >= BATCH:
                 self._commit(batch, deadline)
                 batch = []
         if batch:
             self._commit(batch, deadline)
+        return sum(begun.values())
+
+    def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
+        """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
+        parts = " ".join(self._left)
+        wanted = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
+        begun: dict[str, int] = {}
+        for words in _pieces([blob.sha256, str(blob.size)] for blob in wanted.values()):
+            done = self._script(RESUME, [self.owner, *words], deadline, "looking for interrupted uploads")
+            for line in done.text.splitlines():
+                sha256, number, digest = (line.split() + ["", "", ""])[:3]
+                if sha256 in wanted and number.isdigit():
+                    size = min(int(number), wanted[sha256].size)
+                    if _digest(wanted[sha256].source, size) == digest:
+                        begun[sha256] = size
+        return begun
 
     def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> None:
         """Make ``folder`` (below the root) hold ``files`` (by path in it) from the store; whole or not at all."""
-        words = [folder, f"{folder.rpartition('/')[0]}/.{folder.rpartition('/')[2]}.{self.owner}.part"]
-        for path, blob in files.items():
-            words += [blob.sha256, path, "555" if blob.executable else "444"]
-        self._script(ARRANGE, words, deadline, f"arranging {folder.partition('/')[0]}")
+        temporary = f"{folder.rpartition('/')[0]}/.{folder.rpartition('/')[2]}.{self.owner}.part"
+        pieces = _pieces([blob.sha256, path, blob.mode] for path, blob in files.items())
+        for index, words in enumerate(pieces):
+            ends = ["yes" if index == 0 else "no", "yes" if index == len(pieces) - 1 else "no"]
+            self._script(ARRANGE, [folder, temporary, *ends, *words], deadline, f"arranging {folder.partition('/')[0]}")
+
+    def flip(self, key: str, digest: str, deadline: Deadline) -> None:
+        """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` what it was."""
+        self._script(FLIP, [key, digest], deadline, "pointing to the bundle")
 
     def _part(self, blob: Blob) -> str:
         return f"{self.root}/incoming/{blob.sha256}.{self.owner}.part"
 
     def _commit(self, blobs: list[Blob], deadline: Deadline) -> None:
-        words = [word for blob in blobs for word in (blob.sha256, "555" if blob.executable else "444")]
-        done = self._script(COMMIT, [self.owner, *words], deadline, "verifying the upload")
-        answers = dict(line.rpartition(" ")[::2] for line in done.text.splitlines())
+        self.lock.check()
+        answers: dict[str, str] = {}
+        for words in _pieces([blob.sha256, blob.mode] for blob in blobs):
+            done = self._script(COMMIT, [self.owner, *words], deadline, "verifying the upload")
+            answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
         for blob in blobs:
             got = answers.get(blob.sha256, "nothing")
             if got != blob.sha256:
@@ -208,23 +271,56 @@ class Store:
                 )
 
     def _script(self, script: str, words: Iterable[str], deadline: Deadline, doing: str) -> Completed:
-        done = run(
-            self._transport,
-            ["sh", "-c", script, "slipway", self.root, *words],
-            deadline=deadline,
-            check=False,
-            doing=f"{doing} on {self._transport.name}",
-        )
-        if done.code == 0:
-            return done
-        if "no space" in done.message.lower() or "quota" in done.message.lower():
-            raise DeviceFullError(
-                f"No space left on {self._transport.name} while {doing}.",
-                done.message,
-                "free some space there, or set another root for the device in devices.toml",
-            )
-        raise TransferError(
-            f"{self._transport.name} failed while {doing} in {self.root} (exit {done.code}).",
+        return on_device(self._transport, script, [self.root, *words], deadline, doing)
+
+
+def on_device(transport: Transport, script: str, words: Sequence[str], deadline: Deadline, doing: str) -> Completed:
+    """Run one of `deploy.remote_scripts`; ``words`` begin with the store's root.
+
+    Raises:
+        DeviceFullError, TransferError: it failed. UnreachableError, DeadlineError: see `deploy.transport.run`.
+    """
+    done = run(
+        transport,
+        ["sh", "-c", script, "slipway", *words],
+        deadline=deadline,
+        check=False,
+        doing=f"{doing} on {transport.name}",
+    )
+    if done.code == 0:
+        return done
+    if "no space" in done.message.lower() or "quota" in done.message.lower():
+        raise DeviceFullError(
+            f"No space left on {transport.name} while {doing}.",
             done.message,
-            "see that the folder belongs to the login's user, or set another root in devices.toml",
+            "free some space there, or set another root for the device in devices.toml",
         )
+    raise TransferError(
+        f"{transport.name} failed while {doing} in {words[0]} (exit {done.code}).",
+        done.message,
+        "see that the folder belongs to the login's user, or set another root in devices.toml",
+    )
+
+
+def _pieces(groups: Iterable[Sequence[str]]) -> list[list[str]]:
+    """The words of ``groups`` in lists short enough for one command each; a group stays together."""
+    pieces: list[list[str]] = []
+    room = 0
+    for group in groups:
+        length = sum(len(word) + 3 for word in group)
+        if not pieces or length > room:
+            pieces.append([])
+            room = WORDS
+        pieces[-1] += group
+        room -= length
+    return pieces
+
+
+def _digest(file: Path, size: int) -> str:
+    """SHA-256 of the first ``size`` bytes."""
+    digest = hashlib.sha256()
+    with file.open("rb") as source:
+        while size and (chunk := source.read(min(size, 1 << 20))):
+            digest.update(chunk)
+            size -= len(chunk)
+    return digest.hexdigest()

@@ -54,6 +54,10 @@ class Device:
     """Opened through SFTP; a channel that is cut leaves them open."""
     sessions: set[asyncio.Task[None]] = field(default_factory=set)
     loop: asyncio.AbstractEventLoop | None = None
+    password: str = ""
+    """Lets in too, when set."""
+    forwarded: list[int] = field(default_factory=list)
+    """Ports that were asked for through this device as a jump host."""
 
     def record(self, key: asyncssh.SSHKey) -> None:
         """Make ``key`` the one on record for this device."""
@@ -73,6 +77,17 @@ class _Server(asyncssh.SSHServer):
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._device.connections.append(conn)
+
+    def password_auth_supported(self) -> bool:
+        return bool(self._device.password)
+
+    def validate_password(self, username: str, password: str) -> bool:
+        return (username, password) == (USER, self._device.password)
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        """A jump host lets through to this machine alone."""
+        self._device.forwarded.append(dest_port)
+        return dest_host == "127.0.0.1"
 
 
 class _Sftp(asyncssh.SFTPServer):

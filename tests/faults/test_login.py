@@ -42,7 +42,7 @@ def test_unknown_host_key(board: server.Device, device: Device) -> None:
         open_device(device)
     assert caught.value.exit_code == 22
     assert caught.value.names == (fingerprint(board.host_key),)
-    assert caught.value.hint.startswith(f"ssh -p {board.port} pi@127.0.0.1")
+    assert caught.value.hint.startswith("./inv devices.trust board")
     assert board.known_hosts.read_text() == "", "the key was accepted by itself"
 
 
@@ -64,7 +64,7 @@ def test_changed_host_key(board: server.Device, device: Device, kind: str) -> No
     assert caught.value.names == (fingerprint(old), fingerprint(board.host_key))
     for print_ in caught.value.names:
         assert print_ in str(caught.value)
-    assert f"ssh-keygen -f {board.known_hosts} -R '[127.0.0.1]:{board.port}'" in caught.value.hint
+    assert "./inv devices.trust board --replace" in caught.value.hint
     assert board.known_hosts.read_text() == before
 
 

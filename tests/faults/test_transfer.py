@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -154,7 +155,8 @@ def test_a_bundle_is_linked_whole_or_not_at_all(device: Device, root: Path, blob
             store.arrange("bundles/x", {"bin/a": runner, "lib/b": missing}, soon())
         assert files(root / "bundles") == []
         store.arrange("bundles/x", {"bin/a": runner, "lib/b c": blob}, soon())
-    assert files(root / "bundles") == ["x/bin/a", "x/lib/b c"]
+    assert files(root / "bundles") == ["x/SHA256SUMS", "x/bin/a", "x/lib/b c"]
+    subprocess.run(["sha256sum", "--status", "-c", "SHA256SUMS"], cwd=root / "bundles/x", check=True)
     inside = root / "bundles/x/bin/a"
     assert inside.samefile(root / f"store/{blob.sha256}"), "a link takes no space"
     assert inside.stat().st_mode & 0o777 == 0o555

@@ -86,7 +86,8 @@ def test_the_second_time_nothing_is_uploaded_and_a_new_model_alone(
     sizes = {file.name: file.stat().st_size for file in other_program.iterdir()}
     assert set(third.upload.names) == {"model.pte", "input0.npy"}
     assert third.upload.bytes == sizes["model.pte"] + sizes["input0.npy"]
-    assert sorted(path.name for path in root.iterdir()) == ["bundles", "incoming", "runs", "store"]
+    folders = ["bundles", "current", "incoming", "lock", "previous", "runs", "store"]
+    assert sorted(path.name for path in root.iterdir()) == folders
     assert list((root / "runs").iterdir()) == list((root / "incoming").iterdir()) == []
 
 
@@ -194,5 +195,5 @@ def test_several_at_once(device: Device, bundle: Bundle, program: Path, root: Pa
     ends = [each.end() for each in at_once]
     assert [code for code, _ in ends] == [0, 0, 0], ends
     (folder,) = (root / "bundles").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == ["bin", "lib"]
+    assert sorted(path.name for path in folder.iterdir()) == ["SHA256SUMS", "bin", "lib"]
     assert list((root / "runs").iterdir()) == list((root / "incoming").iterdir()) == []

@@ -1,0 +1,215 @@
+"""One deploy at a time on a device, whichever machine it comes from.
+
+The lock is a folder on the device, held by a process on the device that this side keeps alive by a beat over the
+connection (`deploy.remote_scripts.LOCK` says how it is taken and given back). No clock of any machine is trusted:
+a lock is stale when its holder's process is gone or the device was restarted, which the device sees by itself, or
+when its beat stood still for `STALE` seconds of this side's own monotonic time while this side was watching.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
+from deploy.deadline import Deadline
+from deploy.owner import signature
+from deploy.remote_scripts import LOCK
+from deploy.transport import Channel, Transport
+
+BEAT = 5.0
+"""Seconds between two beats."""
+STALE = 60.0
+"""Seconds without a beat, as watched by a contender, after which a lock is taken over: more than a beat may have to
+wait behind an upload in the buffers of a slow link."""
+
+_ANSWER = 30.0
+"""Seconds within which the device must have answered."""
+_RELEASE = 8.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the device said to one attempt."""
+
+    kind: str
+    """``absent``, ``busy`` or ``acquired``."""
+    mark: str = ""
+    """Generation and beat, when busy."""
+    who: str = ""
+    """The holder in words, when busy."""
+    lines: tuple[str, ...] = ()
+    """The survey, when acquired."""
+
+
+class DeviceLock:
+    """The lock of the store at ``root`` on the device behind ``transport``."""
+
+    def __init__(self, transport: Transport, root: str, owner: str) -> None:
+        self._transport, self._root, self._owner = transport, root, owner
+        self._channel: Channel | None = None
+        self._stop = threading.Event()
+        self._beater: threading.Thread | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether it was acquired and not yet given back."""
+        return self._channel is not None
+
+    def acquire(
+        self,
+        names: Sequence[str],
+        deadline: Deadline,
+        *,
+        wait: float = 0.0,
+        make: bool = False,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """Take the lock, waiting up to ``wait`` seconds for another's end.
+
+        Args:
+            names: paths below the root for the survey that comes with the lock.
+            make: make the root when it is not there; without it the answer is ``absent`` then.
+            waiting: told once, when there is something to wait for, who holds the lock.
+
+        Returns:
+            ``acquired`` with the survey, or ``absent``.
+
+        Raises:
+            DeviceBusyError: somebody else holds it still. UnreachableError, TransferError, DeviceFullError.
+        """
+        patience = Deadline.after(wait)
+        seen, since, pause, told = "", time.monotonic(), 0.4, False
+        while True:
+            stood = time.monotonic() - since
+            answer = self._attempt(names, seen if seen and stood > STALE else "", make, deadline)
+            if answer.kind != "busy":
+                return answer
+            if answer.mark != seen:
+                seen, since = answer.mark, time.monotonic()
+            if patience.over or deadline.over:
+                raise self._busy(answer.who, wait)
+            if waiting is not None and not told:
+                told = True
+                waiting(answer.who)
+            time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
+            pause = min(pause * 1.6, 5.0)
+
+    def check(self) -> None:
+        """See that the lock is still ours.
+
+        Raises:
+            DeviceBusyError: another took it over while this side was asleep. UnreachableError: the connection broke.
+        """
+        if self._channel is None:
+            return
+        code = None
+        for _ in range(3):  # its last words, the end of both streams, the exit status
+            code = self._channel.pump(0) if code is None else code
+        if b"\nlost" in self._channel.stdout:
+            self._drop()
+            raise DeviceBusyError(
+                f"{self._transport.name} was taken over by another deploy.",
+                f"this side gave no sign of life for {STALE:.0f} s: it was suspended, or the link hung",
+                "the same command again",
+            )
+        if code is not None:
+            self._drop()
+            raise UnreachableError(
+                f"{self._transport.name} dropped the lock of this deploy.",
+                "its holder on the device was ended there",
+                "the same command again",
+            )
+
+    def release(self) -> None:
+        """Give it back; the device removes the run's folder with it. What fails leaves a stale lock, and no error."""
+        channel = self._channel
+        if channel is None:
+            return
+        self._stop_beating()
+        patience = Deadline.after(_RELEASE)
+        with contextlib.suppress(SlipwayError):
+            channel.end_input()
+            while not patience.over and channel.pump(patience.left(0.2)) is None:
+                pass
+        self._drop()
+
+    def _attempt(self, names: Sequence[str], stale: str, make: bool, deadline: Deadline) -> Answer:
+        doing = f"locking {self._transport.name}"
+        deadline.check(doing)
+        words = [self._root, self._owner, signature(), stale, "yes" if make else "no", *names]
+        channel = self._transport.start(["sh", "-c", LOCK, "slipway", *words])
+        try:
+            answer = self._read(channel, deadline, doing)
+        except BaseException:
+            channel.close()
+            raise
+        if answer.kind == "acquired":
+            self._channel = channel
+            self._stop.clear()
+            self._beater = threading.Thread(target=self._beat, args=(channel,), name="device-lock", daemon=True)
+            self._beater.start()
+        else:
+            channel.close()
+        return answer
+
+    def _read(self, channel: Channel, deadline: Deadline, doing: str) -> Answer:
+        patience = Deadline.after(deadline.left(_ANSWER))
+        code = None
+        while code is None:
+            code = channel.pump(patience.left(0.2))
+            lines = channel.stdout.decode(errors="replace").splitlines()
+            if "ready" in lines and lines[0].startswith("acquired "):
+                return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]))
+            if code is None and patience.over:
+                raise deadline.error(doing) if deadline.over else UnreachableError(
+                    f"{self._transport.name} stopped answering while {doing}.", "", "the same command again"
+                )  # fmt: skip
+        first = lines[0] if lines else ""
+        if code == 0 and first == "absent":
+            return Answer("absent")
+        if code == 0 and (match := re.fullmatch(r"busy (\d+:\d*)", first)):
+            who = "".join(letter for letter in "".join(lines[1:2]) if letter.isprintable())[:120]
+            return Answer("busy", match[1], who)
+        said = channel.stderr.decode(errors="replace").strip()[-600:]
+        if "no space" in said.lower() or "quota" in said.lower():
+            raise DeviceFullError(
+                f"No space left on {self._transport.name} while {doing}.",
+                said,
+                "free some space there, or set another root for the device in devices.toml",
+            )
+        raise TransferError(
+            f"{self._transport.name} failed while making the store's folders in {self._root} (exit {code}).",
+            said,
+            "see that the folder belongs to the login's user, or set another root in devices.toml",
+        )
+
+    def _beat(self, channel: Channel) -> None:
+        while not self._stop.wait(BEAT):
+            channel.send(b"\n")
+
+    def _stop_beating(self) -> None:
+        self._stop.set()
+        if self._beater is not None:
+            self._beater.join(timeout=2)
+        self._beater = None
+
+    def _drop(self) -> None:
+        self._stop_beating()
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+
+    def _busy(self, who: str, wait: float) -> DeviceBusyError:
+        by = who or "another deploy"
+        return DeviceBusyError(
+            f"{self._transport.name} is in use by {by}.",
+            f"it was waited for, {wait:.0f} s" if wait else "one deploy at a time may use a device",
+            "the same command with a longer --wait SECONDS",
+            (by,),
+        )

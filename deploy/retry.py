@@ -1,0 +1,46 @@
+"""Try again what may work a little later, and only that: transient errors, with growing and jittered pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from core.errors import DeviceBusyError, SlipwayError
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same step may succeed a little later; a busy device has been waited for already."""
+    return isinstance(error, SlipwayError) and error.transient and not isinstance(error, DeviceBusyError)
+
+
+def retrying(
+    retries: int,
+    over: Callable[[], bool] = lambda: False,
+    told: Callable[[SlipwayError, float], None] | None = None,
+    *,
+    first: float = 0.5,
+    longest: float = 10.0,
+) -> Retrying:
+    """What calls a function again after transient errors; the last one is raised.
+
+    Args:
+        retries: attempts after the first.
+        over: no further attempt once this is true.
+        told: called with the error and the pause (s) that follows.
+        first, longest: seconds of the first pause and at most; up to half of ``first`` is added at random, so that
+            many hosts do not return at the same moment.
+    """
+
+    def tell(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if told is not None and isinstance(error, SlipwayError):
+            told(error, state.upcoming_sleep)
+
+    return Retrying(
+        stop=stop_after_attempt(retries + 1),
+        wait=wait_exponential_jitter(multiplier=first, max=longest, jitter=first / 2),
+        retry=retry_if_exception(lambda error: is_transient(error) and not over()),
+        before_sleep=tell,
+        reraise=True,
+    )

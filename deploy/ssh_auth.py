@@ -1,0 +1,68 @@
+"""paramiko's transport that asks once for the service which checks keys and passwords, as RFC 4252 has it.
+
+The classic one asks before each attempt, which servers that keep to the letter answer by hanging up. The newer one of
+paramiko 5.1 loses answers that come early, waits for ever when the connection ends, and has a broken `auth_none`;
+these three are put right here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import paramiko
+from paramiko.auth_handler import AuthOnlyHandler
+from paramiko.common import cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
+from paramiko.transport import ServiceRequestingTransport
+
+
+class _Handler(AuthOnlyHandler):
+    def send_auth_request(
+        self, username: str, method: str, finish_message: Callable[[paramiko.Message], object] | None = None
+    ) -> Any:
+        self.auth_method = method
+        self.username = username
+        message = paramiko.Message()
+        message.add_byte(cMSG_USERAUTH_REQUEST)
+        for word in (username, "ssh-connection", method):
+            message.add_string(word)
+        if finish_message is not None:
+            finish_message(message)
+        self.auth_event = threading.Event()  # before sending: the answer may be here at once
+        with self.transport.lock:
+            self.transport._send_message(message)  # type: ignore[attr-defined]
+        return self.wait_for_response(self.auth_event)
+
+
+class AuthTransport(ServiceRequestingTransport):
+    """See this module's head."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._accepted = threading.Event()
+        super().__init__(*args, **options)
+
+    def get_auth_handler(self) -> AuthOnlyHandler:
+        """Called by paramiko."""
+        return _Handler(self)
+
+    def _parse_service_accept(self, message: paramiko.Message) -> None:
+        super()._parse_service_accept(message)  # type: ignore[misc] # not in the annotations
+        self._accepted.set()
+
+    def ensure_session(self) -> None:
+        """Ask for the service unless it was granted before.
+
+        Raises:
+            paramiko.SSHException: the connection is gone.
+        """
+        if self._service_userauth_accepted:  # type: ignore[attr-defined]
+            return
+        message = paramiko.Message()
+        message.add_byte(cMSG_SERVICE_REQUEST)
+        message.add_string("ssh-userauth")
+        self._send_message(message)  # type: ignore[attr-defined]
+        while not self._accepted.wait(0.1):
+            if not self.is_active():
+                raise self.get_exception() or paramiko.SSHException("the connection ended before the login")
+        self.auth_handler = self.get_auth_handler()

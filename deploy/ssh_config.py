@@ -1,0 +1,170 @@
+"""Where a device is, as the inventory and the user's own ``~/.ssh/config`` have it.
+
+OpenSSH's names are followed: HostName, Port, User, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
+ProxyJump, ProxyCommand, Compression, ConnectTimeout, Include. What the inventory says wins.
+"""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import paramiko
+
+from core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from deploy.inventory import Device
+
+_DEEP = 8
+"""Files within files, and jumps behind jumps, that are followed."""
+SYSTEM_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Everything needed to log in."""
+
+    device: str
+    host: str
+    port: int
+    user: str
+    key: Path | None
+    known_hosts: tuple[Path, ...]
+    virtual: str = ""
+    keys: tuple[Path, ...] = ()
+    """Further private keys to offer."""
+    only_these: bool = False
+    """Offer no keys but ``key`` and ``keys`` (the agent's among them only)."""
+    alias: str = ""
+    """Name under which known_hosts keeps the host key, instead of host and port."""
+    jump: Address | None = None
+    """The host to go through."""
+    proxy_command: str = ""
+    compress: bool = False
+    connect_seconds: float = 15.0
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}" + (f":{self.port}" if self.port != 22 else "")
+
+    @property
+    def record(self) -> str:
+        """The name under which known_hosts files keep the key."""
+        return self.alias or (self.host if self.port == 22 else f"[{self.host}]:{self.port}")
+
+    def command(self) -> str:
+        """The ssh command that goes the same way."""
+        port = f" -p {self.port}" if self.port != 22 else ""
+        jump = f" -J {self.jump}" if self.jump else ""
+        return f"ssh{port}{jump} {self.user}@{self.host}"
+
+
+def address(device: Device) -> Address:
+    """Where ``device`` is: a virtual device is started, ``~/.ssh/config`` is asked for a real one.
+
+    Raises:
+        ConfigError: the file cannot be read, or its jumps go in circles.
+    """
+    if device.virtual:
+        from deploy import virtual
+
+        end = virtual.ensure(device.virtual)
+        return Address(device.name, end.host, end.port, end.user, end.key, (end.known_hosts,), device.virtual)
+    config = user_config()
+    found = _look_up(config, device.name, device.host, device.user, device.port, 0)
+    changes: dict[str, object] = {}
+    if device.key:
+        changes |= {"key": device.key, "keys": ()}
+    if device.known_hosts:
+        changes["known_hosts"] = (device.known_hosts,)
+    if device.compress is not None:
+        changes["compress"] = device.compress
+    return Address(**{**found.__dict__, **changes})
+
+
+def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port: int, depth: int) -> Address:
+    if depth > _DEEP:
+        raise ConfigError(
+            f"{device}: ProxyJump goes through more than {_DEEP} hosts.",
+            "the jumps of ~/.ssh/config go in circles",
+            "correct ProxyJump there",
+        )
+    words = config.lookup(name)
+    keys = [file for file in map(Path, words.get("identityfile", [])) if file.is_file()]
+    known = [Path(file).expanduser() for file in shlex.split(str(words.get("userknownhostsfile", "")))]
+    jump, command = str(words.get("proxyjump", "")), str(words.get("proxycommand", ""))
+    via = None
+    if jump and jump.lower() != "none":
+        via = _jumps(config, device, jump, depth)
+    return Address(
+        device,
+        str(words.get("hostname", name)),
+        port or _number(words.get("port"), 22),
+        user or str(words.get("user", "")) or getpass.getuser(),
+        keys[0] if keys else None,
+        (*(known or [Path("~/.ssh/known_hosts").expanduser()]), SYSTEM_KNOWN_HOSTS),
+        keys=tuple(keys[1:]),
+        only_these=str(words.get("identitiesonly", "no")).lower() == "yes",
+        alias=str(words.get("hostkeyalias", "")),
+        jump=via,
+        proxy_command="" if via or command.lower() == "none" else command,
+        compress=str(words.get("compression", "no")).lower() == "yes",
+        connect_seconds=float(_number(words.get("connecttimeout"), 15)),
+    )
+
+
+def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int) -> Address:
+    """``[user@]host[:port]`` once or more, separated by commas; the last is the nearest to the device."""
+    via: Address | None = None
+    for part in text.split(","):
+        match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d+))?", part.strip())
+        if match is None:
+            raise ConfigError(f"{device}: ProxyJump {text!r} of ~/.ssh/config is none.", "", "[user@]host[:port]")
+        found = _look_up(config, device, match[2].strip("[]"), match[1] or "", int(match[3] or 0), depth + 1)
+        via = Address(**{**found.__dict__, "jump": via}) if via else found
+    assert via is not None  # noqa: S101 - split gives one part at least
+    return via
+
+
+def _number(value: object, default: int) -> int:
+    text = str(value or "")
+    return int(text) if text.isdigit() else default
+
+
+def user_config() -> paramiko.SSHConfig:
+    """The user's ``~/.ssh/config`` with the files that it includes; empty when there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    file = Path("~/.ssh/config").expanduser()
+    if not file.is_file():
+        return paramiko.SSHConfig()
+    config = paramiko.SSHConfig()
+    try:
+        config.parse(io.StringIO("\n".join(_lines(file, file.parent, 0)) + "\n"))
+    except (OSError, paramiko.ConfigParseError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{file} cannot be read.", str(error), "correct it, or give host and user in devices.toml"
+        ) from error
+    return config
+
+
+def _lines(file: Path, base: Path, depth: int) -> Iterator[str]:
+    """The lines of ``file``, those of included files in place of their Include, as ssh_config(5) has it."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        match = re.match(r"\s*include(?:\s+|\s*=\s*)(.+)", line, re.IGNORECASE)
+        if match is None:
+            yield line
+            continue
+        for pattern in shlex.split(match[1]) if depth < _DEEP else []:
+            for name in sorted(glob.glob(str(base / Path(pattern).expanduser()))):  # noqa: PTH207 - may be absolute
+                if Path(name).is_file():
+                    yield from _lines(Path(name), base, depth + 1)

@@ -1,0 +1,105 @@
+"""Several sessions to one device: over one connection as long as its server allows, then over further ones.
+
+A server may limit the sessions of a connection (OpenSSH's ``MaxSessions``, 10 unless changed, 1 on hardened devices).
+A deploy needs up to four at once: the lock's holder, a command, a file transfer, and one to end what hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import paramiko
+
+CONNECTIONS = 5
+"""At most so many connections to one device; servers limit new ones too (``MaxStartups``)."""
+
+PULSE = 10.0
+"""Seconds between two questions whether the other side still lives."""
+SILENCE = 60.0
+"""Seconds without an answer after which a connection is given up: an answer may have to wait behind an upload in the
+buffers of a slow link."""
+
+LOST = (paramiko.SSHException, OSError, EOFError)
+"""What paramiko raises when a connection is gone, or refuses."""
+
+
+class Sessions:
+    """The connections to one device."""
+
+    def __init__(self, first: paramiko.SSHClient, again: Callable[[], paramiko.SSHClient]) -> None:
+        self._clients = [first]
+        self._again = again
+        self._pulses = [Pulse(first)]
+
+    @property
+    def active(self) -> bool:
+        """Whether the first connection, which proves the device reachable, still stands."""
+        transport = self._clients[0].get_transport()
+        return transport is not None and transport.is_active()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return len(self._clients)
+
+    def open(self, seconds: float = 30.0) -> paramiko.Channel:
+        """A new session, on a further connection when the server refuses it on those there are.
+
+        Raises:
+            paramiko.SSHException, OSError, EOFError: the connection broke, or nothing more is granted.
+        """
+        refused: paramiko.ChannelException | None = None
+        for client in self._clients:
+            transport = client.get_transport()
+            if transport is None or (client is not self._clients[0] and not transport.is_active()):
+                continue
+            try:
+                return transport.open_session(timeout=seconds)
+            except paramiko.ChannelException as error:
+                refused = error
+        if len(self._clients) >= CONNECTIONS:
+            raise refused or EOFError("no session is granted")
+        client = self._again()
+        self._clients.append(client)
+        self._pulses.append(Pulse(client))
+        transport = client.get_transport()
+        if transport is None:
+            raise EOFError("the further connection broke at once")
+        return transport.open_session(timeout=seconds)
+
+    def close(self) -> None:
+        """Close all connections; commands still running lose their lifeline and end."""
+        for pulse in self._pulses:
+            pulse.stop()
+        for client in reversed(self._clients):
+            with contextlib.suppress(*LOST):
+                client.close()
+
+
+class Pulse:
+    """Asks the other side for a sign of life now and then; closes a connection that gives none.
+
+    TCP alone does not notice a device behind a jump host that lost its power.
+    """
+
+    def __init__(self, client: paramiko.SSHClient) -> None:
+        self._client = client
+        self._stop = threading.Event()
+        threading.Thread(target=self._watch, name="ssh-pulse", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+
+    def _watch(self) -> None:
+        transport = self._client.get_transport()
+        while transport is not None and not self._stop.wait(PULSE) and transport.is_active():
+            patience = threading.Timer(SILENCE, transport.close)
+            patience.daemon = True
+            patience.start()
+            with contextlib.suppress(*LOST):
+                # Refused is answered too; paramiko returns when the connection ends.
+                transport.global_request("keepalive@openssh.com", wait=True)
+            patience.cancel()

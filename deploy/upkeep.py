@@ -1,0 +1,113 @@
+"""Looking after a device's store: going back to the bundle before, and removing what is old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from core.errors import BundleError, ConfigError
+from deploy import gc
+from deploy.deadline import Deadline
+from deploy.gc import Collected
+from deploy.inventory import Device
+from deploy.pipeline import open_device
+from deploy.probe import probe
+from deploy.remote_scripts import ROLLBACK
+from deploy.session import device_root
+from deploy.store import Store, Survey, on_device
+from deploy.transport import Transport
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A rollback that was made: digests of bundles."""
+
+    now: str
+    before: str
+
+
+def rollback_bundle(transport: Transport, root: str, key: str, deadline: Deadline) -> Rolled | str | None:
+    """Let ``current/<key>`` be what ``previous/<key>`` is, after the device verified every file of it.
+
+    Returns:
+        ``None`` when there is no bundle before; what is damaged when it is not whole.
+    """
+    done = on_device(transport, ROLLBACK, [root, key], deadline, "going back to the bundle before")
+    first, *others = done.text.splitlines() or ["none"]
+    words = first.split()
+    if words[0] == "now":
+        return Rolled(words[1], words[2] if len(words) > 2 else "")
+    return "\n".join(others) or "its files are not those of its manifest" if words[0] == "damaged" else None
+
+
+@contextmanager
+def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Survey, Deadline]]:
+    """The device's store, locked.
+
+    Raises:
+        ConfigError: there is none on the device. DeviceBusyError: see ``wait`` (s).
+    """
+    with open_device(device) as transport:
+        deadline = Deadline.after(device.timeout)
+        facts = probe(transport, device_root(device), None, deadline)
+        with Store(transport, facts.root) as store:
+            survey = store.open([], Deadline.after(deadline.left() + wait), wait=wait)
+            if survey is None:
+                raise ConfigError(
+                    f"{device.name} has no store in {facts.root}.",
+                    "nothing was deployed there yet",
+                    f"./inv deploy --device {device.name}",
+                )
+            yield transport, store, survey, Deadline.after(device.timeout)
+
+
+def rollback(device: Device, target: str = "", engine: str = "", wait: float = 60.0) -> Rolled:
+    """Go back to the bundle that was current before, for one target and engine.
+
+    Args:
+        target, engine: needed when the device has current bundles of several.
+
+    Raises:
+        ConfigError: nothing to go back to, or several that could be meant. BundleError: it is damaged.
+    """
+    with _opened(device, wait) as (transport, store, survey, deadline):
+        keys = [
+            key for key in survey.current if key.startswith(f"{target}-" if target else "")
+            and key.endswith(f"-{engine}" if engine else "")
+        ]  # fmt: skip
+        if len(keys) != 1:
+            raise ConfigError(
+                f"{device.name} has {'several current bundles' if keys else 'no such current bundle'}.",
+                f"there are {', '.join(sorted(survey.current)) or 'none'}",
+                f"./inv devices.rollback {device.name} --target TARGET --engine ENGINE",
+                sorted(survey.current),
+            )
+        rolled = rollback_bundle(transport, store.root, keys[0], deadline)
+        if rolled is None:
+            raise ConfigError(
+                f"{device.name} keeps no bundle before the current one of {keys[0]}.",
+                "only one was ever deployed there, or the one before was removed",
+                f"./inv deploy --device {device.name}",
+            )
+        if isinstance(rolled, str):
+            raise BundleError(
+                f"The bundle before the current one of {keys[0]} is damaged on {device.name}; nothing was changed.",
+                rolled,
+                f"./inv deploy --device {device.name}",
+            )
+        return rolled
+
+
+def collect(device: Device, days: float | None = None, gib: float | None = None, wait: float = 60.0) -> Collected:
+    """Remove what was not used for ``days`` days and what is more than ``gib`` GiB; the device's own limits else."""
+    with _opened(device, wait) as (transport, store, survey, deadline):
+        store.discard(survey.stale, deadline)
+        return gc.collect(
+            transport,
+            store,
+            deadline,
+            max_bytes=(device.store_gib if gib is None else gib) * (1 << 30),
+            max_days=device.store_days if days is None else days,
+            kept_runs=True,
+        )

@@ -1,0 +1,91 @@
+"""The scripts that run on devices, under the shells and tools that devices have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.errors import DeviceBusyError
+from core.files import sha256_file
+from deploy import gc
+from deploy.deadline import Deadline
+from deploy.probe import probe
+from deploy.store import Blob, Store
+from deploy.transport import run
+from deploy.upkeep import Rolled, rollback_bundle
+from tests.processes import gone
+from tests.userlands import USERLANDS, UserlandTransport, userland
+
+KEY = "linux-x86_64-none"
+
+
+def soon() -> Deadline:
+    return Deadline.after(60)
+
+
+@pytest.fixture(scope="module", params=USERLANDS)
+def transport(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> UserlandTransport:
+    return UserlandTransport(userland(request.param, tmp_path_factory.mktemp("bin") / request.param))
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> list[Blob]:
+    made = []
+    for name in ("a", "b c", "d'e"):
+        file = tmp_path / name
+        file.write_bytes(os.urandom(300_000))
+        made.append(Blob(file, sha256_file(file), 300_000, executable=name == "a"))
+    return made
+
+
+def test_they_are_alone(transport: UserlandTransport) -> None:
+    assert run(transport, ["sh", "-c", "command -v python3"], deadline=soon(), check=False).code != 0
+
+
+def test_the_probe(transport: UserlandTransport, tmp_path: Path) -> None:
+    facts = probe(transport, str(tmp_path / "x"), None, soon())
+    assert (facts.system, facts.root, facts.writable) == ("Linux", str(tmp_path / "x"), True)
+    assert (facts.free or 0) > 0
+    assert facts.cores == len(os.sched_getaffinity(0)) or facts.cores >= 1
+
+
+def test_the_whole_protocol(transport: UserlandTransport, tmp_path: Path, blobs: list[Blob]) -> None:
+    root = tmp_path / "it's $(here)"
+    with Store(transport, str(root)) as store, Store(transport, str(root)) as other:
+        assert store.open([], soon()) is None
+        assert store.open([], soon(), make=True) is not None
+        with pytest.raises(DeviceBusyError, match="process"):
+            other.open([], soon())
+        part = root / f"incoming/{blobs[0].sha256}.0badcafe-1-01234567.part"
+        part.write_bytes(blobs[0].source.read_bytes()[:100_000])
+        assert store.survey([], soon()).stale == (f"incoming/{part.name}",)
+        moved: list[int] = []
+        assert store.upload(blobs, moved.append, soon()) == 100_000
+        assert sum(moved) == 900_000
+        for number, digest in enumerate(("0" * 64, "1" * 64)):
+            files = {"bin/a": blobs[0], "lib/b c": blobs[1 + number]}
+            store.arrange(f"bundles/{digest}", files, soon())
+            store.flip(KEY, digest, soon())
+        found = store.survey([f"store/{blobs[0].sha256}", "store/none"], soon())
+        assert found.sizes == {f"store/{blobs[0].sha256}": 300_000}
+        assert found.current == {KEY: "1" * 64}
+        assert found.usage > 900_000
+        assert found.left == ()
+        assert (root / f"current/{KEY}/bin/a").stat().st_mode & 0o777 == 0o555
+        assert rollback_bundle(transport, str(root), KEY, soon()) == Rolled("0" * 64, "1" * 64)
+        assert (root / f"current/{KEY}").readlink().name == "0" * 64
+        (root / f"previous/{KEY}/lib/b c").unlink()
+        assert isinstance(rollback_bundle(transport, str(root), KEY, soon()), str)
+        assert (root / f"current/{KEY}").readlink().name == "0" * 64, "a damaged bundle is not gone back to"
+        done = gc.collect(transport, store, soon(), max_bytes=0, max_days=1)
+        assert (done.removed, done.left_files) == ((), 3)
+        (root / f"previous/{KEY}").unlink()
+        done = gc.collect(transport, store, soon(), max_bytes=0, max_days=1)
+        assert set(done.removed) == {f"bundles/{'1' * 64}", f"store/{blobs[2].sha256}"}
+        store.arrange(f"runs/{store.owner}", {"model.pte": blobs[0]}, soon())
+    with Store(transport, str(root)) as again:
+        assert again.open([], soon()) is not None, "given back"
+    assert [path.name for path in (root / "runs").iterdir()] == []
+    assert gone(str(tmp_path))
