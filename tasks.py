@@ -25,6 +25,8 @@ DEFAULTS = {
     "warmup": "",
     "cpu_threads": 0,
     "timeout": "",
+    "wait": "",
+    "retries": "",
 }
 JSON = "print JSON for machines instead of a table"
 
@@ -186,6 +188,8 @@ def models(c: Any, json: bool = False) -> None:
         "expected": "with --program: comma-separated .npy files to compare the outputs with",
         "method": "which of the program's methods (default: forward)",
         "keep-run": "leave the run's folder on the device",
+        "wait": "seconds to wait while another deploy uses the device (default: 300)",
+        "retries": "further attempts after errors that may pass, such as a broken connection (default: 2)",
         "etdump": "also bring back an ETDump (run.etdp) for upstream's Inspector",
         "json": "print the result as JSON instead of a table",
     },
@@ -208,6 +212,8 @@ def deploy(
     expected: str = "",
     method: str = "",
     keep_run: bool = False,
+    wait: str = "",
+    retries: str = "",
     etdump: bool = False,
     json: bool = False,
 ) -> None:
@@ -238,6 +244,8 @@ def deploy(
         "warmup": number("warmup", setting(c, "warmup", warmup), 0, warm),
         "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
         "timeout": number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
+        "wait": number("wait", setting(c, "wait", wait), 0, 300, whole=False),
+        "retries": number("retries", setting(c, "retries", retries), 0, 2),
     }
     bundle = build_bundle(target or chosen.target, setting(c, "engine", engine), setting(c, "toolchain", toolchain))
     if program:
@@ -322,6 +330,76 @@ def devices_stop(c: Any, name: str, json: bool = False) -> None:
 
 @task(
     help={
+        "name": "a device of the inventory, or [user@]host[:port]",
+        "fingerprint": "SHA256:... as the device itself shows it, instead of being asked",
+        "replace": "take the place of another key on record",
+        "json": JSON,
+    },
+    name="trust",
+)
+def devices_trust(c: Any, name: str, fingerprint: str = "", replace: bool = False, json: bool = False) -> None:
+    """Learn a device's host key once: shows its fingerprint, asks, and stores it in the file of known hosts.
+
+    Nothing else ever accepts a key. Jump hosts on the way are asked about too.
+
+    Example: ./inv devices.trust shelf-pi
+    """
+    from deploy import report_upkeep
+    from deploy.ssh_trust import device_of, trust
+
+    report_upkeep.trusted(trust(device_of(name), fingerprint, replace), json)
+
+
+@task(
+    help={
+        "name": "the device",
+        "target": "which target's bundle, when the device has several",
+        "engine": "which engine's bundle, when the device has several",
+        "json": JSON,
+    },
+    name="rollback",
+)
+def devices_rollback(c: Any, name: str, target: str = "", engine: str = "", json: bool = False) -> None:
+    """Let the bundle that was current before be the current one again, after the device verified its files.
+
+    Example: ./inv devices.rollback local
+    """
+    from deploy import report_upkeep
+    from deploy.inventory import get_device
+    from deploy.upkeep import rollback
+
+    report_upkeep.rolled(name, rollback(get_device(name), target, engine), json)
+
+
+@task(
+    help={
+        "name": "the device",
+        "days": "remove what was not used for so long (default: the device's store_days, else 30)",
+        "gib": "remove the least recently used beyond so much (default: the device's store_gib, else 4)",
+        "json": JSON,
+    },
+    name="gc",
+)
+def devices_gc(c: Any, name: str, days: str = "", gib: str = "", json: bool = False) -> None:
+    """Remove old programs and bundles from a device; current bundles and the ones before them stay.
+
+    A deploy does the same by itself, within the limits of the inventory.
+
+    Example: ./inv devices.gc local --days 7
+    """
+    from deploy import report_upkeep
+    from deploy.inventory import get_device
+    from deploy.upkeep import collect
+
+    days_kept = number("days", days, 0, -1, whole=False)
+    gib_kept = number("gib", gib, 0, -1, whole=False)
+    device = get_device(name)
+    done = collect(device, None if days_kept < 0 else days_kept, None if gib_kept < 0 else gib_kept)
+    report_upkeep.collected(name, done, json)
+
+
+@task(
+    help={
         "unit": "the fast tests only (seconds)",
         "lint": "ruff, mypy and clang-format only",
         "keyword": "only tests whose name matches, as pytest's -k",
@@ -387,6 +465,8 @@ def _export(
     return [request.folder for request in requests]
 
 
-devices = invoke.Collection("devices", devices_list, devices_add, devices_start, devices_stop)
+devices = invoke.Collection(
+    "devices", devices_list, devices_add, devices_start, devices_stop, devices_trust, devices_rollback, devices_gc
+)
 ns = invoke.Collection(targets, doctor, build, export, models, deploy, devices, test, bench, clean)
 ns.configure({"slipway": DEFAULTS})

@@ -19,7 +19,7 @@ from deploy import ssh_known, ssh_secrets
 from deploy.deadline import Deadline
 from deploy.retry import retrying
 from deploy.ssh_auth import AuthTransport
-from deploy.ssh_config import Address
+from deploy.ssh_config import SYSTEM_KNOWN_HOSTS, Address
 from deploy.ssh_sessions import LOST
 
 # Without a handler, paramiko's own tracebacks would reach the terminal through logging's last resort.
@@ -292,7 +292,13 @@ class _Reject(paramiko.RejectPolicy):
 
 def trust_hint(where: Address) -> str:
     """What to type for a host that is not on record."""
-    return f"./inv devices.trust {where.device}    # shows the fingerprint to compare, and stores it"
+    from deploy.inventory import load_devices
+
+    name = where.device
+    with contextlib.suppress(ConfigError):
+        if name not in load_devices() and where.known_hosts[-1:] == (SYSTEM_KNOWN_HOSTS,):
+            name = str(where)  # not in the inventory yet
+    return f"./inv devices.trust {name}    # shows the fingerprint to compare, and stores it"
 
 
 def _print_of(key: paramiko.PKey) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
+from pydantic import ValidationError
 
 from core.errors import ConfigError, HostKeyError, UnreachableError, UsageError
 from core.files import disk_errors, locked, write_atomic
 from deploy import ssh_known
 from deploy.deadline import Deadline
-from deploy.inventory import Device
+from deploy.inventory import Device, get_device, load_devices
 from deploy.ssh_config import Address, address
 from deploy.ssh_connect import Connection, way
 from deploy.ssh_sessions import LOST
@@ -61,6 +63,23 @@ def offered(where: Address) -> Offered:
 def known(where: Address) -> dict[str, paramiko.PKey]:
     """The keys on record for ``where``, by type."""
     return dict((ssh_known.read(where.known_hosts)[0].lookup(where.record) or {}).items())
+
+
+def device_of(name: str) -> Device:
+    """The device called ``name``; ``[user@]host[:port]`` is one that the inventory need not have.
+
+    Raises:
+        ConfigError: neither.
+    """
+    match = re.fullmatch(r"(?:(?P<user>[^@]+)@)?(?P<host>[^@:]+)(?::(?P<port>\d{1,5}))?", name)
+    if name in load_devices() or match is None or not (match["user"] or match["port"] or "." in name):
+        return get_device(name)
+    try:
+        return Device(
+            name=name, transport="ssh", host=match["host"], user=match["user"] or "", port=int(match["port"] or 0)
+        )
+    except ValidationError as error:
+        raise ConfigError(f"{name!r} is no host.", str(error), "./inv devices.list") from error
 
 
 def hosts(device: Device) -> list[Address]:

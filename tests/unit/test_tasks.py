@@ -18,7 +18,7 @@ from tests.conftest import Inv
 
 NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.start", "devices.stop",
-    "models", "test", "clean", "bench",
+    "devices.trust", "devices.rollback", "devices.gc", "models", "test", "clean", "bench",
 }  # fmt: skip
 
 
