@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -29,6 +30,8 @@ class Row:
     state: State
     seconds: float
     """Wall time, all cores at work."""
+    cpu_seconds: float
+    """What all programs together took of the cores: the same on a busy machine as on an idle one."""
     detail: str
     """Why it failed or cannot be built here; else where it is."""
 
@@ -58,10 +61,10 @@ def _target(target: Target, toolchain: str, sources: str, force: bool) -> Iterat
     try:
         family = target.toolchain(toolchain)
         if reason := native.why_not(target, family):
-            yield Row(target.name, "native", family, "not here", 0.0, reason)
+            yield Row(target.name, "native", family, "not here", 0.0, 0.0, reason)
             return
     except SlipwayError as error:
-        yield Row(target.name, "native", toolchain, "not here", 0.0, error.cause or error.what)
+        yield Row(target.name, "native", toolchain, "not here", 0.0, 0.0, error.cause or error.what)
         return
 
     def packages() -> None:
@@ -76,7 +79,7 @@ def _target(target: Target, toolchain: str, sources: str, force: bool) -> Iterat
 
 
 def _one(target: Target, what: str, family: str, folder: Path, make: Callable[[], None]) -> Row:
-    begin, before = time.monotonic(), _stamp(folder)
+    begin, cpu, before = time.monotonic(), _cpu(), _stamp(folder)
     state: State = "built"
     detail = str(folder)
     try:
@@ -85,12 +88,22 @@ def _one(target: Target, what: str, family: str, folder: Path, make: Callable[[]
             state = "nothing to do"
     except SlipwayError as error:
         state, detail = "failed", str(error)
-    return Row(target.name, what, family, state, round(time.monotonic() - begin, 1), detail)
+    took = round(time.monotonic() - begin, 1), round(_cpu() - cpu, 1)
+    return Row(target.name, what, family, state, *took, detail)
+
+
+def _cpu() -> float:
+    """Seconds of CPU that this process and all that it started and waited for have taken."""
+    return sum(os.times()[:4])
 
 
 def _stamp(folder: Path) -> int:
     manifest = folder / MANIFEST
     return manifest.stat().st_mtime_ns if manifest.is_file() else 0
+
+
+def _short(detail: str) -> str:
+    return console.shown(detail.splitlines()[0]) if detail else ""
 
 
 def report(rows: list[Row], as_json: bool) -> None:
@@ -106,8 +119,11 @@ def report(rows: list[Row], as_json: bool) -> None:
     else:
         console.table(
             "Builds",
-            ["target", "what", "compilers", "", "seconds", ""],
-            [[r.target, r.what, r.toolchain, r.state, f"{r.seconds:.1f}", console.shown(r.detail)] for r in rows],
+            ["target", "what", "compilers", "", "seconds", "CPU seconds", ""],
+            [
+                [r.target, r.what, r.toolchain, r.state, f"{r.seconds:.1f}", f"{r.cpu_seconds:.1f}", _short(r.detail)]
+                for r in rows
+            ],
         )
     if failed:
         names = [f"{row.target} {row.what}" for row in failed]
