@@ -6,6 +6,7 @@ Defaults come from ``invoke.yaml`` or ``INVOKE_SLIPWAY_<NAME>`` (``INVOKE_SLIPWA
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def build(
     engine: str = "",
     toolchain: str = "",
     packages: bool = False,
-    all: bool = False,  # noqa: A002 - the option's name
+    all: bool = False,
     sources: str = "auto",
     force: bool = False,
     allow_newer_glibc: bool = False,
@@ -173,12 +174,16 @@ def models(c: Any, json: bool = False) -> None:
     auto_shortflags=False,  # Invoke would run out of sensible letters
     help={
         "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
-        "model": "a model of the zoo, or yours as path/to/file.py:make_model (default: mobilenet_v2)",
+        "model": "a model of the zoo, yours as path/to/file.py:make_model, or a program file (default: mobilenet_v2)",
         "scheme": "how it is quantized (default: fp32)",
-        "program": "instead of --model: a .pte file, or a folder that ./inv export left",
+        "program": "instead of --model: a .pte or .onnx file, or a folder that ./inv export left",
         "target": "instead of the device's own target",
-        "engine": "which runtime (default: the target's own default)",
+        "engine": "which runtime (default: by the program's format, then the target's own default)",
         "toolchain": "which compilers build it (default: the target's own default)",
+        "provider": "onnxruntime: xnnpack or cpu (default: xnnpack)",
+        "ort-threads": "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)",
+        "ort-spinning": "onnxruntime: let that pool's threads spin while they wait",
+        "profile": "also show where the time goes, by operator (onnxruntime)",
         "num-executions": "timed executions (default: 10; 1 on an emulated device, whose times mean nothing)",
         "warmup": "executions before the timed ones (default: 1; 0 on an emulated device)",
         "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",
@@ -203,6 +208,10 @@ def deploy(
     target: str = "",
     engine: str = "",
     toolchain: str = "",
+    provider: str = "",
+    ort_threads: str = "",
+    ort_spinning: bool = False,
+    profile: bool = False,
     num_executions: str = "",
     warmup: str = "",
     cpu_threads: str = "",
@@ -225,12 +234,18 @@ def deploy(
 
     Example: ./inv deploy --device pi --model mobilenet_v2
     """
+    from core.program import ENGINES, FORMATS, format_at
     from deploy import report
+    from deploy.engine_flags import engine_flags
     from deploy.inventory import get_device
+    from deploy.job import check_engine
     from deploy.pipeline import deploy as run_on_device
     from models.options import words
     from toolchains.builder import build as build_bundle
 
+    wanted = str(setting(c, "model", model))
+    if not program and Path(wanted).suffix.lower() in FORMATS:
+        program = wanted
     if not program and (inputs or input_shapes or expected):
         raise UsageError(
             "--inputs, --input-shapes and --expected go with --program.",
@@ -247,11 +262,21 @@ def deploy(
         "wait": number("wait", setting(c, "wait", wait), 0, 300, whole=False),
         "retries": number("retries", setting(c, "retries", retries), 0, 2),
     }
-    bundle = build_bundle(target or chosen.target, setting(c, "engine", engine), setting(c, "toolchain", toolchain))
+    runtime = setting(c, "engine", engine)
+    if program:
+        runtime = runtime or ("onnxruntime" if format_at(Path(program)) == "onnx" else "")
+        check_engine(Path(program), runtime)
+    flags = engine_flags(
+        runtime, provider=provider, ort_threads=ort_threads, ort_spinning=ort_spinning, profile=profile
+    )
+    bundle = build_bundle(target or chosen.target, runtime, setting(c, "toolchain", toolchain))
+    compute = None
     if program:
         where = Path(program)
+        if ENGINES[bundle.manifest.engine] == "onnx":
+            compute = partial(_compute, where, [Path(name) for name in words(inputs)], input_shapes)
     else:
-        (where,) = _export(setting(c, "model", model), setting(c, "scheme", scheme))
+        (where,) = _export(wanted, setting(c, "scheme", scheme), format=ENGINES[bundle.manifest.engine])
     result = run_on_device(
         chosen,
         bundle,
@@ -262,6 +287,8 @@ def deploy(
         input_shapes=input_shapes,
         inputs=[Path(name) for name in words(inputs)],
         expected=[Path(name) for name in words(expected)],
+        engine_flags=flags,
+        compute=compute,
         **settings,
     )
     report.result(result, json)
@@ -463,6 +490,23 @@ def _export(
         (ensure_onnx if format == "onnx" else ensure_export)()
         export_many(jobs, partitioners=names, options=options, force=force, format=format)
     return [request.folder for request in requests]
+
+
+def _compute(file: Path, inputs: list[Path], shapes: str) -> Any:
+    """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; none where it cannot be had."""
+    from core.console import note
+    from core.environment import ensure
+    from core.errors import HostError
+    from deploy.job import Computed
+    from models.onnx import host
+
+    try:
+        ensure("onnx")
+    except HostError as error:
+        note(f"Warning: nothing to compare with: {error.what}")
+        return None
+    found = host.run(file, inputs=inputs, shapes=shapes)
+    return Computed(found.outputs, found.tolerances, found.engine)
 
 
 devices = invoke.Collection(

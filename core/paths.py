@@ -25,6 +25,7 @@ CACHE_PARTS = {
     "locks": "one file a lock",
     "logs": "whole outputs of builds and exports",
     "scans": "what the scans for instructions found, by the file's digest",
+    "references": "what this machine's ONNX Runtime computes for a user's own files, by digest",
     "tests": "what the tests keep between runs",
     "toolchains": "compiler wrappers and link stubs",
     "tools": "zig",

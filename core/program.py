@@ -135,6 +135,14 @@ class Program(_Model):
         return self.tolerances[output] if output < len(self.tolerances) else self.tolerance
 
 
+def format_at(where: Path) -> Format:
+    """The format of what a user names: a program file, a folder that an export left, or its description."""
+    if where.is_dir() or where.name == DESCRIPTION:
+        folder = where if where.is_dir() else where.parent
+        return load_program(folder, verify=False).format
+    return format_of(where)
+
+
 def load_program(folder: Path, verify: bool = True) -> Program:
     """Read and check ``folder/program.json`` and, with ``verify``, the program's size and digest.
 

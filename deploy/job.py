@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from core.bundle import Bundle
 from core.errors import ProgramError, UsageError
 from core.files import sha256_file
-from core.program import DESCRIPTION, Program, Tolerance, load_program
+from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, Tolerance, format_of, load_program
 from deploy.runner import MODEL
 from deploy.store import Blob
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Reference outputs of a user's own program, computed on this machine."""
+
+    outputs: tuple[Path, ...]
+    tolerances: tuple[Tolerance, ...]
+    engine: str
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,21 @@ class Job:
     shapes: str
     method: str
     program: Program | None
+    reference_engine: str = ""
+    """What computed the references, where that is known."""
+    data: dict[str, Blob] = field(default_factory=dict)
+    """Files beside the program that hold weights of it, by the names that it has for them."""
+
+    @property
+    def format(self) -> Format:
+        """What the program is."""
+        return self.program.format if self.program else format_of(self.model.source)
+
+    @property
+    def model_name(self) -> str:
+        """The program's name in the run's folder; engines that read several formats go by the suffix."""
+        suffix = self.model.source.suffix.lower()
+        return MODEL + (suffix if suffix in FORMATS else ".pte")
 
     @property
     def input_names(self) -> list[str]:
@@ -36,7 +61,67 @@ class Job:
     @property
     def files(self) -> dict[str, Blob]:
         """What the run's folder holds: name to file."""
-        return {MODEL: self.model, **dict(zip(self.input_names, self.inputs, strict=True))}
+        return {self.model_name: self.model, **self.data, **dict(zip(self.input_names, self.inputs, strict=True))}
+
+    def with_reference(self, computed: Computed) -> Job:
+        """The job with outputs to be compared with."""
+        return replace(
+            self,
+            references=computed.outputs,
+            tolerances=computed.tolerances,
+            reference_engine=computed.engine,
+        )
+
+    def with_data(self, names: Sequence[str]) -> Job:
+        """The job with the files that the program names as its weights.
+
+        Raises:
+            ProgramError: one is missing, or lies elsewhere than beside the program.
+        """
+        folder = self.model.source.parent
+        elsewhere = [name for name in names if not name or Path(name).name != name or name in self.files]
+        if elsewhere:
+            raise ProgramError(
+                f"{self.model.source} has weights in {', '.join(elsewhere)}.",
+                "a program's own files must lie in its folder, under plain names that Slipway does not use itself",
+                "save it with all weights in one file beside it: onnx.save(..., save_as_external_data=True)",
+                elsewhere,
+            )
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise ProgramError(
+                f"{self.model.source} has weights in {', '.join(missing)}, and nothing of that name is beside it.",
+                "the program was copied without its weights",
+                f"put {', '.join(missing)} into {folder}",
+                missing,
+            )
+        return replace(self, data={name: _blob(folder / name) for name in names})
+
+
+def check_engine(where: Path, engine: str, program: Program | None = None) -> None:
+    """Refuse a program that ``engine`` does not read.
+
+    Raises:
+        UsageError: an ``.onnx`` for ExecuTorch, a ``.pte`` for ONNX Runtime.
+    """
+    reads = ENGINES.get(engine)
+    kind = program.format if program else format_of(where)
+    if reads is None or reads == kind:
+        return
+    right = next(name for name, format_ in ENGINES.items() if format_ == kind)
+    raise UsageError(
+        f"The engine {engine} reads .{reads} files, and {where} is an .{kind}."
+        if kind == "onnx"
+        else f"The engine {engine} reads .{reads} files, and {where} is a .{kind}.",
+        "the program's format decides which engine can run it",
+        f"leave out --engine, or --engine {right}",
+        [engine],
+    )
+
+
+def check_bundle(job: Job, bundle: Bundle) -> None:
+    """`check_engine` for a bundle that is there already."""
+    check_engine(job.model.source, bundle.manifest.engine, job.program)
 
 
 def load_job(
@@ -48,7 +133,7 @@ def load_job(
     expected: Sequence[Path] = (),
     method: str = "",
 ) -> Job:
-    """The job for ``where``: a folder that an export left, or any ``.pte`` file.
+    """The job for ``where``: a folder that an export left, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
     Args:
         program: the folder's description, when it has been read already.
@@ -78,11 +163,12 @@ def load_job(
             shapes=shapes,
             method=method or program.method,
             program=program,
+            reference_engine=program.reference_engine if own or expected else "",
         )
     if not where.is_file():
         raise ProgramError(
             f"There is no program {where}.",
-            "neither a .pte file nor a folder that an export left",
+            "neither a .pte or .onnx file nor a folder that an export left",
             "./inv models, then ./inv export --model NAME",
         )
     if where.name == DESCRIPTION:

@@ -17,7 +17,7 @@ from core.commands import run
 from core.errors import ConfigError, HostError, NotSupportedError, ProgramError
 from core.files import write_json
 from core.paths import cache_dir
-from deploy.runner import error_in, failure
+from deploy.runner import Node, error_in, failure
 
 _SECONDS = 120.0
 
@@ -44,18 +44,36 @@ class Method(_Answer):
     operators: tuple[str, ...] = ()
     missing_backends: tuple[str, ...] = ()
     missing_operators: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    """Where each node is expected to run, from engines that divide a graph between providers."""
+
+
+class ProgramFacts(_Answer):
+    """What the runner says of the file itself."""
+
+    opsets: dict[str, int] = {}
+    """Of an ``.onnx``: the version of each operator set by its domain."""
+    data_files: tuple[str, ...] = ()
+    """Files beside the program that hold weights of it."""
 
 
 class ProgramNeeds(_Answer):
     """A program as ``pte_runner --describe`` sees it."""
 
     methods: tuple[Method, ...]
+    program: ProgramFacts = ProgramFacts()
     unchecked: str = ""
     """Why nobody looked, when nobody did."""
 
     def method(self, name: str) -> Method | None:
         """The method called ``name``."""
         return next((method for method in self.methods if method.name == name), None)
+
+
+def lacking(needs: ProgramNeeds, method: str) -> tuple[str, ...]:
+    """Backends and operators which the bundle lacks for a method."""
+    described = needs.method(method)
+    return (*described.missing_backends, *described.missing_operators) if described else ()
 
 
 def bundle_digest(bundle: Bundle) -> str:

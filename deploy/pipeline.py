@@ -6,7 +6,7 @@ wrong, Ctrl-C included, nothing partial keeps a final name and nothing of ours g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.bundle import Bundle
@@ -15,8 +15,8 @@ from core.program import Program
 from deploy.deadline import NEVER, Deadline
 from deploy.events import Event, Listener, Steps
 from deploy.inventory import Device
-from deploy.job import load_job
-from deploy.needs import describe
+from deploy.job import Computed, check_bundle, load_job
+from deploy.needs import describe, lacking
 from deploy.result import Result
 from deploy.retry import retrying
 from deploy.session import Options, Session, device_root
@@ -65,12 +65,14 @@ def deploy(
     keep_run: bool = False,
     wait: float = 300.0,
     retries: int = RETRIES,
+    engine_flags: Sequence[str] = (),
+    compute: Callable[[], Computed | None] | None = None,
     listeners: Sequence[Listener] | None = None,
 ) -> Result:
     """Run a program on a device and compare what it gives with the reference.
 
     Args:
-        where: a folder that an export left, or a ``.pte`` file (then there is no reference unless ``expected``).
+        where: a folder that an export left, or a program file (then there is no reference unless ``expected``).
         program: the folder's description, if it is read already.
         threads: on the device; 0 leaves the choice to the runner (physical cores).
         timeout: seconds from the connection to the last byte; 0 takes the device's own.
@@ -79,6 +81,9 @@ def deploy(
         keep_run: leave the run's folder on the device, as ``runs/kept-…``.
         wait: seconds to wait for a device that another deploy uses; they do not count towards ``timeout``.
         retries: further attempts, each on a connection of its own, after an error that may pass (`deploy.retry`).
+        engine_flags: the runner's, of those that only some engines have: ``--provider=cpu``.
+        compute: gives the outputs of a program file that comes without any, computed on this machine; called when
+            the bundle has read the program and lacks nothing for it.
         listeners: called with every event; the console's when ``None``.
 
     Returns:
@@ -94,8 +99,13 @@ def deploy(
     steps = Steps(list(listeners))
     with steps.step("describe", "reading the program"):
         job = load_job(where, program, inputs=inputs, shapes=input_shapes, expected=expected, method=method)
+        check_bundle(job, bundle)
         needs = describe(bundle, job.model.source, job.model.sha256)
-    options = Options(num_executions, warmup, threads, etdump, keep_run, wait)
+        job = job.with_data(needs.program.data_files)
+        if compute and job.program is None and not job.references and not lacking(needs, job.method):
+            found = compute()
+            job = job.with_reference(found) if found else job
+    options = Options(num_executions, warmup, threads, etdump, keep_run, wait, tuple(engine_flags))
     deadline = NEVER
     attempts = 0
 

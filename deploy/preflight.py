@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -12,7 +13,7 @@ from core.bundle import Bundle
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
 from deploy.facts import DeviceFacts
 from deploy.inventory import Device
-from deploy.needs import ProgramNeeds
+from deploy.needs import Method, ProgramNeeds
 from deploy.probe import TOOLS
 
 Verdict = Literal["ok", "bad", "unknown"]
@@ -236,18 +237,40 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
                 "a program that has the method",
             )
         ]
+    otherwise = "for an older operator set" if needs.program.opsets else "with a partitioner that takes it"
     return [
         _finding("program", f"readable by {engine}", "read", True),
-        _offered("backends", described.backends, described.missing_backends, offers.backends, "backend"),
-        _offered("operators", described.operators, described.missing_operators, offers.operators, "operator"),
+        *_onnx(needs, described),
+        _offered("backends", described.backends, described.missing_backends, offers.backends, "backend", otherwise),
+        _offered(
+            "operators", described.operators, described.missing_operators, offers.operators, "operator", otherwise
+        ),
     ]
 
 
-def _offered(name: str, wanted: Sequence[str], missing: Sequence[str], offered: Sequence[str], kind: str) -> Finding:
+def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:
+    """What there is to say of an ``.onnx``: its operator sets, and who is expected to run how much of it.
+
+    That a node falls back is no fault: the program runs all the same, slower.
+    """
+    if not needs.program.opsets:
+        return []
+    opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(needs.program.opsets.items()))
+    rows = [_finding("operator sets", opsets, "known", True)]
+    if method.nodes:
+        taken = Counter(node.provider.removesuffix("ExecutionProvider") for node in method.nodes)
+        has = ", ".join(f"{count} on {name}" for name, count in taken.most_common())
+        rows.append(_finding("providers", f"{len(method.nodes)} nodes", has, True))
+    return rows
+
+
+def _offered(
+    name: str, wanted: Sequence[str], missing: Sequence[str], offered: Sequence[str], kind: str, otherwise: str
+) -> Finding:
     """What the runner says is missing counts, and so does what the manifest does not list."""
     lacking = tuple(dict.fromkeys([*missing, *(each for each in wanted if offered and each not in offered)]))
     has = f"without {', '.join(lacking)}" if lacking else "all of them"
-    fix = f"export without the {kind}{'s' if len(lacking) > 1 else ''}, or with a partitioner that takes it"
+    fix = f"export without the {kind}{'s' if len(lacking) > 1 else ''}, or {otherwise}"
     row = _finding(name, _count(wanted, kind), has, not lacking, fix)
     return row.model_copy(update={"error": "missing-operator", "names": lacking})
 

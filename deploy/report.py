@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from deploy.preflight import Finding
     from deploy.result import Result
 
+_PROFILE_ROWS = 20
 _VERDICTS = {
     "identical": "identical", "agrees": "agrees", "differs": "DIFFERS", "no reference": "no reference",
 }  # fmt: skip
@@ -35,7 +37,8 @@ def _outputs(value: Result) -> None:
         [output.name, output.dtype, _shape(output.shape), _error(output), tolerance_text(output), _verdict(output)]
         for output in value.outputs
     ]
-    against = value.program.reference_engine or "no reference"
+    given = any(output.tolerance for output in value.outputs)
+    against = value.program.reference_engine or ("the outputs given" if given else "no reference")
     console.table(
         f"{value.program.name} on {value.device} ({value.bundle.engine}), against {against}",
         ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
@@ -56,6 +59,7 @@ def _summary(value: Result) -> None:
     rows = [
         ["device", " · ".join(part for part in machine if part)],
         ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
+        *_engine_rows(value),
         ["load", times or f"{value.runner.load_ms:.2f} ms"],
         ["latency p50", times or f"{latency.p50:.3f} ms"],
         ["latency p90", times or f"{latency.p90:.3f} ms"],
@@ -68,6 +72,51 @@ def _summary(value: Result) -> None:
     if value.path:
         caption += (" " if caption else "") + f"Result: {console.shown(value.path)}"
     console.table("", ["run", ""], rows, caption)
+    _providers(value)
+
+
+def _engine_rows(value: Result) -> list[list[str]]:
+    """Settings of engines that have some, and how many nodes each of its providers ran."""
+    rows = []
+    if value.runner.settings:
+        rows.append(["settings", ", ".join(f"{name} {text}" for name, text in value.runner.settings.items())])
+    if value.runner.placement:
+        coverage = sorted(value.runner.placement.coverage.items(), key=lambda item: -item[1])
+        text = ", ".join(f"{count} on {name.removesuffix('ExecutionProvider')}" for name, count in coverage)
+        rows.append(["nodes", text])
+    return rows
+
+
+def _providers(value: Result) -> None:
+    """The nodes that fell back, with the reasons, and the profile by operators."""
+    placement = value.runner.placement
+    fallen = Counter((node.operator, node.why) for node in placement.nodes if node.why) if placement else Counter()
+    if placement and fallen:
+        console.table(
+            "Not on the provider asked for",
+            ["operator", "count", "why"],
+            [[operator, str(count), why] for (operator, why), count in fallen.most_common()],
+            caption="\n".join(placement.hints),
+        )
+    if value.runner.profile:
+        total = sum(row.total_ms for row in value.runner.profile) or 1.0
+        shown = value.runner.profile[:_PROFILE_ROWS]
+        console.table(
+            "Profile" + (" (emulated: shares only)" if value.emulated else ""),
+            ["node", "operator", "provider", "count", "share" if value.emulated else "ms", "%"],
+            [
+                [
+                    row.name,
+                    row.operator,
+                    row.provider.removesuffix("ExecutionProvider"),
+                    str(row.count),
+                    "" if value.emulated else f"{row.total_ms:.3f}",
+                    f"{100 * row.total_ms / total:.1f}",
+                ]
+                for row in shown
+            ],
+            caption=f"the {len(shown)} costliest of {len(value.runner.profile)}; --json has all",
+        )
 
 
 def _shape(shape: Sequence[int]) -> str:

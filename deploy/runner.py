@@ -23,7 +23,8 @@ RESULT = "result.json"
 OUTPUT = "output"
 """Prefix of the output files."""
 ETDUMP = "run.etdp"
-MODEL = "model.pte"
+MODEL = "model"
+"""The program's name in the run's folder, before its own suffix."""
 
 
 class _Answer(BaseModel):
@@ -61,6 +62,36 @@ class Tensor(_Answer):
     file: str = ""
 
 
+class Node(_Answer):
+    """An operator of a graph that its runtime divides between providers."""
+
+    name: str
+    operator: str
+    provider: str
+    why: str = ""
+    """Why the provider asked for did not take it."""
+
+
+class Placement(_Answer):
+    """Where the nodes ran."""
+
+    nodes: tuple[Node, ...] = ()
+    coverage: dict[str, int] = {}
+    """Nodes by provider."""
+    hints: tuple[str, ...] = ()
+    """What could make it faster."""
+
+
+class ProfileRow(_Answer):
+    """An operator's executions under one provider, summed up."""
+
+    name: str
+    operator: str
+    provider: str = ""
+    count: int
+    total_ms: float
+
+
 class RunnerResult(_Answer):
     """What the runner measured; times in milliseconds, memory in bytes."""
 
@@ -74,11 +105,17 @@ class RunnerResult(_Answer):
     outputs: tuple[Tensor, ...]
     backends: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    """Settings of the engine that were in effect: providers and thread pools of ``onnxruntime``."""
+    placement: Placement | None = None
+    profile: tuple[ProfileRow, ...] = ()
+    """By operator, the costliest first; empty when none was asked for."""
 
 
 def command(
     runner: str,
     *,
+    model: str,
     inputs: Sequence[str],
     shapes: str,
     method: str,
@@ -86,11 +123,17 @@ def command(
     warmup: int,
     threads: int,
     etdump: bool,
+    engine_flags: Sequence[str] = (),
 ) -> list[str]:
-    """The runner's argv, to be run inside the run's folder."""
+    """The runner's argv, to be run inside the run's folder.
+
+    Args:
+        model: the program's name there.
+        engine_flags: those that only some engines have: ``--provider=cpu``.
+    """
     argv = [
         runner,
-        f"--model_path={MODEL}",
+        f"--model_path={model}",
         f"--json={RESULT}",
         f"--output_file={OUTPUT}",
         f"--method_name={method}",
@@ -105,7 +148,7 @@ def command(
         argv.append(f"--cpu_threads={threads}")
     if etdump:
         argv.append(f"--etdump_path={ETDUMP}")
-    return argv
+    return [*argv, *engine_flags]
 
 
 def parse_result(raw: bytes) -> RunnerResult:

@@ -59,6 +59,8 @@ class Options:
     keep_run: bool = False
     wait: float = 300.0
     """Seconds to wait for a device that another deploy uses."""
+    engine_flags: tuple[str, ...] = ()
+    """The runner's, of those that only some engines have."""
 
 
 class Session:
@@ -196,7 +198,7 @@ class Session:
             self.needs,
             self.job.method,
             upload_bytes=sum(blob.size for blob in missing),
-            program_bytes=self.job.model.size,
+            program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
         )
         step.show(found)
         error = preflight.failure(found, self.device, self.bundle)
@@ -241,6 +243,7 @@ class Session:
     def _run(self, store: Store, options: Options) -> runner.RunnerResult:
         argv = runner.command(
             store.path(f"{self.home}/{RUNNER}"),
+            model=self.job.model_name,
             inputs=self.job.input_names,
             shapes=self.job.shapes,
             method=self.job.method,
@@ -248,6 +251,7 @@ class Session:
             warmup=options.warmup,
             threads=options.threads,
             etdump=options.etdump,
+            engine_flags=options.engine_flags,
         )
         with self.steps.step("run", f"running {self.job.name} on {self.device.name}"):
             store.lock.check()
@@ -302,7 +306,7 @@ class Session:
                 model=program.model if program else "",
                 scheme=program.scheme if program else "",
                 method=self.job.method,
-                reference_engine=program.reference_engine if program and self.job.references else "",
+                reference_engine=self.job.reference_engine,
             ),
             preflight=tuple(found),
             upload=upload,

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.errors import ExportError, ProgramError
-from core.files import new_folder
+from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.paths import cache_dir
+from core.program import TensorFile, Tolerance
 from models.host import Host
 from models.quiet import log_path
+from models.request import versions
+
+_ANSWER = "reference.json"
+_STEPS = 8
+"""Steps of 8 bits by which a quantized model's output may be off: see `models.onnx.making`."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +27,7 @@ class Reference:
     """What the host computed."""
 
     outputs: tuple[Path, ...]
+    tolerances: tuple[Tolerance, ...]
     engine: str
 
 
@@ -26,10 +36,19 @@ def engine(version: str) -> str:
     return f"onnxruntime {version} (CPU provider, 1 thread, {platform.machine()})"
 
 
-def run(
-    file: Path, folder: Path, *, inputs: Sequence[Path] = (), shapes: str = "", log: Path | None = None
-) -> Reference:
-    """Run ``file`` on this machine and write its outputs into ``folder`` (made, or replaced) as ``outputN.npy``.
+def _key(file: Path, inputs: Sequence[Path], shapes: str) -> str:
+    """Digest of everything the outputs depend on; data files beside the model count by their size and time."""
+    beside = [
+        (one.name, one.stat().st_size, one.stat().st_mtime_ns)
+        for one in sorted(file.parent.glob(f"{file.stem}*"))
+        if one.is_file() and one != file
+    ]
+    parts = [sha256_file(file), [sha256_file(one) for one in inputs], shapes, versions("onnx"), beside]
+    return sha256_bytes(json.dumps(parts).encode())[:32]
+
+
+def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "", host: Host | None = None) -> Reference:
+    """Run ``file`` on this machine; the same again is answered from the cache.
 
     Args:
         inputs: ``.npy`` files; without them the inputs are ones, as the runner on the device makes them.
@@ -39,22 +58,63 @@ def run(
         ProgramError: ONNX Runtime refuses the file or fails on it.
         HostError: there is no runtime, or no space.
     """
-    with new_folder(folder) as made, Host(log or log_path("host"), "onnx") as host:
+    key = _key(file, inputs, shapes)
+    folder = cache_dir("references") / key
+    with locked(f"reference-{key}"):
         try:
-            answer = host.request(
-                {
-                    "folder": str(made),
-                    "file": str(file.absolute()),
-                    "inputs": [str(one.absolute()) for one in inputs],
-                    "shapes": shapes,
-                    "fill": not inputs,
-                }
-            )
+            answer = json.loads((folder / _ANSWER).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            answer = _compute(file, folder, inputs, shapes, host)
+    files = [TensorFile.model_validate(one) for one in answer["outputs"]]
+    return Reference(
+        tuple(folder / one.file for one in files),
+        tuple(_tolerance(folder / one.file, one, quantized=answer["quantized"]) for one in files),
+        engine(answer["version"]),
+    )
+
+
+def _compute(file: Path, folder: Path, inputs: Sequence[Path], shapes: str, host: Host | None) -> dict[str, Any]:
+    with new_folder(folder) as made:
+        request = {
+            "folder": str(made),
+            "file": str(file.absolute()),
+            "inputs": [str(one.absolute()) for one in inputs],
+            "shapes": shapes,
+            "fill": not inputs,
+        }
+        try:
+            if host is not None:
+                answer = host.request(request)
+            else:
+                with Host(log_path("host"), "onnx") as own:
+                    answer = own.request(request)
         except ExportError as error:
             raise ProgramError(
                 f"{file} does not run on this machine's ONNX Runtime.",
                 error.cause,
-                "check the file with onnx.checker, or give --expected outputs and inputs of your own",
+                "check the file with onnx.checker; or give --inputs and --expected of your own",
             ) from error
-        names = [one.file for one in host.files(answer, "outputs")]
-    return Reference(tuple(folder / name for name in names), engine(answer["version"]))
+        write_json(made / _ANSWER, answer)
+    return answer
+
+
+def _tolerance(file: Path, tensor: TensorFile, *, quantized: bool) -> Tolerance:
+    """How near the device must come; as for programs of the zoo, from the dtype and the output's spread."""
+    import numpy
+
+    array = numpy.load(file, allow_pickle=False)
+    if array.dtype.kind != "f":
+        if quantized and array.dtype.itemsize == 1:
+            return Tolerance(atol=_STEPS, rtol=0, why=f"quantized: {_STEPS} steps, providers round differently")
+        return Tolerance(atol=0, rtol=0, why="whole numbers must be the same")
+    numbers = array[numpy.isfinite(array)].astype(numpy.float64)
+    reach = float(max(numbers.max() - numbers.min(), numpy.abs(numbers).max())) if numbers.size else 0.0
+    if quantized:
+        return Tolerance(
+            atol=reach * _STEPS / 256, rtol=0, why=f"quantized: {_STEPS} of 256 steps over its spread ({reach:.4g})"
+        )
+    if tensor.dtype == "float16":
+        return Tolerance(atol=reach * 2**-7, rtol=0, why=f"16-bit float: 2^-7 of its spread ({reach:.4g})")
+    if tensor.dtype == "float64":
+        return Tolerance(atol=max(1e-9, 1e-14 * reach), rtol=1e-9, why="fp64: the order of additions differs")
+    return Tolerance(atol=max(1e-5, 2e-6 * reach), rtol=1e-5, why="fp32: the order of additions differs between CPUs")

@@ -31,6 +31,14 @@ def _fill(session: Any, shapes: str) -> list[Any]:
     return made
 
 
+def _quantized(file: str) -> bool:
+    """Whether the model computes with quantized integers."""
+    import onnx
+
+    model = onnx.load(file, load_external_data=False)
+    return any(node.op_type.startswith(("QuantizeLinear", "QLinear", "QGemm")) for node in model.graph.node)
+
+
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     import numpy
     import onnxruntime
@@ -52,6 +60,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     values = session.run(None, dict(zip(names, arrays, strict=True)))
     outputs = [save(folder, f"output{index}", one) for index, one in enumerate(values)]
     return {
+        "quantized": _quantized(request["file"]),
         "outputs": [one.model_dump() for one in outputs],
         "version": onnxruntime.__version__,
     }

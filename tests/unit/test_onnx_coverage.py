@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from core.environment import ensure_onnx
+from core.errors import ProgramError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -131,21 +133,31 @@ def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
         assert add_zero_biases(model) == 0
 
 
-def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path) -> None:
+def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import onnx
 
     from models.onnx.graph import Graph
-    from models.onnx.host import run
+    from models.onnx.host import Reference, run
 
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     graph = Graph("sum", 18)
-    model = graph.model(graph.node("Add", graph.input("n", 3), graph.input(3)))
-    onnx.save(model, tmp_path / "sum.onnx")
-    plain = run(tmp_path / "sum.onnx", tmp_path / "a")
-    assert np.array_equal(np.load(plain.outputs[0]), np.full((1, 3), 2, np.float32))
-    shaped = run(tmp_path / "sum.onnx", tmp_path / "b", shapes="4x3,3")
-    assert np.load(shaped.outputs[0]).shape == (4, 3)
+    file = tmp_path / "sum.onnx"
+    onnx.save(graph.model(graph.node("Add", graph.input("n", 3), graph.input(3))), file)
+
+    def output(found: Reference) -> np.ndarray[Any, Any]:
+        return np.asarray(np.load(found.outputs[0]))
+
+    plain = run(file)
+    assert np.array_equal(output(plain), np.full((1, 3), 2, np.float32))
+    assert plain.tolerances[0].atol == 1e-5
+    assert output(run(file, shapes="4x3,3")).shape == (4, 3)
     given = np.arange(3, dtype=np.float32)
     np.save(tmp_path / "x.npy", given[None])
     np.save(tmp_path / "y.npy", given)
-    fed = run(tmp_path / "sum.onnx", tmp_path / "c", inputs=[tmp_path / "x.npy", tmp_path / "y.npy"])
-    assert np.array_equal(np.load(fed.outputs[0]), 2 * given[None])
+    assert np.array_equal(output(run(file, inputs=[tmp_path / "x.npy", tmp_path / "y.npy"])), 2 * given[None])
+
+    stamp = plain.outputs[0].stat().st_mtime_ns
+    assert run(file).outputs[0].stat().st_mtime_ns == stamp, "the same again is not computed again"
+    with pytest.raises(ProgramError, match="does not run on this machine's ONNX Runtime") as caught:
+        run(file, shapes="4x3")
+    assert "2 inputs, 1 shapes" in caught.value.cause

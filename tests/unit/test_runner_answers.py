@@ -81,10 +81,12 @@ def test_bad_json() -> None:
 
 
 def test_command() -> None:
-    argv = command("/r", inputs=["input0.npy", "input1.npy"], shapes="", method="forward", executions=3, warmup=1,
-                   threads=0, etdump=False)  # fmt: skip
-    assert argv[0] == "/r"
+    argv = command("/r", model="model.pte", inputs=["input0.npy", "input1.npy"], shapes="", method="forward",
+                   executions=3, warmup=1, threads=0, etdump=False)  # fmt: skip
+    assert argv[:2] == ["/r", "--model_path=model.pte"]
     assert "--inputs=input0.npy,input1.npy" in argv
     assert not [word for word in argv if "cpu_threads" in word or "etdump" in word or "input_shapes" in word]
-    more = command("/r", inputs=[], shapes="1x3", method="f", executions=1, warmup=0, threads=2, etdump=True)
+    more = command("/r", model="model.onnx", inputs=[], shapes="1x3", method="f", executions=1, warmup=0, threads=2,
+                   etdump=True, engine_flags=["--provider=cpu"])  # fmt: skip
+    assert more[-1] == "--provider=cpu"
     assert {"--input_shapes=1x3", "--cpu_threads=2", "--etdump_path=run.etdp"} <= set(more)
