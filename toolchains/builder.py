@@ -24,6 +24,7 @@ MODULES = (
     *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
     *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf"),
     *("read_lief", "symbols"),
+    *("ndk", "xcode"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
@@ -110,7 +111,8 @@ def build(
         BuildError: compiling or a check failed.
     """
     target = get_target(target_name)
-    job = _Job(target, target.engine(engine), target.toolchain(toolchain), force, allow_newer_glibc)
+    family_name = target.toolchain(toolchain)
+    job = _Job(target.built_with(family_name), target.engine(engine), family_name, force, allow_newer_glibc)
     digest = _inputs(job)
     if found := _current(job, digest):
         return found

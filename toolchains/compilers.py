@@ -6,11 +6,13 @@ mends it; cheap, no network) and ``ensure(target) -> Compilers`` (fetches and pr
 
 from __future__ import annotations
 
+import importlib
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from core.errors import ConfigError, HostError
+from core.errors import ConfigError
 from toolchains.targets import Target
 
 
@@ -33,6 +35,8 @@ class Compilers:
     """Conan's configuration besides: what CMake must know of the system it builds for."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """CMake's: programs that it looks for besides the compilers."""
+    flags: tuple[str, ...] = ()
+    """For every C and C++ file, ahead of the file's own: what lifts the compilers' floor to the target's."""
 
 
 class Family(Protocol):
@@ -45,11 +49,8 @@ class Family(Protocol):
         """The compilers, fetched and prepared where needed."""
 
 
-NOT_HERE: Mapping[str, str] = {
-    "ndk": "Slipway does not drive Android's NDK yet; it needs the lean engine first (./inv targets)",
-    "xcode": "Slipway does not drive Xcode yet; it needs a Mac and the lean engine first (./inv targets)",
-}
-"""Families that the table of targets names and that no module implements, with the reason."""
+FAMILIES = ("zig", "gnu", "ndk", "xcode")
+"""Every compiler family: modules of this room."""
 
 
 def family(name: str) -> Family:
@@ -57,16 +58,27 @@ def family(name: str) -> Family:
 
     Raises:
         ConfigError: no such family.
-        HostError: the family is known and cannot be used; the message says why.
     """
-    if name in NOT_HERE:
-        raise HostError(f"The toolchain {name} cannot be used.", NOT_HERE[name], "./inv doctor")
-    if name == "zig":
-        from toolchains import zig
+    if name not in FAMILIES:
+        raise ConfigError(f"There is no toolchain {name!r}.", f"toolchains are {', '.join(FAMILIES)}", "./inv targets")
+    return cast("Family", importlib.import_module(f"toolchains.{name}"))
 
-        return cast("Family", zig)
-    if name == "gnu":
-        from toolchains import gnu
 
-        return cast("Family", gnu)
-    raise ConfigError(f"There is no toolchain {name!r}.", "toolchains are zig and gnu", "./inv targets")
+def refuse(name: str, target: Target) -> str:
+    """Why the table of targets does not offer the family ``name`` for ``target``; empty when it does."""
+    if name in target.toolchains:
+        return ""
+    others = f"{target.name} is built with {' or '.join(target.toolchains)}"
+    why = target.not_built_with.get(name)
+    return f"{name} does not build for {target.name}, for {why}; {others}" if why else f"{others}, not with {name}"
+
+
+def cross_conf(target: Target) -> dict[str, str]:
+    """Conan's configuration that makes CMake cross-compile.
+
+    Conan takes i686 on x86_64, and static Linux programs for Android, for this machine's own; CMake would then
+    answer CMAKE_SYSTEM_PROCESSOR with this machine's.
+    """
+    system = {"linux": "Linux", "android": "Linux", "windows": "Windows"}.get(target.os)
+    own = (platform.system().lower(), platform.machine()) == (target.os, target.machine)
+    return {} if own or not system else {"tools.cmake.cmaketoolchain:system_name": system}

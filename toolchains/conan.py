@@ -42,7 +42,7 @@ tools.build:compiler_executables={{ executables }}
 tools.build:cflags={{ map }}
 tools.build:cxxflags={{ map }}
 tools.build:sharedlinkflags=["-s"]
-slipway-runtime/*:tools.build:exelinkflags=["-Wl,-S"]
+slipway-runtime/*:tools.build:exelinkflags+=["-Wl,-S"]
 tools.build:jobs={{ jobs }}
 tools.cmake.cmaketoolchain:generator=Ninja
 tools.cmake.cmaketoolchain:system_processor={{ target.cmake_processor }}
@@ -235,7 +235,7 @@ def render(
         "executables": json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
         "variables": json.dumps({**tools, **(launchers or {})}),
         # __FILE__ in the SDK's headers would carry this machine's paths, and the user's name, to every device.
-        "map": json.dumps([quote([f"-ffile-prefix-map={home()}=."])]),
+        "map": json.dumps([*compilers.flags, quote([f"-ffile-prefix-map={home()}=."])]),
         "fetch": json.dumps(fetch_source.command()),
     }
     # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity;

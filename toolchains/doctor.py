@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from core import console
 from core.errors import HostError
 from core.paths import cache_dir
+from toolchains.targets import Target
 
 _LEAST_FREE = 4e9
 """Bytes: compilers 0.5, Debian's libraries and emulators 0.4, the exporter 1.5, Conan's home and programs 0.5."""
@@ -109,18 +110,31 @@ def _conan() -> Check:
         return Check("Conan, CMake, Ninja", False, error.what, error.hint)
 
 
+def _made(target: Target, family: str) -> str:
+    """What a compiler family's programs for the target are like."""
+    if family == "ndk":
+        return f"for Android's own C library, API level {target.android_api} and newer; never run by Slipway's tests"
+    if family == "xcode":
+        return "with Apple's SDK; never run by Slipway's tests"
+    if target.os == "android":
+        return "static executables with musl: they run on Android's kernel and do without its C library"
+    if family == "gnu" and target.libc == "glibc":
+        return "for the glibc of the compiler, which a bundle may not need newer than the target promises"
+    libraries = {"glibc": f"for glibc {target.max_glibc} and newer", "static": "static executables with musl"}
+    return libraries.get(target.libc, "with libraries of its own")
+
+
 def _toolchains() -> list[Check]:
-    """Each compiler family that builds a target of today."""
+    """Every compiler family that can build each target. Only the default of what has a working engine must be there."""
     from toolchains.compilers import family
     from toolchains.targets import load_targets
 
     found = []
     for target in load_targets().values():
-        for name in target.toolchains if target.working_engines else ():
+        for name in target.toolchains:
             reason, _, fix = family(name).usable(target).partition(": ")
-            optional = name != target.default_toolchain
-            detail = reason or f"builds {', '.join(target.working_engines)}"
-            found.append(Check(f"{target.name} with {name}", not reason, detail, fix, optional))
+            optional = name != target.default_toolchain or not target.working_engines
+            found.append(Check(f"{target.name} with {name}", not reason, reason or _made(target, name), fix, optional))
     return found
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from core.errors import HostError
 from core.files import sha256_bytes
 from core.paths import cache_dir
-from toolchains.compilers import Compilers
+from toolchains.compilers import Compilers, refuse
 from toolchains.targets import Target
 
 VARIABLE = "ANDROID_NDK_HOME"
@@ -86,8 +86,8 @@ def _clang(root: Path) -> str:
 
 def usable(target: Target) -> str:
     """Why the NDK cannot build for ``target`` here, and the command that mends it; empty when it can."""
-    if "ndk" not in target.toolchains:
-        return f"ndk does not build for {target.name}; {', '.join(target.toolchains)} does"
+    if reason := refuse("ndk", target):
+        return reason
     folder = named()
     if not folder:
         return f"no NDK is named: export {VARIABLE}=/path/to/android-ndk-r27c (or newer)"

@@ -22,6 +22,13 @@ def _proof(target: Target) -> str:
     return target.proof if target.working_engines else f"not run; planned: {target.proof}"
 
 
+def _compilers(target: Target) -> str:
+    """The compiler families, the one that needs nothing first for Android, whose two make different programs."""
+    if target.os == "android":
+        return "zig (static, musl), ndk (bionic) where one is named"
+    return ", ".join(target.toolchains)
+
+
 def _needs(table: list[Target]) -> list[list[str]]:
     """What is still to be built, each need once, with the targets that wait for it."""
     waiting: dict[tuple[str, str], list[str]] = {}
@@ -41,7 +48,7 @@ def targets(as_json: bool) -> None:
     console.table(
         "Targets",
         ["target", "ISA floor", "engines", "compilers", "proof of running"],
-        [[t.name, t.isa_floor, _state(t), ", ".join(t.toolchains), _proof(t)] for t in table],
+        [[t.name, t.isa_floor, _state(t), _compilers(t), _proof(t)] for t in table],
         caption="Build one with ./inv build --target NAME",
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
@@ -95,9 +102,9 @@ def native(built: Native, as_json: bool) -> None:
 
 def targets_markdown() -> str:
     """The README's table of targets. A bundle's column says what a user gets today, the last what ran where."""
-    lines = ["| target | ISA floor | engines that build today | run on |", "|---|---|---|---|"]
+    lines = ["| target | ISA floor | compilers | engines that build today | run on |", "|---|---|---|---|---|"]
     lines += [
-        f"| {t.name} | {t.isa_floor} | {', '.join(t.working_engines) or 'none yet'} | {_proof(t)} |"
+        f"| {t.name} | {t.isa_floor} | {_compilers(t)} | {', '.join(t.working_engines) or 'none yet'} | {_proof(t)} |"
         for t in load_targets().values()
     ]
     return "\n".join(lines) + "\n"

@@ -60,6 +60,7 @@ class Target:
     qemu_cpu: str = ""
     qemu_cpus: tuple[str, ...] = ()
     engines: Mapping[str, str] = field(default_factory=dict)
+    not_built_with: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default_toolchain(self) -> str:
@@ -127,9 +128,10 @@ class Target:
             ConfigError: that family does not build this target.
         """
         if wanted and wanted not in self.toolchains:
+            why = self.not_built_with.get(wanted)
             raise ConfigError(
                 f"The toolchain {wanted!r} does not build {self.name}.",
-                f"what does: {', '.join(self.toolchains)}",
+                f"what does: {', '.join(self.toolchains)}" + (f"; {why}" if why else ""),
                 f"./inv build --target {self.name} --toolchain {self.default_toolchain}",
             )
         return wanted or self.default_toolchain
@@ -164,7 +166,7 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
             raise _bad(name, f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""), source)
         if hints[key] is str:
             good = isinstance(value, str)
-        elif key == "engines":
+        elif key in ("engines", "not_built_with"):
             good = isinstance(value, dict) and all(isinstance(text, str) and text for text in value.values())
         else:
             good = isinstance(value, list) and all(isinstance(item, str) for item in value)

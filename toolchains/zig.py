@@ -16,7 +16,7 @@ from core.commands import run
 from core.errors import HostError
 from core.files import locked, new_folder, sha256_bytes, write_atomic
 from core.paths import cache_dir, portable
-from toolchains.compilers import Compilers
+from toolchains.compilers import Compilers, cross_conf, refuse
 from toolchains.targets import Target
 from toolchains.tools import table
 
@@ -29,8 +29,8 @@ def _host() -> str:
 
 def usable(target: Target) -> str:
     """Why zig cannot build for ``target`` on this machine; empty when it can (it is fetched when needed)."""
-    if not target.zig_triple:
-        return f"zig does not build for {target.name}; {target.toolchains[0]} does"
+    if reason := refuse("zig", target):
+        return reason
     if _host() not in table()["ziglang"]["sha256"]:
         known = ", ".join(table()["ziglang"]["sha256"])
         return f"no zig is pinned for {_host()} (only for {known}): add its wheel's sha256 to toolchains/tools.toml"
@@ -212,14 +212,6 @@ def _conan(target: Target, library: str) -> dict[str, str]:
     return settings
 
 
-def _conf(target: Target) -> dict[str, str]:
-    """Conan's configuration: the wrapper knows architecture and C++ library; CMake must know that it cross-compiles."""
-    found = {"tools.gnu:disable_flags": '["arch", "libcxx"]'}
-    if _host() != f"{target.os.capitalize()}-{target.machine}" and target.os in ("linux", "android", "windows"):
-        found["tools.cmake.cmaketoolchain:system_name"] = "Windows" if target.os == "windows" else "Linux"
-    return found
-
-
 def _written(folder: Path, texts: Mapping[str, str]) -> bool:
     """Whether the wrappers are there and are these: a cache that was moved holds the old paths."""
     try:
@@ -261,6 +253,6 @@ def ensure(target: Target) -> Compilers:
         paths["ar"],
         paths["ranlib"],
         conan=_conan(target, library),
-        conf=_conf(target),
+        conf={**cross_conf(target), "tools.gnu:disable_flags": '["arch", "libcxx"]'},  # the wrapper knows both
         variables={variable: paths[name] for name, variable in others.items() if name in paths},
     )

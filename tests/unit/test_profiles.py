@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
 from pathlib import Path
 
 import pytest
 
 from core.paths import cache_dir
 from toolchains import ccache, conan, debian, zig
-from toolchains.compilers import Compilers
+from toolchains.compilers import Compilers, cross_conf
 from toolchains.targets import Target, get_target, load_targets
 
 ZIG = [target for target in load_targets().values() if "zig" in target.toolchains]
@@ -20,7 +21,7 @@ def compilers(target: Target) -> Compilers:
     """zig's for ``target``, without fetching anything."""
     library = "libstdc++11" if target.libc == "glibc" else "libc++"
     made = Compilers("zig", "1", "zig-1-abc", "/c/cc", "/c/c++", "/c/ar", "/c/ranlib", zig._conan(target, library))
-    return dataclasses.replace(made, conf=zig._conf(target))
+    return dataclasses.replace(made, conf=cross_conf(target))
 
 
 def profile(text: str) -> dict[str, str]:
@@ -44,7 +45,8 @@ def test_conans_own_schema_takes_the_settings(target: Target) -> None:
 
 def test_cmake_is_told_that_it_cross_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it CMAKE_SYSTEM_PROCESSOR is this machine's where Conan thinks that programs of the target run here."""
-    monkeypatch.setattr(zig, "_host", lambda: "Linux-x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
     name = "tools.cmake.cmaketoolchain:system_name"
     told = {target.name: profile(conan.render(target, compilers(target))).get(name) for target in ZIG}
     assert told["linux-x86_64"] is None
@@ -55,7 +57,7 @@ def test_cmake_is_told_that_it_cross_compiles(monkeypatch: pytest.MonkeyPatch) -
 def test_only_the_runner_loses_its_symbols() -> None:
     """What proves packages to work is asked which kernels ran, by its symbol table."""
     text = conan.render(get_target("linux-arm64"), compilers(get_target("linux-arm64")))
-    assert 'slipway-runtime/*:tools.build:exelinkflags=["-s"]' in text.splitlines()
+    assert any(line.startswith("slipway-runtime/*:tools.build:exelinkflags+=") for line in text.splitlines())
     assert "tools.build:exelinkflags" not in profile(text)
 
 

@@ -1,0 +1,202 @@
+"""The compiler families besides zig: where they look, what they tell Conan, and what they say where they are not."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError, HostError, NotSupportedError
+from toolchains import compilers, conan, gnu, ndk, xcode
+from toolchains.targets import get_target, load_targets
+from toolchains.zig import usable as zig_usable
+
+ANDROID = [target for target in load_targets().values() if target.os == "android"]
+
+
+def programs(folder: Path, *names: str) -> None:
+    """Programs that only their names are asked of."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\necho 12.2.0\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folders and names as the NDK r27 has them; nothing in them is a compiler."""
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    for name in (ndk.VARIABLE, "CONAN_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    root = tmp_path / "android-ndk-r27c"
+    triples = ("aarch64-linux-android", "armv7a-linux-androideabi", "i686-linux-android", "x86_64-linux-android")
+    clangs = [f"{triple}24-clang{plus}" for triple in triples for plus in ("", "++")]
+    prebuilt = root / "toolchains/llvm/prebuilt/linux-x86_64"
+    programs(prebuilt / "bin", *clangs, "llvm-ar", "llvm-ranlib")
+    (prebuilt / "lib/clang/18").mkdir(parents=True)
+    (root / "source.properties").write_text("Pkg.Desc = Android NDK\nPkg.Revision = 27.2.12479018\n", encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize("target", ANDROID, ids=lambda target: target.name)
+def test_an_ndk_is_found_and_described(made_up: Path, monkeypatch: pytest.MonkeyPatch, target: object) -> None:
+    monkeypatch.setenv(ndk.VARIABLE, str(made_up))
+    chosen = get_target(getattr(target, "name"))  # noqa: B009
+    assert ndk.usable(chosen) == ""
+    assert chosen.toolchain() == "ndk"
+    found = ndk.ensure(chosen)
+    assert (found.family, found.version) == ("ndk", "27.2.12479018")
+    assert Path(found.cc).is_file()
+    assert found.cxx == f"{found.cc}++"
+    text = conan.render(chosen, found).splitlines()
+    for line in ("os=Android", "os.api_level=24", "compiler=clang", "compiler.version=18",
+                 "compiler.libcxx=c++_static", f"tools.android:ndk_path={made_up}"):  # fmt: skip
+        assert line in text
+    assert not [line for line in text if line.startswith("tools.cmake.cmaketoolchain:system_name")]
+
+
+def test_conans_settings_for_the_ndk_are_conans_own(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from conan.internal.default_settings import default_settings_yml
+    from conan.internal.model.settings import Settings
+
+    monkeypatch.setenv(ndk.VARIABLE, str(made_up))
+    for target in ANDROID:
+        text = conan.render(target, ndk.ensure(target)).partition("[conf]")[0]
+        settings = Settings.loads(default_settings_yml)
+        settings.update_values([tuple(line.split("=", 1)) for line in text.splitlines() if "=" in line])
+        settings.validate()
+
+
+def test_the_ndk_makes_another_target_of_android(made_up: Path) -> None:
+    """Android's own C library, and its own convention for floats; nothing here can run such a program."""
+    arm = get_target("android-armv7")
+    assert (arm.libc, arm.float_abi, bool(arm.qemu)) == ("static", "hard", True)
+    made = arm.built_with("ndk")
+    assert (made.libc, made.float_abi, made.qemu, made.qemu_cpus) == ("bionic", "soft", "", ())
+    assert "not run" in made.proof
+    assert arm.built_with("zig") is arm
+    assert get_target("linux-arm64").built_with("zig") == get_target("linux-arm64")
+
+
+def test_without_an_ndk_android_is_built_with_zig(made_up: Path) -> None:
+    target = get_target("android-arm64")
+    assert target.toolchain() == "zig"
+    assert "export ANDROID_NDK_HOME=" in ndk.usable(target)
+    with pytest.raises(HostError, match="no NDK is named") as caught:
+        ndk.ensure(target)
+    assert caught.value.hint.startswith("export ANDROID_NDK_HOME=")
+
+
+@pytest.mark.parametrize("where", ["cache/conan", "home/.conan2"])
+def test_conans_configuration_may_name_it(made_up: Path, where: str) -> None:
+    file = made_up.parent / where / "global.conf"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"core:x = 1\n tools.android:ndk_path = {made_up} \n", encoding="utf-8")
+    assert ndk.named() == str(made_up)
+    assert get_target("android-x86").toolchain() == "ndk"
+
+
+def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who names an NDK wants bionic: a static musl program instead would be a surprise."""
+    target = get_target("android-arm64")
+    monkeypatch.setenv(ndk.VARIABLE, str(made_up / "toolchains"))
+    assert target.toolchain() == "ndk"
+    assert "no source.properties" in ndk.usable(target)
+    monkeypatch.setenv(ndk.VARIABLE, str(made_up))
+    (made_up / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang++").unlink()
+    assert "lacks" in ndk.usable(target)
+    assert ndk.usable(get_target("android-x86")) == ""
+
+
+def test_xcode_away_from_a_mac_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    with pytest.raises(NotSupportedError, match="Xcode runs on a Mac only, and this is Linux") as caught:
+        xcode.ensure(get_target("ios-arm64"))
+    assert caught.value.exit_code == 7
+    with pytest.raises(NotSupportedError) as caught:
+        xcode.ensure(get_target("macos-arm64"))
+    assert caught.value.hint == "./inv build --target macos-arm64 --toolchain zig"
+
+
+def test_xcode_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert xcode.usable(get_target("ios-arm64")).endswith("xcode-select --install")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    answers = {
+        "--find": "/x/", "clang": "Apple clang version 16.0.0 (clang-1600.0.26.6)\nTarget: arm64",
+        "--show-sdk-version": "18.2", "--show-sdk-path": "/x/iPhoneOS.sdk",
+    }  # fmt: skip
+
+    def asked(sdk: str, first: str, *rest: str) -> str:
+        assert sdk == "iphoneos"
+        return answers[first] + (rest[0] if first == "--find" else "")
+
+    monkeypatch.setattr(xcode, "_asked", asked)
+    target = get_target("ios-arm64")
+    text = conan.render(target, xcode.ensure(target)).splitlines()
+    for line in ("os=iOS", "os.sdk=iphoneos", "os.version=13.0", "arch=armv8", "compiler=apple-clang",
+                 "compiler.version=16", "compiler.libcxx=libc++", "tools.apple:sdk_path=/x/iPhoneOS.sdk"):  # fmt: skip
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("linux-arm64", "g++-aarch64-linux-gnu"),
+        ("linux-armv7", "g++-arm-linux-gnueabihf"),
+        ("linux-x86", "g++-i686-linux-gnu"),
+        ("windows-x86_64", "g++-mingw-w64-x86-64-posix"),
+        ("windows-x86", "g++-mingw-w64-i686-posix"),
+    ],
+)
+def test_gccs_package(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    assert gnu.usable(get_target(name)).endswith(f" is not installed: sudo apt-get install {package}")
+
+
+def test_gcc_for_windows_is_the_one_with_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = get_target("windows-x86_64")
+    plain = [f"x86_64-w64-mingw32-{tool}" for tool in ("gcc", "g++", "ar", "ranlib", "windres")]
+    programs(tmp_path, *plain)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(gnu, "_native", lambda target: False)
+    programs(tmp_path / "more", "x86_64-w64-mingw32-gcc-posix", "x86_64-w64-mingw32-g++-posix")
+    monkeypatch.setattr(shutil, "which", lambda name, which=shutil.which: which(name, path=str(tmp_path)))
+    assert "g++-posix is not installed" in gnu.usable(target)
+    for file in (tmp_path / "more").iterdir():
+        file.rename(tmp_path / file.name)
+    text = conan.render(target, gnu.ensure(target)).splitlines()
+    for line in ("os=Windows", "compiler=gcc", "compiler.version=12", "compiler.threads=posix",
+                 'tools.build:exelinkflags=["-static"]', "tools.cmake.cmaketoolchain:system_name=Windows"):  # fmt: skip
+        assert line in text
+
+
+def test_gccs_floor_of_x86_is_lifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(tmp_path, *(f"i686-linux-gnu-{tool}" for tool in ("gcc", "g++", "ar", "ranlib")))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    text = conan.render(get_target("linux-x86"), gnu.ensure(get_target("linux-x86")))
+    assert 'tools.build:cxxflags=["-msse2", "-mfpmath=sse", "-ffile' in text
+
+
+def test_why_there_is_no_gcc_for_armv6() -> None:
+    target = get_target("linux-armv6")
+    with pytest.raises(ConfigError, match="soft-float") as caught:
+        target.toolchain("gnu")
+    assert caught.value.hint.endswith("--toolchain zig")
+    assert "soft-float" in gnu.usable(target)
+    assert "built with xcode" in zig_usable(get_target("ios-arm64"))
+
+
+def test_every_reason_ends_with_what_to_type(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/apt-get" if name == "apt-get" else None)
+    for target in load_targets().values():
+        for name in target.toolchains:
+            if name != "zig":
+                reason, _, command = compilers.family(name).usable(target).partition(": ")
+                assert reason
+                assert command, (target.name, name)
