@@ -325,6 +325,42 @@ def devices_add(c: Any, adb: str = "", ssh: str = "", name: str = "", json: bool
 
 
 @task(
+    auto_shortflags=False,
+    positional=["device", "executable"],
+    help={
+        "device": "a device of the inventory",
+        "executable": "the file to run there, statically linked or for the device's own libraries",
+        "args": "its arguments, quoted as for a shell",
+        "files": "comma-separated files to put beside it; it runs in their folder",
+        "timeout": "seconds from the connection to the end (default: the device's own, else 600)",
+        "json": "print streams and exit status as JSON instead of passing them on",
+    },
+    name="run",
+)
+def devices_run(
+    c: Any, device: str, executable: str, args: str = "", files: str = "", timeout: str = "", json: bool = False
+) -> None:
+    """Push any executable to a device, run it there, pass on its streams and its exit status.
+
+    Example: ./inv devices.run phone ./hello --args "one 'two words'"
+    """
+    from deploy import execute, report_devices
+    from deploy.inventory import get_device
+    from models.options import words
+
+    done = execute.execute(
+        get_device(device),
+        Path(executable),
+        execute.split(args),
+        [Path(name) for name in words(files)],
+        number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
+    )
+    report_devices.executed(done, json)
+    if done.code:
+        raise invoke.exceptions.Exit(None, done.code)
+
+
+@task(
     help={"name": "the virtual device to boot: pi, pi-zero, phone, ... (./inv devices.list)", "json": JSON},
     name="start",
 )
@@ -510,7 +546,15 @@ def _compute(file: Path, inputs: list[Path], shapes: str) -> Any:
 
 
 devices = invoke.Collection(
-    "devices", devices_list, devices_add, devices_start, devices_stop, devices_trust, devices_rollback, devices_gc
+    "devices",
+    devices_list,
+    devices_add,
+    devices_run,
+    devices_start,
+    devices_stop,
+    devices_trust,
+    devices_rollback,
+    devices_gc,
 )
 ns = invoke.Collection(targets, doctor, build, export, models, deploy, devices, test, bench, clean)
 ns.configure({"slipway": DEFAULTS})

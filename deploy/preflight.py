@@ -23,7 +23,7 @@ _MARGIN = 1 << 20
 _RUNNER_MEMORY = 16 << 20
 """Bytes a runner takes before any program: measured peak RSS of an empty run is below this."""
 
-_RUNS = {
+RUNS = {
     "x86_64": {"x86_64", "amd64"},
     "i686": {"i686", "i586", "i386", "x86_64", "amd64"},
     "aarch64": {"aarch64", "arm64"},
@@ -79,7 +79,7 @@ def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
     rows = [
         _finding("operating system", needs.os, facts.system, facts.system == _SYSTEMS.get(needs.os, "Windows"), other),
         _finding(
-            "machine", needs.machine, facts.machine, facts.machine in _RUNS.get(needs.machine, {needs.machine}), other
+            "machine", needs.machine, facts.machine, facts.machine in RUNS.get(needs.machine, {needs.machine}), other
         ),
     ]
     abi = _ABIS.get(needs.machine, "") if needs.os == "android" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from core import console
@@ -10,6 +11,7 @@ from core.errors import SlipwayError
 if TYPE_CHECKING:
     from deploy.adb_server import Seen
     from deploy.enrol import Added
+    from deploy.execute import Executed
     from deploy.inventory import Device
 
 
@@ -64,6 +66,19 @@ def added(value: Added, as_json: bool = False) -> None:
         ["root", facts.root],
     ]
     console.table("Added", ["device", ""], rows, f"Written to {value.file}. Next: ./inv deploy --device {device.name}")
+
+
+def executed(value: Executed, as_json: bool = False) -> None:
+    """Pass on what an executable wrote, stream by stream, byte by byte; or all of it as JSON."""
+    if as_json:
+        console.print_json(value.to_json())
+        return
+    for stream, data in ((sys.stderr, value.stderr), (sys.stdout, value.stdout)):
+        stream.flush()
+        stream.buffer.write(data)
+        stream.flush()
+    sent = f"{value.uploaded:,} bytes uploaded" if value.uploaded else "nothing to upload"
+    console.note(f"{value.argv[0]} on {value.device}: exit {value.code} after {value.seconds:.1f} s; {sent}")
 
 
 def _where(device: Device) -> str:

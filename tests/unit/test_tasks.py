@@ -17,8 +17,8 @@ from core.paths import ROOT
 from tests.conftest import Inv
 
 NAMES = {
-    "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.start", "devices.stop",
-    "devices.trust", "devices.rollback", "devices.gc", "models", "test", "clean", "bench",
+    "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
+    "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "models", "test", "clean", "bench",
 }  # fmt: skip
 
 
