@@ -225,7 +225,8 @@ def _launch(spec: Spec, files: Image, folder: Folder) -> None:
     argv = [
         *system_argv(spec.arch, spec.emulator), *spec.qemu, "-nodefaults", "-display", "none", "-monitor", "none",
         "-serial", f"file:{folder.console}", "-no-reboot",
-        "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", f"{spec.append} slipway.time={time.time():.0f}",
+        "-kernel", str(files.kernel), "-initrd", str(folder.initrd),
+        "-append", f"{spec.append} slipway.time={time.time():.0f}",
         # restrict: the machine reaches nothing; only this forward reaches it.
         "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:{spec.system.port}",
         "-device", f"{spec.netdev},netdev=net0",
