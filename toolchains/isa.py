@@ -105,7 +105,7 @@ class Table:
     """The whole of ``isa.toml``."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self._floor: Mapping[str, list[str]] = data["floor"]
+        self.floors: Mapping[str, list[str]] = data["floor"]
         self._meaning: Mapping[str, str] = data["meaning"]
         self.architectures = {name: Architecture(name, data[name]) for name in ("a32", "a64", "x86")}
         self._names = [
@@ -116,7 +116,7 @@ class Table:
 
     def floor(self, target: Target) -> frozenset[str]:
         """What the target's least CPU has besides the base."""
-        return frozenset(self._floor.get(target.name, self._floor[target.machine]))
+        return frozenset(self.floors.get(target.name, self.floors[target.machine]))
 
     def meaning(self, feature: str) -> str:
         """A feature as a message names it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
+from tests import objects
 from toolchains import inspect
 from toolchains.targets import get_target
 
@@ -153,3 +154,105 @@ def test_too_new_names_file_and_bound() -> None:
         "pte_runner needs GLIBC 2.34 (at most 2.28)", "pte_runner needs GLIBCXX 3.4.30 (at most 3.4.25)",
     ]  # fmt: skip
     assert inspect.too_new([binary(versions={"GLIBC": "2.28"})], bounds) == []
+
+
+# -- other formats, and static archives ------------------------------------------------------------------------------
+
+
+def put(tmp_path: Path, data: bytes, name: str = "libx.a") -> Path:
+    (tmp_path / name).write_bytes(data)
+    return tmp_path / name
+
+
+def wrong(target: str, *files: Path) -> list[str]:
+    return inspect.problems(get_target(target), [item for file in files for item in inspect.read_all(file)])
+
+
+def test_every_member_of_an_archive_is_read(tmp_path: Path) -> None:
+    good, bad = objects.elf("aarch64", {"f": b"\0" * 4}), objects.elf("x86_64", {"f": b"\xc3"})
+    file = put(tmp_path, objects.archive({"a.o": good, "b.o": bad}))
+    assert wrong("linux-arm64", file) == ["libx.a(b.o) is for x86_64, not aarch64"]
+
+
+def test_an_archive_without_objects(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="no object file in it"):
+        list(inspect.read_all(put(tmp_path, objects.archive({}))))
+
+
+def test_a_damaged_member_is_named(tmp_path: Path) -> None:
+    whole = objects.elf("aarch64", {"f": b"\0" * 4})
+    with pytest.raises(BuildError, match=r"libx\.a\(b\.o\) is not a whole ELF file"):
+        list(inspect.read_all(put(tmp_path, objects.archive({"a.o": whole, "b.o": whole[:80]}))))
+
+
+def test_float_abi_of_objects(tmp_path: Path) -> None:
+    """Compiled for soft floats, for hard ones, and assembly, which says nothing."""
+    soft = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.arm_attributes(6, None))
+    hard = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.HARD_V6)
+    silent = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.arm_attributes(6, None, None))
+    file = put(tmp_path, objects.archive({"soft.o": soft, "hard.o": hard, "assembly.o": silent}))
+    assert wrong("linux-armv6", file) == ["libx.a(soft.o) has the float ABI soft, not hard"]
+
+
+def test_only_kernels_may_be_for_a_later_arm(tmp_path: Path) -> None:
+    later = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.arm_attributes(10, 1))
+    file = put(tmp_path, objects.archive({"f32-vadd-neon-u8.c.o": later, "operator-run.c.o": later}))
+    assert wrong("linux-armv6", file) == ["libx.a(operator-run.c.o) is for armv7l, not armv6l"]
+
+
+def test_foreign_libraries_of_windows_programs(tmp_path: Path) -> None:
+    good = put(tmp_path, objects.pe("x86_64", b"\xc3", ["KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"]), "good.exe")
+    assert wrong("windows-x86_64", good) == []
+    bad = put(tmp_path, objects.pe("x86_64", b"\xc3", ["KERNEL32.dll", "libstdc++-6.dll"]), "bad.exe")
+    (message,) = wrong("windows-x86_64", bad)
+    assert message.startswith("libstdc++-6.dll would have to be on the device")
+    assert wrong("windows-arm64", good) == ["good.exe is for x86_64, not aarch64"]
+    needs = inspect.needs(get_target("windows-x86_64"), [inspect.read(good)])
+    assert (needs.libc, needs.libraries[0]) == ("msvcrt", "KERNEL32.dll")
+
+
+def test_a_macs_least_system(tmp_path: Path) -> None:
+    code = {"f": b"\0" * 4}
+    old = put(tmp_path, objects.macho("aarch64", code, minimum=(11, 0)), "old.o")
+    new = put(tmp_path, objects.macho("aarch64", code, minimum=(14, 2)), "new.o")
+    assert wrong("macos-arm64", old) == []
+    assert wrong("macos-arm64", new) == ["new.o needs macos 14.2 (at most 11.0)"]
+
+
+def test_a_format_that_the_system_does_not_load(tmp_path: Path) -> None:
+    file = put(tmp_path, objects.elf("x86_64", {"f": b"\xc3"}), "a.o")
+    assert wrong("windows-x86_64", file) == ["a.o is ELF, which windows does not load"]
+
+
+@pytest.mark.parametrize(
+    ("target", "changes", "message"),
+    [
+        ("linux-arm64", {"alignment": 4096}, "aligned to 4096 bytes: kernels with pages of 65536"),
+        ("linux-arm64", {"exec_stack": True}, "asks for an executable stack"),
+        ("linux-arm64", {"interpreter": "/lib64/ld-linux-aarch64.so.1"}, "not /lib/ld-linux-aarch64.so.1"),
+        ("linux-arm64", {"paths": ("/home/me/slipway/",)}, "has /home/me/slipway/ in it, a path of this machine"),
+        ("linux-arm64", {"cpu": {"needed": "x86-64-v3"}}, "says that it needs x86-64-v3"),
+        ("macos-arm64", {"format": "mach-o", "system": "ios"}, "is for ios, not macos"),
+        ("macos-arm64", {"format": "mach-o", "needed": ("/opt/homebrew/lib/libomp.dylib",)}, "libomp.dylib would have"),
+        (
+            "android-arm64",
+            {"interpreter": "/system/bin/linker64", "relocatable": False},
+            "is not position independent, and Android starts nothing else",
+        ),
+    ],
+)
+def test_more_problems_are_named(target: str, changes: dict[str, object], message: str) -> None:
+    found = inspect.problems(get_target(target), [binary(**changes)])
+    assert any(message in line for line in found), found
+
+
+def test_paths_of_this_machine_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    inside = f"{tmp_path}/cache/toolchains/x.c".encode() + b"\0"
+    for machine, data in (
+        ("linux-arm64", objects.elf("aarch64", {"f": inside})),
+        ("windows-arm64", objects.coff("aarch64", {"f": inside})),
+        ("macos-arm64", objects.macho("aarch64", {"f": inside})),
+    ):
+        (message,) = wrong(machine, put(tmp_path, data, "a.o"))
+        assert message == f"a.o has {tmp_path}/cache/ in it, a path of this machine"

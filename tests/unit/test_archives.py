@@ -1,0 +1,79 @@
+"""Static archives of all flavours, and those that are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import BuildError
+from tests.objects import archive
+from toolchains.archives import format_of, members, objects
+
+FILES = {"short.o": b"one", "a-name-longer-than-fifteen.c.o": b"four", "another-long-name.c.obj": b"\x7fELF"}
+PATH = Path("libx.a")
+
+
+@pytest.mark.parametrize("flavour", ["gnu", "bsd", "coff"])
+def test_members_by_name_without_the_indexes(flavour: str) -> None:
+    found = {member.name: bytes(member.data) for member in members(PATH, archive(FILES, flavour))}
+    assert found == FILES
+
+
+@pytest.mark.parametrize("flavour", ["gnu", "bsd", "coff"])
+def test_a_truncated_archive_is_named(flavour: str) -> None:
+    data = archive(FILES, flavour)
+    for size in (len(data) - 2, len(data) - 70, 20):
+        with pytest.raises(BuildError, match=r"libx\.a is damaged"):
+            list(members(PATH, data[:size]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b"`\n", b"xx", "no member's header at byte 8"),
+        (b"/0 ", b"/99", "a name at 99"),
+        (b"3         `\n", b"-3        `\n", "is cut off"),
+    ],
+)
+def test_damage_is_said(old: bytes, new: bytes, why: str) -> None:
+    data = archive(FILES)
+    assert old in data
+    with pytest.raises(BuildError, match=why):
+        list(members(PATH, data.replace(old, new, 1)))
+
+
+def test_a_bsd_name_that_is_longer_than_its_member() -> None:
+    data = archive({"x.o": b"one"}, "bsd").replace(b"#1/8  ", b"#1/999")
+    with pytest.raises(BuildError, match="a name of 999 bytes"):
+        list(members(PATH, data))
+
+
+def test_a_thin_archive_holds_nothing_to_check() -> None:
+    with pytest.raises(BuildError, match="thin archive"):
+        list(members(PATH, b"!<thin>\n"))
+
+
+def test_short_imports_are_no_objects() -> None:
+    library = archive({"kernel32.dll": b"\0\0\xff\xff\0\0\x64\x86", "code.obj": b"\x64\x86"}, "coff")
+    assert [name for name, _ in objects(PATH, library)] == ["code.obj"]
+    assert list(objects(Path("a.o"), b"\x7fELF")) == [("", b"\x7fELF")]
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"!<arch>\n", "archive"),
+        (b"\x7fELF", "elf"),
+        (b"MZ", "pe"),
+        (b"\xcf\xfa\xed\xfe", "mach-o"),
+        (b"\xca\xfe\xba\xbe", "mach-o"),
+        (b"\x64\xaa", "coff"),
+        (b"\0\0\xff\xff\2\0", "coff"),
+        (b"\0\0\xff\xff\0\0", ""),
+        (b"#!/bin/sh", ""),
+        (b"", ""),
+    ],
+)
+def test_what_a_file_is(head: bytes, kind: str) -> None:
+    assert format_of(head) == kind

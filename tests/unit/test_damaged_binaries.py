@@ -1,0 +1,62 @@
+"""Whatever a file's bytes are, reading it ends well or in a `BuildError`: never in a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.errors import BuildError
+from tests.objects import HARD_V6, archive, coff, elf, macho, pe, words
+from toolchains import inspect, isa_scan
+from toolchains.targets import get_target
+
+ARM = elf("arm", {"f": words(0xE12FFF1E, 0xE3000001)}, attributes=HARD_V6, marks=[(0, "$a"), (4, "$d")])
+FILES = {
+    "elf32": ARM,
+    "elf64": elf("aarch64", {"f": words(0xD65F03C0), "g": words(0x4E829420)}),
+    "elf program": elf("x86_64", {"f": b"\xc5\xfc\x58\xc1\xc3"}, kind=2),
+    "coff": coff("x86_64", {"f": b"\x62\xf1\x7c\x48\x58\xc1\xc3"}),
+    "pe": pe("x86_64", b"\xc3", ["KERNEL32.dll", "foreign.dll"]),
+    "mach-o": macho("aarch64", {"f": words(0xD65F03C0, 0, 0)}, pools=[(4, 4)]),
+    "archive": archive({"a.o": ARM, "a-name-longer-than-fifteen.o": ARM}),
+    "bsd archive": archive({"a.o": macho("x86_64", {"f": b"\xc3"})}, "bsd"),
+    "coff archive": archive({"a-name-longer-than-fifteen.obj": coff("i686", {"f": b"\xc3"})}, "coff"),
+}
+TARGET = get_target("linux-arm64")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_files_are_whole_before_they_are_damaged(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "binary"
+    file.write_bytes(FILES[name])
+    assert list(inspect.read_all(file))
+    assert isa_scan.scan(TARGET, file).instructions
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_empty_end_is_damage(tmp_path: Path, name: str) -> None:
+    """Half a file is never taken for a whole one."""
+    file = tmp_path / "binary"
+    file.write_bytes(FILES[name][: len(FILES[name]) // 2])
+    with pytest.raises(BuildError, match="binary"):
+        isa_scan.scan(TARGET, file)
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damage_is_an_error_and_no_traceback(tmp_path: Path, name: str, data: st.DataObject) -> None:
+    content = bytearray(FILES[name])
+    changes = st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), max_size=12)
+    for place, value in data.draw(changes):
+        content[place] = value
+    file = tmp_path / "binary"
+    file.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    with contextlib.suppress(BuildError):
+        list(inspect.read_all(file))
+    with contextlib.suppress(BuildError):
+        isa_scan.scan(TARGET, file)

@@ -1,0 +1,454 @@
+"""Instructions above a target's least CPU: caught in plain functions, allowed in kernels that may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.errors import BuildError
+from tests.objects import HARD_V6, Functions, archive, coff, elf, macho, words
+from toolchains import checks, isa, isa_scan
+from toolchains.isa_scan import Scan
+from toolchains.targets import get_target
+
+A32_RETURN, A64_RETURN = 0xE12FFF1E, 0xD65F03C0
+MOVW, VADD_NEON, VFMA, VSDOT = 0xE3000001, 0xF2220844, 0xEEA00A20, 0xFC220D44
+SDOT, USDOT, FADD_H, LDADD, SMSTART = 0x4E829420, 0x4E829C20, 0x1EE22820, 0xB8200041, 0xD503477F
+SSE2 = bytes.fromhex("660ffec1")
+AVX, AVX2 = bytes.fromhex("c5fc58c1"), bytes.fromhex("c5f5fec2")
+AVX512F, AVX512VL, AVX512BW = (
+    bytes.fromhex("62f17c4858c1"),
+    bytes.fromhex("62f17c0858c1"),
+    bytes.fromhex("62f17548fdc2"),
+)
+VNNI, AVXVNNI = bytes.fromhex("62f2754850c2"), bytes.fromhex("c4e27550c2")
+FP16, AMX = bytes.fromhex("62f57c4858c1"), bytes.fromhex("c4e26b5ec1")
+KERNEL = "xnn_f32_vadd_minmax_ukernel__{}_u16"
+
+Scanner = Callable[..., Scan]
+
+
+@pytest.fixture
+def scan(tmp_path: Path) -> Scanner:
+    """Scan an object with the given functions, as a member of an archive when it has a name."""
+
+    def run(target: str, data: bytes, member: str = "") -> Scan:
+        file = tmp_path / "libx.a"
+        file.write_bytes(archive({member: data}) if member else data)
+        return isa_scan.scan(get_target(target), file)
+
+    return run
+
+
+def armv6(functions: Functions, **more: object) -> bytes:
+    return elf("arm", functions, attributes=HARD_V6, marks=[(0, "$a")], **more)  # type: ignore[arg-type]
+
+
+def x86(functions: Functions) -> bytes:
+    return elf("x86_64", {name: code + b"\xc3" for name, code in functions.items()})
+
+
+def needs(found: Scan) -> list[tuple[str, str]]:
+    return [(item.function, item.feature) for item in found.findings]
+
+
+# -- 32-bit Arm -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "feature"),
+    [
+        (MOVW, "ARMv6T2"),
+        (0xE3400001, "ARMv6T2"),  # movt
+        (0xE7E00050, "ARMv6T2"),  # ubfx
+        (0xE6FF0F30, "ARMv6T2"),  # rbit
+        (0xE0600291, "ARMv6T2"),  # mls
+        (0xF57FF05B, "ARMv7"),  # dmb ish
+        (0xF57FF06F, "ARMv7"),  # isb
+        (0xE710F110, "a divider (ARMv7VE)"),
+        (VADD_NEON, "NEON"),
+        (0xF2010D02, "NEON"),  # vadd.f32 d0, d1, d2
+        (0xF4200A8F, "NEON"),  # vld1.32
+        (0xEE800B10, "NEON"),  # vdup.32
+        (0xEE400B10, "NEON"),  # vmov.8 d0[0], r0
+        (0xF3B90540, "NEON"),  # vcvt or a comparison on q registers
+        (0xF3C00050, "NEON"),
+        (0xEEB70A00, "VFPv3"),  # vmov.f32 s0, #1.0
+        (0xEEBA0A40, "VFPv3"),  # vcvt.f32.s16 with fraction bits
+        (0xEE700BA0, "registers d16 to d31 (VFPv3-D32)"),
+        (0xED6D0B02, "registers d16 to d31 (VFPv3-D32)"),  # vpush {d16}
+        (0xEEB20A60, "conversions of half precision"),  # vcvtb.f32.f16
+        (VFMA, "VFPv4"),
+        (0xEEB60A40, "Armv8's floating point"),  # vrintr
+        (0xE1900C9F, "Armv8"),  # lda
+        (0xEE300920, "arithmetic in half precision (FEAT_FP16)"),
+        (VSDOT, "FEAT_DotProd"),
+        (0xFC220C44, "FEAT_I8MM"),
+        (0xFC020D44, "FEAT_BF16"),
+        (0xFFFFFFFF, "an instruction that this check does not know"),
+    ],
+)
+def test_what_an_arm1176_does_not_have(scan: Scanner, word: int, feature: str) -> None:
+    found = scan("linux-armv6", armv6({"first": words(A32_RETURN), "planted": words(0xE1A00000, word, A32_RETURN)}))
+    assert needs(found) == [("planted", feature)]
+    assert found.findings[0].address == 8
+    assert (found.functions, found.instructions) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        0xEE300A20,  # vadd.f32 s0, s0, s1
+        0xEE300B01,  # vadd.f64 d0, d0, d1
+        0xEEB50A40,  # vcmp.f32 s0, #0
+        0xEEB80AC0,  # vcvt.f32.s32 s0, s0
+        0xEEB70AC0,  # vcvt.f64.f32 d0, s0
+        0xED2D8B02,  # vpush {d8}
+        0xEE000B10,  # vmov.32 d0[0], r0
+        0xEC410B10,  # vmov d0, r0, r1
+        0xEEE10A10,  # vmsr
+        0xE1900F9F,  # ldrex
+        0xE1B00F9F,  # ldrexd
+        0xF57FF01F,  # clrex
+        0xE320F002,  # wfe
+        0xEE070FBA,  # the barrier through cp15
+        0xEE1D0F70,  # the thread pointer
+        0xE6A00010,  # ssat
+        0xE7000010,  # smlad
+        0xF5D0F000,  # pld
+        0x00000000,
+    ],
+)
+def test_what_an_arm1176_has(scan: Scanner, word: int) -> None:
+    assert needs(scan("linux-armv6", armv6({"f": words(word)}))) == []
+
+
+def test_the_message_names_function_file_instruction_and_address(scan: Scanner) -> None:
+    found = scan("linux-armv6", armv6({"helper": words(MOVW)}), "pack-lh.c.o")
+    assert str(found.findings[0]) == "helper in libx.a(pack-lh.c.o) has movw r0, #1 at 0x0, which needs ARMv6T2"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "word", "wrong"),
+    [
+        ("neon", VADD_NEON, []),
+        ("neon", MOVW, []),
+        ("neon", VFMA, ["VFPv4"]),
+        ("neonfma", VFMA, []),
+        ("neonfma", VSDOT, ["FEAT_DotProd"]),
+        ("neondot", VSDOT, []),
+        ("asm_aarch32_neon_cortex_a53", VADD_NEON, []),
+        ("scalar", VADD_NEON, ["NEON"]),
+        ("armsimd32", MOVW, ["ARMv6T2"]),
+        ("asm_aarch32_vfp_ld64", VADD_NEON, ["NEON"]),
+    ],
+)
+def test_a_kernel_may_use_what_its_name_says(scan: Scanner, kernel: str, word: int, wrong: list[str]) -> None:
+    found = scan("linux-armv6", armv6({KERNEL.format(kernel): words(word)}))
+    assert [feature for _, feature in needs(found)] == wrong
+    assert found.kernels == 1
+
+
+def test_a_helper_counts_by_its_kernels_file(scan: Scanner) -> None:
+    data = armv6({"unnamed_helper": words(VADD_NEON)})
+    assert scan("linux-armv6", data, "f32-vadd-minmax-neon-u8.c.o").kernels == 1
+    assert needs(scan("linux-armv6", data, "f32-vadd-minmax-scalar-u8.c.o")) == [("unnamed_helper", "NEON")]
+    assert needs(scan("linux-armv6", data, "operator-run.c.o")) == [("unnamed_helper", "NEON")]
+
+
+def test_a_kernels_own_name_counts_before_its_files(scan: Scanner) -> None:
+    data = armv6({KERNEL.format("neon"): words(VFMA)})
+    assert [feature for _, feature in needs(scan("linux-armv6", data, "f32-x-neonfma.c.o"))] == ["VFPv4"]
+
+
+def test_literal_pools_are_data(scan: Scanner) -> None:
+    code = {"f": words(A32_RETURN, MOVW, VADD_NEON, A32_RETURN, MOVW)}
+    marks = [(0, "$a"), (4, "$d.1"), (12, "$a")]
+    found = scan("linux-armv6", elf("arm", code, attributes=HARD_V6, marks=marks))
+    assert [item.address for item in found.findings] == [16]
+    assert found.instructions == 3
+
+
+@pytest.mark.parametrize("marks", [[], [(0, "$t")]])
+def test_thumb_is_read_as_thumb(scan: Scanner, marks: list[tuple[int, str]]) -> None:
+    """mov r0, r3; movw r0, #1; add.w r0, r0, #1; bx lr"""
+    code = bytes.fromhex("184640f2010000f101007047")
+    found = scan("linux-armv6", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True, marks=marks))
+    assert needs(found) == [("f", "ARMv6T2"), ("f", "Thumb-2")]
+    assert [item.address for item in found.findings] == [2, 6]
+    assert scan("linux-armv7", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True, marks=marks)).findings == ()
+
+
+def test_armv7_has_neon_and_no_divider(scan: Scanner) -> None:
+    found = scan("linux-armv7", armv6({"f": words(MOVW, VADD_NEON, 0xE710F110, VFMA)}))
+    assert [feature for _, feature in needs(found)] == ["a divider (ARMv7VE)", "VFPv4"]
+
+
+# -- 64-bit Arm -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "feature"),
+    [
+        (SDOT, "FEAT_DotProd"),
+        (0x4F82E020, "FEAT_DotProd"),  # by element
+        (0x4E82A420, "FEAT_I8MM"),
+        (USDOT, "FEAT_I8MM"),
+        (0x6E42EC20, "FEAT_BF16"),
+        (FADD_H, "arithmetic in half precision (FEAT_FP16)"),
+        (0x4E421420, "arithmetic in half precision (FEAT_FP16)"),
+        (0x4E22EC20, "FEAT_FHM"),
+        (0x6E828420, "FEAT_RDM"),
+        (LDADD, "atomics of Armv8.1 (FEAT_LSE)"),
+        (0x88A07C41, "atomics of Armv8.1 (FEAT_LSE)"),  # cas
+        (0xB8BFC020, "FEAT_LRCPC"),
+        (0x1AC24020, "CRC"),
+        (0x4E284820, "CRYPTO"),
+        (0xD65F0BFF, "PAUTH"),  # retaa
+        (0x2518E3E0, "SVE"),
+        (0x04BF5020, "SVE"),
+        (SMSTART, "SME"),
+        (0x80800000, "SME"),
+        (0x04BF5820, "SME"),  # rdsvl
+        (0xC1201800, "SME2 or SVE2.1"),
+    ],
+)
+def test_what_the_first_armv8_does_not_have(scan: Scanner, word: int, feature: str) -> None:
+    found = scan("linux-arm64", elf("aarch64", {"planted": words(word, A64_RETURN)}))
+    assert needs(found) == [("planted", feature)]
+
+
+@pytest.mark.parametrize(
+    "word", [0x1E23C020, 0xD503233F, 0xD503245F, 0x0E217820, 0x7C400020, 0x5E180420, 0x4EA1D400, 0]
+)
+def test_what_every_armv8_has(scan: Scanner, word: int) -> None:
+    """fcvt to half precision, hints of later versions, fcvtl, ldr h0, dup, vector arithmetic."""
+    assert needs(scan("linux-arm64", elf("aarch64", {"f": words(word)}))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "wrong"),
+    [
+        ("kai_run_matmul_clamp_f32_qai8dxp1x8_qsi4c32p4x8_1x4x32_neon_dotprod", SDOT, []),
+        ("kai_run_matmul_clamp_f32_qai8dxp1x8_qsi4c32p4x8_1x4x32_neon_dotprod", USDOT, ["FEAT_I8MM"]),
+        ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp4x8_8x4x32_neon_i8mm", USDOT, []),
+        ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa", SMSTART, []),
+        ("kai_get_m_step_matmul_clamp_f32_f32_f32p", SDOT, ["FEAT_DotProd"]),
+        (KERNEL.format("neon"), SDOT, ["FEAT_DotProd"]),
+        (KERNEL.format("neondot"), SDOT, []),
+        (KERNEL.format("asm_aarch64_neonfp16arith_cortex_a55"), FADD_H, []),
+        (KERNEL.format("neonfma"), FADD_H, ["arithmetic in half precision (FEAT_FP16)"]),
+        ("__aarch64_ldadd4_acq_rel", LDADD, []),
+        ("__aarch64_ldadd4_acq_rel", SDOT, ["FEAT_DotProd"]),
+        ("xnn_create_runtime", LDADD, ["atomics of Armv8.1 (FEAT_LSE)"]),
+    ],
+)
+def test_kernels_and_helpers_of_64_bits(scan: Scanner, name: str, word: int, wrong: list[str]) -> None:
+    assert [feature for _, feature in needs(scan("android-arm64", elf("aarch64", {name: words(word)})))] == wrong
+
+
+def test_a_mac_has_an_m1(scan: Scanner) -> None:
+    data = macho("aarch64", {"f": words(LDADD, FADD_H, SDOT, USDOT)})
+    assert needs(scan("macos-arm64", data)) == [("f", "FEAT_I8MM")]
+
+
+def test_data_in_code_of_apples_files(scan: Scanner) -> None:
+    code = {"f": words(A64_RETURN, USDOT, USDOT)}
+    assert [item.address for item in scan("macos-arm64", macho("aarch64", code, pools=[(4, 4)])).findings] == [8]
+
+
+# -- x86 ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "feature"),
+    [
+        (AVX, "AVX"),
+        (AVX2, "AVX2"),
+        (bytes.fromhex("c4e27d18c1"), "AVX2"),  # vbroadcastss from a register
+        (bytes.fromhex("c4e27d1900"), "AVX"),  # vbroadcastsd from memory
+        (bytes.fromhex("c4e275b8c2"), "FMA"),
+        (bytes.fromhex("c4e27d13c1"), "F16C"),
+        (AVX512F, "AVX512F"),
+        (AVX512VL, "AVX512SKX"),
+        (AVX512BW, "AVX512SKX"),
+        (VNNI, "AVX512VNNI"),
+        (AVXVNNI, "AVXVNNI"),
+        (FP16, "AVX512FP16"),
+        (AMX, "AMX"),
+        (bytes.fromhex("c5f892c8"), "AVX512F"),  # kmovw k1, eax
+        (bytes.fromhex("c5fb92c8"), "AVX512SKX"),  # kmovd k1, eax
+        (bytes.fromhex("f20f7cc1"), "SSE3"),
+        (bytes.fromhex("660f3800c1"), "SSSE3"),
+        (bytes.fromhex("660f3840c1"), "SSE4.1"),
+        (bytes.fromhex("660f3a150001"), "SSE4.1"),  # pextrw to memory
+        (bytes.fromhex("660f3837c1"), "SSE4.2"),
+        (bytes.fromhex("f30fb8c0"), "POPCNT"),
+        (bytes.fromhex("f30fbdc0"), "LZCNT"),
+        (bytes.fromhex("c4e278f2c0"), "BMI"),
+        (bytes.fromhex("c4e2f8f5c0"), "BMI2"),
+        (bytes.fromhex("480fc708"), "CX16"),
+        (bytes.fromhex("0f01d0"), "XSAVE"),
+    ],
+)
+def test_what_the_first_x86_64_does_not_have(scan: Scanner, code: bytes, feature: str) -> None:
+    """In every format, and what follows is still read from its beginning."""
+    for data in (x86({"planted": code + SSE2 + AVX}), coff("x86_64", {"planted": code + SSE2 + AVX})):
+        found = scan("linux-x86_64", data)
+        assert needs(found) == [("planted", feature), ("planted", "AVX")]
+        assert found.findings[1].address == len(code) + len(SSE2)
+
+
+@pytest.mark.parametrize(
+    "code", ["660ffec1", "f30fbcc0", "f390", "f30f1efa", "660fc5c001", "0fa2", "f20f58c1", "0f0b", "d9fe"]
+)
+def test_what_every_x86_64_has(scan: Scanner, code: str) -> None:
+    """SSE2; tzcnt, which older CPUs take for bsf; pause, endbr64, pextrw to a register, cpuid, ud2, x87."""
+    assert needs(scan("linux-x86_64", x86({"f": bytes.fromhex(code)}))) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code", "wrong"),
+    [
+        ("sse2", SSE2, []),
+        ("ssse3", AVX, ["AVX"]),
+        ("avx", AVX, []),
+        ("avx", AVX2, ["AVX2"]),
+        ("avx2", AVX2, []),
+        ("avx2", AVX512F, ["AVX512F"]),
+        ("avx2", AVX512VL, ["AVX512SKX"]),
+        ("avx512f", AVX512F, []),
+        ("avx512f", AVX512VL, ["AVX512SKX"]),
+        ("avx512f", AVX512BW, ["AVX512SKX"]),
+        ("avx512skx", AVX512BW, []),
+        ("avx512skx", VNNI, ["AVX512VNNI"]),
+        ("avx256skx", AVX512VL, []),
+        ("avx512vnni", VNNI, []),
+        ("avxvnni", AVXVNNI, []),
+        ("avxvnni", VNNI, ["AVX512VNNI"]),
+        ("avx512fp16", FP16, []),
+        ("avx512amx", AMX, []),
+        ("avx512vnnigfni", AMX, ["AMX"]),
+    ],
+)
+def test_a_kernel_for_avx2_may_not_use_avx512(scan: Scanner, kernel: str, code: bytes, wrong: list[str]) -> None:
+    found = scan("linux-x86_64", x86({KERNEL.format(kernel): code}))
+    assert [feature for _, feature in needs(found)] == wrong
+
+
+def test_a_file_named_after_an_instruction_set(scan: Scanner) -> None:
+    data = x86({"local_helper": AVX512F})
+    assert needs(scan("linux-x86_64", data, "avx512f.c.o")) == []
+    assert needs(scan("linux-x86_64", data, "avx2.c.o")) == [("local_helper", "AVX512F")]
+    assert needs(scan("linux-x86_64", coff("x86_64", {"f": AVX}), "f32-vadd-avx-u8.c.obj")) == []
+
+
+def test_32_bit_code_has_another_meaning_for_some_bytes(scan: Scanner) -> None:
+    """0x62 is BOUND there, and underscores stand before C names on Windows."""
+    bound = bytes.fromhex("6200")
+    assert needs(scan("linux-x86", elf("i686", {"f": bound + b"\xc3"}))) == []
+    found = scan("windows-x86", coff("i686", {KERNEL.format("avx2"): AVX2, "plain": AVX512F}))
+    assert needs(found) == [("plain", "AVX512F")]
+
+
+def test_bytes_that_are_no_instruction_do_not_end_the_scan(scan: Scanner) -> None:
+    found = scan("linux-x86_64", x86({"f": b"\x06" + AVX}))
+    assert needs(found)[-1] == ("f", "AVX")
+    assert needs(found)[0][1] == "an instruction that this check does not know"
+
+
+def test_functions_folded_into_one_may_use_what_all_may() -> None:
+    rules = isa.table()
+    both = rules.allowed("x86", (KERNEL.format("avx2"), KERNEL.format("avx")), "")
+    assert both == rules.allowed("x86", (KERNEL.format("avx"),), "")
+    assert rules.allowed("x86", ("main",), "main.cpp.o") is None
+
+
+# -- the whole check ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "native/lib").mkdir(parents=True)
+    return tmp_path / "native"
+
+
+def put(folder: Path, data: bytes, name: str = "lib/libx.a") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    return file
+
+
+def test_a_planted_instruction_fails_the_build_with_the_functions_name(folder: Path) -> None:
+    put(folder, archive({"a.c.o": armv6({"fine": words(A32_RETURN), "xnn_planted": words(VADD_NEON, MOVW)})}))
+    with pytest.raises(BuildError, match=r"xnn_planted in libx\.a\(a\.c\.o\) has vadd\.i32") as caught:
+        checks.check_native(get_target("linux-armv6"), folder)
+    assert caught.value.names == ("xnn_planted",)
+    assert "isa.toml" in caught.value.hint
+
+
+def test_many_functions_are_counted_not_listed(folder: Path) -> None:
+    put(folder, archive({"a.c.o": x86({f"f{index}": AVX for index in range(40)})}))
+    with pytest.raises(BuildError, match="and 35 more functions") as caught:
+        checks.check_native(get_target("android-x86_64"), folder)
+    assert len(caught.value.names) == 40
+
+
+def test_what_was_looked_at_is_noted(folder: Path) -> None:
+    put(folder, archive({"f32-vadd-avx2-u8.c.o": x86({KERNEL.format("avx2"): AVX2}), "b.o": x86({"g": SSE2})}))
+    found = checks.check_native(get_target("android-x86_64"), folder)
+    (code,) = found.code
+    assert (code.path, code.functions, code.kernels, code.instructions) == ("lib/libx.a", 2, 1, 4)
+    assert (code.features, code.note, found.floor) == (("avx2",), "", "x86-64")
+
+
+def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
+    with pytest.raises(BuildError, match="no binaries"):
+        checks.check_native(get_target("android-x86_64"), folder)
+    put(folder, archive({"a.o": elf("x86_64", {})}))
+    with pytest.raises(BuildError, match="has no code for android-x86_64"):
+        checks.check_native(get_target("android-x86_64"), folder)
+
+
+def test_a_stripped_program_cannot_be_checked(folder: Path) -> None:
+    file = put(folder, elf("x86_64", {"f": AVX + b"\xc3"}, stripped=True), "bin/proof")
+    target = get_target("android-x86_64")
+    with pytest.raises(BuildError, match="no table of symbols"):
+        checks.check_code(target, [file], folder)
+    (code,) = checks.check_code(target, [file], folder, prebuilt=[file]).code
+    assert code.features == ("avx",)
+    assert "stripped" in code.note
+
+
+def test_a_file_is_scanned_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put(folder, archive({"a.c.o": x86({"f": AVX})}))
+    target = get_target("linux-x86_64")
+    first = checks.scan(target, file)
+    monkeypatch.setattr(isa_scan, "scan", lambda *_: pytest.fail("scanned again"))
+    assert checks.scan(target, file) == first
+    monkeypatch.undo()
+    monkeypatch.setenv("SLIPWAY_CACHE", str(folder.parent / "cache"))
+    file.write_bytes(archive({"a.c.o": x86({"f": SSE2})}))
+    assert checks.scan(target, file).findings == ()
+
+
+def test_bitcode_hides_its_instructions(scan: Scanner) -> None:
+    with pytest.raises(BuildError, match="build without -flto"):
+        scan("linux-x86_64", b"BC\xc0\xde" + bytes(40), "lto.o")
+
+
+def test_every_rule_of_the_table_is_one() -> None:
+    rules = isa.table()
+    floors = {feature for floor in rules.floors.values() for feature in floor}
+    for name, architecture in rules.architectures.items():
+        known = {rule.feature for rule in architecture.rules}
+        known |= {row[0] for row in (*architecture.encodings, *architecture.unknown)} | {"thumb2"}
+        known |= {row["feature"] for row in architecture.vectors}
+        used = {item for kernels in architecture.words.values() for _, features in kernels for item in features}
+        assert used <= known, name
+        floors -= known
+    assert not floors
