@@ -15,7 +15,7 @@ class SlipwayRuntimeConan(ConanFile):
     license = "Apache-2.0"
     package_type = "application"
     settings = "os", "arch", "compiler", "build_type"
-    options: ClassVar = {"engine": ["executorch"]}
+    options: ClassVar = {"engine": ["executorch", "onnxruntime"]}
     default_options: ClassVar = {"engine": "executorch"}
     exports_sources = "runtime/*", "LICENSE"
 
@@ -23,6 +23,8 @@ class SlipwayRuntimeConan(ConanFile):
         if self.options.engine == "executorch":
             self.requires("executorch/1.5.1")
             self.requires("flatbuffers/23.5.26")
+        elif self.options.engine == "onnxruntime":
+            self.requires("onnxruntime/1.21.0")
 
     def build_requirements(self):
         if self.options.engine == "executorch":
@@ -53,5 +55,6 @@ class SlipwayRuntimeConan(ConanFile):
         copy(self, "LICENSE", self.export_sources_folder, package / "licenses" / self.name)
         for dependency in self.dependencies.host.values():
             folder = Path(dependency.package_folder)
+            # With the C library of its own that a package may have, in lib/glibc.
             copy(self, "*.so*", folder / "lib", package / "lib")
             copy(self, "*", folder / "licenses", package / "licenses" / dependency.ref.name)

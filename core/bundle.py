@@ -7,6 +7,7 @@ nothing in a manifest is trusted before `Bundle.load` has checked it.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -19,6 +20,8 @@ MANIFEST = "manifest.json"
 SBOM = "sbom.cdx.json"
 """The bill of materials beside it, CycloneDX 1.6."""
 RUNNER = "bin/pte_runner"
+REAL_RUNNER = "bin/pte_runner.real"
+"""The program itself in bundles where `RUNNER` is a script that chooses the loader."""
 
 
 class _Model(BaseModel):
@@ -62,6 +65,13 @@ class Needs(_Model):
     """Shared libraries that the device must have (those in the bundle left out)."""
     cpu_features: tuple[str, ...] = ()
     """CPU features of the target's ISA floor, as ``/proc/cpuinfo`` names them."""
+    own_loader: str = ""
+    """The bundle's own loader, ``lib/glibc/ld-linux-aarch64.so.1``, used on devices whose C library is older than
+    ``own_glibc_from``: then loader, C and C++ library of the device do not matter. Empty: it has none."""
+    own_glibc_from: str = ""
+    """GLIBC version from which on the device's own C library serves the bundle."""
+    kernel: str = ""
+    """Oldest Linux that the bundle's own C library runs on, ``3.7.0``."""
 
 
 class Offers(_Model):
@@ -138,6 +148,11 @@ class Bundle(_Model):
         if verify:
             bundle.verify()
         return bundle
+
+    @property
+    def emulated_argv(self) -> list[str]:
+        """Words that start the runner under user-mode emulation."""
+        return runner_argv(self.path, self.manifest.needs.own_loader)
 
     def verify(self) -> None:
         """Compare every file's size and digest with the manifest; all differences in one `BundleError`."""
@@ -225,3 +240,15 @@ class Native(_Model):
         if wrong:
             raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
         return cls(path=path, manifest=manifest)
+
+
+def runner_argv(folder: Path, own_loader: str) -> list[str]:
+    """Words that start the runner of the bundle in ``folder`` under user-mode emulation.
+
+    An emulator runs programs and no scripts: where the bundle brings its own loader, that starts the runner.
+    """
+    if not own_loader:
+        return [os.fspath(folder / RUNNER)]
+    loader = folder / own_loader
+    libraries = f"{loader.parent}:{loader.parent.parent}"
+    return [os.fspath(loader), "--inhibit-cache", "--library-path", libraries, os.fspath(folder / REAL_RUNNER)]

@@ -94,10 +94,10 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     except (OSError, ValueError, ValidationError):
         pass  # not asked before, or not readable any more: ask
     try:
-        prefix = _emulator(bundle.manifest.target)
+        runner = _runner(bundle)
     except (NotSupportedError, HostError, ConfigError) as error:
         return ProgramNeeds(methods=(), unchecked=f"{bundle.manifest.target} programs do not run here: {error.what}")
-    argv = [*prefix, str(bundle.path / RUNNER), f"--model_path={program}", "--describe", "--json"]
+    argv = [*runner, f"--model_path={program}", "--describe", "--json"]
     done = run(argv, timeout=_SECONDS, error=None, what=f"Reading {program.name}")
     if done.returncode != 0:
         code = 128 - done.returncode if done.returncode < 0 else done.returncode
@@ -118,13 +118,14 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     return needs
 
 
-def _emulator(target_name: str) -> list[str]:
-    """Words to put before a program of the target so that it runs here; none when it is native."""
+def _runner(bundle: Bundle) -> list[str]:
+    """Words that start the bundle's runner here: emulated unless it is native."""
     from toolchains.emulators import user_argv
     from toolchains.sysroot import sysroot
     from toolchains.targets import get_target
 
-    target = get_target(target_name)
+    target = get_target(bundle.manifest.target)
     if not user_argv(target):
-        return []
-    return user_argv(target, sysroot=sysroot(target))
+        return [str(bundle.path / RUNNER)]
+    root = None if bundle.manifest.needs.own_loader else sysroot(target)
+    return [*user_argv(target, sysroot=root), *bundle.emulated_argv]

@@ -113,6 +113,16 @@ def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
                 "choose the target with the device's own float ABI: ./inv targets",
             )
         )
+    if needs.kernel:
+        rows.append(
+            _finding(
+                "Linux",
+                f"≥ {needs.kernel}",
+                facts.kernel,
+                _at_least(facts.kernel.partition("-")[0], needs.kernel) if facts.kernel else None,
+                "a newer system on the device: the bundle's own C library does not run on this kernel",
+            )
+        )
     if needs.loader:
         rows.append(
             _finding(

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.bundle import MANIFEST, RUNNER, Checks, FileEntry, Manifest, Offers
+from core.bundle import MANIFEST, REAL_RUNNER, RUNNER, Checks, FileEntry, Manifest, Needs, Offers, runner_argv
 from core.commands import quote, run
 from core.errors import BuildError
 from core.files import sha256_file, write_json
-from toolchains import checks, emulators, inspect
+from toolchains import checks, emulators, inspect, own_loader
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target
 
-BACKENDS: Mapping[str, tuple[str, ...]] = {"executorch": ("XnnpackBackend",)}
+BACKENDS: Mapping[str, tuple[str, ...]] = {
+    "executorch": ("XnnpackBackend",),
+    "onnxruntime": ("CPUExecutionProvider", "XnnpackExecutionProvider"),
+}
 """Backends that a bundle of an engine is worthless without."""
 
 
@@ -40,7 +43,12 @@ def collect(package: Path, out: Path) -> None:
     if not runner.is_file():
         raise BuildError("The build left no bin/pte_runner.", f"nothing at {runner}", "./inv build --force")
     _copy(runner, out / RUNNER, 0o755)
-    for library in inspect.closure(runner, package / "lib"):
+    program = runner
+    if own_loader.present(package):
+        program = package / REAL_RUNNER
+        for path, mode in own_loader.files(package):
+            _copy(package / path, out / path, mode)
+    for library in inspect.closure(program, package / "lib"):
         _copy(library, out / "lib" / library.name, 0o644)
     for text in sorted((package / "licenses").rglob("*")):
         if text.is_file():
@@ -59,10 +67,13 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
     Raises:
         BuildError: wrong architecture or float ABI, too new a C or C++ library, a path of this machine inside.
     """
-    files = [folder / RUNNER, *sorted((folder / "lib").glob("*"))]
-    binaries = [inspect.read(file) for file in files]
+    own = own_loader.present(folder)
+    libraries = sorted(file for file in (folder / "lib").glob("*") if file.is_file())
+    binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else RUNNER), *libraries)]
     target = origin.target
     found = inspect.problems(target, binaries)
+    if own and not found:
+        found = own_loader.problems(folder, binaries)
     if found:
         raise BuildError(
             f"What was built is no bundle for {target.name}.",
@@ -70,7 +81,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
             "mend the recipe or the compiler, then ./inv build --force",
             found,
         )
-    newer = inspect.too_new(binaries, checks.bounds(target))
+    newer = inspect.too_new(binaries, {} if own else checks.bounds(target))
     if newer and not origin.allow_newer_glibc:
         raise BuildError(
             f"The bundle would not start on the older devices of {target.name}.",
@@ -88,8 +99,15 @@ def scan(origin: Origin, folder: Path) -> Checks:
     Raises:
         BuildError: the runner has one outside the kernels that are chosen at run time.
     """
-    libraries = sorted((folder / "lib").glob("*"))
-    return checks.check_code(origin.target, [folder / RUNNER, *libraries], folder, prebuilt=libraries)
+    program = folder / (REAL_RUNNER if own_loader.present(folder) else RUNNER)
+    libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
+    return checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
+
+
+def needs(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Needs:
+    """What the bundle in ``folder`` asks of a device."""
+    plain = inspect.needs(origin.target, binaries)
+    return own_loader.needs(folder, plain) if own_loader.present(folder) else plain
 
 
 def offers(origin: Origin, folder: Path) -> Offers:
@@ -100,12 +118,10 @@ def offers(origin: Origin, folder: Path) -> Offers:
     """
     target = origin.target
     native = emulators.is_native(target)
-    argv = [
-        *emulators.user_argv(target, sysroot=None if native else sysroot(target)),
-        os.fspath(folder / RUNNER),
-        "--capabilities",
-        "--json",
-    ]
+    own = own_loader.read(folder).loader if own_loader.present(folder) else ""
+    root = None if native or own else sysroot(target)
+    started = runner_argv(folder, "" if native else own)
+    argv = [*emulators.user_argv(target, sysroot=root), *started, "--capabilities", "--json"]
     # Nothing of the caller's may lend the runner a library that the bundle lacks.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
     done = run(
@@ -167,7 +183,7 @@ def describe(
         engine=origin.engine,
         toolchain=origin.toolchain,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        needs=inspect.needs(origin.target, binaries),
+        needs=needs(origin, folder, binaries),
         offers=offered,
         checks=checked,
         files=entries(folder),

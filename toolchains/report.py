@@ -62,6 +62,8 @@ def bundle(built: Bundle, as_json: bool) -> None:
         return
     needs, offers = manifest.needs, manifest.offers
     libc = f"GLIBC {needs.glibc}, GLIBCXX {needs.glibcxx or 'none'}" if needs.libc == "glibc" else needs.libc
+    if needs.own_loader:
+        libc = f"Linux {needs.kernel}; its own C library where the device's is older than GLIBC {needs.own_glibc_from}"
     size = sum(entry.size for entry in manifest.files)
     console.table(
         f"Bundle {manifest.target}, engine {manifest.engine}",
@@ -72,7 +74,7 @@ def bundle(built: Bundle, as_json: bool) -> None:
             ["needs", f"{needs.os} {needs.machine}, {libc}"],
             ["engine", f"{offers.engine} {offers.engine_version}"],
             ["backends", ", ".join(offers.backends)],
-            ["operators", str(len(offers.operators))],
+            ["operators", str(len(offers.operators) or "not listed by the engine")],
             ["verified", offers.verified],
         ],
     )

@@ -66,7 +66,12 @@ constexpr Flag kFlags[] = {
     {"warmup", Takes::kCount, nullptr, &Options::warmup, 0},
     {"cpu_threads", Takes::kCount, nullptr, &Options::cpu_threads, 1},
     {"method_name", Takes::kText, &Options::method_name, nullptr, 0},
-    {"etdump_path", Takes::kText, &Options::etdump_path, nullptr, 0},
+    {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
+    {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
+    {"profile", Takes::kNothing, nullptr, nullptr, 0},
+    {"provider", Takes::kValue, nullptr, nullptr, 0},
+    {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
+    {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
     {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
@@ -83,8 +88,11 @@ Status set_action(Options* options, Action action) {
 }
 
 Status set_switch(Options* options, std::string_view name) {
-  if (name == "print_output") {
-    options->print_output = true;
+  if (name == "print_output" || name == "profile" || name == "ort_spinning") {
+    bool& flag = name == "profile"        ? options->profile
+                 : name == "ort_spinning" ? options->engine.ort_spinning
+                                          : options->print_output;
+    flag = true;
     return {};
   }
   if (name == "describe") {
@@ -105,13 +113,21 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     options->*flag.text = value;
     return {};
   }
-  if (flag.takes == Takes::kCount) {
+  const bool pool = std::string_view(flag.name) == "ort_threads";
+  if (flag.takes == Takes::kCount || pool) {
     std::int64_t number = 0;
     if (!parse_number(value, kMost, &number) || number < flag.least) {
       return usage(name + " wants a whole number from " + std::to_string(flag.least) + " to " +
                    std::to_string(kMost) + ", not '" + value + "'.");
     }
-    options->*flag.count = static_cast<unsigned>(number);
+    (pool ? options->engine.ort_threads : options->*flag.count) = static_cast<unsigned>(number);
+    return {};
+  }
+  if (std::string_view(flag.name) == "provider") {
+    if (value != "xnnpack" && value != "cpu") {
+      return usage("There is no provider '" + value + "'.", "--provider xnnpack, or --provider cpu");
+    }
+    options->engine.provider = value;
     return {};
   }
   if (std::string_view(flag.name) == "inputs") {
@@ -225,12 +241,12 @@ Result<Options> parse_options(const std::vector<std::string>& words) {
 std::string help_text() {
   return R"(pte_runner: run a program on this device and measure it.
 
-  pte_runner --model_path FILE.pte [flags]             run
-  pte_runner --model_path FILE.pte --describe          what the program asks for, without running it
+  pte_runner --model_path FILE [flags]                 run
+  pte_runner --model_path FILE --describe              what the program asks for, without running it
   pte_runner --capabilities                            what this runner offers
 
 Flags are --flag=value or --flag value.
-  --model_path FILE       the program
+  --model_path FILE       the program: .pte, or .onnx and .ort for the engine onnxruntime
   --data_path FILE        weights stored apart from it (.ptd)
   --method_name NAME      the method to run (default: forward)
   --inputs A.npy,B.npy    the inputs, in the method's order
@@ -239,7 +255,12 @@ Flags are --flag=value or --flag value.
   --num_executions N      timed executions (default: 1)
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)
-  --etdump_path FILE      record a profile (ETDump); warm-up executions are in it
+  --profile               the profile by operators, in the result; recording costs time
+  --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
+                          are in it (--etdump_path is the same)
+  --provider NAME         onnxruntime: xnnpack (default) or cpu
+  --ort_threads N         onnxruntime: threads of its own pool (default: 1; with --provider cpu: --cpu_threads)
+  --ort_spinning          onnxruntime: let that pool's threads spin while they wait
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
   --describe, --capabilities, --version, --help

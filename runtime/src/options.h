@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "slipway/engine.h"
 #include "slipway/status.h"
 #include "slipway/tensor.h"
 
@@ -22,7 +23,9 @@ struct Options {
   unsigned warmup = 0;
   unsigned cpu_threads = 0;  // 0: as many as there are physical cores
   std::string method_name = "forward";
-  std::string etdump_path;
+  std::string profile_path;
+  bool profile = false;  // the profile by operators, in the result
+  EngineOptions engine;
   bool print_output = false;
   bool json = false;
   std::string json_path;  // empty: standard output

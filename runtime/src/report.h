@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "platform.h"
@@ -35,15 +36,23 @@ struct RunReport {
   std::vector<TensorReport> outputs;
   Capabilities capabilities;
   CpuInfo cpu;
+  std::vector<std::pair<std::string, std::string>> settings;
+  Placement placement;
+  bool profiled = false;
+  std::vector<ProfileRow> profile;
 };
 
 std::string run_json(const RunReport& report);
 std::string run_text(const RunReport& report);
 
+// What a method asks for and this runner does not have: what Engine::examine found, else by the lists.
+std::vector<std::string> missing_operators(const MethodInfo& method, const Capabilities& capabilities,
+                                           const std::vector<std::string>& found);
+
 std::string describe_json(const EngineInfo& engine, const std::string& path, const ProgramInfo& program,
-                          const Capabilities& capabilities);
+                          const Capabilities& capabilities, const std::vector<std::string>& found_missing);
 std::string describe_text(const std::string& path, const ProgramInfo& program,
-                          const Capabilities& capabilities);
+                          const Capabilities& capabilities, const std::vector<std::string>& found_missing);
 
 std::string capabilities_json(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu);
 std::string capabilities_text(const EngineInfo& engine, const Capabilities& capabilities, const CpuInfo& cpu);

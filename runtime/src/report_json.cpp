@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 #include "json.h"
 #include "latency.h"
@@ -54,6 +55,49 @@ void specs_member(JsonWriter& json, const char* name, const std::vector<ValueSpe
   json.end_array();
 }
 
+void nodes_member(JsonWriter& json, const std::vector<NodeInfo>& nodes) {
+  json.key("nodes").begin_array();
+  for (const NodeInfo& node : nodes) {
+    json.begin_object().member("name", node.name).member("operator", node.op);
+    json.member("provider", node.provider).member("why", node.why).end_object();
+  }
+  json.end_array();
+  std::map<std::string, std::size_t> counts;
+  for (const NodeInfo& node : nodes) {
+    ++counts[node.provider];
+  }
+  json.key("coverage").begin_object();
+  for (const auto& [provider, count] : counts) {
+    json.member(provider, count);
+  }
+  json.end_object();
+}
+
+// Only from engines that have such things: a result without them has no member of the name.
+void engine_specific_members(JsonWriter& json, const RunReport& report) {
+  if (!report.settings.empty()) {
+    json.key("settings").begin_object();
+    for (const auto& [name, value] : report.settings) {
+      json.member(name, value);
+    }
+    json.end_object();
+  }
+  if (!report.placement.nodes.empty()) {
+    json.key("placement").begin_object();
+    nodes_member(json, report.placement.nodes);
+    json.member("hints", report.placement.hints).end_object();
+  }
+  if (report.profiled) {
+    json.key("profile").begin_array();
+    for (const ProfileRow& row : report.profile) {
+      json.begin_object().member("name", row.name).member("operator", row.op);
+      json.member("provider", row.provider).member("count", row.count);
+      json.member("total_ms", row.total_ms).end_object();
+    }
+    json.end_array();
+  }
+}
+
 }  // namespace
 
 std::string run_json(const RunReport& report) {
@@ -74,16 +118,25 @@ std::string run_json(const RunReport& report) {
   tensors_member(json, "outputs", report.outputs, true);
   json.member("backends", report.capabilities.backends).member("operators", report.capabilities.operators);
   cpu_member(json, report.cpu);
+  engine_specific_members(json, report);
   return json.end_object().text();
 }
 
 std::string describe_json(const EngineInfo& engine, const std::string& path, const ProgramInfo& program,
-                          const Capabilities& capabilities) {
+                          const Capabilities& capabilities, const std::vector<std::string>& found_missing) {
   JsonWriter json;
   json.begin_object().member("schema", 1);
   engine_member(json, engine);
   json.key("program").begin_object();
-  json.member("path", path).member("size", program.size).member("version", program.version).end_object();
+  json.member("path", path).member("size", program.size).member("version", program.version);
+  if (!program.opsets.empty()) {
+    json.key("opsets").begin_object();
+    for (const auto& [domain, version] : program.opsets) {
+      json.member(domain, version);
+    }
+    json.end_object().member("data_files", program.data_files);
+  }
+  json.end_object();
   json.key("methods").begin_array();
   for (const MethodInfo& method : program.methods) {
     json.begin_object().member("name", method.name);
@@ -91,7 +144,11 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
     specs_member(json, "outputs", method.outputs);
     json.member("backends", method.backends).member("operators", method.operators);
     json.member("missing_backends", missing(method.backends, capabilities.backends));
-    json.member("missing_operators", missing(method.operators, capabilities.operators)).end_object();
+    json.member("missing_operators", missing_operators(method, capabilities, found_missing));
+    if (!method.nodes.empty()) {
+      nodes_member(json, method.nodes);
+    }
+    json.end_object();
   }
   json.end_array();
   json.member("backends", capabilities.backends).member("operators", capabilities.operators);
@@ -115,6 +172,11 @@ std::string error_json(const Status& status) {
   json.member("kind", kind_of(status.code())).member("exit_code", static_cast<int>(status.code()));
   json.member("message", status.message()).member("fix", status.fix()).member("names", status.names());
   return json.end_object().end_object().text();
+}
+
+std::vector<std::string> missing_operators(const MethodInfo& method, const Capabilities& capabilities,
+                                           const std::vector<std::string>& found) {
+  return capabilities.lists_operators ? missing(method.operators, capabilities.operators) : found;
 }
 
 std::vector<std::string> missing(const std::vector<std::string>& wanted,

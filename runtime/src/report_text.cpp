@@ -2,6 +2,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 #include "latency.h"
 #include "report.h"
@@ -110,6 +111,42 @@ std::string spec_line(const char* what, std::size_t index, const ValueSpec& spec
   return line + "\n";
 }
 
+// How many nodes each provider has, and those that the provider asked for left to another, with the reason.
+std::string nodes_text(const std::vector<NodeInfo>& nodes, const char* where) {
+  std::map<std::string, std::size_t> counts;
+  for (const NodeInfo& node : nodes) {
+    ++counts[node.provider];
+  }
+  std::string text;
+  for (const auto& [provider, count] : counts) {
+    text += format("nodes      %zu ", count) + where + " " + provider + "\n";
+  }
+  for (const NodeInfo& node : nodes) {
+    if (!node.why.empty()) {
+      text += "  " + node.op + " " + node.name + ": " + node.why + "\n";
+    }
+  }
+  return text;
+}
+
+std::string placement_text(const Placement& placement) {
+  std::string text = nodes_text(placement.nodes, "on");
+  for (const std::string& hint : placement.hints) {
+    text += "hint       " + hint + "\n";
+  }
+  return text;
+}
+
+std::string profile_text(const RunReport& report) {
+  std::string text;
+  for (const ProfileRow& row : report.profile) {
+    text += format("profile    %10.3f ms in %llu executions  ", row.total_ms,
+                   static_cast<unsigned long long>(row.count));
+    text += row.op + " " + row.name + (row.provider.empty() ? "" : ", " + row.provider) + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string run_text(const RunReport& report) {
@@ -129,14 +166,20 @@ std::string run_text(const RunReport& report) {
   for (std::size_t i = 0; i < report.outputs.size(); ++i) {
     text += tensor_line("output", i, report.outputs[i]);
   }
-  return text;
+  return text + placement_text(report.placement) + profile_text(report);
 }
 
 std::string describe_text(const std::string& path, const ProgramInfo& program,
-                          const Capabilities& capabilities) {
+                          const Capabilities& capabilities, const std::vector<std::string>& found_missing) {
   std::string text =
       path + format(": %llu bytes, version %llu\n", static_cast<unsigned long long>(program.size),
                     static_cast<unsigned long long>(program.version));
+  for (const auto& [domain, version] : program.opsets) {
+    text += "opset      " + domain + " " + std::to_string(version) + "\n";
+  }
+  for (const std::string& file : program.data_files) {
+    text += "data file  " + file + "\n";
+  }
   for (const MethodInfo& method : program.methods) {
     text += "method " + method.name + "\n";
     for (std::size_t i = 0; i < method.inputs.size(); ++i) {
@@ -150,9 +193,10 @@ std::string describe_text(const std::string& path, const ProgramInfo& program,
     for (const std::string& name : missing(method.backends, capabilities.backends)) {
       text += "  missing    backend " + name + "\n";
     }
-    for (const std::string& name : missing(method.operators, capabilities.operators)) {
+    for (const std::string& name : missing_operators(method, capabilities, found_missing)) {
       text += "  missing    operator " + name + "\n";
     }
+    text += nodes_text(method.nodes, "expected on");
   }
   return text;
 }

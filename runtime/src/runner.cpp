@@ -115,7 +115,7 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
             (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
         backends};
   }
-  const std::vector<std::string> operators = missing(method.operators, capabilities.operators);
+  const std::vector<std::string> operators = missing_operators(method, capabilities, {});
   if (!operators.empty()) {
     return {
         Code::kMissingOperator,
@@ -151,7 +151,8 @@ Result<MethodInfo> find_method(const Options& options, const ProgramInfo& progra
 Status measure(const Options& options, Engine& engine, const std::vector<Tensor>& inputs,
                std::vector<double>* all) {
   all->reserve(options.num_executions);
-  for (unsigned i = 0; i < options.warmup + options.num_executions; ++i) {
+  const unsigned warmup = std::max(options.warmup, engine.least_warmup());
+  for (unsigned i = 0; i < warmup + options.num_executions; ++i) {
     // Each time: a program may reuse its inputs' memory for intermediate values.
     Status status = engine.set_inputs(inputs);
     if (!status.ok()) {
@@ -163,7 +164,7 @@ Status measure(const Options& options, Engine& engine, const std::vector<Tensor>
     if (!status.ok()) {
       return status;
     }
-    if (i >= options.warmup) {
+    if (i >= warmup) {
       all->push_back(elapsed);
     }
   }
@@ -186,15 +187,23 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
   return {};
 }
 
-Status write_profile(const Options& options, Engine& engine) {
-  if (options.etdump_path.empty()) {
+Status write_profile(const Options& options, Engine& engine, RunReport* report) {
+  if (options.profile) {
+    const Result<std::vector<ProfileRow>> rows = engine.profile_rows();
+    if (!rows.ok()) {
+      return rows.status();
+    }
+    report->profiled = true;
+    report->profile = rows.value();
+  }
+  if (options.profile_path.empty()) {
     return {};
   }
   const Result<std::vector<std::uint8_t>> profile = engine.profile();
   if (!profile.ok()) {
     return profile.status();
   }
-  return write_file(options.etdump_path, profile.value().data(), profile.value().size());
+  return write_file(options.profile_path, profile.value().data(), profile.value().size());
 }
 
 // Standard output belongs to the JSON when that is where it goes.
@@ -240,8 +249,8 @@ Status run(const Options& options, Engine& engine) {
                               "the file is damaged, most likely: copy it again, or export the model again",
                               {options.model_path}});
   const Clock::time_point start = Clock::now();
-  status =
-      engine.load({options.model_path, options.data_path, options.method_name, !options.etdump_path.empty()});
+  const bool profile = options.profile || !options.profile_path.empty();
+  status = engine.load({options.model_path, options.data_path, options.method_name, profile});
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;
@@ -264,15 +273,17 @@ Status run(const Options& options, Engine& engine) {
   report.program_path = options.model_path;
   report.program_size = program.value().size;
   report.method = options.method_name;
-  report.warmup = options.warmup;
+  report.warmup = std::max(options.warmup, engine.least_warmup());
   report.threads = threads.value();
   report.cpu = cpu_info();
+  report.settings = engine.settings();
+  report.placement = engine.placement();
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));
   }
   status = write_outputs(options, outputs.value(), &report);
   if (status.ok()) {
-    status = write_profile(options, engine);
+    status = write_profile(options, engine, &report);
   }
   if (!status.ok()) {
     return status;
@@ -288,9 +299,19 @@ Status describe(const Options& options, Engine& engine) {
   if (!program.ok()) {
     return program.status();
   }
+  auto guard = guard_against({Code::kFile,
+                              "The engine crashed while it examined " + options.model_path + ".",
+                              "the file is damaged, most likely: copy it again, or export the model again",
+                              {options.model_path}});
+  std::vector<std::string> lacking;
+  const Status status = engine.examine(options.model_path, &lacking);
+  guard.reset();
+  if (!status.ok()) {
+    return status;
+  }
   const Capabilities capabilities = engine.capabilities();
-  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities),
-                 describe_text(options.model_path, program.value(), capabilities));
+  return publish(describe_json(engine.info(), options.model_path, program.value(), capabilities, lacking),
+                 describe_text(options.model_path, program.value(), capabilities, lacking));
 }
 
 Status act(const Options& options) {
@@ -306,6 +327,10 @@ Status act(const Options& options) {
     const Capabilities capabilities = engine->capabilities();
     const CpuInfo cpu = cpu_info();
     return publish(capabilities_json(info, capabilities, cpu), capabilities_text(info, capabilities, cpu));
+  }
+  const Status configured = engine->configure(options.engine);
+  if (!configured.ok()) {
+    return configured;
   }
   return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
 }

@@ -154,7 +154,7 @@ def test_a_failed_check_leaves_the_bundle_that_was_there(
         (("linux-arm64", "tflite", ""), ConfigError),
         (("linux-arm64", "executorch", "msvc"), ConfigError),
         (("linux-armv6", "", ""), NotSupportedError),
-        (("linux-arm64", "onnxruntime", ""), NotSupportedError),
+        (("linux-x86", "onnxruntime", ""), NotSupportedError),
     ],
 )
 def test_mistakes_end_before_anything_is_done(

@@ -63,8 +63,8 @@ class OnnxruntimeConan(ConanFile):
                 f"{file} is a package of Debian {suite}, and the profile does not say how to get that: "
                 f'set {FETCH}=["COMMAND", ...] in its [conf].'
             )
-        lines = self._run([*map(str, command), suite, package, file, sha256], f"{file} could not be fetched").split("\n")
-        path = Path(lines[-1])
+        said = self._run([*map(str, command), suite, package, file, sha256], f"{file} could not be fetched")
+        path = Path(said.rpartition("\n")[2])
         if not path.is_file():
             raise ConanException(f"{file} could not be fetched:\n{FETCH} printed no path of a file")
         got = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -94,9 +94,21 @@ class OnnxruntimeConan(ConanFile):
             copy(self, pattern, libraries, package / "lib/glibc")
         copy(self, "*.so.*", libraries, package / "lib", excludes=("*/*", *GLIBC, "libnss_*", "libresolv.so.*"))
         copy(self, "libonnxruntime.so", libraries, package / "lib")
+        for fix in self.conan_data["fixes"].get(str(self.version), {}).get(arch, ()):
+            self._fix(package / "lib", **fix)
         for name in ("lib/libonnxruntime.so", "lib/glibc/libc.so.6", "include/onnxruntime/onnxruntime_cxx_api.h"):
             if not (package / name).is_file():
                 raise ConanException(f"Debian's packages left no {name}")
+
+    @staticmethod
+    def _fix(folder, file, offset, old, new):
+        """Replace bytes of a library, only if they are what they should be."""
+        before, after = bytes.fromhex(old), bytes.fromhex(new)
+        data = bytearray((folder / file).read_bytes())
+        if len(before) != len(after) or data[offset : offset + len(before)] != before:
+            raise ConanException(f"{file} is not the library that conandata.yml has a fix for: remove it, or mend it")
+        data[offset : offset + len(after)] = after
+        (folder / file).write_bytes(data)
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "onnxruntime")

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "slipway/status.h"
@@ -27,6 +28,14 @@ struct ValueSpec {
   Tensor exported;
 };
 
+// A node (one use of an operator) of a graph whose nodes are divided between providers.
+struct NodeInfo {
+  std::string name;
+  std::string op;
+  std::string provider;
+  std::string why;  // why the provider asked for did not take it; empty when it did
+};
+
 struct MethodInfo {
   std::string name;
   std::vector<ValueSpec> inputs;
@@ -35,11 +44,17 @@ struct MethodInfo {
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
   // Names of the weights that the program does not hold itself: they come from LoadOptions::data_path.
   std::vector<std::string> external_weights;
+  // Where each node is expected to run; empty for engines that do not divide a graph by providers.
+  std::vector<NodeInfo> nodes;
 };
 
 struct ProgramInfo {
   std::uint64_t size = 0;
   std::uint64_t version = 0;
+  // Versions of the operator sets, by domain ("ai.onnx"); empty for programs without any.
+  std::vector<std::pair<std::string, std::int64_t>> opsets;
+  // Files beside the program that hold weights of it, as it names them.
+  std::vector<std::string> data_files;
   std::vector<MethodInfo> methods;
 };
 
@@ -52,6 +67,30 @@ struct Capabilities {
   std::vector<std::string> backends;   // sorted, each once
   std::vector<std::string> operators;  // sorted, each once
   bool kleidiai = false;
+  // False: the runtime does not tell which operators it has, so `operators` is empty and proves nothing.
+  bool lists_operators = true;
+};
+
+// Settings that only some engines have; what is left as it is here is the engine's default.
+struct EngineOptions {
+  std::string provider;
+  unsigned ort_threads = 0;
+  bool ort_spinning = false;
+};
+
+// Where the nodes ran, and what could be done about it.
+struct Placement {
+  std::vector<NodeInfo> nodes;
+  std::vector<std::string> hints;
+};
+
+// One line of a profile: an operator's executions, summed up.
+struct ProfileRow {
+  std::string name;
+  std::string op;
+  std::string provider;
+  std::uint64_t count = 0;
+  double total_ms = 0;
 };
 
 struct LoadOptions {
@@ -69,12 +108,23 @@ class Engine {
   // What is registered in this process.
   virtual Capabilities capabilities() const = 0;
 
+  // Takes settings over, before anything else is called. The engine that has none refuses them (kUsage).
+  virtual Status configure(const EngineOptions& options);
+  // The settings in effect after load(), for the result; name and value.
+  virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }
+
   // Sets the number of threads for all later work; returns the number in effect.
   virtual Result<unsigned> set_threads(unsigned count) = 0;
 
   // Reads what the program declares. Checks the whole file first (kFile when it is damaged); loads,
   // initialises and runs nothing.
   virtual Result<ProgramInfo> describe(const std::string& model_path) = 0;
+
+  // Finds out more about a described program by preparing it as far as needed: operators that the runtime
+  // lacks (MethodInfo::operators keeps all, `missing` gets those), or that it cannot be used at all.
+  virtual Status examine(const std::string& /*model_path*/, std::vector<std::string>* /*missing*/) {
+    return {};
+  }
 
   // Loads the program and makes one method ready to run.
   virtual Status load(const LoadOptions& options) = 0;
@@ -86,8 +136,15 @@ class Engine {
   // Copies of the last execution's outputs, in row-major order.
   virtual Result<std::vector<Tensor>> outputs() = 0;
 
+  // Executions that must come before those that are timed: the engine uses them to look at itself.
+  virtual unsigned least_warmup() const { return 0; }
+  // Where the nodes ran; known after the first execution.
+  virtual Placement placement() const { return {}; }
+
   // The profile recorded since load(), in the engine's own file format. Empty without LoadOptions::profile.
   virtual Result<std::vector<std::uint8_t>> profile() = 0;
+  // The same by operators, the costliest first; kUsage from engines that have only the file.
+  virtual Result<std::vector<ProfileRow>> profile_rows();
 };
 
 // Called once when the runtime underneath gives up (abort) instead of returning; must not return.

@@ -1,0 +1,345 @@
+#include "onnx_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "scalar_types.h"
+#include "wire_format.h"
+
+// Field numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+
+namespace slipway::onnx {
+namespace {
+
+using wire::Bytes;
+using wire::Field;
+using wire::Kind;
+using wire::Reader;
+
+// Branches within branches; a file that goes deeper is meant to do harm.
+constexpr int kDeepest = 32;
+
+struct Parser {
+  Graph graph;
+
+  bool model(Bytes message);
+  bool opset(Bytes message);
+  bool function(Bytes message, int depth);
+  bool main_graph(Bytes message);
+  bool inner_graph(Bytes message, int depth);
+  bool node(Bytes message, Node* node, int depth);
+  bool attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth);
+  bool initializer(Bytes message);
+  bool value(Bytes message, std::string* name);
+};
+
+bool is_bytes(const Field& field) {
+  return field.kind == Kind::kBytes;
+}
+
+// Calls `each` with every field of the message; false when it is damaged or `each` says so.
+template <typename Each>
+bool for_each(Bytes message, Each each) {
+  Reader reader(message);
+  Field field;
+  while (reader.next(&field)) {
+    if (!each(field)) {
+      return false;
+    }
+  }
+  return !reader.failed();
+}
+
+bool read_dimension(Bytes message, Shape* shape) {
+  std::int64_t size = -1;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && field.kind == Kind::kVarint) {
+      size = field.integer();
+    }
+    return true;
+  });
+  shape->push_back(size);
+  return whole;
+}
+
+// TypeProto.Tensor
+bool read_tensor_type(Bytes message, Value* value) {
+  return for_each(message, [&](const Field& field) {
+    if (field.number == 1) {
+      value->dtype = from_proto(field.integer());
+    } else if (field.number == 2 && is_bytes(field)) {
+      value->has_rank = true;
+      return for_each(field.bytes, [&](const Field& dimension) {
+        return dimension.number != 1 || !is_bytes(dimension) ||
+               read_dimension(dimension.bytes, &value->shape);
+      });
+    }
+    return true;
+  });
+}
+
+// TypeProto
+bool read_type(Bytes message, Value* value) {
+  return for_each(message, [&](const Field& field) {
+    switch (is_bytes(field) ? field.number : 0) {
+      case 1:
+        value->kind = "tensor";
+        return read_tensor_type(field.bytes, value);
+      case 4:
+        value->kind = "sequence";
+        return true;
+      case 5:
+        value->kind = "map";
+        return true;
+      case 8:
+        value->kind = "sparse_tensor";
+        return true;
+      case 9:
+        value->kind = "optional";
+        return true;
+      default:
+        return true;
+    }
+  });
+}
+
+bool Parser::value(Bytes message, std::string* name) {
+  Value value;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && is_bytes(field)) {
+      *name = field.bytes.text();
+    } else if (field.number == 2 && is_bytes(field)) {
+      return read_type(field.bytes, &value);
+    }
+    return true;
+  });
+  graph.values[*name] = std::move(value);
+  return whole;
+}
+
+bool Parser::initializer(Bytes message) {
+  std::string name;
+  Value value;
+  value.has_rank = true;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1) {
+      return wire::append_integers(field, &value.shape);
+    }
+    if (field.number == 2) {
+      value.dtype = from_proto(field.integer());
+    } else if (field.number == 8 && is_bytes(field)) {
+      name = field.bytes.text();
+    } else if (field.number == 13 && is_bytes(field)) {
+      std::string key;
+      std::string text;
+      const bool good = for_each(field.bytes, [&](const Field& entry) {
+        (entry.number == 1 ? key : text) = entry.bytes.text();
+        return is_bytes(entry);
+      });
+      if (key == "location") {
+        graph.data_files.push_back(text);
+      }
+      return good;
+    }
+    return true;
+  });
+  graph.constants.insert(name);
+  graph.values[name] = std::move(value);
+  return whole;
+}
+
+bool Parser::attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth) {
+  return for_each(message, [&](const Field& field) {
+    Attribute& value = attribute->second;
+    switch (field.number) {
+      case 1:
+        attribute->first = field.bytes.text();
+        return is_bytes(field);
+      case 2: {
+        const auto bits = static_cast<std::uint32_t>(field.value);
+        std::memcpy(&value.number, &bits, sizeof(bits));
+        return field.kind == Kind::kFixed32;
+      }
+      case 3:
+        value.integer = field.integer();
+        return field.kind == Kind::kVarint;
+      case 4:
+        value.text = field.bytes.text();
+        return is_bytes(field);
+      case 8:
+        return wire::append_integers(field, &value.integers);
+      case 6:
+      case 11:
+        return is_bytes(field) && inner_graph(field.bytes, depth + 1);
+      default:
+        return true;
+    }
+  });
+}
+
+bool Parser::node(Bytes message, Node* node, int depth) {
+  return for_each(message, [&](const Field& field) {
+    if (field.number >= 1 && field.number <= 7 && !is_bytes(field)) {
+      return false;
+    }
+    switch (field.number) {
+      case 1:
+        node->inputs.push_back(field.bytes.text());
+        return true;
+      case 2:
+        node->outputs.push_back(field.bytes.text());
+        return true;
+      case 3:
+        node->name = field.bytes.text();
+        return true;
+      case 4:
+        node->op = field.bytes.text();
+        return true;
+      case 5: {
+        std::pair<std::string, Attribute> read;
+        const bool whole = attribute(field.bytes, &read, depth);
+        node->attributes.insert(std::move(read));
+        return whole;
+      }
+      case 7:
+        node->domain = field.bytes.text();
+        if (node->domain == "ai.onnx") {
+          node->domain.clear();
+        }
+        return true;
+      default:
+        return true;
+    }
+  });
+}
+
+bool Parser::inner_graph(Bytes message, int depth) {
+  return depth <= kDeepest && for_each(message, [&](const Field& field) {
+           if (field.number != 1 || !is_bytes(field)) {
+             return true;
+           }
+           Node read;
+           const bool whole = node(field.bytes, &read, depth);
+           graph.inner_nodes.push_back(std::move(read));
+           return whole;
+         });
+}
+
+bool Parser::function(Bytes message, int depth) {
+  Node itself;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && is_bytes(field)) {
+      itself.op = field.bytes.text();
+    } else if (field.number == 10 && is_bytes(field)) {
+      itself.domain = field.bytes.text();
+    } else if (field.number == 7 && is_bytes(field)) {
+      Node read;
+      const bool good = node(field.bytes, &read, depth);
+      graph.inner_nodes.push_back(std::move(read));
+      return good;
+    }
+    return true;
+  });
+  graph.functions.insert(itself.full_op());
+  return whole;
+}
+
+bool Parser::main_graph(Bytes message) {
+  std::vector<std::string> declared;
+  const bool whole = for_each(message, [&](const Field& field) {
+    std::string name;
+    if (!is_bytes(field)) {
+      return true;
+    }
+    switch (field.number) {
+      case 1: {
+        Node read;
+        const bool good = node(field.bytes, &read, 0);
+        read.index = graph.nodes.size();
+        graph.nodes.push_back(std::move(read));
+        return good;
+      }
+      case 5:
+        return initializer(field.bytes);
+      case 11: {
+        const bool good = value(field.bytes, &name);
+        declared.push_back(name);
+        return good;
+      }
+      case 12: {
+        const bool good = value(field.bytes, &name);
+        graph.outputs.push_back(name);
+        return good;
+      }
+      case 13:
+        return value(field.bytes, &name);
+      default:
+        return true;
+    }
+  });
+  for (const std::string& name : declared) {
+    if (graph.constants.count(name) == 0) {
+      graph.inputs.push_back(name);
+    } else if (graph.ir_version >= 4) {
+      // An initializer that is an input too is that input's default: callers need not give it, but may.
+      graph.constants.erase(name);
+    }
+  }
+  return whole;
+}
+
+bool Parser::opset(Bytes message) {
+  std::string domain;
+  std::int64_t version = 0;
+  const bool whole = for_each(message, [&](const Field& field) {
+    if (field.number == 1 && is_bytes(field)) {
+      domain = field.bytes.text();
+    } else if (field.number == 2) {
+      version = field.integer();
+    }
+    return true;
+  });
+  graph.opsets[domain == "ai.onnx" ? "" : domain] = version;
+  return whole;
+}
+
+bool Parser::model(Bytes message) {
+  return for_each(message, [&](const Field& field) {
+    if (field.number == 1 && field.kind == Kind::kVarint) {
+      graph.ir_version = field.integer();
+    } else if (field.number == 7 && is_bytes(field)) {
+      return main_graph(field.bytes);
+    } else if (field.number == 8 && is_bytes(field)) {
+      return opset(field.bytes);
+    } else if (field.number == 25 && is_bytes(field)) {
+      return function(field.bytes, 0);
+    }
+    return true;
+  });
+}
+
+}  // namespace
+
+Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path) {
+  Parser parser;
+  const bool whole = parser.model({data, size});
+  Graph& graph = parser.graph;
+  if (!whole) {
+    return Status(Code::kFile,
+                  path + (graph.ir_version > 0 ? " is cut short or damaged: it does not end where it should."
+                                               : " is no ONNX model."),
+                  "copy the file again, or export the model again", {path});
+  }
+  if (graph.ir_version <= 0 || graph.opsets.empty() || graph.nodes.empty()) {
+    return Status(Code::kFile, path + " is no ONNX model: it has no version, no operator set or no nodes.",
+                  "give a file that torch.onnx.export or another exporter wrote", {path});
+  }
+  std::sort(graph.data_files.begin(), graph.data_files.end());
+  graph.data_files.erase(std::unique(graph.data_files.begin(), graph.data_files.end()),
+                         graph.data_files.end());
+  propagate_constants(&graph);
+  return std::move(graph);
+}
+
+}  // namespace slipway::onnx

@@ -1,0 +1,294 @@
+#include <dlfcn.h>
+#include <onnxruntime_cxx_api.h>
+#include <onnxruntime_session_options_config_keys.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "failures.h"
+#include "model_file.h"
+#include "placement.h"
+#include "platform.h"
+#include "profile.h"
+#include "provider_rules.h"
+#include "quiet_errors.h"
+#include "scalar_types.h"
+#include "slipway/engine.h"
+
+namespace slipway {
+namespace {
+
+using onnx::contained;
+using onnx::Format;
+
+class OnnxRuntimeEngine : public Engine {
+ public:
+  OnnxRuntimeEngine() : env_(ORT_LOGGING_LEVEL_ERROR, "pte_runner", onnx::keep_logged_error, nullptr) {}
+
+  EngineInfo info() const override { return {"onnxruntime", SLIPWAY_ONNXRUNTIME_VERSION}; }
+  Capabilities capabilities() const override;
+  Status configure(const EngineOptions& options) override;
+  std::vector<std::pair<std::string, std::string>> settings() const override;
+  Result<unsigned> set_threads(unsigned count) override {
+    threads_ = count;
+    return count;
+  }
+  Result<ProgramInfo> describe(const std::string& model_path) override;
+  Status examine(const std::string& model_path, std::vector<std::string>* missing) override;
+  Status load(const LoadOptions& options) override {
+    return contained(Code::kFile, [&] { return load_session(options); });
+  }
+  Status set_inputs(const std::vector<Tensor>& inputs) override {
+    return contained(Code::kInput, [&] { return give_inputs(inputs); });
+  }
+  Status execute() override {
+    return contained(Code::kExecution, [&] { return run_session(); });
+  }
+  Result<std::vector<Tensor>> outputs() override;
+
+  unsigned least_warmup() const override { return 1; }
+  Placement placement() const override { return placement_; }
+  Result<std::vector<std::uint8_t>> profile() override;
+  Result<std::vector<ProfileRow>> profile_rows() override;
+
+ private:
+  bool xnnpack() const { return options_.provider != "cpu"; }
+  unsigned ort_threads() const {
+    return options_.ort_threads != 0 ? options_.ort_threads : xnnpack() ? 1 : threads_;
+  }
+  Status start();
+  Ort::SessionOptions session_options(Format format) const;
+  Status load_session(const LoadOptions& options);
+  Status give_inputs(const std::vector<Tensor>& inputs);
+  Status run_session();
+  Status end_profile();
+
+  Ort::Env env_;
+  EngineOptions options_;
+  unsigned threads_ = 1;
+  onnx::Graph graph_;
+  bool profile_wanted_ = false;
+  onnx::ProfileFile profile_file_;
+  std::string profile_text_;
+  Placement placement_;
+  std::unique_ptr<Ort::Session> session_;
+  std::vector<std::string> output_names_;
+  std::vector<Ort::Value> inputs_;
+  std::vector<Ort::Value> outputs_;
+};
+
+Capabilities OnnxRuntimeEngine::capabilities() const {
+  Capabilities capabilities;
+  // The library names providers that it has to load first; the bundle has none of those.
+  for (const std::string& provider : Ort::GetAvailableProviders()) {
+    if (provider == onnx::kCpu || provider == onnx::kXnnpack) {
+      capabilities.backends.push_back(provider);
+    }
+  }
+  std::sort(capabilities.backends.begin(), capabilities.backends.end());
+  capabilities.lists_operators = false;
+  // A function of KleidiAI's that every build of XNNPACK with it has; looked up by name because it may not be
+  // there.
+  capabilities.kleidiai = ::dlsym(RTLD_DEFAULT, "kai_run_lhs_quant_pack_qai8dxp_f32") != nullptr;
+  return capabilities;
+}
+
+Status OnnxRuntimeEngine::configure(const EngineOptions& options) {
+  options_ = options;
+  return contained(Code::kExecution, [&] { return start(); });
+}
+
+// ONNX Runtime registers all operators it knows when the first session is made, and Debian's build is loud
+// about it: better here, with the smallest of models, than while the user's is loaded.
+Status OnnxRuntimeEngine::start() {
+  static constexpr char kModel[] =
+      "\x08\x08\x3a\x2f"                                     // IR version 8, a graph of
+      "\x0a\x10\x0a\x01x\x12\x01y\x22\x08Identity\x12\x01g"  // y = Identity(x)
+      "\x5a\x0b\x0a\x01x\x12\x06\x0a\x04\x08\x01\x12\x00"    // from the float x
+      "\x62\x0b\x0a\x01y\x12\x06\x0a\x04\x08\x01\x12\x00"    // to the float y,
+      "\x42\x02\x10\x0d";                                    // with operator set 13
+  const onnx::QuietErrors quiet;
+  Ort::SessionOptions options;
+  options.SetIntraOpNumThreads(1);
+  const Ort::Session session(env_, kModel, sizeof(kModel) - 1, options);
+  return {};
+}
+
+std::vector<std::pair<std::string, std::string>> OnnxRuntimeEngine::settings() const {
+  return {{"provider", xnnpack() ? "xnnpack" : "cpu"},
+          {"xnnpack_threads", std::to_string(xnnpack() ? threads_ : 0)},
+          {"ort_threads", std::to_string(ort_threads())},
+          {"ort_spinning", options_.ort_spinning ? "1" : "0"}};
+}
+
+Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
+  Result<onnx::Model> model = onnx::read_model(model_path);
+  if (!model.ok()) {
+    return model.status();
+  }
+  return onnx::program_info(model.value());
+}
+
+// What only ONNX Runtime itself can tell: whether it knows the operators, versions and types. Nothing is
+// optimized.
+Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std::string>* missing) {
+  const Result<onnx::Model> model = onnx::read_model(model_path);
+  if (!model.ok()) {
+    return model.status();
+  }
+  const Status status = contained(Code::kFile, [&]() -> Status {
+    Ort::SessionOptions options;
+    options.SetIntraOpNumThreads(1);
+    options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
+    options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat,
+                           model.value().format == Format::kOrt ? "ORT" : "ONNX");
+    const Ort::Session session(env_, model_path.c_str(), options);
+    return {};
+  });
+  if (status.code() == Code::kMissingOperator) {
+    *missing = status.names();
+    return {};
+  }
+  return status;
+}
+
+// The provider's documentation recommends just this: its own pool as large as there are cores, ONNX Runtime's
+// of one thread and without spinning, so that the two do not contend.
+Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
+  Ort::SessionOptions options;
+  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
+  options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
+  options.SetIntraOpNumThreads(static_cast<int>(ort_threads()));
+  if (xnnpack()) {
+    options.AppendExecutionProvider("XNNPACK", {{"intra_op_num_threads", std::to_string(threads_)}});
+  }
+  return options;
+}
+
+Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
+  if (!options.data_path.empty()) {
+    return {Code::kUsage, "--data_path is for .ptd files.",
+            "put the data files of an ONNX model beside it, under the names that it has for them"};
+  }
+  Result<onnx::Model> model = onnx::read_model(options.model_path);
+  if (!model.ok()) {
+    return model.status();
+  }
+  graph_ = std::move(model.value().graph);
+  profile_wanted_ = options.profile;
+  Ort::SessionOptions settings = session_options(model.value().format);
+  const std::string prefix = profile_file_.prepare();
+  if (!prefix.empty()) {
+    settings.EnableProfiling(prefix.c_str());
+  } else if (profile_wanted_) {
+    return {Code::kOutput, "ONNX Runtime needs a folder to write its profile to, and none can be written to.",
+            "set TMPDIR to a folder that can be"};
+  }
+  session_ = std::make_unique<Ort::Session>(env_, options.model_path.c_str(), settings);
+  profile_file_.take();
+  output_names_ = graph_.outputs;
+  return {};
+}
+
+Status OnnxRuntimeEngine::give_inputs(const std::vector<Tensor>& inputs) {
+  inputs_.clear();
+  const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
+  for (const Tensor& input : inputs) {
+    // const_cast: there is no read-only form of a value; inputs are only read.
+    inputs_.push_back(Ort::Value::CreateTensor(memory, const_cast<std::uint8_t*>(input.bytes.data()),
+                                               input.bytes.size(), input.shape.data(), input.shape.size(),
+                                               onnx::to_element_type(input.dtype)));
+  }
+  return {};
+}
+
+Status OnnxRuntimeEngine::run_session() {
+  std::vector<const char*> inputs;
+  for (const std::string& name : graph_.inputs) {
+    inputs.push_back(name.c_str());
+  }
+  std::vector<const char*> outputs;
+  for (const std::string& name : output_names_) {
+    outputs.push_back(name.c_str());
+  }
+  outputs_ = session_->Run(Ort::RunOptions(), inputs.data(), inputs_.data(), inputs_.size(), outputs.data(),
+                           outputs.size());
+  // Without a wish for a profile the first execution, which is not timed, is the only one that is recorded.
+  return profile_wanted_ ? Status() : end_profile();
+}
+
+Status OnnxRuntimeEngine::end_profile() {
+  if (!profile_file_.taken() || !profile_text_.empty()) {
+    return {};
+  }
+  Ort::AllocatorWithDefaultOptions allocator;
+  session_->EndProfilingAllocated(allocator);
+  Result<std::string> text = profile_file_.read();
+  if (!text.ok()) {
+    return text.status();
+  }
+  profile_text_ = std::move(text.value());
+  const auto events = onnx::read_profile(profile_text_);
+  if (!events.ok()) {
+    return events.status();
+  }
+  placement_ = onnx::placement_of(graph_, events.value(), {xnnpack(), ort_threads(), usable_cores()});
+  return {};
+}
+
+Result<std::vector<Tensor>> OnnxRuntimeEngine::outputs() {
+  const Status ended = contained(Code::kExecution, [&] { return end_profile(); });
+  if (!ended.ok()) {
+    return ended;
+  }
+  std::vector<Tensor> tensors;
+  const Status status = contained(Code::kExecution, [&]() -> Status {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const Ort::Value& value = outputs_[i];
+      const DType dtype = value.IsTensor()
+                              ? onnx::to_dtype(value.GetTensorTypeAndShapeInfo().GetElementType())
+                              : DType::kUnknown;
+      if (dtype == DType::kUnknown) {
+        return {Code::kExecution, "Output " + output_names_[i] + " is of a kind that has no file form.",
+                "export a model whose outputs are tensors of bools, integers or floats"};
+      }
+      Tensor tensor{dtype, value.GetTensorTypeAndShapeInfo().GetShape(), {}};
+      const auto* data = static_cast<const std::uint8_t*>(value.GetTensorRawData());
+      const std::size_t size = value.GetTensorTypeAndShapeInfo().GetElementCount() * size_of(dtype);
+      if (size != 0) {
+        tensor.bytes.assign(data, data + size);
+      }
+      tensors.push_back(std::move(tensor));
+    }
+    return {};
+  });
+  if (!status.ok()) {
+    return status;
+  }
+  return tensors;
+}
+
+Result<std::vector<std::uint8_t>> OnnxRuntimeEngine::profile() {
+  return std::vector<std::uint8_t>(profile_text_.begin(), profile_text_.end());
+}
+
+Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows() {
+  const auto events = onnx::read_profile(profile_text_);
+  if (!events.ok()) {
+    return events.status();
+  }
+  return onnx::by_operator(events.value());
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_engine(AbortHandler /*on_abort*/) {
+  return std::make_unique<OnnxRuntimeEngine>();
+}
+
+}  // namespace slipway

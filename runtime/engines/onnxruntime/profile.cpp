@@ -1,0 +1,129 @@
+#include "profile.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "json_reader.h"
+
+namespace slipway::onnx {
+namespace {
+
+constexpr char kSuffix[] = "_kernel_time";
+
+Status no_profile(const std::string& why) {
+  return {Code::kExecution, "ONNX Runtime's profile cannot be read: " + why + ".", "run without --profile"};
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+}  // namespace
+
+Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
+  JsonValue document;
+  if (!parse_json(text, &document) || document.kind != JsonValue::Kind::kArray) {
+    return no_profile("it is no JSON array");
+  }
+  std::vector<NodeEvent> events;
+  for (const JsonValue& event : document.items) {
+    const std::string& name = event["name"].text;
+    if (event["cat"].text != "Node" || !ends_with(name, kSuffix)) {
+      continue;
+    }
+    const JsonValue& arguments = event["args"];
+    events.push_back({name.substr(0, name.size() - (sizeof(kSuffix) - 1)), arguments["op_name"].text,
+                      arguments["provider"].text, static_cast<std::uint64_t>(event["dur"].number)});
+  }
+  return events;
+}
+
+std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events) {
+  std::map<std::tuple<std::string, std::string, std::string>, ProfileRow> rows;
+  for (const NodeEvent& event : events) {
+    ProfileRow& row = rows[{event.name, event.op, event.provider}];
+    row.name = event.name;
+    row.op = event.op;
+    row.provider = event.provider;
+    ++row.count;
+    row.total_ms += static_cast<double>(event.microseconds) / 1000.0;
+  }
+  std::vector<ProfileRow> sorted;
+  for (auto& [key, row] : rows) {
+    sorted.push_back(std::move(row));
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const ProfileRow& a, const ProfileRow& b) {
+    return std::tie(b.total_ms, a.name, a.op) < std::tie(a.total_ms, b.name, b.op);
+  });
+  return sorted;
+}
+
+ProfileFile::~ProfileFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+  take();  // for the folder, when ONNX Runtime never opened a file
+  if (!folder_.empty()) {
+    ::rmdir(folder_.c_str());
+  }
+}
+
+std::string ProfileFile::prepare() {
+  const char* temporary = std::getenv("TMPDIR");
+  for (const char* base : {temporary, "/tmp", "/dev/shm", "."}) {
+    if (base == nullptr || *base == '\0') {
+      continue;
+    }
+    std::string path = std::string(base) + "/pte_runner.XXXXXX";
+    if (::mkdtemp(path.data()) != nullptr) {
+      folder_ = path;
+      return folder_ + "/profile";
+    }
+  }
+  return "";
+}
+
+void ProfileFile::take() {
+  DIR* folder = folder_.empty() ? nullptr : ::opendir(folder_.c_str());
+  if (folder == nullptr) {
+    return;
+  }
+  while (const dirent* entry = ::readdir(folder)) {
+    const std::string path = folder_ + "/" + entry->d_name;
+    if (entry->d_name[0] != '.') {
+      if (descriptor_ < 0) {
+        descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      }
+      ::unlink(path.c_str());
+    }
+  }
+  ::closedir(folder);
+  if (::rmdir(folder_.c_str()) == 0) {
+    folder_.clear();
+  }
+}
+
+Result<std::string> ProfileFile::read() const {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16);
+  for (off_t offset = 0;;) {
+    const ssize_t got = ::pread(descriptor_, block.data(), block.size(), offset);
+    if (got < 0) {
+      return no_profile("its file cannot be read");
+    }
+    if (got == 0) {
+      return text;
+    }
+    text.append(block.data(), static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+}  // namespace slipway::onnx

@@ -1,0 +1,95 @@
+#include "wire_format.h"
+
+namespace slipway::wire {
+
+bool Reader::fail() {
+  failed_ = true;
+  return false;
+}
+
+bool Reader::varint(std::uint64_t* value) {
+  *value = 0;
+  for (unsigned shift = 0; shift < 64; shift += 7) {
+    if (next_ == end_) {
+      return fail();
+    }
+    const std::uint8_t byte = *next_++;
+    *value |= std::uint64_t{byte & 0x7Fu} << shift;
+    if ((byte & 0x80u) == 0) {
+      return true;
+    }
+  }
+  return fail();
+}
+
+bool Reader::fixed(std::size_t size, std::uint64_t* value) {
+  if (static_cast<std::size_t>(end_ - next_) < size) {
+    return fail();
+  }
+  *value = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    *value |= std::uint64_t{*next_++} << (8 * i);
+  }
+  return true;
+}
+
+bool Reader::next(Field* field) {
+  if (failed_ || next_ == end_) {
+    return false;
+  }
+  std::uint64_t tag = 0;
+  if (!varint(&tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) {
+    return fail();
+  }
+  *field = {};
+  field->number = static_cast<std::uint32_t>(tag >> 3);
+  switch (tag & 7u) {
+    case 0:
+      return varint(&field->value);
+    case 1:
+      field->kind = Kind::kFixed64;
+      return fixed(8, &field->value);
+    case 5:
+      field->kind = Kind::kFixed32;
+      return fixed(4, &field->value);
+    case 2: {
+      field->kind = Kind::kBytes;
+      std::uint64_t size = 0;
+      if (!varint(&size) || size > static_cast<std::uint64_t>(end_ - next_)) {
+        return fail();
+      }
+      field->bytes = {next_, static_cast<std::size_t>(size)};
+      next_ += size;
+      return true;
+    }
+    default:  // groups, which no ONNX message has, and what is no wire type
+      return fail();
+  }
+}
+
+bool append_integers(const Field& field, std::vector<std::int64_t>* numbers) {
+  if (field.kind == Kind::kVarint) {
+    numbers->push_back(field.integer());
+    return true;
+  }
+  if (field.kind != Kind::kBytes) {
+    return false;
+  }
+  const std::uint8_t* next = field.bytes.data;
+  const std::uint8_t* const end = next + field.bytes.size;
+  while (next != end) {
+    std::uint64_t value = 0;
+    unsigned shift = 0;
+    do {
+      if (next == end || shift >= 64) {
+        return false;
+      }
+      value |= std::uint64_t{*next & 0x7Fu} << shift;
+      shift += 7;
+    } while ((*next++ & 0x80u) != 0);
+    numbers->push_back(static_cast<std::int64_t>(value));
+  }
+  return true;
+}
+
+}  // namespace slipway::wire

@@ -1,0 +1,53 @@
+// Protocol Buffers' wire format, read in place: enough to look through an .onnx file without its library.
+// https://protobuf.dev/programming-guides/encoding/
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace slipway::wire {
+
+struct Bytes {
+  const std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+
+  std::string text() const { return {reinterpret_cast<const char*>(data), size}; }
+};
+
+enum class Kind : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+// One field of a message: its number, and its value as the wire type has it.
+struct Field {
+  std::uint32_t number = 0;
+  Kind kind = Kind::kVarint;
+  std::uint64_t value = 0;  // kVarint, kFixed64, kFixed32
+  Bytes bytes;              // kBytes
+
+  std::int64_t integer() const { return static_cast<std::int64_t>(value); }
+};
+
+// The fields of one message in the file's order. After next() returned false, failed() tells a damaged
+// message from one that is at its end.
+class Reader {
+ public:
+  explicit Reader(Bytes message) : next_(message.data), end_(message.data + message.size) {}
+
+  bool next(Field* field);
+  bool failed() const { return failed_; }
+
+ private:
+  bool fail();
+  bool varint(std::uint64_t* value);
+  bool fixed(std::size_t size, std::uint64_t* value);
+
+  const std::uint8_t* next_;
+  const std::uint8_t* end_;
+  bool failed_ = false;
+};
+
+// The numbers of a repeated field's one occurrence, packed or single. False when it is damaged.
+bool append_integers(const Field& field, std::vector<std::int64_t>* numbers);
+
+}  // namespace slipway::wire

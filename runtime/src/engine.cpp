@@ -1,0 +1,19 @@
+#include "slipway/engine.h"
+
+namespace slipway {
+
+Status Engine::configure(const EngineOptions& options) {
+  if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning) {
+    return {};
+  }
+  return {Code::kUsage,
+          "The engine " + info().name + " has no providers and no thread pool of ONNX Runtime's.",
+          "leave --provider, --ort_threads and --ort_spinning to bundles of the engine onnxruntime"};
+}
+
+Result<std::vector<ProfileRow>> Engine::profile_rows() {
+  return Status(Code::kUsage, "The engine " + info().name + " makes no table of its profile.",
+                "give --profile_path FILE, and read the file with the engine's own tools");
+}
+
+}  // namespace slipway
