@@ -48,6 +48,9 @@ class TemporaryFolder {
     return names;
   }
 
+  std::string write_text(const std::string& name, const std::string& text) const {
+    return write(name, {text.begin(), text.end()});
+  }
   std::string write(const std::string& name, const std::vector<std::uint8_t>& bytes) const {
     std::ofstream stream(file(name), std::ios::binary);
     stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "model_builder.h"
+#include "npy.h"
+#include "runner.h"
+#include "slipway/engine.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using namespace slipway;
+
+std::unique_ptr<Engine> engine(const EngineOptions& options = {}) {
+  auto made = make_engine(nullptr);
+  CHECK(made->configure(options).ok());
+  return made;
+}
+
+std::vector<float> floats(const Tensor& tensor) {
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+TEST(engine_offers_both_providers) {
+  const Capabilities capabilities = engine()->capabilities();
+  CHECK(capabilities.backends ==
+        (std::vector<std::string>{"CPUExecutionProvider", "XnnpackExecutionProvider"}));
+  CHECK(!capabilities.lists_operators);
+  CHECK_EQUAL(engine()->info().name, "onnxruntime");
+}
+
+TEST(engine_executes_on_both_providers) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write_text("a.onnx", make_model(conv_model()));
+  for (const std::string provider : {"xnnpack", "cpu"}) {
+    EngineOptions options;
+    options.provider = provider;
+    const auto running = engine(options);
+    CHECK(running->set_threads(1).ok());
+    CHECK(running->load({path, "", "forward", false}).ok());
+    const std::vector<Tensor> inputs{ones(DType::kFloat32, {1, 1, 4, 4}, 16)};
+    CHECK(running->set_inputs(inputs).ok());
+    CHECK(running->execute().ok());
+    const auto outputs = running->outputs();
+    CHECK(outputs.ok() && outputs.value().size() == 1);
+    CHECK(floats(outputs.value().at(0)) == std::vector<float>(8, 9.5F));
+    CHECK_EQUAL(to_text(outputs.value().at(0).shape), "1x8");
+    const Placement placement = running->placement();
+    const bool xnnpack =
+        std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodeInfo& node) {
+          return node.op == "Conv" && node.provider == "XnnpackExecutionProvider";
+        });
+    CHECK_EQUAL(xnnpack, provider == "xnnpack");
+  }
+}
+
+TEST(engine_profiles_every_execution) {
+  const TemporaryFolder folder;
+  const auto running = engine();
+  CHECK(running->set_threads(1).ok());
+  CHECK(running->load({folder.write_text("a.onnx", make_model(conv_model())), "", "forward", true}).ok());
+  const std::vector<Tensor> inputs{ones(DType::kFloat32, {1, 1, 4, 4}, 16)};
+  for (int i = 0; i < 3; ++i) {
+    CHECK(running->set_inputs(inputs).ok() && running->execute().ok());
+  }
+  CHECK(running->outputs().ok());
+  CHECK_CONTAINS(std::string(running->profile().value().begin(), running->profile().value().end()),
+                 "\"Node\"");
+  const auto rows = running->profile_rows();
+  CHECK(rows.ok() && !rows.value().empty());
+  CHECK(std::all_of(rows.value().begin(), rows.value().end(),
+                    [](const ProfileRow& row) { return row.count == 3; }));
+}
+
+// The whole program, from words to exit code.
+struct Outcome {
+  int code;
+  std::string json;
+};
+
+Outcome run(const TemporaryFolder& folder, std::vector<std::string> words) {
+  words.push_back("--json=" + folder.file("result.json"));
+  const int code = run_command(words);
+  return {code, folder.read("result.json")};
+}
+
+TEST(runner_says_where_nodes_ran) {
+  const TemporaryFolder folder;
+  const std::string model = "--model_path=" + folder.write_text("a.pte", make_model(conv_model()));
+  const Outcome outcome = run(folder, {model, "--num_executions=2", "--cpu_threads=2", "--profile"});
+  CHECK_EQUAL(outcome.code, 0);
+  CHECK_CONTAINS(outcome.json, R"("count":2,"warmup":1)");
+  CHECK_CONTAINS(outcome.json, R"("xnnpack_threads":"2","ort_threads":"1","ort_spinning":"0")");
+  CHECK_CONTAINS(outcome.json, R"("operator":"Conv","provider":"XnnpackExecutionProvider","why":"")");
+  CHECK_CONTAINS(outcome.json, R"("why":"the provider has no Flatten")");
+  CHECK_CONTAINS(outcome.json, R"("profile":[{)");
+  const Outcome described = run(folder, {model, "--describe"});
+  CHECK_EQUAL(described.code, 0);
+  CHECK_CONTAINS(described.json, R"("opsets":{"ai.onnx":17})");
+  CHECK_CONTAINS(described.json, R"("coverage":{"CPUExecutionProvider":2,"XnnpackExecutionProvider":1})");
+}
+
+TEST(runner_exit_codes) {
+  const TemporaryFolder folder;
+  const std::string model = "--model_path=" + folder.write_text("a.onnx", make_model(conv_model()));
+  CHECK_EQUAL(run(folder, {model, "--method_name=backward"}).code, 2);
+  CHECK_EQUAL(run(folder, {model, "--provider=dnnl"}).code, 2);
+  CHECK_EQUAL(run(folder, {"--model_path=" + folder.file("none.onnx")}).code, 3);
+  CHECK_EQUAL(run(folder, {"--model_path=" + folder.write_text("b.onnx", "no model")}).code, 3);
+  ModelRecipe mystery = conv_model();
+  mystery.nodes.at(1).op = "Mystery";
+  const std::string strange = "--model_path=" + folder.write_text("op.onnx", make_model(mystery));
+  const Outcome missing = run(folder, {strange});
+  CHECK_EQUAL(missing.code, 4);
+  CHECK_CONTAINS(missing.json, R"("kind":"missing-operator","exit_code":4)");
+  CHECK_CONTAINS(missing.json, R"("names":["Mystery"])");
+  CHECK_CONTAINS(run(folder, {strange, "--describe"}).json, R"("missing_operators":["Mystery"])");
+  CHECK_EQUAL(run(folder, {model, "--input_shapes=1x1x4x5"}).code, 6);
+  CHECK_EQUAL(run(folder, {model, "--output_file=" + folder.file("none/y")}).code, 8);
+  ModelRecipe recent = conv_model();
+  recent.ir_version = 99;
+  const Outcome future = run(folder, {"--model_path=" + folder.write_text("new.onnx", make_model(recent))});
+  CHECK_EQUAL(future.code, 3);
+  CHECK_CONTAINS(future.json, "IR version");
+}
+
+TEST(runner_takes_any_batch_where_the_model_does) {
+  const TemporaryFolder folder;
+  ModelRecipe recipe = conv_model();
+  recipe.inputs = {value("x", {-1, 1, 4, 4})};
+  recipe.outputs = {value("y", {-1, 8})};
+  const std::string model = "--model_path=" + folder.write_text("a.onnx", make_model(recipe));
+  CHECK_CONTAINS(run(folder, {model, "--input_shapes=3x1x4x4"}).json, R"("dtype":"float32","shape":[3,8])");
+  // What the model fixes is not free: ONNX Runtime says so, and it is the input's fault.
+  CHECK_EQUAL(run(folder, {model, "--input_shapes=3x2x4x4"}).code, 6);
+}
+
+}  // namespace

@@ -1,0 +1,133 @@
+#include <cstdint>
+#include <string>
+
+#include "check.h"
+#include "model_builder.h"
+#include "model_file.h"
+#include "onnx_file.h"
+#include "ort_file.h"
+#include "provider_rules.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using namespace slipway;
+using namespace slipway::onnx;
+
+Result<Graph> read(const std::string& bytes) {
+  return read_onnx(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), "a.onnx");
+}
+
+TEST(onnx_file_is_read) {
+  const auto graph = read(make_model(conv_model()));
+  CHECK(graph.ok());
+  const Graph& read = graph.value();
+  CHECK_EQUAL(read.ir_version, 8);
+  CHECK_EQUAL(read.opset(""), 17);
+  CHECK_EQUAL(read.nodes.size(), std::size_t{3});
+  CHECK_EQUAL(read.nodes.at(0).op, "Conv");
+  CHECK(read.inputs == std::vector<std::string>{"x"});
+  CHECK_EQUAL(to_text(read.value("w")->shape), "2x1x3x3");
+  CHECK_EQUAL(read.constants.size(), std::size_t{2});
+  const MethodInfo method = method_of(read);
+  CHECK(method.operators == (std::vector<std::string>{"Conv", "Flatten", "Relu"}));
+  CHECK(method.inputs.at(0).dtype == DType::kFloat32);
+}
+
+// A file cut anywhere either fails or lacks nothing: it must not crash or pass for a whole one.
+TEST(onnx_file_cut_short_is_refused) {
+  const std::string whole = make_model(conv_model());
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    const auto graph = read(whole.substr(0, size));
+    CHECK(!graph.ok() && graph.status().code() == Code::kFile);
+  }
+}
+
+TEST(onnx_file_with_any_byte_changed_is_read_or_refused) {
+  const std::string whole = make_model(conv_model());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string changed = whole;
+    changed[i] = static_cast<char>(~changed[i]);
+    const auto graph = read(changed);
+    CHECK(graph.ok() || graph.status().code() == Code::kFile);
+  }
+}
+
+TEST(other_files_are_no_models) {
+  CHECK(!read("").ok());
+  CHECK(!read("PK\x03\x04 something else entirely").ok());
+  const TemporaryFolder folder;
+  CHECK(read_model(folder.file("none.onnx")).status().code() == Code::kFile);
+  CHECK(read_model(folder.write_text("a.ort", std::string("\x08\0\0\0ORTM", 8))).status().code() ==
+        Code::kFile);
+}
+
+TEST(an_initializer_that_is_an_input_is_no_constant) {
+  ModelRecipe recipe = conv_model();
+  recipe.inputs.push_back(value("w", {2, 1, 3, 3}));
+  const auto graph = read(make_model(recipe));
+  CHECK(graph.ok() && graph.value().inputs == std::vector<std::string>{"x"});
+  CHECK_EQUAL(graph.value().constants.count("w"), std::size_t{0});
+  recipe.ir_version = 3;  // up to then all initializers had to be inputs
+  CHECK_EQUAL(read(make_model(recipe)).value().constants.count("w"), std::size_t{1});
+}
+
+std::string why(const ModelRecipe& recipe) {
+  const auto graph = read(make_model(recipe));
+  CHECK(graph.ok());
+  return why_not_xnnpack(graph.value(), graph.value().nodes.back());
+}
+
+ModelRecipe one(NodeRecipe node, std::vector<Message> inputs, std::vector<Message> constants = {}) {
+  ModelRecipe recipe;
+  recipe.nodes = {std::move(node)};
+  recipe.inputs = std::move(inputs);
+  recipe.constants = std::move(constants);
+  return recipe;
+}
+
+TEST(documented_limits_keep_xnnpack_away) {
+  const Message image = value("x", {1, 1, 8, 8});
+  const Message weights = constant("w", {1, 1, 3, 3}, 1);
+  CHECK_EQUAL(why(one({"Conv", {"x", "w"}, {"y"}, "", "", {}}, {image}, {weights})), "");
+  CHECK_CONTAINS(why(one({"Conv", {"x", "w"}, {"y"}, "", "", {}}, {value("x", {1, 1, 8})},
+                         {constant("w", {1, 1, 3}, 1)})),
+                 "this one is 1D");
+  CHECK_CONTAINS(why(one({"Conv", {"x", "w"}, {"y"}, "", "", {}}, {image, value("w", {1, 1, 3, 3})})),
+                 "input 1 (w) is computed");
+  CHECK_CONTAINS(why(one({"Conv", {"x", "w", "b"}, {"y"}, "", "", {}}, {image, value("b", {1})}, {weights})),
+                 "input 2 (b) is computed");
+  CHECK_CONTAINS(
+      why(one(
+          {"MaxPool", {"x"}, {"y"}, "", "", {attribute("kernel_shape", std::vector<std::int64_t>{2, 2, 2})}},
+          {value("x", {1, 1, 4, 4, 4})})),
+      "this one is 3D");
+  const NodeRecipe softmax{"Softmax", {"x"}, {"y"}, "", "", {attribute("axis", std::int64_t{1})}};
+  CHECK_CONTAINS(why(one(softmax, {image})), "axis");
+  ModelRecipe old = one(softmax, {image});
+  old.opset = 12;
+  CHECK_EQUAL(why(old), "");
+  CHECK_CONTAINS(
+      why(one({"Resize", {"x"}, {"y"}, "", "", {attribute("mode", std::string("nearest"))}}, {image})),
+      "nearest");
+  CHECK_EQUAL(why(one({"Resize", {"x"}, {"y"}, "", "", {attribute("mode", std::string("linear"))}}, {image})),
+              "");
+  CHECK_CONTAINS(why(one({"MatMul", {"x", "w"}, {"y"}, "", "", {}}, {image}, {constant("w", {8, 2}, 1)})),
+                 "input 0 has 4 dimensions");
+  CHECK_EQUAL(why(one({"Erf", {"x"}, {"y"}, "", "", {}}, {image})), "the provider has no Erf");
+  CHECK_CONTAINS(
+      why(one({"QLinearSoftmax", {"x", "s", "z", "s", "z"}, {"y"}, "", "com.microsoft", {}}, {image})),
+      "scales");
+}
+
+TEST(what_constants_alone_give_is_constant) {
+  ModelRecipe recipe = conv_model();
+  recipe.nodes.insert(recipe.nodes.begin(), {"Identity", {"v"}, {"w"}, "id", "", {}});
+  recipe.constants = {constant("v", {2, 1, 3, 3}, 1), constant("b", {2}, 0)};
+  const auto graph = read(make_model(recipe));
+  CHECK_EQUAL(why_not_xnnpack(graph.value(), graph.value().nodes.at(1)), "");
+  // Folded before anything runs: nothing to be placed.
+  CHECK_EQUAL(expected_placement(graph.value()).size(), std::size_t{3});
+}
+
+}  // namespace

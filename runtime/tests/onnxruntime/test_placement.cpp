@@ -1,0 +1,71 @@
+#include <string>
+
+#include "check.h"
+#include "json_reader.h"
+#include "model_builder.h"
+#include "onnx_file.h"
+#include "placement.h"
+#include "profile.h"
+
+namespace {
+
+using namespace slipway;
+using namespace slipway::onnx;
+
+TEST(json_is_read) {
+  JsonValue value;
+  CHECK(parse_json(R"( {"a": [1, -2.5e1, true, null], "b": {"c": "x\n\"\u00e4\\"}} )", &value));
+  CHECK_EQUAL(value["a"].items.size(), std::size_t{4});
+  CHECK_EQUAL(value["a"].items.at(1).number, -25.0);
+  CHECK_EQUAL(value["b"]["c"].text, "x\n\"\xC3\xA4\\");
+  CHECK_EQUAL(value["none"]["at all"].text, "");
+}
+
+TEST(json_that_is_none_is_refused) {
+  JsonValue value;
+  for (const char* text :
+       {"", "{", "[1,", "[1 2]", "\"a", "tru", "{\"a\" 1}", "[1] 2", "\"\\x\"", "-", "1.2.3"}) {
+    CHECK(!parse_json(text, &value));
+  }
+  CHECK(!parse_json(std::string(1000, '['), &value));
+}
+
+constexpr char kProfile[] = R"([
+{"cat" : "Session","pid" :1,"tid" :1,"dur" :5,"ts" :1,"ph" : "X","name" :"model_run","args" : {}},
+{"cat" : "Node","pid" :1,"tid" :1,"dur" :20,"ts" :1,"ph" : "X","name" :"conv_token_5_kernel_time",
+ "args" : {"op_name" : "Conv","provider" : "CPUExecutionProvider"}},
+{"cat" : "Node","pid" :1,"tid" :1,"dur" :1000,"ts" :1,"ph" : "X","name" :"flat_kernel_time",
+ "args" : {"op_name" : "Flatten","provider" : "CPUExecutionProvider"}},
+{"cat" : "Node","pid" :1,"tid" :1,"dur" :40,"ts" :1,"ph" : "X","name" :"conv_token_5_kernel_time",
+ "args" : {"op_name" : "Conv","provider" : "CPUExecutionProvider"}}
+])";
+
+TEST(profile_is_summed_up) {
+  const auto events = read_profile(kProfile);
+  CHECK(events.ok() && events.value().size() == 3);
+  const auto rows = by_operator(events.value());
+  CHECK_EQUAL(rows.size(), std::size_t{2});
+  CHECK_EQUAL(rows.at(0).op, "Flatten");
+  CHECK_EQUAL(rows.at(1).count, std::uint64_t{2});
+  CHECK(rows.at(1).total_ms > 0.0599 && rows.at(1).total_ms < 0.0601);
+  CHECK(read_profile("{}").status().code() == Code::kExecution);
+}
+
+TEST(placement_gives_reasons_and_a_hint) {
+  ModelRecipe recipe = conv_model();
+  recipe.constants.erase(recipe.constants.begin());
+  recipe.inputs.push_back(value("w", {2, 1, 3, 3}));
+  const std::string bytes = make_model(recipe);
+  const auto graph = read_onnx(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), "a");
+  const Placement placement = placement_of(graph.value(), read_profile(kProfile).value(), {true, 1, 4});
+  CHECK_EQUAL(placement.nodes.size(), std::size_t{2});
+  CHECK_CONTAINS(placement.nodes.at(0).why, "weights and bias must be constant");
+  CHECK_EQUAL(placement.nodes.at(1).why, "the provider has no Flatten");
+  CHECK_EQUAL(placement.hints.size(), std::size_t{1});
+  CHECK_CONTAINS(placement.hints.at(0), "--ort_threads 4");
+  // Nothing to suggest when the pool is as large as it can be, or no provider was asked for.
+  CHECK(placement_of(graph.value(), read_profile(kProfile).value(), {true, 4, 4}).hints.empty());
+  CHECK(placement_of(graph.value(), read_profile(kProfile).value(), {false, 1, 4}).nodes.at(1).why.empty());
+}
+
+}  // namespace
