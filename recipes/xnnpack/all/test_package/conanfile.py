@@ -23,6 +23,8 @@ class TestPackageConan(ConanFile):
         toolchain = CMakeToolchain(self)
         packages = {dependency.ref.name: dependency for dependency in self.dependencies.host.values()}
         versions = {name: str(dependency.ref.version) for name, dependency in packages.items()}
+        # The program is carried to other machines: no path of this one in it.
+        toolchain.cache_variables["CMAKE_SKIP_RPATH"] = True
         toolchain.cache_variables["PROOF_XNNPACK_VERSION"] = versions["xnnpack"]
         toolchain.cache_variables["PROOF_KLEIDIAI_VERSION"] = versions.get("kleidiai", "")
         # XNNPACK's own headers do not need cpuinfo's, so they do not come with it.
