@@ -17,13 +17,16 @@ const KernelEntry* linear_kernels(std::size_t* count);
 const KernelEntry* movement_kernels(std::size_t* count);
 const KernelEntry* norm_kernels(std::size_t* count);
 const KernelEntry* prim_kernels(std::size_t* count);
+const KernelEntry* quantized_kernels(std::size_t* count);
 const KernelEntry* reduce_kernels(std::size_t* count);
 const KernelEntry* select_kernels(std::size_t* count);
+const KernelEntry* spatial_kernels(std::size_t* count);
 const KernelEntry* unary_kernels(std::size_t* count);
 
-inline constexpr Group kGroups[] = {binary_kernels, create_kernels,   index_kernels, join_kernels,
-                                    linear_kernels, movement_kernels, norm_kernels,  prim_kernels,
-                                    reduce_kernels, select_kernels,   unary_kernels};
+inline constexpr Group kGroups[] = {binary_kernels,    create_kernels,   index_kernels,  join_kernels,
+                                    linear_kernels,    movement_kernels, norm_kernels,   prim_kernels,
+                                    quantized_kernels, reduce_kernels,   select_kernels, spatial_kernels,
+                                    unary_kernels};
 
 // What a group's function returns, for a table of fixed size.
 template <std::size_t N>

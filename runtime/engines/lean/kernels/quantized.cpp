@@ -1,0 +1,387 @@
+// Quantizing, dequantizing, choosing the parameters for it, and embeddings stored in few bits.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "reduction.h"
+#include "tables.h"
+
+namespace slipway::lean {
+namespace {
+
+Status mismatch(const std::string& what) {
+  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
+}
+
+struct Range {
+  std::int64_t low;
+  std::int64_t high;
+};
+
+float quantized(float value, float inverse, float zero_point, Range range) {
+  const float rounded = std::nearbyint(value * inverse) + zero_point;
+  return std::min(std::max(rounded, static_cast<float>(range.low)), static_cast<float>(range.high));
+}
+
+// Scales and zero points along one dimension (or one of each), as operands that broadcast to `out`.
+struct Parameters {
+  std::vector<float> scales;
+  std::vector<float> zero_points;
+  Operand scale;
+  Operand zero_point;
+
+  void spread(std::size_t dim, bool single) {
+    scale.data = reinterpret_cast<const std::uint8_t*>(scales.data());
+    zero_point.data = reinterpret_cast<const std::uint8_t*>(zero_points.data());
+    scale.dtype = zero_point.dtype = DType::kFloat32;
+    if (!single) {
+      scale.steps[dim] = 1;
+      zero_point.steps[dim] = 1;
+    }
+  }
+};
+
+std::vector<float> floats_of(const View& view) {
+  std::vector<float> found(view.count());
+  if (!found.empty() && view.contiguous()) {
+    load(view.dtype, view.data, 1, found.size(), found.data());
+  }
+  return found;
+}
+
+Status quantize(const View& in, const Parameters& parameters, Range range, View& out) {
+  const Status resized = resize(&out, in.shape());
+  if (resized.ok()) {
+    map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
+               [range](const float* const* inputs, float* result, std::size_t count) {
+                 for (std::size_t i = 0; i < count; ++i) {
+                   result[i] = quantized(inputs[0][i], 1.0F / inputs[1][i], inputs[2][i], range);
+                 }
+               });
+  }
+  return resized;
+}
+
+Status dequantize(const View& in, const Parameters& parameters, View& out) {
+  const Status resized = resize(&out, in.shape());
+  if (resized.ok()) {
+    map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
+               [](const float* const* inputs, float* result, std::size_t count) {
+                 for (std::size_t i = 0; i < count; ++i) {
+                   result[i] = (inputs[0][i] - inputs[2][i]) * inputs[1][i];
+                 }
+               });
+  }
+  return resized;
+}
+
+Parameters per_tensor(Arguments& arguments) {
+  Parameters parameters{
+      {static_cast<float>(arguments.real(1))}, {static_cast<float>(arguments.integer(2))}, {}, {}};
+  parameters.spread(0, true);
+  return parameters;
+}
+
+Status per_tensor_of_tensors(Arguments& arguments, Parameters* parameters) {
+  *parameters = {floats_of(arguments.tensor(1)), floats_of(arguments.tensor(2)), {}, {}};
+  if (parameters->scales.size() != 1 || parameters->zero_points.size() != 1) {
+    return mismatch("there is not one scale for the tensor");
+  }
+  parameters->spread(0, true);
+  return {};
+}
+
+Status per_channel(Arguments& arguments, Parameters* parameters) {
+  const View& in = arguments.tensor(0);
+  const View* zero_points = arguments.optional_tensor(2);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(3), in.rank, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  parameters->scales = floats_of(arguments.tensor(1));
+  parameters->zero_points =
+      zero_points == nullptr ? std::vector<float>(parameters->scales.size()) : floats_of(*zero_points);
+  const auto channels = static_cast<std::size_t>(in.sizes[dim]);
+  if (parameters->scales.size() != channels || parameters->zero_points.size() != channels) {
+    return mismatch("there is not one scale for each channel of " + to_text(in.shape()));
+  }
+  parameters->spread(dim, false);
+  return {};
+}
+
+Range range_of(Arguments& arguments, std::size_t at) {
+  return {arguments.integer(at), arguments.integer(at + 1)};
+}
+
+// quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min, int
+// quant_max, ScalarType dtype, *, Tensor(a!) out)
+Status quantize_per_tensor(Arguments& arguments) {
+  const Parameters parameters = per_tensor(arguments);
+  return quantize(arguments.tensor(0), parameters, range_of(arguments, 3), arguments.tensor(6));
+}
+// The same with scale and zero point in tensors.
+Status quantize_by_tensors(Arguments& arguments) {
+  Parameters parameters;
+  const Status found = per_tensor_of_tensors(arguments, &parameters);
+  return found.ok() ? quantize(arguments.tensor(0), parameters, range_of(arguments, 3), arguments.tensor(6))
+                    : found;
+}
+// quantized_decomposed::quantize_per_channel.out(Tensor input, Tensor scales, Tensor zero_points, int axis,
+// int quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
+Status quantize_per_channel(Arguments& arguments) {
+  Parameters parameters;
+  const Status found = per_channel(arguments, &parameters);
+  return found.ok() ? quantize(arguments.tensor(0), parameters, range_of(arguments, 4), arguments.tensor(7))
+                    : found;
+}
+// quantized_decomposed::dequantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min,
+// int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None, Tensor(a!) out)
+Status dequantize_per_tensor(Arguments& arguments) {
+  return dequantize(arguments.tensor(0), per_tensor(arguments), arguments.tensor(7));
+}
+Status dequantize_by_tensors(Arguments& arguments) {
+  Parameters parameters;
+  const Status found = per_tensor_of_tensors(arguments, &parameters);
+  return found.ok() ? dequantize(arguments.tensor(0), parameters, arguments.tensor(7)) : found;
+}
+// quantized_decomposed::dequantize_per_channel.out(Tensor input, Tensor scales, Tensor? zero_points, int
+// axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None, Tensor(a!) out)
+Status dequantize_per_channel(Arguments& arguments) {
+  Parameters parameters;
+  const Status found = per_channel(arguments, &parameters);
+  return found.ok() ? dequantize(arguments.tensor(0), parameters, arguments.tensor(8)) : found;
+}
+
+// Tokens are the rows: everything but the last dimension.
+Status rows_of(const View& in, const View& scales, const View& zero_points, std::size_t* rows,
+               std::size_t* width) {
+  *width = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[in.rank - 1U]);
+  *rows = *width == 0 ? 0 : in.count() / *width;
+  return in.contiguous() && scales.count() == *rows && zero_points.count() == *rows
+             ? Status()
+             : mismatch("there is not one scale for each row of " + to_text(in.shape()));
+}
+
+// quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
+// quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
+Status quantize_per_token(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(6);
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  Status done = rows_of(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
+  if (done.ok()) {
+    done = resize(&out, in.shape());
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  const std::vector<float> scales = floats_of(arguments.tensor(1));
+  const std::vector<float> zero_points = floats_of(arguments.tensor(2));
+  const Range range = range_of(arguments, 3);
+  std::vector<float> line(width);
+  for (std::size_t row = 0; row < rows; ++row) {
+    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+    for (float& value : line) {
+      value = quantized(value, 1.0F / scales[row], zero_points[row], range);
+    }
+    store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+  }
+  return {};
+}
+
+// quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
+// quant_min, int quant_max, ScalarType dtype, ScalarType output_dtype, *, Tensor(a!) out)
+Status dequantize_per_token(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(7);
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  Status done = rows_of(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
+  if (done.ok()) {
+    done = resize(&out, in.shape());
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  const std::vector<float> scales = floats_of(arguments.tensor(1));
+  const std::vector<float> zero_points = floats_of(arguments.tensor(2));
+  std::vector<float> line(width);
+  for (std::size_t row = 0; row < rows; ++row) {
+    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+    for (float& value : line) {
+      value = (value - zero_points[row]) * scales[row];
+    }
+    store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+  }
+  return {};
+}
+
+struct Chosen {
+  float scale;
+  std::int64_t zero_point;
+};
+
+// Scale and zero point so that the range, with 0 in it, fills the integers, and 0 is one of them exactly.
+Chosen choose(float low, float high, Range range, float least) {
+  low = std::min(low, 0.0F);
+  high = std::max(high, 0.0F);
+  const auto min = static_cast<float>(range.low);
+  const auto max = static_cast<float>(range.high);
+  const float scale = std::max((high - low) / (max - min), least);
+  const float from_low = min + low / scale;
+  const float from_high = max + high / scale;
+  const float zero_point = from_low + from_high > 0 ? min - low / scale : max - high / scale;
+  return {scale, static_cast<std::int64_t>(std::nearbyint(std::min(std::max(zero_point, min), max)))};
+}
+
+// quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, ScalarType dtype, *, Tensor(a!)
+// scale_out, Tensor(b!) zero_point_out)
+Status choose_per_token(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& scales = arguments.tensor(2);
+  View& zero_points = arguments.tensor(3);
+  if (!arguments.fault().ok() || in.rank == 0 || !in.contiguous() || in.sizes[in.rank - 1U] == 0) {
+    return mismatch("cannot choose a scale for each row of " + to_text(in.shape()));
+  }
+  Shape shape = in.shape();
+  shape.back() = 1;
+  for (View* view : {&scales, &zero_points}) {
+    const Status resized = resize(view, shape);
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  const auto width = static_cast<std::size_t>(in.sizes[in.rank - 1U]);
+  std::vector<float> line(width);
+  for (std::size_t row = 0; row < in.count() / width; ++row) {
+    load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+    const auto ends = std::minmax_element(line.begin(), line.end());
+    const Chosen chosen =
+        choose(*ends.first, *ends.second, {-128, 127}, std::numeric_limits<float>::epsilon());
+    const auto scale = static_cast<double>(chosen.scale);
+    store(scales.dtype, &scale, 1, scales.data + row * size_of(scales.dtype), 1);
+    store(zero_points.dtype, &chosen.zero_point, 1, zero_points.data + row * size_of(zero_points.dtype), 1);
+  }
+  return {};
+}
+
+// quantized_decomposed::choose_qparams.Tensor_out(Tensor input, int quant_min, int quant_max, float eps,
+// ScalarType dtype, *, Tensor(a!) scale_out, Tensor(b!) zero_point_out)
+Status choose_qparams(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& scale = arguments.tensor(5);
+  View& zero_point = arguments.tensor(6);
+  if (!arguments.fault().ok() || in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
+    return mismatch("cannot choose a scale for " + to_text(in.shape()));
+  }
+  std::vector<float> values(in.count());
+  load(in.dtype, in.data, 1, values.size(), values.data());
+  const auto ends = std::minmax_element(values.begin(), values.end());
+  const Chosen chosen =
+      choose(*ends.first, *ends.second, range_of(arguments, 1), static_cast<float>(arguments.real(3)));
+  const auto wide = static_cast<double>(chosen.scale);
+  store(scale.dtype, &wide, 1, scale.data, 1);
+  store(zero_point.dtype, &chosen.zero_point, 1, zero_point.data, 1);
+  return {};
+}
+
+// Tables of embeddings whose rows are cut into groups with a scale each.
+// quantized_decomposed::embedding_byte.out(Tensor weight, Tensor weight_scales, Tensor? weight_zero_points,
+// int weight_quant_min, int weight_quant_max, Tensor indices, *, Tensor(a!) out)
+template <int Bits>
+Status embedding(Arguments& arguments, std::size_t out_at) {
+  const View& weight = arguments.tensor(0);
+  const View& scales = arguments.tensor(1);
+  const View* zero_points = arguments.optional_tensor(2);
+  const View& indices = arguments.tensor(5);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  constexpr std::size_t kPerByte = 8 / Bits;
+  const std::size_t width = weight.rank == 2 ? static_cast<std::size_t>(weight.sizes[1]) * kPerByte : 0;
+  const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
+  const bool fits = weight.rank == 2 && weight.contiguous() && scales.rank >= 1 && groups != 0 &&
+                    scales.sizes[0] == weight.sizes[0] && width % groups == 0 && out.contiguous() &&
+                    indices.contiguous() &&
+                    (zero_points == nullptr || zero_points->count() == scales.count());
+  if (!fits) {
+    return mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
+  }
+  Shape shape = indices.shape();
+  shape.push_back(static_cast<std::int64_t>(width));
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  std::vector<std::int64_t> rows(indices.count());
+  load(indices.dtype, indices.data, 1, rows.size(), rows.data());
+  const std::vector<float> scale = floats_of(scales);
+  const std::vector<float> zero_point =
+      zero_points == nullptr ? std::vector<float>() : floats_of(*zero_points);
+  std::vector<float> line(width);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0 || rows[i] >= weight.sizes[0]) {
+      return mismatch("index " + std::to_string(rows[i]) + " is outside the embeddings");
+    }
+    const auto row = static_cast<std::size_t>(rows[i]);
+    const std::uint8_t* bytes = weight.data + row * (width / kPerByte);
+    for (std::size_t k = 0; k < width; ++k) {
+      float value = 0;
+      if constexpr (Bits == 8) {
+        value = weight.dtype == DType::kUInt8 ? static_cast<float>(bytes[k])
+                                              : static_cast<float>(static_cast<std::int8_t>(bytes[k]));
+      } else {
+        // The first number is in the upper half; 8 stands for 0.
+        const unsigned nibble = k % 2 == 0 ? bytes[k / 2] >> 4U : bytes[k / 2] & 0xfU;
+        value = static_cast<float>(nibble) - 8.0F;
+      }
+      const std::size_t group = row * groups + k / (width / groups);
+      line[k] = (value - (zero_point.empty() ? 0.0F : zero_point[group])) * scale[group];
+    }
+    store(out.dtype, line.data(), width, out.data + i * width * size_of(out.dtype), 1);
+  }
+  return {};
+}
+
+Status embedding_byte(Arguments& arguments) {
+  return embedding<8>(arguments, 6);
+}
+Status embedding_byte_dtype(Arguments& arguments) {
+  return embedding<8>(arguments, 7);
+}
+Status embedding_4bit(Arguments& arguments) {
+  return embedding<4>(arguments, 6);
+}
+Status embedding_4bit_dtype(Arguments& arguments) {
+  return embedding<4>(arguments, 7);
+}
+
+constexpr KernelEntry kTable[] = {
+    {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams},
+    {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token},
+    {"quantized_decomposed::dequantize_per_channel.out", dequantize_per_channel},
+    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize_by_tensors},
+    {"quantized_decomposed::dequantize_per_tensor.out", dequantize_per_tensor},
+    {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token},
+    {"quantized_decomposed::embedding_4bit.dtype_out", embedding_4bit_dtype},
+    {"quantized_decomposed::embedding_4bit.out", embedding_4bit},
+    {"quantized_decomposed::embedding_byte.dtype_out", embedding_byte_dtype},
+    {"quantized_decomposed::embedding_byte.out", embedding_byte},
+    {"quantized_decomposed::quantize_per_channel.out", quantize_per_channel},
+    {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize_by_tensors},
+    {"quantized_decomposed::quantize_per_tensor.out", quantize_per_tensor},
+    {"quantized_decomposed::quantize_per_token.out", quantize_per_token},
+};
+
+}  // namespace
+
+const KernelEntry* quantized_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,192 @@
+"""Programs of single operators, and what ATen makes of the same inputs: for engines' tests.
+
+A group is a function of a few tensors that returns many results, so that one export tests many operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+Tensors = tuple[torch.Tensor, ...]
+Group = tuple[Callable[..., tuple[Any, ...]], Callable[[], Tensors]]
+
+
+def _floats(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape).to(dtype)
+
+
+def _integers(*shape: int, low: int = -20, high: int = 20, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.randint(low, high, shape, dtype=dtype)
+
+
+def unary(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of any floats."""
+    near = x.abs().clamp(max=0.9)
+    return (
+        x.abs(), -x, x.sign(), x.relu(), x.ceil(), x.floor(), x.round(), x.trunc(), x.exp(), x.expm1(), x.sin(),
+        x.cos(), x.tan(), x.sinh(), x.cosh(), x.tanh(), x.atan(), x.asinh(), x.erf(), x.sigmoid(), near.asin(),
+        near.acos(), near.atanh(), (near + 1).acosh(), (near + 0.1).log(), (near + 0.1).log2(), near.log1p(),
+        (near + 0.1).log10(), (near + 0.1).sqrt(), (near + 0.1).rsqrt(), (near + 0.1).reciprocal(), x.isnan(),
+        x.isinf(), x.logical_not(), functional.gelu(x), functional.gelu(x, approximate="tanh"),
+        functional.leaky_relu(x, 0.1), functional.elu(x, 1.5), functional.hardtanh(x, -0.5, 0.7),
+        functional.silu(x), functional.hardswish(x), functional.hardsigmoid(x), x.clamp(-0.3, 0.4), x.clamp(min=0.1),
+        x.clamp(max=0.1), (near * 0.8 + 0.1).logit(), (near * 0.8 + 0.1).logit(1e-3),
+    )  # fmt: skip
+
+
+def binary(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of floats that broadcast together."""
+    apart = b.abs() + 0.5
+    return (
+        a + b, a - b, a * b, a / apart, torch.add(a, b, alpha=2), torch.sub(a, b, alpha=3), torch.maximum(a, b),
+        torch.minimum(a, b), a == b, a != b, a < b, a <= b, a > b, a >= b, torch.atan2(a, apart), a // apart,
+        a % apart, torch.fmod(a, apart), a.abs() ** b, torch.logical_and(a, b), torch.logical_or(a, b),
+        torch.logical_xor(a, b), torch.div(a, apart, rounding_mode="floor"), torch.div(a, apart, rounding_mode="trunc"),
+        torch.where(a > b, a, b), torch.clamp(a, min=b), a + 1.5, a - 1, a * 3, a / 4, 2 - a, a == 1.0, a < 0.2,
+        a.abs() ** 2.5, a % 0.7, torch.fmod(a, 0.7), a.masked_fill(a > b, 7.0), 2.0 ** a,
+    )  # fmt: skip
+
+
+def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of integers, none of them 0 in b."""
+    return (
+        a + b, a - b, a * b, a / b, a // b, a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc"), a & b,
+        a | b, a ^ b, ~a, torch.bitwise_left_shift(a, 2), torch.bitwise_right_shift(a, 1), a == b, a < b, a.abs(), -a, a.sign(), a.clamp(-3, 5), torch.maximum(a, b),
+        torch.minimum(a, b), a.sum(), a.sum(1), a.amax(1), a.argmin(1), a.cumsum(1), a.prod(1), a.to(torch.float32),
+        a + 1.5, a.any(), a.any(1), torch.where(a > b, a, b), a.flip(1), a.pow(2), a.float().exp(), a // 3, a % 4,
+    )  # fmt: skip
+
+
+def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of a tensor of three dimensions."""
+    values, places = x.max(1)
+    lows, low_places = x.min(2, keepdim=True)
+    variance, mean = torch.var_mean(x, dim=[0, 2], correction=1)
+    top, top_places = x.topk(2, dim=1)
+    ordered, order = x.sort(dim=-1, descending=True)
+    return (
+        x.sum(), x.sum(1), x.sum([0, 2], keepdim=True), x.mean(), x.mean(2), x.mean([1, 2], keepdim=True), x.amax(1),
+        x.amin([0, 2]), x.argmax(1), x.argmin(), x.argmax(2, keepdim=True), values, places, lows, low_places, x.max(),
+        x.min(), x.prod(1), x.var(1), x.var([0, 2], correction=0), variance, mean, x.cumsum(1), x.softmax(1),
+        x.softmax(-1), x.log_softmax(2), (x > 0).any(1), (x > 5).any(), top, top_places, ordered, order,
+        functional.glu(x, 1) if x.shape[1] % 2 == 0 else x, x.norm(),
+    )  # fmt: skip
+
+
+def movement(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of a tensor of four dimensions, each even."""
+    first, second = x.split(x.shape[1] // 2, 1)
+    one, two, three = x.split_with_sizes([1, x.shape[3] - 2, 1], 3)
+    return (
+        x.permute(3, 1, 0, 2), x.transpose(0, 2), x.reshape(-1), x.reshape(x.shape[0], -1), x.unsqueeze(2),
+        x[:1].squeeze(0), x.expand(*x.shape), x[:, :1].expand(*x.shape), x[:, 1], x[..., -1], x[:, 1:3], x[..., ::2],
+        x.flip([1, 3]), x.repeat(1, 2, 1, 3), x.repeat(2, 1, 1, 1, 1), torch.cat([x, x + 1], 2), torch.cat([x, x], -1),
+        torch.stack([x, -x], 1), first, second, one, two, three, functional.pad(x, (1, 2, 0, 1), value=3.0),
+        functional.pad(x, (-1, 1)), functional.pixel_shuffle(x.repeat(1, 4, 1, 1), 2), functional.pixel_unshuffle(x, 2),
+        x.roll(1, 2), x[0, 0].tril(), x[0, 0].t(), x.unfold(2, 2, 1), x.diagonal(0, 2, 3), *x.unbind(1),
+        x.narrow(1, 1, 2), functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+        functional.pad(x, (1, 2, 2, 1), mode="replicate"), torch.slice_scatter(x, x[:, :2] * 2, 1, 1, 3),
+        torch.select_scatter(x, x[:, 0] * 2, 1, 1), x.clone(), x.to(torch.float64), torch.full_like(x, 2.5),
+        torch.zeros(2, 3), torch.ones(3), torch.arange(5), torch.arange(1.0, 4.0, 0.5), torch.full((2, 2), 7),
+    )  # fmt: skip
+
+
+def lookups(x: torch.Tensor, rows: torch.Tensor, places: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of a matrix, indices of its rows, indices of its columns for each row, and a mask."""
+    return (
+        functional.embedding(rows, x), x.index_select(0, rows), x.index_select(1, rows % 3), x.gather(1, places),
+        x.scatter(1, places, 9.0), x.scatter(1, places, x * 2), x.scatter_add(1, places, x), x[rows], x[:, rows % 3],
+        x[rows, rows % 3], torch.index_put(x, (rows,), x[rows] + 1), torch.where(mask, x, -x),
+        torch.index_put(x, (rows, rows % 3), torch.tensor(5.0)),
+    )  # fmt: skip
+
+
+def products(a: torch.Tensor, b: torch.Tensor, batch: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of two matrices that go together, a batch of the first's shape, and a row of the result's width."""
+    return (
+        a @ b, torch.addmm(bias, a, b), torch.addmm(bias, a, b, beta=0.5, alpha=2), functional.linear(a, b.t(), bias),
+        functional.linear(batch, b.t()), torch.bmm(batch, batch.transpose(1, 2)), batch @ b,
+    )  # fmt: skip
+
+
+class Images(torch.nn.Module):
+    """Layers on images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(
+            [
+                torch.nn.Conv2d(4, 6, 3, padding=1), torch.nn.Conv2d(4, 8, 3, stride=2, groups=4, bias=False),
+                torch.nn.Conv2d(4, 4, (3, 1), dilation=(2, 1)), torch.nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1),
+                torch.nn.ConvTranspose2d(4, 6, 2, groups=2, output_padding=0), torch.nn.MaxPool2d(3, 2, 1),
+                torch.nn.MaxPool2d(2, ceil_mode=True), torch.nn.AvgPool2d(2), torch.nn.AvgPool2d(3, 2, 1),
+                torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False), torch.nn.AdaptiveAvgPool2d((3, 2)),
+                torch.nn.BatchNorm2d(4), torch.nn.GroupNorm(2, 4), torch.nn.Upsample(scale_factor=2),
+                torch.nn.Upsample(scale_factor=1.5, mode="bilinear"),
+                torch.nn.Upsample(size=(5, 9), mode="bilinear", align_corners=True), torch.nn.InstanceNorm2d(4),
+            ]  # fmt: skip
+        )
+        self.signal = torch.nn.Conv1d(4, 5, 3, stride=2, padding=2)
+        self.norm = torch.nn.LayerNorm([9])
+        self.eval()
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """All of them, of a 4-channel image of width 9."""
+        return (*(layer(x) for layer in self.layers), self.signal(x[:, :, 0]), self.norm(x))
+
+
+GROUPS: dict[str, Group] = {
+    "unary": (unary, lambda: (_floats(3, 17),)),
+    "unary-half": (unary, lambda: (_floats(3, 17, dtype=torch.float16),)),
+    "unary-double": (unary, lambda: (_floats(2, 300, dtype=torch.float64),)),
+    "binary": (binary, lambda: (_floats(4, 5), _floats(4, 5))),
+    "binary-broadcast": (binary, lambda: (_floats(2, 1, 5), _floats(3, 1))),
+    "binary-half": (binary, lambda: (_floats(4, 5, dtype=torch.float16), _floats(5, dtype=torch.float16))),
+    "binary-mixed": (binary, lambda: (_floats(4, 5), _floats(4, 5, dtype=torch.float64))),
+    "integers": (integers, lambda: (_integers(4, 6), _integers(4, 6, low=1))),
+    "integers-narrow": (
+        integers, lambda: (_integers(4, 6, dtype=torch.int32), _integers(4, 6, low=1, high=9, dtype=torch.int8))
+    ),
+    "reductions": (reductions, lambda: (_floats(3, 4, 5),)),
+    "reductions-long": (reductions, lambda: (_floats(2, 300, 3),)),
+    "movement": (movement, lambda: (_floats(2, 4, 6, 4),)),
+    "movement-half": (movement, lambda: (_floats(2, 4, 4, 8, dtype=torch.float16),)),
+    "lookups": (
+        lookups,
+        lambda: (_floats(6, 6), torch.randperm(6)[:4], _integers(6, 6, low=0, high=6), _integers(6, 6, low=0, high=2) > 0),
+    ),
+    "products": (products, lambda: (_floats(3, 7), _floats(7, 5), _floats(2, 3, 7), _floats(5))),
+    "images": (Images(), lambda: (_floats(2, 4, 8, 9),)),
+}  # fmt: skip
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, function: Callable[..., tuple[Any, ...]]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
+        """The group's function."""
+        return self.function(*inputs)
+
+
+def export(name: str, seed: int) -> tuple[bytes, Tensors, tuple[torch.Tensor, ...], list[str]]:
+    """The program of group ``name`` without delegates, inputs, ATen's results, and the operators in it."""
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    torch.manual_seed(seed)
+    function, make_inputs = GROUPS[name]
+    module = function if isinstance(function, torch.nn.Module) else _Module(function)
+    inputs = make_inputs()
+    results = module(*inputs)
+    edge = to_edge(
+        torch.export.export(module, inputs, strict=False), compile_config=EdgeCompileConfig(_check_ir_validity=False)
+    )
+    program = edge.to_executorch()
+    plan = program.executorch_program.execution_plan[0]
+    operators = sorted(f"{item.name}.{item.overload}" if item.overload else item.name for item in plan.operators)
+    return program.buffer, inputs, results, operators
