@@ -6,10 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
+import lief
 import pytest
 
 from core.files import locked
-from toolchains import conan, emulators
+from toolchains import conan, emulators, gnu
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target, load_targets
 
@@ -20,30 +21,43 @@ EXPECTED = "42 2 7 0\n0: even 0\n1: odd 1\n2: even 2\n3: odd 3\n"
 TARGETS = [target for target in load_targets().values() if "zig" in target.toolchains]
 
 
-def built(target: Target, folder: Path) -> Path:
+def built(target: Target, folder: Path, toolchain: str = "zig") -> Path:
     """The program of `PROJECT`, built as a package's test program is."""
     log = folder / "log"
     with locked(conan.LOCK):
-        host, own = conan.profile(target, "zig"), conan.build_profile()
+        host, own = conan.profile(target, toolchain), conan.build_profile()
         conan.conan(
             ["build", PROJECT, f"--profile:host={host}", f"--profile:build={own}", f"--output-folder={folder}"],
-            log=log, what=f"Building for {target.name}",
+            log=log, what=f"Building for {target.name} with {toolchain}",
         )  # fmt: skip
     suffix = ".exe" if target.os == "windows" else ""
     (program,) = folder.rglob(f"everywhere{suffix}")
     return program
 
 
+def pe(program: Path) -> lief.PE.Binary:
+    """A Windows program, read."""
+    binary = lief.PE.parse(os.fspath(program))
+    assert binary is not None
+    return binary
+
+
+def runs(target: Target, program: Path) -> None:
+    """The program says what it should on the least CPU of its target."""
+    root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
+    argv = [*emulators.user_argv(target, sysroot=root), str(program)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
-    import lief
-
     program = built(target, tmp_path)
     binary = lief.parse(os.fspath(program))
     assert binary is not None
     names = {str(symbol.name).lstrip("_") for symbol in binary.symbols}
     if target.os == "windows":
-        assert isinstance(binary, lief.PE.Binary)
+        binary = pe(program)
         machines = {"x86_64": "AMD64", "i686": "I386", "aarch64": "ARM64"}
         assert binary.header.machine.name == machines[target.machine]
     elif target.os == "macos":
@@ -57,6 +71,24 @@ def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
         assert {"answer", "floor_mean"} <= names
         assert [section.name for section in binary.sections if str(section.name).startswith(".debug")] == []
         assert binary.has_interpreter == (target.libc == "glibc")
-        run = [*emulators.user_argv(target, sysroot=sysroot(target) if target.libc == "glibc" else None), str(program)]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
-        assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
+        runs(target, program)
+
+
+def test_gcc_does_the_same_where_it_is_installed(tmp_path: Path) -> None:
+    """Which of the cross compilers are installed is the machine's affair; what is there must work."""
+    for target in load_targets().values():
+        if "gnu" not in target.toolchains:
+            continue
+        if reason := gnu.usable(target):
+            assert gnu.package(target) in reason or "distribution" in reason
+            continue
+        folder = tmp_path / target.name
+        folder.mkdir()
+        program = built(target, folder, "gnu")
+        if target.os == "windows":
+            # Nothing of GCC's own has to be on the device: those libraries are linked in.
+            binary = pe(program)  # LIEF's lists do not outlive it
+            imported = {str(library.name).lower() for library in binary.imports}
+            assert imported <= {"kernel32.dll", "msvcrt.dll", "advapi32.dll", "ucrtbase.dll"}
+        else:
+            runs(target, program)

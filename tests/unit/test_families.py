@@ -16,11 +16,11 @@ from toolchains.zig import usable as zig_usable
 ANDROID = [target for target in load_targets().values() if target.os == "android"]
 
 
-def programs(folder: Path, *names: str) -> None:
+def programs(folder: Path, *names: str, version: str = "12.2.0") -> None:
     """Programs that only their names are asked of."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_text("#!/bin/sh\necho 12.2.0\n", encoding="utf-8")
+        (folder / name).write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
         (folder / name).chmod(0o755)
 
 
@@ -165,7 +165,7 @@ def test_gcc_for_windows_is_the_one_with_threads(tmp_path: Path, monkeypatch: py
     programs(tmp_path, *plain)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(gnu, "_native", lambda target: False)
-    programs(tmp_path / "more", "x86_64-w64-mingw32-gcc-posix", "x86_64-w64-mingw32-g++-posix")
+    programs(tmp_path / "more", "x86_64-w64-mingw32-gcc-posix", "x86_64-w64-mingw32-g++-posix", version="12-posix")
     monkeypatch.setattr(shutil, "which", lambda name, which=shutil.which: which(name, path=str(tmp_path)))
     assert "g++-posix is not installed" in gnu.usable(target)
     for file in (tmp_path / "more").iterdir():

@@ -11,9 +11,7 @@
 #endif
 #endif
 #if defined(__aarch64__) && (defined(__ARM_FEATURE_DOTPROD) || defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC))
-#if !defined(__APPLE__)
 #error "more than ARMv8.0"
-#endif
 #endif
 #if (defined(__i386__) || defined(__x86_64__)) && (defined(__SSE3__) || !defined(__SSE2__))
 #error "not the floor of x86"
