@@ -49,7 +49,7 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
     if bool(adb) == bool(ssh):
         raise UsageError("A device is added by --adb or by --ssh.", "", "./inv devices.add --ssh pi@raspberrypi.local")
     table = _adb_table(adb) if adb else _ssh_table(ssh)
-    shown = Device.model_validate({"name": name or "device", **table})
+    (shown,) = parse(_toml(name or "device", table), user_file()).values()
     with open_device(shown, Deadline.after(_SECONDS)) as transport:
         serial = getattr(transport, "serial", "")
         facts = probe(transport, device_root(shown), None, Deadline.after(_SECONDS))

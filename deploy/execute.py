@@ -20,7 +20,7 @@ from deploy.inventory import Device
 from deploy.pipeline import device_root, open_device
 from deploy.preflight import RUNS
 from deploy.probe import probe
-from deploy.store import Blob, Store
+from deploy.store import Blob, Store, Survey
 from deploy.transport import Transport, run
 from toolchains import inspect
 
@@ -56,7 +56,7 @@ def execute(
     timeout: float = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Executed:
-    """Run ``executable`` on ``device`` in a folder of its own, which is removed afterwards.
+    """Run ``executable`` on ``device`` in a folder of its own, which is removed afterwards; the device is locked.
 
     Args:
         files: put beside it, under their own names; its working folder holds them.
@@ -131,7 +131,8 @@ def check(executable: Path, facts: DeviceFacts, name: str) -> None:
 
 
 def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: Callable[[int], None]) -> int:
-    survey = store.survey([f"store/{blob.sha256}" for blob in blobs.values()], deadline)
+    names = [f"store/{blob.sha256}" for blob in blobs.values()]
+    survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey({})
     if survey.stale:
         store.discard(survey.stale, deadline)
     missing = {blob.sha256: blob for blob in blobs.values() if survey.sizes.get(f"store/{blob.sha256}") != blob.size}

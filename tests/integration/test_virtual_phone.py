@@ -1,0 +1,282 @@
+"""The virtual phone: a real adbd behind a real adb server; the transport, its errors, and how a phone is added."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferError, UnreachableError
+from core.files import sha256_bytes
+from deploy import adb_server, virtual, virtual_adb
+from deploy.adb import AdbTransport, open_adb
+from deploy.adb_port import PORT_VARIABLE, listens
+from deploy.deadline import Deadline
+from deploy.identify import choose_target
+from deploy.inventory import FILE, VARIABLE, Device, get_device
+from deploy.pipeline import open_device
+from deploy.store import Blob, Store
+from deploy.transport import run
+from deploy.virtual_state import Folder, read_state
+from tests.conftest import Inv
+from tests.devices import ask, facts_of, left_over, own_devices, refuses, runs_programs
+from tests.small_program import small_program
+
+pytestmark = pytest.mark.virtual
+
+HERE = "/data/local/tmp"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with own_devices(tmp_path_factory):
+        yield
+
+
+@pytest.fixture(scope="module")
+def phone(machine: None) -> Iterator[AdbTransport]:
+    with open_adb(get_device("phone", FILE)) as transport:
+        yield transport
+
+
+def soon() -> Deadline:
+    return Deadline.after(60)
+
+
+def test_it_is_a_phone_as_far_as_adb_sees(phone: AdbTransport) -> None:
+    device = get_device("phone", FILE)
+    facts = facts_of(device, phone)
+    assert (facts.system, facts.machine, facts.cpu) == ("Linux", "aarch64", "Cortex-A76")
+    assert (facts.android, facts.api_level, facts.abis) == ("14", 34, ("arm64-v8a",))
+    assert facts.board == "Slipway virtual phone"
+    assert (facts.home, facts.root) == (HERE, f"{HERE}/slipway")
+    assert choose_target(facts) == device.target
+    script = "id -un; echo $TMPDIR; ls -d /tmp /dev/shm /usr/bin/env /system/bin/sh 2>/dev/null; getprop no.such given"
+    assert ask(phone, script).splitlines() == ["shell", HERE, "/system/bin/sh", "given"]
+
+
+def test_every_name_in_system_bin_is_a_program(phone: AdbTransport) -> None:
+    toys = set(ask(phone, "toybox").split())
+    names = set(ask(phone, "ls /system/bin").split())
+    assert names - toys == {"sh", "toybox", "getprop"}
+
+
+def test_streams_statuses_and_words(phone: AdbTransport) -> None:
+    done = run(phone, ["sh", "-c", "head -c 300000 /dev/zero; echo oops >&2; exit 3"], deadline=soon(), check=False)
+    assert (done.code, len(done.stdout), done.stderr) == (3, 300000, b"oops\n")
+    words = ["a b", "$HOME", "'", '"', "*", "a;b", "\\", "-n", "ü", "a\nb"]
+    assert run(phone, ["printf", "%s|", *words], deadline=soon()).text == "|".join(words) + "|"
+
+
+def test_files_come_back_as_they_went(phone: AdbTransport, tmp_path: Path) -> None:
+    data = os.urandom((3 << 20) + 17)
+    (tmp_path / "data").write_bytes(data)
+    told: list[int] = []
+    remote = f"{HERE}/it's, 100% $(odd)"
+    phone.put(tmp_path / "data", remote, told.append, soon())
+    assert sum(told) == len(data)
+    assert run(phone, ["sha256sum", remote], deadline=soon()).text.split()[0].strip("\\") == sha256_bytes(data)
+    phone.get(remote, tmp_path / "back", len(data), Deadline.after(120))
+    assert (tmp_path / "back").read_bytes() == data
+    with pytest.raises(TransferError, match="longer than expected"):
+        phone.get(remote, tmp_path / "back", len(data) - 1, soon())
+
+
+def test_an_interrupted_upload_goes_on(phone: AdbTransport, tmp_path: Path) -> None:
+    data = os.urandom(200_001)
+    (tmp_path / "begun").write_bytes(data[:77_777])
+    (tmp_path / "whole").write_bytes(data)
+    phone.put(tmp_path / "begun", f"{HERE}/resumed", lambda _: None, soon())
+    told: list[int] = []
+    phone.put(tmp_path / "whole", f"{HERE}/resumed", told.append, soon(), 77_777)
+    assert sum(told) == len(data) - 77_777
+    assert run(phone, ["sha256sum", f"{HERE}/resumed"], deadline=soon()).text.split()[0] == sha256_bytes(data)
+
+
+def test_what_the_device_refuses(phone: AdbTransport, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(os.urandom(12 << 20))
+    with pytest.raises(DeviceFullError, match="while uploading big"):
+        phone.put(tmp_path / "big", "/small/big", lambda _: None, soon())
+    run(phone, ["sh", "-c", "rm -f /small/*; head -c 8000000 /dev/zero >/small/some"], deadline=soon())
+    with pytest.raises(DeviceFullError, match="while uploading big"):
+        phone.put(tmp_path / "big", "/small/some", lambda _: None, soon(), 8_000_000)
+    run(phone, ["rm", "-f", "/small/some"], deadline=soon())
+    with pytest.raises(TransferError, match="could not be moved"):
+        phone.put(tmp_path / "big", "/system/nope/big", lambda _: None, soon())
+    with pytest.raises(TransferError, match="could not be moved"):
+        phone.get(f"{HERE}/nothing", tmp_path / "nothing", 10, soon())
+    assert not (tmp_path / "nothing").exists()
+    with pytest.raises(TransferError, match="too long for adb"):
+        phone.put(tmp_path / "big", f"{HERE}/{'x' * 1100}", lambda _: None, soon())
+    # And the transport is as good as before.
+    assert ask(phone, "echo well") == "well\n"
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM;"])
+def test_a_deadline_ends_the_whole_group(phone: AdbTransport, trap: str) -> None:
+    with pytest.raises(DeadlineError, match="while running"):
+        run(phone, ["sh", "-c", f"{trap} sleep 4242 & sleep 4242"], deadline=Deadline.after(3))
+    assert ask(phone, "ps -A -o args | grep -c '^sleep 4242'; true") == "0\n"
+
+
+def test_a_closed_stream_ends_the_whole_group(phone: AdbTransport) -> None:
+    from deploy.supervise import supervised
+
+    channel = phone.start(supervised(["sh", "-c", "sleep 4243 & sleep 4243"], seconds=99))
+    end = time.monotonic() + 30
+    while ask(phone, "ps -A -o args | grep -c '^sleep 4243'; true") != "2\n":
+        assert time.monotonic() < end
+    channel.close()
+    while ask(phone, "ps -A -o args | grep -c '^sleep 4243'; true") != "0\n":
+        assert time.monotonic() < end
+
+
+def test_the_store_verifies_on_the_device(phone: AdbTransport, tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"whole" * 1000)
+    with Store(phone, f"{HERE}/a store") as store:
+        good = Blob(tmp_path / "blob", sha256_bytes(b"whole" * 1000), 5000)
+        store.open([], soon(), make=True)
+        store.upload([good], lambda _: None, soon())
+        assert store.survey([f"store/{good.sha256}"], soon()).sizes == {f"store/{good.sha256}": 5000}
+        with pytest.raises(TransferError, match="damaged"):
+            store.upload([Blob(tmp_path / "blob", "0" * 64, 5000)], lambda _: None, soon())
+        assert store.survey(["store/" + "0" * 64], soon()).sizes == {}
+    run(phone, ["rm", "-rf", f"{HERE}/a store"], deadline=soon())
+
+
+def test_static_programs_run(tmp_path: Path) -> None:
+    runs_programs("phone", "android-arm64", tmp_path)
+
+
+def test_programs_of_another_machine_are_refused() -> None:
+    refuses("phone", "linux-x86_64")
+
+
+def test_the_task_passes_streams_and_status_on(inv: Inv) -> None:
+    small = small_program("android-arm64")
+    done = inv("devices.run", "phone", str(small), "--args", "echo one 'two words'")
+    assert (done.returncode, done.stdout) == (0, "one\ntwo words\n")
+    assert done.stderr.startswith("done\n")
+    done = inv("devices.run", "phone", str(small), "--args", "exit 42", "--json")
+    assert done.returncode == 42
+    assert json.loads(done.stdout)["code"] == 42
+    done = inv("devices.run", "phone", str(small), "--args", "'open")
+    assert (done.returncode, "cannot be split" in done.stderr) == (2, True)
+
+
+def test_it_is_added_by_its_serial(
+    phone: AdbTransport, inv: Inv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user has it: the phone is attached to the server on adb's port, and stands in no inventory."""
+    file = tmp_path / "devices.toml"
+    file.write_text("# mine\n")
+    env = {PORT_VARIABLE: str(virtual_adb.running_port()), VARIABLE: str(file)}
+    monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
+    listing = inv("devices.list", env=env).stdout
+    assert f"./inv devices.add --adb {phone.serial}" in listing
+    added = inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env)
+    assert added.returncode == 0, added.stderr
+    said = json.loads(added.stdout)
+    assert said["device"]["target"] == "android-arm64"
+    assert said["facts"]["api_level"] == 34
+    assert file.read_text().startswith("# mine\n\n[shelf]\n")
+    row = next(row for row in json.loads(inv("devices.list", "--json", env=env).stdout) if row["name"] == "shelf")
+    assert (row["serial"], row["state"], row["transport"]) == (phone.serial, "device", "adb")
+    with open_device(get_device("shelf", file)) as transport:
+        assert ask(transport, "getprop ro.product.cpu.abilist") == "arm64-v8a\n"
+    again = inv("devices.add", "--adb", "any", "--name", "shelf", env=env)
+    assert (again.returncode, "already" in again.stderr) == (3, True)
+    nobody = inv("devices.add", "--adb", "R5CT0000000", env=env)
+    assert (nobody.returncode, f"adb sees {phone.serial}" in nobody.stderr) == (20, True)
+
+
+def test_a_port_where_no_adbd_listens(phone: AdbTransport) -> None:
+    server = adb_server.private_server()
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="cannot be reached by adb"):
+        adb_server.attach(server, "127.0.0.1:9", Deadline.after(4))
+    assert time.monotonic() - begun < 30
+
+
+def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
+    port = virtual_adb.running_port()
+    assert port > 0
+    assert port != 5037
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    assert [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
+    assert not any(row[1].endswith(f":{port:04X}") for row in
+                   (line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]))  # fmt: skip
+    serial = read_state(Folder.of("phone"))
+    assert serial is not None
+    assert not 5555 <= serial.port <= 5585
+
+
+def test_two_at_once(phone: AdbTransport) -> None:
+    answers: list[str] = []
+
+    def work(number: int) -> None:
+        with open_adb(get_device("phone", FILE)) as transport:
+            answers.append(ask(transport, f"echo {number}"))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == ["0\n", "1\n", "2\n", "3\n"]
+
+
+def test_a_server_that_is_gone_is_started_again(machine: None) -> None:
+    state = read_state(Folder.of(virtual_adb.NAME))
+    assert state is not None
+    with open_adb(get_device("phone", FILE)) as transport:
+        assert state.supervisor.end(5)
+        assert not listens(state.port)
+        with pytest.raises(UnreachableError, match="The connection to phone broke"):
+            ask(transport, "echo lost")
+    with open_adb(get_device("phone", FILE)) as transport:
+        assert ask(transport, "echo found") == "found\n"
+
+
+def test_use_and_disuse(machine: None) -> None:
+    """The server keeps its connection for ever: only commands count as use."""
+    folder = Folder.of("phone")
+    with open_adb(get_device("phone", FILE)) as transport:
+        os.utime(folder.last_used, (1, 1))
+        transport._touched = 0
+        ask(transport, "true")
+        assert folder.idle_seconds() < 30
+    launch = json.loads(folder.launch.read_text())
+    assert launch["connections_count"] is False
+
+
+def test_several_and_none_chosen(phone: AdbTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two serials of one phone are two devices to adb."""
+    server = adb_server.private_server()
+    port = phone.serial.rpartition(":")[2]
+    monkeypatch.setenv(PORT_VARIABLE, str(server.port))
+    monkeypatch.delenv("ANDROID_SERIAL", raising=False)
+    unnamed = Device(name="some", transport="adb", target="android-arm64")
+    with open_adb(unnamed) as transport:
+        assert transport.serial == phone.serial
+    adb_server.connect(server, f"localhost:{port}")
+    try:
+        with pytest.raises(ConfigError, match="Several devices") as caught:
+            open_adb(unnamed)
+        assert set(caught.value.names) == {phone.serial, f"localhost:{port}"}
+        monkeypatch.setenv("ANDROID_SERIAL", phone.serial)
+        with open_adb(unnamed) as transport:
+            assert transport.serial == phone.serial
+    finally:
+        server.disconnect(f"localhost:{port}")
+
+
+def test_nothing_is_left_on_it(phone: AdbTransport) -> None:
+    device = get_device("phone", FILE)
+    assert left_over(phone, device, facts_of(device, phone)) == []
+    assert virtual.status("phone").ready

@@ -1,0 +1,39 @@
+"""The virtual older phone: 32 bits all through, over adb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.identify import choose_target
+from deploy.inventory import FILE, get_device
+from deploy.pipeline import open_device
+from tests.devices import ask, facts_of, own_devices, refuses, runs_programs
+
+pytestmark = pytest.mark.virtual
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with own_devices(tmp_path_factory):
+        yield
+
+
+def test_it_is_a_32_bit_phone() -> None:
+    device = get_device("phone-armv7", FILE)
+    with open_device(device) as transport:
+        facts = facts_of(device, transport)
+        assert ask(transport, "getprop ro.product.cpu.abilist64; id -un") == "\nshell\n"
+    assert (facts.machine, facts.cpu, facts.abis) == ("armv7l", "Cortex-A7", ("armeabi-v7a", "armeabi"))
+    assert "neon" in facts.cpu_features
+    assert choose_target(facts) == device.target
+
+
+def test_static_programs_run(tmp_path: Path) -> None:
+    runs_programs("phone-armv7", "android-armv7", tmp_path)
+
+
+def test_64_bit_programs_are_refused() -> None:
+    refuses("phone-armv7", "android-arm64")

@@ -1,0 +1,50 @@
+"""The virtual Pi 5: dot products and half floats, nothing beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.bundle import Bundle
+from deploy.identify import choose_target
+from deploy.inventory import FILE, get_device
+from deploy.pipeline import deploy, open_device
+from deploy.result import EMULATED
+from tests.deploying import program
+from tests.devices import facts_of, own_devices
+
+__all__ = ["program"]
+
+pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
+
+
+@pytest.fixture(scope="module")
+def arm() -> Bundle:
+    from toolchains.builder import build
+
+    return build("linux-arm64")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with own_devices(tmp_path_factory):
+        yield
+
+
+def test_it_has_the_processor() -> None:
+    device = get_device("pi5", FILE)
+    with open_device(device) as transport:
+        facts = facts_of(device, transport)
+    assert (facts.machine, facts.cpu) == ("aarch64", "Cortex-A76")
+    assert {"asimddp", "fphp", "asimdhp", "atomics"} <= set(facts.cpu_features)
+    assert not {"i8mm", "bf16", "sve", "sme"} & set(facts.cpu_features)
+    assert choose_target(facts) == device.target
+
+
+def test_outputs_agree_with_the_hosts(arm: Bundle, program: Path, dist: Path) -> None:
+    result = deploy(get_device("pi5", FILE), arm, program, num_executions=1, warmup=0, listeners=[], timeout=400)
+    assert result.verdict in {"identical", "agrees"}
+    assert (result.emulated, result.latency_note) == (True, EMULATED)
+    assert result.facts.cpu == "Cortex-A76"

@@ -1,0 +1,378 @@
+"""adb without a phone: what its server says, whom to use, the shell protocol's packets, and files over a bad line."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import (
+    AuthenticationError,
+    ConfigError,
+    DeadlineError,
+    DeviceFullError,
+    HostError,
+    TransferError,
+    UnreachableError,
+)
+from deploy import adb_server
+from deploy.adb import AdbChannel
+from deploy.adb_files import Files
+from deploy.adb_port import PORT_VARIABLE, default_port
+from deploy.adb_server import Seen, Server, attach, parse_devices, pick, running_server, users_server
+from deploy.deadline import Deadline
+
+LISTING = """\
+R5CT200ABCD            device usb:1-2 product:o1s model:SM_G991B device:o1s transport_id:3
+emulator-5554          offline transport_id:1
+192.168.1.7:41235      unauthorized transport_id:4
+0123456789             no permissions (missing udev rules? user is in plugdev); see [page] usb:1-1 transport_id:5
+[fe80::1%eth0]:5555    recovery product:x model:y device:z transport_id:6
+
+"""
+
+
+def test_the_listing_is_read() -> None:
+    assert parse_devices(LISTING) == [
+        Seen("R5CT200ABCD", "device", "SM G991B"),
+        Seen("emulator-5554", "offline"),
+        Seen("192.168.1.7:41235", "unauthorized"),
+        Seen("0123456789", "no permissions"),
+        Seen("[fe80::1%eth0]:5555", "recovery", "y"),
+    ]
+    assert parse_devices("") == []
+
+
+@pytest.mark.parametrize(
+    ("serial", "error", "what", "hint"),
+    [
+        ("emulator-5554", UnreachableError, "adb says offline", "reconnect"),
+        ("192.168.1.7:41235", AuthenticationError, "has not allowed this computer", "tap Allow"),
+        ("0123456789", UnreachableError, "adb says no permissions", "android-sdk-platform-tools-common"),
+        ("[fe80::1%eth0]:5555", UnreachableError, "adb says recovery", "reboot"),
+        ("nobody", UnreachableError, "adb sees no device nobody", "adb devices -l"),
+        ("10.0.0.9:5555", UnreachableError, "adb sees no device", "adb connect 10.0.0.9:5555"),
+    ],
+)
+def test_a_device_that_is_not_ready(serial: str, error: type[Exception], what: str, hint: str) -> None:
+    with pytest.raises(error, match=what) as caught:
+        pick(parse_devices(LISTING), serial)
+    assert hint in caught.value.hint  # type: ignore[attr-defined]
+    assert caught.value.cause  # type: ignore[attr-defined]
+
+
+def test_the_only_one_is_taken() -> None:
+    assert pick(parse_devices(LISTING), "") == "R5CT200ABCD"
+    assert pick(parse_devices(LISTING), "R5CT200ABCD") == "R5CT200ABCD"
+
+
+def test_none_and_several() -> None:
+    with pytest.raises(UnreachableError, match="adb sees no device"):
+        pick([], "")
+    with pytest.raises(ConfigError, match="Several devices") as caught:
+        pick([Seen("a", "device"), Seen("b", "device")], "")
+    assert caught.value.names == ("a", "b")
+    assert caught.value.hint == "./inv devices.add --adb a"
+
+
+@pytest.mark.parametrize("text", ["x", "0", "70000", "-1"])
+def test_a_wrong_port_is_a_config_error(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(PORT_VARIABLE, text)
+    with pytest.raises(ConfigError, match=PORT_VARIABLE):
+        default_port()
+
+
+class FakeServer:
+    """As much of adb's server as choosing a device takes: one request a connection, answered from a table."""
+
+    def __init__(self, answers: dict[str, list[bytes]]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            with peer:
+                length = peer.recv(4, socket.MSG_WAITALL)
+                if not length:
+                    continue
+                request = peer.recv(int(length, 16), socket.MSG_WAITALL).decode()
+                self.asked.append(request)
+                queue = self.answers.get(request, [b"FAIL0003no!"])
+                peer.sendall(queue.pop(0) if len(queue) > 1 else queue[0])
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def okay(text: str) -> bytes:
+    return b"OKAY%04x" % len(text.encode()) + text.encode()
+
+
+@pytest.fixture
+def fake() -> Iterator[Callable[..., FakeServer]]:
+    made: list[FakeServer] = []
+
+    def start(**answers: Any) -> FakeServer:
+        table = {key.replace("_", ":", 1): value for key, value in answers.items()}
+        made.append(FakeServer(table))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.close()
+
+
+def test_a_server_that_answers_is_used_whatever_its_version(
+    fake: Callable[..., FakeServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = fake(host_version=[okay("0028")])
+    monkeypatch.setenv(PORT_VARIABLE, str(server.port))
+    monkeypatch.setattr(
+        adb_server, "adb_program", lambda: pytest.fail("adb itself would end a server of another version")
+    )
+    found = users_server()
+    assert found is not None
+    assert found.port == server.port
+    assert server.asked == ["host:version"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [(okay("001f"), "version 1.0.31"), (b"HTTP/1.1 400", "not an answering adb server"), (b"OKAY0004zzzz", "not an")],
+    ids=["old", "another protocol", "nonsense"],
+)
+def test_a_server_that_will_not_do(fake: Callable[..., FakeServer], answer: bytes, what: str) -> None:
+    with pytest.raises(HostError, match=what) as caught:
+        running_server(fake(host_version=[answer]).port)
+    assert PORT_VARIABLE in caught.value.hint
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    assert running_server(port) is None
+
+
+def test_a_device_that_is_appearing_is_waited_for(fake: Callable[..., FakeServer]) -> None:
+    states = [okay("abc  offline\n"), okay("abc  authorizing\n"), okay("abc  device\n")]
+    server = fake(**{"host_devices-l": states})
+    assert attach(Server("127.0.0.1", server.port), "abc", Deadline.after(20)) == "abc"
+    assert server.asked.count("host:devices-l") == 3
+
+
+def test_and_not_for_ever(fake: Callable[..., FakeServer]) -> None:
+    server = fake(**{"host_devices-l": [okay("abc  offline\n")]})
+    with pytest.raises(UnreachableError, match="adb says offline"):
+        attach(Server("127.0.0.1", server.port), "abc", Deadline.after(0.5))
+    assert len(server.asked) > 1
+
+
+def test_an_absent_serial_is_not_waited_for(fake: Callable[..., FakeServer]) -> None:
+    server = fake(**{"host_devices-l": [okay("")]})
+    with pytest.raises(UnreachableError, match="adb sees no device abc"):
+        attach(Server("127.0.0.1", server.port), "abc", Deadline.after(20))
+    assert server.asked == ["host:devices-l"]
+
+
+def test_an_address_is_connected_first(fake: Callable[..., FakeServer]) -> None:
+    where = "192.168.1.7:5555"
+    server = fake(
+        **{
+            "host_devices-l": [okay(""), okay(f"{where}  device\n")],
+            f"host_connect:{where}": [okay(f"connected to {where}")],
+        }
+    )
+    assert attach(Server("127.0.0.1", server.port), where, Deadline.after(20)) == where
+    assert server.asked == ["host:devices-l", f"host:connect:{where}", "host:devices-l"]
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("failed to authenticate to 192.168.1.7:5555", AuthenticationError),
+        ("failed to connect to '192.168.1.7:5555': Connection refused", UnreachableError),
+    ],
+)
+def test_an_address_that_refuses(fake: Callable[..., FakeServer], said: str, error: type[Exception]) -> None:
+    where = "192.168.1.7:5555"
+    server = fake(**{"host_devices-l": [okay("")], f"host_connect:{where}": [okay(said)]})
+    with pytest.raises(error):
+        attach(Server("127.0.0.1", server.port), where, Deadline.after(0.3))
+
+
+class Stream:
+    """A connection as adbutils hands it out."""
+
+    def __init__(self, conn: socket.socket) -> None:
+        self.conn = conn
+
+
+def packet(kind: int, data: bytes) -> bytes:
+    return struct.pack("<BI", kind, len(data)) + data
+
+
+def test_the_shell_protocol_cut_anywhere() -> None:
+    """Every way in which the stream may be torn apart gives the same output and status."""
+    raw = packet(1, b"out") + packet(2, b"") + packet(2, b"err\n") + packet(1, b"put\n") + packet(3, bytes([7]))
+    for cut in range(len(raw) + 1):
+        here, there = socket.socketpair()
+        with here, there:
+            channel = AdbChannel(Stream(here), "phone", lambda: None)
+            code = None
+            for part in (raw[:cut], raw[cut:]):
+                there.sendall(part)
+                code = channel.pump(0.05) if part and code is None else code
+            assert (code, bytes(channel.stdout), bytes(channel.stderr)) == (7, b"output\n", b"err\n"), cut
+
+
+def test_input_and_its_end() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        channel = AdbChannel(Stream(here), "phone", lambda: None)
+        channel.send(b"beat\n")
+        channel.end_input()
+        assert there.recv(100) == packet(0, b"beat\n") + packet(4, b"")
+
+
+def test_a_stream_that_ends_without_a_status_is_a_broken_connection() -> None:
+    here, there = socket.socketpair()
+    with here:
+        channel = AdbChannel(Stream(here), "phone", lambda: None)
+        there.sendall(packet(1, b"half"))
+        assert channel.pump(1) is None
+        there.close()
+        with pytest.raises(UnreachableError, match="The connection to phone broke"):
+            channel.pump(1)
+        channel.send(b"nobody hears it")
+        channel.end_input()
+
+
+@pytest.fixture
+def line() -> Iterator[tuple[Files, list[socket.socket]]]:
+    """The file side of a device, and the far ends of the streams it opened."""
+    ends: list[socket.socket] = []
+    near: list[socket.socket] = []
+
+    def open_stream(service: str, seconds: float) -> Stream:
+        assert service == "sync:"
+        here, there = socket.socketpair()
+        here.settimeout(seconds)
+        ends.append(there)
+        near.append(here)
+        return Stream(here)
+
+    yield Files(open_stream, "phone"), ends
+    for each in (*ends, *near):
+        each.close()
+
+
+def device(ends: list[socket.socket], answer: Callable[[socket.socket, bytes], None]) -> threading.Thread:
+    """Takes one request for a file on the newest stream and goes on as ``answer`` does."""
+
+    def serve() -> None:
+        while not ends:
+            time.sleep(0.005)
+        peer = ends[-1]
+        with contextlib.suppress(OSError, struct.error):  # the near end has closed: that was to be seen
+            _kind, size = struct.unpack("<4sI", peer.recv(8, socket.MSG_WAITALL))
+            answer(peer, peer.recv(size, socket.MSG_WAITALL))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return thread
+
+
+def take(peer: socket.socket) -> bytes:
+    data = b""
+    while True:
+        kind, size = struct.unpack("<4sI", peer.recv(8, socket.MSG_WAITALL))
+        if kind == b"DONE":
+            return data
+        data += peer.recv(size, socket.MSG_WAITALL)
+
+
+def test_a_file_is_put(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
+    files, ends = line
+    data = bytes(range(256)) * 700
+    (tmp_path / "file").write_bytes(data)
+    got: list[bytes] = []
+
+    def answer(peer: socket.socket, path: bytes) -> None:
+        got.extend([path, take(peer)])
+        peer.sendall(b"OKAY" + bytes(4))
+
+    thread = device(ends, answer)
+    told: list[int] = []
+    files.put(tmp_path / "file", "/data/a,b", told.append, Deadline.after(10))
+    thread.join()
+    assert got == [b"/data/a,b,33188", data]
+    assert sum(told) == len(data)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "what"),
+    [
+        (b"couldn't create file: Permission denied", TransferError, "could not be moved"),
+        (b"write failed: No space left on device", DeviceFullError, "No space left on phone"),
+    ],
+)
+def test_a_refused_file(
+    line: tuple[Files, list[socket.socket]], tmp_path: Path, said: bytes, error: type[Exception], what: str
+) -> None:
+    files, ends = line
+    (tmp_path / "file").write_bytes(b"x" * 300_000)
+
+    def answer(peer: socket.socket, _path: bytes) -> None:
+        peer.sendall(b"FAIL" + struct.pack("<I", len(said)) + said)
+        take(peer)
+
+    device(ends, answer)
+    with pytest.raises(error, match=what):
+        files.put(tmp_path / "file", "/x", lambda _: None, Deadline.after(10))
+
+
+def test_a_line_that_breaks(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
+    files, ends = line
+    (tmp_path / "file").write_bytes(b"x" * 3_000_000)
+    device(ends, lambda peer, _path: peer.close())
+    with pytest.raises(UnreachableError, match="The connection to phone broke"):
+        files.put(tmp_path / "file", "/x", lambda _: None, Deadline.after(10))
+
+
+def test_a_line_that_stalls(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
+    files, ends = line
+    device(ends, lambda _peer, _path: None)
+    with pytest.raises(DeadlineError, match="while moving file"):
+        files.get("/x", tmp_path / "file", 10, Deadline.after(0.3))
+    assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize("cut", range(0, 40, 3))
+def test_a_file_that_is_cut_on_its_way_here_is_none(
+    line: tuple[Files, list[socket.socket]], tmp_path: Path, cut: int
+) -> None:
+    files, ends = line
+    whole = b"DATA" + struct.pack("<I", 26) + bytes(26) + b"DONE" + bytes(4)
+
+    def answer(peer: socket.socket, _path: bytes) -> None:
+        peer.sendall(whole[:cut])
+        peer.close()
+
+    device(ends, answer)
+    with pytest.raises(UnreachableError, match="The connection to phone broke"):
+        files.get("/x", tmp_path / "file", 100, Deadline.after(10))
+    assert not (tmp_path / "file").exists()
