@@ -70,7 +70,9 @@ Code code_of(OrtErrorCode error, Code otherwise) {
 
 void ORT_API_CALL keep_logged_error(void* /*unused*/, OrtLoggingLevel /*severity*/, const char* /*category*/,
                                     const char* /*logid*/, const char* /*location*/, const char* message) {
-  logged() = message;
+  if (logged().empty()) {  // what comes after is about the failure's consequences
+    logged() = message;
+  }
 }
 
 Status from_exception(const Ort::Exception& error, Code code) {
