@@ -284,8 +284,12 @@ class FakeApt(debian_apt.Apt):
 
         self.asked.append("plan")
         lists = FakeApt.lists or {}
-        names = [name for name in sorted(lists) if closure or name.split("_")[0] in packages]
-        if not set(packages) <= {name.split("_")[0] for name in lists}:
+        known = {name.split("_")[0] for name in lists} | {Item("", name, 0, "").spec for name in lists}
+        names = [
+            name for name in sorted(lists)
+            if closure or {name.split("_")[0], Item("", name, 0, "").spec} & set(packages)
+        ]  # fmt: skip
+        if not set(packages) <= known:
             raise AptError("Looking up failed.", "", "", "E: Unable to locate package")
         return [Item("", name, len(lists[name]), hashlib.sha256(lists[name]).hexdigest()) for name in names]
 
@@ -360,6 +364,28 @@ def test_a_package_that_is_nowhere_is_an_error_after_one_look_more(apt: type[Fak
     with pytest.raises(HostError, match="Looking up"):
         debian.fetch("bookworm", "amd64", ["nosuch"])
     assert apt.asked == ["plan", "refresh", "plan"]
+
+
+def test_a_pinned_package_is_fetched_once(apt: type[FakeApt], packages: list[Path]) -> None:
+    name, digest = packages[0].name, sha256_file(packages[0])
+    file = debian.binary("bookworm", name, digest)
+    assert (file.name, sha256_file(file)) == (name, digest)
+    apt.asked.clear()
+    apt.archive.clear()  # gone from the archive: it is here
+    assert debian.binary("bookworm", name, digest) == file
+    assert apt.asked == []
+
+
+def test_a_pinned_package_that_the_archive_replaced_names_the_one_that_is_there(apt: type[FakeApt]) -> None:
+    with pytest.raises(HostError, match=r"no old 1:0\.9-1 for amd64 any more") as caught:
+        debian.binary("bookworm", "old_1%3a0.9-1_amd64.deb", "0" * 64)
+    assert "there is 1:1.0-1 now" in caught.value.cause
+    assert "debian_pins bookworm amd64 old" in caught.value.hint
+
+
+def test_a_pinned_package_with_another_digest_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
+    with pytest.raises(HostError, match="not the file that was pinned"):
+        debian.binary("bookworm", packages[0].name, "0" * 64)
 
 
 def test_a_tree_is_made_once_and_survives_without_the_network(

@@ -170,3 +170,26 @@ def test_the_hint_names_the_devices_own_target() -> None:
 def test_sizes() -> None:
     texts = [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)]
     assert texts == ["0 B", "999 B", "14.0 MB", "20.0 GB"]
+
+
+OWN = NEEDS.model_copy(
+    update={
+        "glibc": "", "glibcxx": "", "loader": "", "libraries": (), "own_loader": "lib/glibc/ld-linux-aarch64.so.1",
+        "own_glibc_from": "2.38", "kernel": "4.11.0",
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("glibc", "loaders"), [("2.28", FACTS.loaders), ("2.41", FACTS.loaders), ("", ())])
+def test_a_bundle_with_a_c_library_of_its_own_runs_on_any_system(glibc: str, loaders: tuple[str, ...]) -> None:
+    facts = FACTS.model_copy(update={"glibc": glibc, "glibcxx": "", "loaders": loaders, "libraries": ()})
+    found = check(bundle(OWN), facts, ProgramNeeds(methods=(METHOD,)), "forward", upload_bytes=0, program_bytes=0)
+    assert [row for row in found if row.verdict == "bad"] == []
+
+
+@pytest.mark.parametrize(("kernel", "verdict"), [("4.9.0-13-arm64", "bad"), ("6.1.0-44-cloud-arm64", "ok")])
+def test_its_kernel_must_be_new_enough_for_the_bundles_c_library(kernel: str, verdict: str) -> None:
+    facts = FACTS.model_copy(update={"kernel": kernel})
+    found = check(bundle(OWN), facts, ProgramNeeds(methods=(METHOD,)), "forward", upload_bytes=0, program_bytes=0)
+    (row,) = [row for row in found if row.check == "Linux"]
+    assert (row.needs, row.has, row.verdict) == ("≥ 4.11.0", kernel, verdict)
