@@ -198,7 +198,7 @@ def scan(target: Target, path: Path) -> Scan:
                 continue
             allowed = _allowed(rules, function) if has else None
             if not has:
-                features.update(use.feature for use in above)
+                features.update(use.feature for use in above if use.feature != UNKNOWN)
             elif allowed is not None:
                 kernels += 1
                 features.update(use.feature for use in above if use.feature in allowed)

@@ -277,6 +277,8 @@ def test_data_in_code_of_apples_files(scan: Scanner) -> None:
         (VNNI, "AVX512VNNI"),
         (AVXVNNI, "AVXVNNI"),
         (FP16, "AVX512FP16"),
+        (bytes.fromhex("62f37c48c2c801"), "AVX512FP16"),  # vcmpph, with an immediate
+        (bytes.fromhex("62f57c4858848800010000"), "AVX512FP16"),  # vaddph from memory, by index and displacement
         (AMX, "AMX"),
         (bytes.fromhex("c5f892c8"), "AVX512F"),  # kmovw k1, eax
         (bytes.fromhex("c5fb92c8"), "AVX512SKX"),  # kmovd k1, eax
