@@ -24,12 +24,12 @@ def devices(as_json: bool = False, name: str = "") -> None:
 
     chosen = {name: get_device(name)} if name else load_devices()
     attached, complaint = _attached() if not name or chosen[name].transport == "adb" else ([], "")
-    rows = [(device, _state(device, attached)) for device in chosen.values()]
+    rows = [(device, *_state(device, attached)) for device in chosen.values()]
     known = {device.serial for device in chosen.values()}
     strangers = [] if name else [seen for seen in attached if seen.serial not in known]
     if as_json:
         console.print_json(
-            [{**device.model_dump(mode="json"), "state": state} for device, state in rows]
+            [{**device.model_dump(mode="json"), "state": state, "address": at} for device, state, at in rows]
             + [
                 {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
                 for seen in strangers
@@ -37,8 +37,8 @@ def devices(as_json: bool = False, name: str = "") -> None:
         )
         return
     cells = [
-        [device.name, device.transport, device.target, _where(device), state, " ".join(device.tags), device.title]
-        for device, state in rows
+        [device.name, device.transport, device.target, at or _where(device), state, " ".join(device.tags), device.title]
+        for device, state, at in rows
     ]
     cells += [
         ["–", "adb", "?", seen.serial, seen.state, "", f"{seen.model}: ./inv devices.add --adb {seen.serial}"]
@@ -107,14 +107,18 @@ def _attached() -> tuple[list[Seen], str]:
         return [], str(error)
 
 
-def _state(device: Device, attached: list[Seen]) -> str:
-    """``up`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked."""
-    if device.virtual:
-        from deploy.virtual import status
+def _state(device: Device, attached: list[Seen]) -> tuple[str, str]:
+    """State and, where it is known and not the inventory's, address.
 
-        return str(status(device.virtual))
+    ``up``, ``booting`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked.
+    """
+    if device.virtual:
+        from deploy.virtual import HOST, status
+
+        now = status(device.virtual)
+        return str(now), f"{HOST}:{now.port}" if now.running else ""
     if device.transport == "adb":
         if not device.serial:
-            return ", ".join(sorted({seen.state for seen in attached})) or "not asked"
-        return next((seen.state for seen in attached if seen.serial == device.serial), "not attached")
-    return "up" if device.transport == "local" else "not asked"
+            return ", ".join(sorted({seen.state for seen in attached})) or "not asked", ""
+        return next((seen.state for seen in attached if seen.serial == device.serial), "not attached"), ""
+    return "up" if device.transport == "local" else "not asked", ""
