@@ -14,7 +14,7 @@ from deploy.transport import Transport, run
 if TYPE_CHECKING:
     from core.bundle import Needs
 
-TOOLS = ("sha256sum", "stat", "mkdir", "mv", "ln", "cp", "rm", "chmod", "df", "cat", "kill", "sleep", "env")
+TOOLS = ("stat", "mkdir", "mv", "ln", "cp", "rm", "chmod", "df", "cat", "kill", "sleep", "env")
 """Programs that deploying runs on the device; coreutils, busybox and toybox have them all."""
 
 LOADERS = (

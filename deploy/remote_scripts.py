@@ -155,9 +155,23 @@ mkdir -p "$1" && cd "$1" && umask 022 && mkdir -p incoming store bundles runs
 """
 """What taking the lock does too; for a store that is used without it."""
 
-COMMIT = """\
+_DIGEST = """\
+digest() {
+  if command -v sha256sum >/dev/null 2>&1; then got=$(sha256sum <"$1") || return 1
+  elif command -v openssl >/dev/null 2>&1; then got=$(openssl dgst -sha256 <"$1") || return 1
+  elif toybox sha256sum </dev/null >/dev/null 2>&1; then got=$(toybox sha256sum <"$1") || return 1
+  elif busybox sha256sum </dev/null >/dev/null 2>&1; then got=$(busybox sha256sum <"$1") || return 1
+  else got=unable; fi
+  case $got in *'= '*) got=${got##*= };; *) got=${got%% *};; esac
+}
+"""
+"""Sets ``got`` to the SHA-256 of a file by whatever the device has (Android 7 has nothing), else to ``unable``."""
+
+COMMIT = (
+    _DIGEST
+    + """\
 cd "$1" || exit 1
-owner=$2; shift 2
+owner=$2 checked=$3; shift 3
 parts=
 for word in "$@"; do
   case $word in 444|555) ;; *) parts="$parts incoming/$word.$owner.part";; esac
@@ -165,11 +179,10 @@ done
 sync $parts 2>/dev/null || sync
 while [ $# -ge 2 ]; do
   part=incoming/$1.$owner.part
-  got=$(sha256sum <"$part") || exit 1
-  got=${got%% *}
+  if [ "$checked" = yes ]; then got=$1; else digest "$part" || exit 1; fi
   if [ "$got" = "$1" ]; then
     chmod "$2" "$part" && mv -f "$part" "store/$1" || exit 1
-  else
+  elif [ "$got" != unable ]; then
     rm -f "$part"
   fi
   echo "$1 $got"
@@ -177,9 +190,13 @@ while [ $# -ge 2 ]; do
 done
 sync store 2>/dev/null || sync
 """
-"""``$2`` owner, then pairs of SHA-256 and mode. Prints ``SHA256 SHA256-FOUND`` for each."""
+)
+"""``$2`` owner, ``$3`` ``yes`` when the other side has read the files back and compared them, then pairs of SHA-256 and
+mode. Prints ``SHA256 SHA256-FOUND`` for each, or ``SHA256 unable``: that file waits then."""
 
-RESUME = """\
+RESUME = (
+    _DIGEST
+    + """\
 cd "$1" || exit 1
 owner=$2; shift 2
 while [ $# -ge 2 ]; do
@@ -195,12 +212,13 @@ while [ $# -ge 2 ]; do
     fi
   done
   if [ "$best" -gt 0 ]; then
-    got=$(sha256sum <"$mine") || exit 1
-    echo "$1 $best ${got%% *}"
+    digest "$mine" || exit 1
+    echo "$1 $best $got"
   fi
   shift 2
 done
 """
+)
 """``$2`` owner, then pairs of SHA-256 and size. Makes the longest part of each file this owner's own, and prints
 ``SHA256 BYTES SHA256-OF-THESE-BYTES`` where there is one."""
 
@@ -278,7 +296,7 @@ ROLLBACK = (
 cd "$1" 2>/dev/null || { echo none; exit 0; }
 now=$(readlink "current/$2") before=$(readlink "previous/$2")
 [ -n "$before" ] && [ "$before" != "$now" ] || { echo none; exit 0; }
-if ! said=$(cd "previous/$2/." && sha256sum -c SHA256SUMS 2>&1); then
+if command -v sha256sum >/dev/null 2>&1 && ! said=$(cd "previous/$2/." && sha256sum -c SHA256SUMS 2>&1); then
   echo damaged; echo "$said" | grep -v ': OK$'
   exit 0
 fi

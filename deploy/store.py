@@ -9,7 +9,8 @@ Below the device's root::
     runs/<owner>/                    one run: inputs linked, outputs, gone afterwards
     lock/<number>/                   who uses the device (`deploy.lock`)
 
-A blob gets its final name only after the device itself computed the right SHA-256 of it, so a name in
+A blob gets its final name only after the device itself computed the right SHA-256 of it (or, where it has nothing to do
+that with, after it was read back and compared), so a name in
 ``store`` is proof; the size is looked at again to notice what a power cut did. ``<owner>`` names the session
 on this side that made a thing, so that whoever comes next removes what a dead one left, and only that.
 """
@@ -19,12 +20,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import DeviceFullError, SlipwayError, TransferError
+from core.files import sha256_file
 from deploy import owner as owners
 from deploy.deadline import Deadline
 from deploy.lock import DeviceLock
@@ -257,8 +260,10 @@ class Store:
         self.lock.check()
         answers: dict[str, str] = {}
         for words in _pieces([blob.sha256, blob.mode] for blob in blobs):
-            done = self._script(COMMIT, [self.owner, *words], deadline, "verifying the upload")
+            done = self._script(COMMIT, [self.owner, "no", *words], deadline, "verifying the upload")
             answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
+        unable = [blob for blob in blobs if answers.get(blob.sha256) == "unable"]
+        answers.update(self._read_back(unable, deadline))
         for blob in blobs:
             got = answers.get(blob.sha256, "nothing")
             if got != blob.sha256:
@@ -269,6 +274,23 @@ class Store:
                     "the same command again",
                     (blob.source.name,),
                 )
+
+    def _read_back(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, str]:
+        """For devices that compute no SHA-256: fetch what was uploaded, compare here, and have it named or removed."""
+        answers: dict[str, str] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for blob in blobs:
+                local = Path(folder) / blob.sha256
+                self._transport.get(self._part(blob), local, blob.size + 1, deadline)
+                answers[blob.sha256] = sha256_file(local)
+                local.unlink()
+        good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
+        for words in _pieces([blob.sha256, blob.mode] for blob in good):
+            self._script(COMMIT, [self.owner, "yes", *words], deadline, "naming what was verified")
+        bad = [self._part(blob).removeprefix(f"{self.root}/") for blob in blobs if blob not in good]
+        if bad:
+            self.discard(bad, deadline)
+        return answers
 
     def _script(self, script: str, words: Iterable[str], deadline: Deadline, doing: str) -> Completed:
         return on_device(self._transport, script, [self.root, *words], deadline, doing)

@@ -120,14 +120,23 @@ class Images(torch.nn.Module):
         super().__init__()
         self.layers = torch.nn.ModuleList(
             [
-                torch.nn.Conv2d(4, 6, 3, padding=1), torch.nn.Conv2d(4, 8, 3, stride=2, groups=4, bias=False),
-                torch.nn.Conv2d(4, 4, (3, 1), dilation=(2, 1)), torch.nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1),
-                torch.nn.ConvTranspose2d(4, 6, 2, groups=2, output_padding=0), torch.nn.MaxPool2d(3, 2, 1),
-                torch.nn.MaxPool2d(2, ceil_mode=True), torch.nn.AvgPool2d(2), torch.nn.AvgPool2d(3, 2, 1),
-                torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False), torch.nn.AdaptiveAvgPool2d((3, 2)),
-                torch.nn.BatchNorm2d(4), torch.nn.GroupNorm(2, 4), torch.nn.Upsample(scale_factor=2),
+                torch.nn.Conv2d(4, 6, 3, padding=1),
+                torch.nn.Conv2d(4, 8, 3, stride=2, groups=4, bias=False),
+                torch.nn.Conv2d(4, 4, (3, 1), dilation=(2, 1)),
+                torch.nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1),
+                torch.nn.ConvTranspose2d(4, 6, 2, groups=2, output_padding=0),
+                torch.nn.MaxPool2d(3, 2, 1),
+                torch.nn.MaxPool2d(2, ceil_mode=True),
+                torch.nn.AvgPool2d(2),
+                torch.nn.AvgPool2d(3, 2, 1),
+                torch.nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False),
+                torch.nn.AdaptiveAvgPool2d((3, 2)),
+                torch.nn.BatchNorm2d(4),
+                torch.nn.GroupNorm(2, 4),
+                torch.nn.Upsample(scale_factor=2),
                 torch.nn.Upsample(scale_factor=1.5, mode="bilinear"),
-                torch.nn.Upsample(size=(5, 9), mode="bilinear", align_corners=True), torch.nn.InstanceNorm2d(4),
+                torch.nn.Upsample(size=(5, 9), mode="bilinear", align_corners=True),
+                torch.nn.InstanceNorm2d(4),
             ]  # fmt: skip
         )
         self.signal = torch.nn.Conv1d(4, 5, 3, stride=2, padding=2)
