@@ -55,8 +55,8 @@ class Home:
         for file in (self.include / "dep.h", *self.build.parent.glob("part.*")):
             os.utime(file, (1e9, 1e9))
 
-    def compile(self, compilers: Compilers, name: str, *flags: str) -> tuple[int, int]:
-        """Compile as CMake does; hits and compilations so far."""
+    def compile(self, compilers: Compilers, name: str, *flags: str, cwd: Path | None = None) -> tuple[int, int]:
+        """Compile as CMake does, in the package's build folder or another one; hits and compilations so far."""
         launcher = ccache.variables(self.folder, compilers.key)["CMAKE_C_COMPILER_LAUNCHER"].split(";")
         compiler = compilers.cxx if name.endswith(".cpp") else compilers.cc
         words = [
@@ -71,7 +71,7 @@ class Home:
         words += ["-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
         words += ["-c", str(self.build.parent / name)]
         env = {**os.environ, **ccache.environment(self.log)}
-        subprocess.run(words, cwd=self.build, env=env, check=True, timeout=300)
+        subprocess.run(words, cwd=cwd or self.build, env=env, check=True, timeout=300)
         return ccache.hits(self.log)
 
 
@@ -84,6 +84,20 @@ def test_a_second_compilation_elsewhere_is_a_hit(compilers: Compilers, tmp_path:
     objects = [(home.build / f"{name}.o").read_bytes() for home in (first, second)]
     assert objects[0] == objects[1]
     assert os.fsencode(tmp_path) not in objects[0]
+
+
+def test_a_test_programs_folder_does_not_matter_either(compilers: Compilers, tmp_path: Path) -> None:
+    """Its sources are in the checkout, its build folder has a random name in /tmp, its packages are Conan's."""
+    counts = []
+    for random in ("0123456789abc", "fedcba9876543"):
+        home, folder = Home(tmp_path / random, random), tmp_path / f"scratch-{random}" / "build"
+        folder.mkdir(parents=True)
+        for name, text in SOURCES.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+            os.utime(tmp_path / name, (1e9, 1e9))
+        home.build = tmp_path / "x"
+        counts.append(home.compile(compilers, "part.cpp", cwd=folder))
+    assert counts == [(0, 1), (1, 1)]
 
 
 def test_what_changes_the_result_is_a_miss(compilers: Compilers, tmp_path: Path) -> None:
