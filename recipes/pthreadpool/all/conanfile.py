@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, save
 
@@ -33,6 +34,11 @@ class PthreadpoolConan(ConanFile):
     @property
     def _packages(self):
         return Path(self.generators_folder, "packages.cmake")
+
+    def validate(self):
+        compiler = str(self.settings.compiler)
+        if self.settings.os == "Windows" and compiler in ("gcc", "clang") and self.version != "cci.20240616":
+            raise ConanInvalidConfiguration("it needs C11's <threads.h>, which MinGW has not: pthreadpool/cci.20240616")
 
     def layout(self):
         cmake_layout(self, src_folder="src")

@@ -67,7 +67,9 @@ class XnnpackConan(ConanFile):
         cmake_layout(self, src_folder="src")
 
     def requirements(self):
-        self.requires("pthreadpool/cci.20251020", transitive_headers=True)
+        # Later ones take C11's <threads.h> on Windows, which MinGW has not; this one takes Windows' own threads.
+        pthreadpool = "cci.20240616" if self.settings.os == "Windows" else "cci.20251020"
+        self.requires(f"pthreadpool/{pthreadpool}", transitive_headers=True)
         self.requires("cpuinfo/cci.20250905")
         self.requires("fxdiv/cci.20200417")
         if self._kleidiai:
