@@ -57,8 +57,8 @@ def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt:
     """Scan all code of ``files``, which are below ``folder``, for instructions above the target's floor.
 
     Args:
-        prebuilt: those among them that were compiled elsewhere. Without a table of symbols their kernels cannot be
-            told from the rest; then what they need is noted, and nothing is refused.
+        prebuilt: those among them that were compiled elsewhere: what they use is noted, and nothing is refused.
+            Without a table of symbols their kernels could not be told from the rest.
 
     Raises:
         BuildError: an instruction outside the kernels that are chosen at run time; the message names the function.
@@ -71,7 +71,7 @@ def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt:
         name = file.relative_to(folder).as_posix()
         if not found.instructions:
             raise BuildError(f"{name} has no code for {target.name} in it.", "nothing to check", "./inv build --force")
-        note = "" if found.named else _without_names(target, file, file in prebuilt)
+        note = _from_elsewhere(found) if file in prebuilt else "" if found.named else _without_names(target, file)
         if not note:
             findings += found.findings
         code.append(
@@ -89,14 +89,21 @@ def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt:
     return Checks(floor=target.isa_floor, code=tuple(code))
 
 
-def _without_names(target: Target, file: Path, prebuilt: bool) -> str:
-    """What to note of a file without a table of symbols, which linkers for Windows do not write.
+def _from_elsewhere(found: isa_scan.Scan) -> str:
+    """What to note of a file that others compiled, which nobody here can mend."""
+    if not found.named:
+        return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
+    names = list(dict.fromkeys(finding.function for finding in found.findings))
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return f"compiled elsewhere; {len(names)} functions use more than the floor: {shown}" if names else ""
+
+
+def _without_names(target: Target, file: Path) -> str:
+    """What to note of a file of ours without a table of symbols, which linkers for Windows do not write.
 
     Raises:
-        BuildError: it is one of ours, and should have one.
+        BuildError: it should have one.
     """
-    if prebuilt:
-        return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
     if target.os == "windows":
         return "no table of symbols in programs for Windows: its libraries were checked instead"
     raise BuildError(

@@ -93,9 +93,9 @@ def _tags(elf: Any) -> dict[str, list[str]]:
     return tags
 
 
-def _cpu(elf: Any, attributes: dict[str, Any]) -> dict[str, str]:
+def _cpu(elf: Any, attributes: dict[str, Any], properties: bool) -> dict[str, str]:
     facts = {tag: str(attributes[tag]) for tag in _ARM_TAGS if tag in attributes}
-    levels = list(_levels(elf)) if elf.header["e_machine"] in {"EM_X86_64", "EM_386"} else []
+    levels = list(_levels(elf)) if properties and elf.header["e_machine"] in {"EM_X86_64", "EM_386"} else []
     return facts | ({"needed": levels[-1]} if levels else {})
 
 
@@ -121,6 +121,8 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
     try:
         elf = ELFFile(io.BytesIO(data))
         name, form = elf.header["e_machine"], elf.header["e_type"]
+        if elf.header["e_shoff"] + elf.header["e_shnum"] * elf.header["e_shentsize"] > len(data):
+            raise ELFError("its list of sections is cut off")
         attributes = _attributes(elf) if name == "EM_ARM" else {}
         machine, float_abi = _arm(elf, attributes) if attributes or name == "EM_ARM" else (_name(name), "none")
         segments = [] if form == "ET_REL" else list(elf.iter_segments())
@@ -129,7 +131,8 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
         program = form == "ET_EXEC" or bool(interpreter) or "PIE" in tags
         stack = next((part["p_flags"] for part in segments if part["p_type"] == "PT_GNU_STACK"), None)
         paths = [*tags.get("DT_RUNPATH", []), *tags.get("DT_RPATH", [])]
-        inside = {text for content in loaded(elf) for text in here if text.encode() in content}
+        suspects = [text for text in here if text.encode() in data]
+        inside = {text for content in loaded(elf) for text in suspects if text.encode() in content} if suspects else ()
         return Binary(
             path,
             machine,
@@ -138,10 +141,10 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
             next(iter(tags.get("DT_SONAME", [])), ""),
             tuple(tags.get("DT_NEEDED", [])),
             tuple(part for item in paths for part in item.split(":") if part),
-            _versions(elf),
+            {} if form == "ET_REL" else _versions(elf),
             member=member,
             kind=_KINDS.get(form, "program" if program else "library"),
-            cpu=_cpu(elf, attributes),
+            cpu=_cpu(elf, attributes, b".note.gnu.property" in data),
             alignment=min((part["p_align"] for part in segments if part["p_type"] == "PT_LOAD"), default=0),
             # Without the header a program gets an executable stack on most machines.
             exec_stack=bool(stack & _EXECUTABLE) if stack is not None else program,

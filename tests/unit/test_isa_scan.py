@@ -426,6 +426,14 @@ def test_a_stripped_program_cannot_be_checked(folder: Path) -> None:
     assert "stripped" in code.note
 
 
+def test_what_others_compiled_is_noted_and_not_refused(folder: Path) -> None:
+    data = x86({"their_dispatched_kernel": AVX, KERNEL.format("avx2"): AVX2})
+    file = put(folder, data, "lib/libtheirs.so")
+    (code,) = checks.check_code(get_target("linux-x86_64"), [file], folder, prebuilt=[file]).code
+    assert code.note == "compiled elsewhere; 1 functions use more than the floor: their_dispatched_kernel"
+    assert code.features == ("avx2",)
+
+
 def test_a_file_is_scanned_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put(folder, archive({"a.c.o": x86({"f": AVX})}))
     target = get_target("linux-x86_64")
