@@ -104,6 +104,56 @@ def build(
     report.bundle(build_bundle(name, runtime, family, force, allow_newer_glibc=allow_newer_glibc), json)
 
 
+@task(
+    auto_shortflags=False,
+    help={
+        "target": "whose native packages to prove (default: linux-x86_64)",
+        "all": "every target whose native packages were built",
+        "cpu": "one CPU model (cortex-a53), native or wine (default: all that the target has)",
+        "quick": "do not look for the names of the kernels that ran",
+        "docs": "also put the results into docs/native.json and docs/native.md",
+        "json": JSON,
+    },
+)
+def prove(
+    c: Any,
+    target: str = "",
+    all: bool = False,
+    cpu: str = "",
+    quick: bool = False,
+    docs: bool = False,
+    json: bool = False,
+) -> None:
+    """Prove that XNNPACK and KleidiAI compute rightly for a target, on every CPU model that can be had here.
+
+    Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and tells which kernels ran.
+    Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed.
+
+    Example: ./inv prove --target linux-arm64 --cpu cortex-a76
+    """
+    from core.errors import MismatchError
+    from toolchains import prove as room
+    from toolchains import prove_table
+
+    if all and (target or cpu):
+        raise UsageError("--all goes without --target and --cpu.", "", "./inv prove --all")
+    rows = (
+        room.prove_all(with_kernels=not quick)
+        if all
+        else room.prove(setting(c, "target", target), cpu, with_kernels=not quick)
+    )
+    if docs:
+        from docs.update import add_proofs
+
+        add_proofs(rows)
+    prove_table.report(rows, json)
+    failed = list(room.failures(rows))
+    if failed:
+        raise MismatchError(
+            "XNNPACK computes wrongly.", "; ".join(failed), "./inv prove --target NAME --cpu CPU", failed
+        )
+
+
 def _without_engine(name: str) -> bool:
     """Whether no engine works on the target yet; said, as its native packages are built instead."""
     from core import console
@@ -556,5 +606,5 @@ devices = invoke.Collection(
     devices_rollback,
     devices_gc,
 )
-ns = invoke.Collection(targets, doctor, build, export, models, deploy, devices, test, bench, clean)
+ns = invoke.Collection(targets, doctor, build, prove, export, models, deploy, devices, test, bench, clean)
 ns.configure({"slipway": DEFAULTS})

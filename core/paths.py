@@ -29,6 +29,7 @@ CACHE_PARTS = {
     "tests": "what the tests keep between runs",
     "toolchains": "compiler wrappers and link stubs",
     "tools": "zig",
+    "wine": "the disks that Wine shows to programs",
     "wheels": "ExecuTorch's wheels",
     "zig": "zig's own cache",
 }

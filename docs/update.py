@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from core.errors import INTERRUPTED, SlipwayError
 from core.files import write_atomic
 from core.paths import ROOT
+
+if TYPE_CHECKING:
+    from toolchains.proof import Row
+
+PROOFS = ROOT / "docs" / "native.json"
+"""What the proof programs said, kept with the sources."""
 
 ERRORS_HEAD = """# Exit codes
 
@@ -47,10 +55,30 @@ def readme() -> str:
     return re.sub(r"<!-- targets -->\n.*?<!-- /targets -->", lambda _: block, text, flags=re.DOTALL)
 
 
+def native() -> str:
+    """``docs/native.md`` with the tables of ``docs/native.json``."""
+    from toolchains import proof
+    from toolchains.prove_table import markdown
+
+    text = (ROOT / "docs" / "native.md").read_text(encoding="utf-8")
+    block = f"<!-- proofs -->\n{markdown(proof.load(PROOFS))}<!-- /proofs -->"
+    return re.sub(r"<!-- proofs -->\n.*?<!-- /proofs -->", lambda _: block, text, flags=re.DOTALL)
+
+
+def add_proofs(rows: Iterable[Row]) -> None:
+    """Keep results of ``./inv prove`` in ``docs/native.json``, and write the tables anew."""
+    from core.files import write_json
+    from toolchains import proof
+
+    write_json(PROOFS, proof.load(PROOFS).updated(rows).model_dump(mode="json", exclude_defaults=True))
+    write_atomic(ROOT / "docs" / "native.md", native())
+
+
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
     write_atomic(ROOT / "docs" / "errors.md", errors_markdown())
     write_atomic(ROOT / "README.md", readme())
+    write_atomic(ROOT / "docs" / "native.md", native())
 
 
 if __name__ == "__main__":

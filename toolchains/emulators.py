@@ -14,10 +14,14 @@ from pathlib import Path
 
 from core.commands import run
 from core.errors import HostError, NotSupportedError
-from toolchains import debian
+from toolchains import debian, debian_apt
 from toolchains.targets import Target
 
-_USER = ("trixie", "qemu-user")
+_USER = "qemu-user"
+_SUITE = "trixie"
+_NEWER = {"sme2": ("qemu-aarch64", "forky", "max")}
+"""CPU models beyond the table's, for proofs: emulator, the suite that has one new enough, and its name there. QEMU 11
+is the first to have SME2."""
 _SYSTEM = "qemu-system-arm"
 _PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
 _LEAST = 8
@@ -48,11 +52,16 @@ def is_native(target: Target) -> bool:
     return target.os == platform.system().lower() and target.machine == machine
 
 
+def cpus(target: Target) -> tuple[str, ...]:
+    """Every CPU model that the target's programs can be run on: those of the table, and those of newer emulators."""
+    return (*target.qemu_cpus, *(name for name, (program, _, _) in _NEWER.items() if program == target.qemu))
+
+
 def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> list[str]:
     """What to put before a target's program to run it here; nothing when it runs natively.
 
     Args:
-        cpu: QEMU's name of a CPU model; without it the target's ISA floor, or this machine itself.
+        cpu: one of `cpus`; without it the target's ISA floor, or this machine itself.
         sysroot: folder in which the program finds its loader and libraries.
 
     Raises:
@@ -65,7 +74,8 @@ def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> lis
         raise NotSupportedError(
             f"Programs for {target.name} cannot be run on this machine.", f"proof of running: {target.proof}"
         )
-    argv = [_user_program(target.qemu), "-cpu", cpu or target.qemu_cpu]
+    _, suite, model = _NEWER.get(cpu, ("", _SUITE, cpu or target.qemu_cpu))
+    argv = [_user_program(target.qemu, suite), "-cpu", model]
     return argv if sysroot is None else [*argv, "-L", str(sysroot)]
 
 
@@ -73,16 +83,20 @@ def describe(target: Target, cpu: str = "") -> str:
     """How `user_argv` runs a program, for people and manifests: ``native``, ``qemu-aarch64 -cpu cortex-a53``."""
     if is_native(target) and not cpu:
         return "native"
+    if cpu in _NEWER:
+        _, suite, model = _NEWER[cpu]
+        return f"{target.qemu} of Debian {suite} -cpu {model}"
     return f"{target.qemu} -cpu {cpu or target.qemu_cpu}"
 
 
-def _user_program(name: str) -> str:
+def _user_program(name: str, suite: str) -> str:
     if why := debian.available():
+        if suite != _SUITE:
+            raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian_apt.NOT_DEBIAN)
         return _installed((name, f"{name}-static"), why)
-    suite, package = _USER
     # The package holds forty emulators, half a gigabyte: only those of the table are kept.
     wanted = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")
-    root = debian.tree(suite, host_arch(), [package], keep=[f"usr/bin/{program}" for program in wanted])
+    root = debian.tree(suite, host_arch(), [_USER], keep=[f"usr/bin/{program}" for program in wanted])
     return str(root / "usr/bin" / name)
 
 

@@ -1,0 +1,136 @@
+"""What the proof program says, and what a run of it on one CPU model comes to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.errors import BuildError
+
+Outcome = Literal["passed", "failed", "unsupported"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Case(_Model):
+    """One small graph, computed by XNNPACK and compared with the program's own reference."""
+
+    name: str
+    op: str
+    dtype: str
+    shape: str
+    outcome: Outcome
+    status: str
+    """XNNPACK's answer: ``success``, or why it refused."""
+    why: str
+    """Why it failed, or why this CPU cannot run it."""
+    max_error: float | None
+    tolerance: float
+    operators: tuple[str, ...]
+    """XNNPACK's names of the operators it chose."""
+    samples: Mapping[str, int] = {}
+    """Addresses the program was seen at (hexadecimal) and how often; only when sampled."""
+
+
+class _Library(_Model):
+    version: str
+    build_identifier: str
+
+
+class _Cpu(_Model):
+    name: str
+    features: tuple[str, ...]
+
+
+class Report(_Model):
+    """The JSON document of ``xnnpack_proof --json``."""
+
+    schema_version: Literal[1]
+    xnnpack: _Library
+    kleidiai: str
+    """Version; empty: XNNPACK was built without."""
+    cpu: _Cpu
+    passed: bool
+    cases: tuple[Case, ...]
+
+
+def parse_report(text: str, program: Path) -> Report:
+    """Check what the program printed.
+
+    Raises:
+        BuildError: it is not what the program prints.
+    """
+    try:
+        report = Report.model_validate(json.loads(text))
+    except (ValueError, ValidationError) as error:
+        raise BuildError(
+            "The proof program did not print what it should.", f"{program}: {error}", "./inv build --packages --force"
+        ) from error
+    if report.passed != all(case.outcome != "failed" for case in report.cases) or not report.cases:
+        raise BuildError("The proof program contradicts itself.", f"{program}: passed is {report.passed}", "./inv test")
+    return report
+
+
+class CaseResult(_Model):
+    """A case as it is kept: its outcome and the kernels that ran."""
+
+    outcome: Outcome
+    why: str = ""
+    operators: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+
+class Row(_Model):
+    """All cases on one CPU model; what is kept of it holds no times and no names of machines."""
+
+    target: str
+    cpu: str
+    """A CPU model of the target's, ``native`` or ``wine``; empty where nothing can run the target's programs."""
+    how: str
+    outcome: Literal["passed", "failed", "not run"]
+    why: str = ""
+    xnnpack: str = ""
+    kleidiai: str = ""
+    toolchain: str = ""
+    features: tuple[str, ...] = ()
+    """The CPU's features as cpuinfo sees them."""
+    kernels_by: str = ""
+    """How the kernels were told: ``translation`` (by QEMU), ``sampling``; empty: they were not."""
+    cases: Mapping[str, CaseResult] = {}
+
+
+class Proofs(_Model):
+    """Rows of one or more targets, as a file."""
+
+    schema_version: Literal[1] = 1
+    rows: tuple[Row, ...] = ()
+
+    def updated(self, rows: Iterable[Row]) -> Proofs:
+        """With ``rows`` in the place of earlier ones of the same targets and CPU models."""
+        found = {(row.target, row.cpu): row for row in self.rows}
+        for row in rows:
+            # What a target's programs run on may have changed: nothing, and now something.
+            for key in [key for key in found if key[0] == row.target and not (key[1] and row.cpu)]:
+                del found[key]
+            found[row.target, row.cpu] = row
+        return Proofs(rows=tuple(found.values()))
+
+
+def load(path: Path) -> Proofs:
+    """Read a file of proofs; nothing when there is none.
+
+    Raises:
+        BuildError: it is damaged.
+    """
+    try:
+        return Proofs.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Proofs()
+    except (ValueError, ValidationError) as error:
+        raise BuildError(f"{path} holds no proofs.", str(error), "remove it, then ./inv prove --all") from error
