@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,13 +118,7 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list
             f"./inv prove --target {target_name}",
         )
     native = Native.load(native_dir(target_name))
-    if not native.manifest.proof:
-        raise BundleError(
-            f"The native packages of {target_name} have no proof program.",
-            "they were built without it",
-            f"./inv build --target {target_name} --packages --force",
-        )
-    rows = [_row(target, native, name, with_kernels) for name in ((cpu,) if cpu else wanted)]
+    rows = [prove_one(native, name, with_kernels=with_kernels) for name in ((cpu,) if cpu else wanted)]
     if not wanted:
         rows = [_not_run(target, native, "", f"not run: {target.proof}")]
     with locked("proof"):
@@ -159,7 +153,23 @@ def _not_run(target: Target, native: Native, cpu: str, why: str) -> Row:
     )
 
 
-def _row(target: Target, native: Native, cpu: str, with_kernels: bool) -> Row:
+def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequence[str] = ()) -> Row:
+    """The result on one CPU model; nothing is kept.
+
+    Args:
+        only: names of the cases to run; all when empty.
+
+    Raises:
+        BundleError: the native packages were built without the program.
+        BuildError: the program does not say what it should.
+    """
+    target = get_target(native.manifest.target)
+    if not native.manifest.proof:
+        raise BundleError(
+            f"The native packages of {target.name} have no proof program.",
+            "they were built without it",
+            f"./inv build --target {target.name} --packages --force",
+        )
     program = native.path / native.manifest.proof
     try:
         place = _place(target, cpu)
@@ -167,7 +177,8 @@ def _row(target: Target, native: Native, cpu: str, with_kernels: bool) -> Row:
         return _not_run(target, native, cpu, f"{error.what} {error.cause}")
     console.note(f"{target.name}: {place.how}")
     sampling = with_kernels and cpu == NATIVE
-    done = place.run(program, ["--json", *(["--samples", str(_SAMPLE_MS)] if sampling else [])])
+    words = ["--json", *(word for name in only for word in ("--case", name))]
+    done = place.run(program, [*words, *(["--samples", str(_SAMPLE_MS)] if sampling else [])])
     if done.returncode not in (0, 1):
         last = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
         why = f"the program ended with {done.returncode}: {last}"
@@ -209,10 +220,10 @@ def _translated(report: Report, place: _Place, program: Path) -> Mapping[str, tu
     """Kernels of every case: each runs alone, so that what the emulator translates is for it."""
     names = [case.name for case in report.cases if case.outcome == "passed"]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return dict(zip(names, pool.map(lambda name: kernels_of(place, program, name), names), strict=True))
+        return dict(zip(names, pool.map(lambda name: _kernels_of(place, program, name), names), strict=True))
 
 
-def kernels_of(place: _Place, program: Path, case: str) -> tuple[str, ...]:
+def _kernels_of(place: _Place, program: Path, case: str) -> tuple[str, ...]:
     """Kernels that one case runs under QEMU.
 
     Raises:

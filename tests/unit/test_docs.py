@@ -18,6 +18,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert report.targets_markdown() in _read("README.md"), "python -m docs.update writes it"
     assert update.readme() == _read("README.md"), "python -m docs.update writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
+    assert update.native() == _read("docs/native.md"), "python -m docs.update writes it"
 
 
 def test_every_pinned_package_is_explained() -> None:

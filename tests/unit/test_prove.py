@@ -38,7 +38,8 @@ def row(cpu: str, cases: dict[str, CaseResult], **more: str) -> Row:
 def test_a_report_is_checked() -> None:
     report = proof.parse_report(json.dumps(REPORT), Path("xnnpack_proof"))
     assert report.cases[0].max_error == 1e-8
-    for wrong in ({"passed": False}, {"cases": []}, {"surprise": 1}):
+    wrongs: list[dict[str, object]] = [{"passed": False}, {"cases": []}, {"surprise": 1}]
+    for wrong in wrongs:
         with pytest.raises(BuildError):
             proof.parse_report(json.dumps({**REPORT, **wrong}), Path("xnnpack_proof"))
     with pytest.raises(BuildError):
