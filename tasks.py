@@ -526,12 +526,44 @@ def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verb
     run(unit=unit, lint=lint, keyword=keyword, verbose=verbose)
 
 
-@task(help={"runs": "timed runs of each command (default: 5)", "json": JSON})
-def bench(c: Any, runs: int = 5, json: bool = False) -> None:
-    """Measure Slipway's own speed: start-up, a build with nothing to do, a second deploy."""
+@task(
+    help={
+        "runs": "timed runs of each command, or rounds (default: 5)",
+        "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
+        "cpu-threads": "with --engines: threads of every engine (default: 2)",
+        "update": "with --engines: keep the figures for docs/onnx.md, if the machine was quiet",
+        "json": JSON,
+    }
+)
+def bench(
+    c: Any, runs: int = 5, engines: bool = False, cpu_threads: int = 2, update: bool = False, json: bool = False
+) -> None:
+    """Measure Slipway's own speed: start-up, a build with nothing to do, a second deploy; or its engines'."""
+    if engines:
+        from tests.engines_bench import run as run_engines
+
+        run_engines(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
+        return
     from tests.bench import run
 
     run(number("runs", runs, 1), json)
+
+
+@task(
+    help={
+        "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "update": "keep what was seen in docs/onnx-operators.json",
+        "json": JSON,
+    }
+)
+def operators(c: Any, target: str = "", update: bool = False, json: bool = False) -> None:
+    """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
+
+    Example: ./inv operators --target linux-arm64
+    """
+    from tests.onnx_operators import run
+
+    run(setting(c, "target", target), json, update)
 
 
 @task(
@@ -606,5 +638,5 @@ devices = invoke.Collection(
     devices_rollback,
     devices_gc,
 )
-ns = invoke.Collection(targets, doctor, build, prove, export, models, deploy, devices, test, bench, clean)
+ns = invoke.Collection(targets, doctor, build, prove, export, models, deploy, devices, operators, test, bench, clean)
 ns.configure({"slipway": DEFAULTS})

@@ -94,7 +94,7 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     except (OSError, ValueError, ValidationError):
         pass  # not asked before, or not readable any more: ask
     try:
-        runner = _runner(bundle)
+        runner = runner_here(bundle)
     except (NotSupportedError, HostError, ConfigError) as error:
         return ProgramNeeds(methods=(), unchecked=f"{bundle.manifest.target} programs do not run here: {error.what}")
     argv = [*runner, f"--model_path={program}", "--describe", "--json"]
@@ -118,7 +118,7 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     return needs
 
 
-def _runner(bundle: Bundle) -> list[str]:
+def runner_here(bundle: Bundle) -> list[str]:
     """Words that start the bundle's runner here: emulated unless it is native."""
     from toolchains.emulators import user_argv
     from toolchains.sysroot import sysroot

@@ -74,8 +74,21 @@ def add_proofs(rows: Iterable[Row]) -> None:
     write_atomic(ROOT / "docs" / "native.md", native())
 
 
+def onnx() -> str:
+    """``docs/onnx.md`` with its two tables as the data files have them now."""
+    from tests import engines_bench, onnx_operators
+
+    text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
+    for name, table in (("operators", onnx_operators.markdown()), ("engines", engines_bench.markdown())):
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = before + start + table + end + rest.partition(end)[2]
+    return text
+
+
 def main() -> None:
     """Write all files."""
+    write_atomic(ROOT / "docs" / "onnx.md", onnx())
     write_atomic(ROOT / "docs" / "errors.md", errors_markdown())
     write_atomic(ROOT / "README.md", readme())
     write_atomic(ROOT / "docs" / "native.md", native())

@@ -21,6 +21,8 @@ class Graph:
 
     def __init__(self, name: str, opset: int) -> None:
         self.name, self.opset = name, opset
+        self.part = ""
+        """Put before the names of the nodes that follow."""
         self._random = numpy.random.default_rng(_SEED)
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
@@ -55,7 +57,7 @@ class Graph:
     def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """A node of one output, whose name is returned."""
         output = self._new("value")
-        label = self._new(f"{operator.lower()}_")
+        label = self._new(f"{self.part}{operator.lower()}_")
         self._nodes.append(helper.make_node(operator, list(inputs), [output], name=label, domain=domain, **attributes))
         return output
 

@@ -32,6 +32,8 @@ class Case:
     """Whether the table says that the provider takes it."""
     make: Maker
     opset: int = OPSET
+    alone: bool = False
+    """Whether it changes what becomes of other operators in the same model."""
 
     def model(self) -> Any:
         """The ``onnx.ModelProto``: one operator between float inputs and a float output."""
@@ -233,7 +235,8 @@ CASES = (
     Case("MaxPool", "maxpool-padded", "2D, padded", True, _pool("MaxPool", kernel_shape=[3, 3], pads=[1, 1, 1, 1])),
     Case("MaxPool", "maxpool-1d", "1D", False, _pool_1d("MaxPool")),
     Case("Softmax", "softmax-12", "opset 12, axis 1", True, _softmax(1), 12),
-    Case("Softmax", "softmax-12-sizes", "opset 12, axis 1, a size not fixed", True, _softmax(1, "sizes"), 12),
+    Case("Softmax", "softmax-12-sizes", "opset 12, axis 1, a size not fixed", True, _softmax(1, "sizes"), 12,
+         alone=True),
     Case("Softmax", "softmax-last", "opset 13, last axis", True, _softmax(-1), 13),
     Case("Softmax", "softmax-first", "opset 13, another axis", False, _softmax(1), 13),
     Case("QLinearConv", "qlinearconv", "all constant, one scale, int8", True, _qlinear_conv()),
@@ -288,3 +291,42 @@ CASES = (
 """In the order of the provider's table."""
 
 OPERATORS = tuple(dict.fromkeys(case.operator for case in CASES))
+
+
+def quantization_step(case: Case) -> float:
+    """The step in which the case's output is quantized; 0 for float."""
+    from onnx import numpy_helper
+
+    model = case.model()
+    last = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
+    if last.op_type != "DequantizeLinear":
+        return 0.0
+    scale = next(one for one in model.graph.initializer if one.name == last.input[1])
+    return float(numpy_helper.to_array(scale))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Cases of one operator set side by side in one model: an emulated runner starts slowly."""
+
+    opset: int
+    cases: tuple[Case, ...]
+
+    def model(self) -> Any:
+        """The ``onnx.ModelProto``; its outputs are the cases', in their order."""
+        graph = Graph(f"opset-{self.opset}", self.opset)
+        outputs = []
+        for case in self.cases:
+            graph.part = f"{case.name}/"
+            outputs.append(case.make(graph))
+        return graph.model(*outputs)
+
+
+def batches() -> list[Batch]:
+    """All cases, by operator set; those that must be alone each by itself."""
+    opsets = sorted({case.opset for case in CASES})
+    together = [tuple(case for case in CASES if case.opset == opset and not case.alone) for opset in opsets]
+    return [
+        *(Batch(cases[0].opset, cases) for cases in together if cases),
+        *(Batch(case.opset, (case,)) for case in CASES if case.alone),
+    ]

@@ -3,12 +3,14 @@
 namespace slipway {
 
 Status Engine::configure(const EngineOptions& options) {
-  if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning) {
+  if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
+      !options.trust_provider) {
     return {};
   }
   return {Code::kUsage,
           "The engine " + info().name + " has no providers and no thread pool of ONNX Runtime's.",
-          "leave --provider, --ort_threads and --ort_spinning to bundles of the engine onnxruntime"};
+          "leave --provider, --trust_provider, --ort_threads and --ort_spinning to bundles of the engine "
+          "onnxruntime"};
 }
 
 Result<std::vector<ProfileRow>> Engine::profile_rows() {

@@ -72,6 +72,7 @@ constexpr Flag kFlags[] = {
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
+    {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
     {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
@@ -88,12 +89,17 @@ Status set_action(Options* options, Action action) {
 }
 
 Status set_switch(Options* options, std::string_view name) {
-  if (name == "print_output" || name == "profile" || name == "ort_spinning") {
-    bool& flag = name == "profile"        ? options->profile
-                 : name == "ort_spinning" ? options->engine.ort_spinning
-                                          : options->print_output;
-    flag = true;
-    return {};
+  const std::pair<std::string_view, bool*> switches[] = {
+      {"print_output", &options->print_output},
+      {"profile", &options->profile},
+      {"ort_spinning", &options->engine.ort_spinning},
+      {"trust_provider", &options->engine.trust_provider},
+  };
+  for (const auto& [known, flag] : switches) {
+    if (name == known) {
+      *flag = true;
+      return {};
+    }
   }
   if (name == "describe") {
     return set_action(options, Action::kDescribe);
@@ -261,6 +267,7 @@ Flags are --flag=value or --flag value.
   --provider NAME         onnxruntime: xnnpack (default) or cpu
   --ort_threads N         onnxruntime: threads of its own pool (default: 1; with --provider cpu: --cpu_threads)
   --ort_spinning          onnxruntime: let that pool's threads spin while they wait
+  --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
   --describe, --capabilities, --version, --help

@@ -17,6 +17,7 @@ def _read(name: str) -> str:
 def test_generated_parts_are_up_to_date() -> None:
     assert report.targets_markdown() in _read("README.md"), "python -m docs.update writes it"
     assert update.readme() == _read("README.md"), "python -m docs.update writes it"
+    assert update.onnx() == _read("docs/onnx.md"), "python -m docs.update writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
     assert update.native() == _read("docs/native.md"), "python -m docs.update writes it"
 

@@ -37,7 +37,7 @@ ProgramInfo program_info(const Model& model) {
   }
   info.data_files = model.graph.data_files;
   MethodInfo method = method_of(model.graph);
-  method.nodes = expected_placement(model.graph);
+  method.nodes = expected_placement(model.graph, guard_provider(model.graph, model.format == Format::kOnnx));
   // What no other provider takes, the one for the CPU does.
   method.backends = {kCpu};
   for (const NodeInfo& node : method.nodes) {

@@ -15,6 +15,7 @@
 #include "placement.h"
 #include "platform.h"
 #include "profile.h"
+#include "provider_faults.h"
 #include "provider_rules.h"
 #include "quiet_errors.h"
 #include "scalar_types.h"
@@ -63,6 +64,7 @@ class OnnxRuntimeEngine : public Engine {
   }
   Status start();
   Ort::SessionOptions session_options(Format format) const;
+  Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status run_session();
@@ -72,6 +74,7 @@ class OnnxRuntimeEngine : public Engine {
   EngineOptions options_;
   unsigned threads_ = 1;
   onnx::Graph graph_;
+  onnx::Guard guard_;
   bool profile_wanted_ = false;
   onnx::ProfileFile profile_file_;
   std::string profile_text_;
@@ -163,11 +166,28 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
   Ort::SessionOptions options;
   options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
-  options.SetIntraOpNumThreads(static_cast<int>(ort_threads()));
-  if (xnnpack()) {
+  options.SetIntraOpNumThreads(static_cast<int>(guard_.whole ? threads_ : ort_threads()));
+  if (xnnpack() && !guard_.whole) {
     options.AppendExecutionProvider("XNNPACK", {{"intra_op_num_threads", std::to_string(threads_)}});
   }
   return options;
+}
+
+// The model with what the guard appends; its data files are looked for beside the file as always.
+Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::SessionOptions* options) const {
+  if (guard_.suffix.empty()) {
+    return Ort::Session(env_, path.c_str(), *options);
+  }
+  const Result<MappedFile> file = MappedFile::open(path);
+  if (!file.ok()) {
+    throw Ort::Exception(std::string(file.status().message()), ORT_NO_SUCHFILE);
+  }
+  std::vector<std::uint8_t> bytes(file.value().data(), file.value().data() + file.value().size());
+  bytes.insert(bytes.end(), guard_.suffix.begin(), guard_.suffix.end());
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  options->AddConfigEntry(kOrtSessionOptionsModelExternalInitializersFileFolderPath, folder.c_str());
+  return Ort::Session(env_, bytes.data(), bytes.size(), *options);
 }
 
 Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
@@ -180,6 +200,9 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     return model.status();
   }
   graph_ = std::move(model.value().graph);
+  if (xnnpack() && !options_.trust_provider) {
+    guard_ = onnx::guard_provider(graph_, model.value().format == Format::kOnnx);
+  }
   profile_wanted_ = options.profile;
   Ort::SessionOptions settings = session_options(model.value().format);
   const std::string prefix = profile_file_.prepare();
@@ -189,7 +212,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
     return {Code::kOutput, "ONNX Runtime needs a folder to write its profile to, and none can be written to.",
             "set TMPDIR to a folder that can be"};
   }
-  session_ = std::make_unique<Ort::Session>(env_, options.model_path.c_str(), settings);
+  session_ = std::make_unique<Ort::Session>(guarded_session(options.model_path, &settings));
   profile_file_.take();
   output_names_ = graph_.outputs;
   return {};
@@ -237,7 +260,7 @@ Status OnnxRuntimeEngine::end_profile() {
   if (!events.ok()) {
     return events.status();
   }
-  placement_ = onnx::placement_of(graph_, events.value(), {xnnpack(), ort_threads(), usable_cores()});
+  placement_ = onnx::placement_of(graph_, events.value(), {xnnpack(), ort_threads(), usable_cores(), guard_});
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "placement.h"
 
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -27,11 +28,12 @@ std::string original(const std::string& name) {
   return marked ? name.substr(0, at) : name;
 }
 
-std::string reason(const Graph& graph, const Node* node, const std::string& op) {
+std::string reason(const Graph& graph, const Node* node, const std::string& op, const Guard& guard) {
   if (node != nullptr) {
-    const std::string why = why_not_xnnpack(graph, *node);
-    if (!why.empty()) {
-      return why;
+    for (const std::string& why : {why_not_xnnpack(graph, *node), guard.why(*node)}) {
+      if (!why.empty()) {
+        return why;
+      }
     }
     return node->full_op() == op ? "the documented conditions hold, but the provider's own checks refused it"
                                  : "ONNX Runtime made it " + op + " before the provider was asked";
@@ -47,11 +49,28 @@ std::string list(const std::vector<std::string>& names) {
   return names.size() > 3 ? text + ", ..." : text;
 }
 
+// One line for each kind of thing that was kept from the provider.
+std::vector<std::string> kept_away(const Guard& guard) {
+  std::map<std::string, std::vector<std::string>> nodes;
+  for (const Fault& fault : guard.faults) {
+    nodes[fault.why].push_back(fault.op + " " + fault.node);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [why, names] : nodes) {
+    lines.push_back(list(names) + (guard.whole ? ", and so the whole model, was" : " was") +
+                    " kept from the XNNPACK provider: " + why);
+  }
+  return lines;
+}
+
 }  // namespace
 
 Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events, const Pools& pools) {
   const auto nodes = by_name(graph);
   Placement placement;
+  if (pools.xnnpack) {
+    placement.hints = kept_away(pools.guard);
+  }
   std::set<std::pair<std::string, std::string>> seen;
   std::vector<std::string> heavy;
   for (const NodeEvent& event : events) {
@@ -62,7 +81,7 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
     const Node* node = found == nodes.end() ? nullptr : found->second;
     std::string why;
     if (pools.xnnpack && event.provider != kXnnpack) {
-      why = reason(graph, node, event.op);
+      why = reason(graph, node, event.op, pools.guard);
     }
     if (event.provider == kCpu &&
         (is_compute_heavy(event.op) || (node && is_compute_heavy(node->full_op())))) {

@@ -5,6 +5,7 @@
 
 #include "graph.h"
 #include "profile.h"
+#include "provider_faults.h"
 #include "slipway/engine.h"
 
 namespace slipway::onnx {
@@ -13,6 +14,7 @@ struct Pools {
   bool xnnpack = true;  // whether the XNNPACK provider was asked for
   unsigned ort_threads = 1;
   unsigned cores = 1;
+  Guard guard;
 };
 
 // Where each node ran, from the profile of an execution; for what the XNNPACK provider left to another one

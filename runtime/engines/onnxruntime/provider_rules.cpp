@@ -180,7 +180,7 @@ bool is_compute_heavy(const std::string& full_op) {
   return std::find(std::begin(kHeavy), std::end(kHeavy), full_op) != std::end(kHeavy);
 }
 
-std::vector<NodeInfo> expected_placement(const Graph& graph) {
+std::vector<NodeInfo> expected_placement(const Graph& graph, const Guard& guard) {
   std::vector<NodeInfo> placed;
   for (const Node& node : graph.nodes) {
     const bool folded = !node.outputs.empty() &&
@@ -189,6 +189,9 @@ std::vector<NodeInfo> expected_placement(const Graph& graph) {
                         });
     if (!folded) {
       std::string why = why_not_xnnpack(graph, node);
+      if (why.empty()) {
+        why = guard.why(node);
+      }
       const char* provider = why.empty() ? kXnnpack : kCpu;
       placed.push_back({node.name, node.full_op(), provider, std::move(why)});
     }

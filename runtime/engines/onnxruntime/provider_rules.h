@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph.h"
+#include "provider_faults.h"
 
 namespace slipway::onnx {
 
@@ -20,6 +21,6 @@ bool is_compute_heavy(const std::string& full_op);
 
 // Where the nodes will run, as far as the documentation tells. ONNX Runtime decides on the optimized graph,
 // where nodes are fused and folded, so this is an expectation; the result of a run says what became of it.
-std::vector<NodeInfo> expected_placement(const Graph& graph);
+std::vector<NodeInfo> expected_placement(const Graph& graph, const Guard& guard = {});
 
 }  // namespace slipway::onnx

@@ -76,6 +76,7 @@ struct EngineOptions {
   std::string provider;
   unsigned ort_threads = 0;
   bool ort_spinning = false;
+  bool trust_provider = false;  // give the provider what it is known to get wrong, too
 };
 
 // Where the nodes ran, and what could be done about it.

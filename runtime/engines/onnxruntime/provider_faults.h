@@ -1,0 +1,42 @@
+// What the XNNPACK provider of ONNX Runtime 1.21 takes although it cannot compute it: it crashes, refuses the
+// whole model, or gives wrong numbers without a word. Found by running each form of its operators against the
+// CPU provider (docs/onnx.md has the table).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "graph.h"
+
+namespace slipway::onnx {
+
+struct Fault {
+  std::size_t index = 0;  // of the node, as Node::index has it
+  std::string node;
+  std::string op;
+  std::string why;  // "it has no C: the XNNPACK provider crashes"
+  // The constant that the provider must not see as one, so that it leaves the node alone; empty when there is
+  // none.
+  std::string withheld;
+};
+
+// How the provider is kept from what it gets wrong.
+struct Guard {
+  std::vector<Fault> faults;
+  // To be appended to the model's bytes: inputs named like the withheld constants. A constant that a caller
+  // may replace is none to the providers, and without one they do not take the node; the result is the same.
+  // (Protocol Buffers merge a field that comes twice.)
+  std::string suffix;
+  // The provider must not have any of the model: a fault has no such constant, or the file cannot be appended
+  // to.
+  bool whole = false;
+
+  // Why a node is kept from the provider; empty when it is not.
+  std::string why(const Node& node) const;
+};
+
+// Args: appendable: whether the model's file is a ModelProto.
+Guard guard_provider(const Graph& graph, bool appendable);
+
+}  // namespace slipway::onnx

@@ -1,0 +1,165 @@
+"""From export to checked result: .onnx programs of the zoo and of one's own, and what is refused before any upload."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.environment import ensure_onnx
+from models.zoo import everything
+from tests.conftest import Inv
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+Edit = Callable[[Any], None]
+
+
+@pytest.fixture(scope="module")
+def exported(inv: Inv) -> None:
+    done = inv("export", "--format", "onnx", "--model", "all", "--scheme", "all", timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
+    done = inv("deploy", *words, "--json", timeout=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize(("model", "scheme"), everything("onnx"))
+def test_the_zoo_on_this_machine(inv: Inv, exported: None, model: str, scheme: str) -> None:
+    words = ("--device", "local", "--engine", "onnxruntime", "--model", model, "--scheme", scheme)
+    result = _deploy(inv, *words)
+    assert result["bundle"]["engine"] == "onnxruntime"
+    assert result["runner"]["settings"]["provider"] == "xnnpack"
+    assert all(output["verdict"] in ("identical", "agrees") for output in result["outputs"])
+    plain = _deploy(inv, *words, "--provider", "cpu")
+    assert set(plain["runner"]["placement"]["coverage"]) == {"CPUExecutionProvider"}
+    assert all(output["max_abs"] <= 1e-5 for output in plain["outputs"]), "the same kernels as the reference's"
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("scheme", ["fp32", "qs8"])
+def test_mobilenet_on_the_virtual_pi(inv: Inv, exported: None, scheme: str) -> None:
+    result = _deploy(inv, "--device", "pi", "--engine", "onnxruntime", "--model", "mobilenet_v2", "--scheme", scheme)
+    assert result["verdict"] in ("identical", "agrees")
+    assert result["emulated"] is True
+    ran = result["runner"]["placement"]
+    convolution = "Conv" if scheme == "fp32" else "QLinearConv"
+    taken = [node["operator"] for node in ran["nodes"] if "Xnnpack" in node["provider"]]
+    assert taken.count(convolution) == 52
+    assert all(node["why"] for node in ran["nodes"] if "Xnnpack" not in node["provider"])
+
+
+def test_exporting_again_does_nothing(inv: Inv, exported: None) -> None:
+    done = inv("export", "--format", "onnx", "--model", "mlp", "--scheme", "qs8", "--json")
+    first = json.loads(done.stdout)
+    folder = Path(first["path"])
+    stamp = (folder / "model.onnx").stat().st_mtime_ns
+    again = inv("export", "--format", "onnx", "--model", "mlp", "--scheme", "qs8", "--json")
+    assert json.loads(again.stdout) == first
+    assert (folder / "model.onnx").stat().st_mtime_ns == stamp
+    assert first["format"] == "onnx"
+    assert first["opsets"]["ai.onnx"] == 20
+    assert first["undelegated"][0]["why"]
+
+
+@pytest.fixture
+def mine(inv: Inv, exported: None, tmp_path: Path) -> Path:
+    done = inv("export", "--format", "onnx", "--model", "mlp", "--json")
+    return Path(shutil.copy(Path(json.loads(done.stdout)["path"]) / "model.onnx", tmp_path / "mine.onnx"))
+
+
+def _changed(file: Path, edit: Edit, **saving: Any) -> Path:
+    import onnx
+
+    ensure_onnx()
+    model = onnx.load(file)
+    edit(model)
+    onnx.save(model, file, **saving)
+    return file
+
+
+def _nothing(model: Any) -> None:
+    """Leave the model as it is."""
+
+
+def test_a_file_of_ones_own_is_compared_with_this_machines_runtime(inv: Inv, mine: Path) -> None:
+    result = _deploy(inv, "--device", "local", "--model", str(mine), "--profile")
+    assert result["verdict"] in ("identical", "agrees")
+    assert result["program"]["reference_engine"].startswith("onnxruntime ")
+    assert {row["operator"] for row in result["runner"]["profile"]} >= {"Gemm"}
+
+
+def test_weights_in_a_second_file_go_with_it(inv: Inv, mine: Path) -> None:
+    _changed(mine, _nothing, save_as_external_data=True, location="mine.weights", size_threshold=0)
+    result = _deploy(inv, "--device", "local", "--program", str(mine))
+    assert result["verdict"] in ("identical", "agrees")
+    assert "mine.weights" in result["upload"]["names"]
+    mine.with_name("mine.weights").unlink()
+    lost = inv("deploy", "--device", "local", "--program", str(mine), "--json")
+    assert (lost.returncode, json.loads(lost.stdout)["error"]) == (10, "program")
+    assert "mine.weights" in lost.stdout
+
+
+def _cut(file: Path) -> None:
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+
+
+def _unknown_operator(model: Any) -> None:
+    model.graph.node[1].op_type = "Frobnicate"
+
+
+def _new_opset(model: Any) -> None:
+    model.opset_import[0].version = 99
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "says"),
+    [
+        (_cut, 10, "cut short"),
+        (lambda file: _changed(file, _unknown_operator), 13, "Frobnicate"),
+        (lambda file: _changed(file, _new_opset), 10, "pset 99"),
+        (lambda file: file.write_bytes(b"no model"), 10, "no ONNX model"),
+    ],
+    ids=["truncated", "unknown-operator", "opset-too-new", "no-model"],
+)
+def test_refused_before_a_byte_is_pushed(
+    inv: Inv, mine: Path, spoil: Callable[[Path], object], code: int, says: str
+) -> None:
+    spoil(mine)
+    done = inv("deploy", "--device", "local", "--model", str(mine), "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in done.stdout
+    assert "uploading" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_engine_must_be_one_for_the_format(inv: Inv, mine: Path) -> None:
+    wrong = inv("deploy", "--device", "local", "--model", str(mine), "--engine", "executorch", "--json")
+    assert (wrong.returncode, "reads .pte files" in wrong.stdout) == (2, True)
+    pte = shutil.copy(mine, mine.with_suffix(".pte"))
+    other = inv("deploy", "--device", "local", "--program", str(pte), "--engine", "onnxruntime", "--json")
+    assert (other.returncode, "reads .onnx files" in other.stdout) == (2, True)
+
+
+def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) -> None:
+    """The provider alone would get them wrong: the engine keeps them from it, and says so."""
+    import onnx
+
+    ensure_onnx()
+    from models.onnx.operators import CASES
+
+    file = tmp_path / "rows.onnx"
+    onnx.save(next(case for case in CASES if case.name == "gemm-rows").model(), file)
+    result = _deploy(inv, "--device", "local", "--program", str(file), "--input-shapes", "7x16")
+    assert result["verdict"] in ("identical", "agrees")
+    assert result["outputs"][0]["shape"] == [7, 24]
+    assert "kept from the XNNPACK provider" in " ".join(result["runner"]["placement"]["hints"])

@@ -1,0 +1,81 @@
+"""Every operator of the XNNPACK provider, in every form, on three targets: against the CPU provider and the table.
+
+The forms of one operator set are side by side in one model, for an emulated runner starts slowly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from core.bundle import Bundle
+from core.environment import ensure_onnx
+from tests import onnx_operators as operators
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv7"]
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def bundle(request: pytest.FixtureRequest) -> Bundle:
+    from toolchains.builder import build
+
+    ensure_onnx()
+    return build(request.param, operators.ENGINE)
+
+
+def test_every_form_agrees_with_the_cpu_provider(bundle: Bundle, tmp_path: Path) -> None:
+    from models.onnx.operators import CASES, batches
+
+    kept = operators.kept()["targets"][bundle.manifest.target]["cases"]
+    assert set(kept) == {case.name for case in CASES}, "./inv operators --update is due"
+    for batch in batches():
+        model = batch.model()
+        cpu = operators.execute(bundle, model, tmp_path, "--provider=cpu")
+        ours = operators.execute(bundle, model, tmp_path, "--provider=xnnpack")
+        assert (cpu.failure, ours.failure) == ("", "")
+        assert not [provider for _, provider in cpu.placed if "Xnnpack" in provider]
+        for case, got, want in zip(batch.cases, ours.outputs, cpu.outputs, strict=True):
+            assert operators.difference(got, want) <= operators.allowed(case, want), case.name
+        taken = Counter(operator.removeprefix("QLinear") for operator, provider in ours.placed if "Xnnpack" in provider)
+        expected = Counter(
+            case.operator.removeprefix("QLinear") for case in batch.cases if kept[case.name]["provider"] == "xnnpack"
+        )
+        assert taken == expected, f"opset {batch.opset}: ./inv operators --update is due"
+
+
+@pytest.mark.parametrize(
+    ("name", "does"),
+    [("gemm-no-bias", "crash"), ("gemm-rows", "wrong"), ("qlinearconvtranspose-qdq-channels", "refuse")],
+)
+def test_what_is_kept_from_the_provider_would_go_wrong(name: str, does: str, tmp_path: Path) -> None:
+    from models.onnx.operators import CASES
+    from toolchains.builder import build
+
+    bundle = build("linux-x86_64", operators.ENGINE)
+    case = next(case for case in CASES if case.name == name)
+    seen, _ = operators.look(bundle, case, tmp_path)
+    assert (seen.provider, seen.agrees) == ("cpu", True)
+    assert does in seen.trusted
+
+
+def test_the_table_is_that_of_all_forms() -> None:
+    ensure_onnx()
+    assert operators.kept()["forms"] == json.loads(json.dumps(operators.forms())), "./inv operators --update is due"
+    assert list(operators.kept()["targets"]) == TARGETS
+
+
+def test_what_is_expected_of_a_file_is_what_happens() -> None:
+    """`models.onnx.coverage` against what was seen, target by target."""
+    from models.onnx.coverage import XNNPACK, placement
+    from models.onnx.operators import CASES
+
+    for target, seen in operators.kept()["targets"].items():
+        for case in CASES:
+            own = next(one for one in placement(case.model()) if operators.is_own(case, one.operator))
+            assert (own.provider == XNNPACK) is (seen["cases"][case.name]["provider"] == "xnnpack"), (target, case.name)
+            assert bool(own.danger) is bool(seen["cases"][case.name]["trusted"]), (target, case.name)
