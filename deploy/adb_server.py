@@ -34,6 +34,8 @@ OLDEST = 39
 PATIENCE = 10.0
 """Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
 
+_CONNECT_SECONDS = 5.0
+
 _PASSING = frozenset({"offline", "connecting", "authorizing", "absent"})
 _TAGS = re.compile(r"\s+(?:usb|product|model|device|features|transport_id):")
 
@@ -53,8 +55,15 @@ class Seen:
 class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no types
     """Without adbutils' own start of a server, which looks at neither the port nor who is there already."""
 
+    def __init__(self, host: str, port: int) -> None:
+        self._where = (host, port)
+        super().__init__(host, port)
+
     def _safe_connect(self) -> socket.socket:
-        made: socket.socket = self._create_socket()
+        made = socket.create_connection(self._where, _CONNECT_SECONDS)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.settimeout(None)
         return made
 
 

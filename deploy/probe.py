@@ -30,25 +30,28 @@ _TRIPLETS = {
 
 # $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (lists of names without
 # blanks), $6 the bundle's loader.
+# Each program that is started costs a slow device tens of milliseconds (and mksh may have no printf of its own):
+# whatever the shell can do, it does.
 # The versions are those of the libraries of the bundle's own architecture: `getconf` and `ldd` would answer for the
 # login's, which on a 64-bit kernel with a 32-bit system (or the reverse) is another.
 SCRIPT = r"""
-part() { printf '\n@@%s\n' "$1"; }
-part system; uname -s; uname -m; uname -r; uname -n
+part() { echo; echo "@@$1"; }
+first_line() { { read -r line <"$1"; } 2>/dev/null && echo "$line"; }
+part system; uname -s -n -r -m | { read -r s n r m; echo "$s"; echo "$m"; echo "$r"; echo "$n"; }
 part home; echo "${HOME:-/}"
 case $1 in /*) root=$1;; *) root=${HOME:-/tmp}/$1;; esac
 part root; echo "$root"
-near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=$(dirname "$near"); done
+near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=${near%/*}; near=${near:-/}; done
 part near; (cd "$near" && pwd -P)
 part writable; [ -w "$near" ] && echo yes
-part df; df -Pk "$near" 2>/dev/null | tail -n 1
+part df; df -Pk "$near" 2>/dev/null
 part mounts; cat /proc/mounts 2>/dev/null
 part cpuinfo; head -n 40 /proc/cpuinfo 2>/dev/null
-part hardware; grep -E '^(Model|Hardware|model name)' /proc/cpuinfo 2>/dev/null | sort -u | head -n 5
+part hardware; grep -m 5 -E '^(Model|Hardware|model name)' /proc/cpuinfo 2>/dev/null
 part board; { cat /proc/device-tree/model || cat /sys/class/dmi/id/product_name; } 2>/dev/null
 part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo
 part memory; grep -E '^(MemTotal|MemAvailable|MemFree)' /proc/meminfo 2>/dev/null
-part load; cat /proc/loadavg 2>/dev/null
+part load; first_line /proc/loadavg
 part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
 dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
 find_library() { for d in $dirs; do [ -e "$d/$1" ] && { echo "$d/$1"; return; }; done; }
@@ -67,15 +70,15 @@ case $told in *'release version 2.'*) echo "$told";; *) version_of libc.so.6 'li
 part glibcxx; version_of libstdc++.so.6 'libstdc++.so.6.0.*' 'GLIBCXX_3\.4\.[0-9]*'
 part getconf; getconf GNU_LIBC_VERSION 2>/dev/null
 part tools; for f in $5; do command -v "$f" >/dev/null 2>&1 && echo "$f"; done
-part governor; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null
-part frequency; cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq 2>/dev/null
-part maxfrequency; cat /sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq 2>/dev/null
+part governor; first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
+part frequency; first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq
+part maxfrequency; first_line /sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq
 part zones; seen=
 for z in /sys/class/thermal/thermal_zone*; do
   { read -r type <"$z/type" && read -r degrees <"$z/temp"; } 2>/dev/null && echo "$degrees $type" && seen=1
 done
 # Newer Androids hide the zones from the shell; its service shows some.
-[ -n "$seen" ] || dumpsys thermalservice 2>/dev/null | grep -o 'Temperature{[^}]*}'
+[ -n "$seen" ] || ! command -v dumpsys >/dev/null || dumpsys thermalservice 2>/dev/null | grep -o 'Temperature{[^}]*}'
 part android; getprop 2>/dev/null
 part end
 exit 0
@@ -159,7 +162,7 @@ def parse(text: str) -> DeviceFacts:
         tools=tuple(parts["tools"]),
         home=_first(parts, "home"),
         root=posixpath.normpath(root),
-        free=_free(_first(parts, "df")),
+        free=_free(next(reversed(parts["df"]), "")),
         noexec=_noexec(parts["mounts"], _first(parts, "near")),
         writable=_first(parts, "writable") == "yes",
         state=State(

@@ -18,12 +18,15 @@ from collections.abc import Mapping, Sequence
 
 GRACE = 3
 """Seconds between TERM and KILL."""
+_PAUSES = "0.1 0.1 0.2 0.3 0.5 0.8 1"
+"""Between looks at whether the group is gone, `GRACE` in all. Few and growing: on a slow device each look starts a
+program that takes longer than the pause itself."""
 
 # The timer's `sleep` is known by `$!`, without a name of its own: a TERM between the two would orphan it. It is
 # ended by KILL: a TERM that reaches it between fork and exec goes to the shell's own handler there and is lost.
 # Their output is closed: an orphan holding it would keep the channel open after the command's end.
 SCRIPT = """\
-pidfile=$1 limit=$2 grace=$3 cwd=$4; shift 4
+pidfile=$1 limit=$2 pauses=$3 cwd=$4; shift 4
 cd "$cwd" || exit 126
 exec 3<&0 </dev/null
 if command -v setsid >/dev/null 2>&1; then setsid "$@" 3<&- & child=$!; group=-$child
@@ -31,10 +34,9 @@ else "$@" 3<&- & child=$!; group=$child; fi
 [ -z "$pidfile" ] || echo "$child" >"$pidfile"
 end() {
   kill -TERM "$group"
-  tries=0
-  while kill -0 "$group" && [ "$tries" -lt "$grace" ]; do
-    sleep 0.1 || sleep 1
-    tries=$((tries + 1))
+  for pause in $pauses; do
+    kill -0 "$group" || break
+    sleep "$pause" || sleep 1
   done
   kill -KILL "$group"
 }
@@ -53,13 +55,12 @@ child=$(cat "$1" 2>/dev/null) || exit 0
 case $child in ''|*[!0-9]*) exit 0;; esac
 living() { kill -0 "-$child" 2>/dev/null || kill -0 "$child" 2>/dev/null; }
 wait_for_end() {
-  tries=0
-  while living && [ "$tries" -lt "$1" ]; do sleep 0.1 || sleep 1; tries=$((tries + 1)); done
+  for pause in "$@"; do living || break; sleep "$pause" || sleep 1; done
 }
 kill -TERM "-$child" 2>/dev/null || kill -TERM "$child" 2>/dev/null
-wait_for_end 20
+wait_for_end 0.1 0.1 0.2 0.3 0.5 0.8
 kill -KILL "-$child" 2>/dev/null || kill -KILL "$child" 2>/dev/null
-wait_for_end 60
+wait_for_end 0.1 0.1 0.2 0.3 0.5 0.8 1 1 1 1
 ! living
 """
 
@@ -82,7 +83,7 @@ def supervised(
     words = [f"{name}={value}" for name, value in (env or {}).items()]
     prefix = ["env", *words] if words else []
     limit = math.ceil(min(seconds + _EXTRA, _LONGEST))
-    return ["sh", "-c", SCRIPT, "slipway", pidfile, str(limit), str(GRACE * 10), cwd or ".", *prefix, *argv]
+    return ["sh", "-c", SCRIPT, "slipway", pidfile, str(limit), _PAUSES, cwd or ".", *prefix, *argv]
 
 
 def quoted(argv: Sequence[str]) -> str:

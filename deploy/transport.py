@@ -29,6 +29,8 @@ MAX_OUTPUT = 64 << 20
 """Bytes of output accepted from one command: a device that talks without end must not fill this machine."""
 
 _TICK = 0.2
+_SLOW = 12.0
+"""Seconds beyond the grace that a slow or busy device may take to end a group. Seen ended, it is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def run(
 
 def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
     """End the supervised command of ``channel`` and see it end; ask again from outside when it does not."""
-    patience = Deadline.after(GRACE + 3)
+    patience = Deadline.after(GRACE + _SLOW)
     try:
         channel.end_input()
         while not patience.over:
@@ -183,7 +185,7 @@ def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
 def end_group(transport: Transport, pidfile: str) -> bool:
     """End the process group whose number is in ``pidfile`` on the device; whether it is gone now."""
     channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile])
-    patience = Deadline.after(GRACE + 8)
+    patience = Deadline.after(GRACE + _SLOW)
     try:
         while not patience.over:
             if (code := channel.pump(patience.left(_TICK))) is not None:

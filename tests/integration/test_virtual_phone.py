@@ -276,7 +276,8 @@ def test_several_and_none_chosen(phone: AdbTransport, monkeypatch: pytest.Monkey
         server.disconnect(f"localhost:{port}")
 
 
-def test_nothing_is_left_on_it(phone: AdbTransport) -> None:
+def test_nothing_is_left_on_it() -> None:
     device = get_device("phone", FILE)
-    assert left_over(phone, device, facts_of(device, phone)) == []
+    with open_adb(device) as transport:
+        assert left_over(transport, device, facts_of(device, transport)) == []
     assert virtual.status("phone").ready
