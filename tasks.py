@@ -28,6 +28,9 @@ DEFAULTS = {
     "timeout": "",
     "wait": "",
     "retries": "",
+    "pin_governor": "",
+    "cpu_affinity": "",
+    "cooldown": "",
 }
 JSON = "print JSON for machines instead of a table"
 
@@ -245,6 +248,9 @@ def models(c: Any, json: bool = False) -> None:
         "keep-run": "leave the run's folder on the device",
         "wait": "seconds to wait while another deploy uses the device (default: 300)",
         "retries": "further attempts after errors that may pass, such as a broken connection (default: 2)",
+        "pin-governor": "CPU frequency governor for the run, such as performance; set back afterwards",
+        "cpu-affinity": "cores to keep the run to, as 0,2-3",
+        "cooldown": "degrees Celsius to which the device may cool down before the run",
         "etdump": "also bring back an ETDump (run.etdp) for upstream's Inspector",
         "json": "print the result as JSON instead of a table",
     },
@@ -273,6 +279,9 @@ def deploy(
     keep_run: bool = False,
     wait: str = "",
     retries: str = "",
+    pin_governor: str = "",
+    cpu_affinity: str = "",
+    cooldown: str = "",
     etdump: bool = False,
     json: bool = False,
 ) -> None:
@@ -286,6 +295,7 @@ def deploy(
     """
     from core.program import ENGINES, FORMATS, format_at
     from deploy import report
+    from deploy.conditions import governor
     from deploy.engine_flags import engine_flags
     from deploy.inventory import get_device
     from deploy.job import check_engine
@@ -310,6 +320,9 @@ def deploy(
         "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
         "timeout": number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
         "wait": number("wait", setting(c, "wait", wait), 0, 300, whole=False),
+        "pin_governor": governor(setting(c, "pin_governor", pin_governor) or ""),
+        "cpu_affinity": str(setting(c, "cpu_affinity", cpu_affinity) or ""),
+        "cooldown": number("cooldown", setting(c, "cooldown", cooldown), 1, 0, whole=False),
         "retries": number("retries", setting(c, "retries", retries), 0, 2),
     }
     runtime = setting(c, "engine", engine)

@@ -82,8 +82,8 @@ class Device(BaseModel):
     @field_validator("root")
     @classmethod
     def _safe_root(cls, value: str) -> str:
-        if any(ord(letter) < 32 or ord(letter) == 127 for letter in value) or ".." in value.split("/"):
-            raise ValueError("a folder without '..' or control characters")
+        if not value.isprintable() or value != value.strip() or ".." in value.split("/"):
+            raise ValueError("a folder without '..', control characters, or blanks at an end")
         if value.rstrip("/") == "" and value:
             raise ValueError("the device's whole disk is not Slipway's to fill")
         return value.rstrip("/")

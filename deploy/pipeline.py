@@ -12,6 +12,7 @@ from pathlib import Path
 from core.bundle import Bundle
 from core.errors import SlipwayError
 from core.program import Program
+from deploy.conditions import mask_of
 from deploy.deadline import NEVER, Deadline
 from deploy.events import Event, Listener, Steps
 from deploy.inventory import Device
@@ -67,6 +68,9 @@ def deploy(
     retries: int = RETRIES,
     engine_flags: Sequence[str] = (),
     compute: Callable[[], Computed | None] | None = None,
+    pin_governor: str = "",
+    cpu_affinity: str = "",
+    cooldown: float = 0.0,
     listeners: Sequence[Listener] | None = None,
 ) -> Result:
     """Run a program on a device and compare what it gives with the reference.
@@ -80,6 +84,9 @@ def deploy(
         inputs, input_shapes, expected, method: see `deploy.job.load_job`.
         keep_run: leave the run's folder on the device, as ``runs/kept-…``.
         wait: seconds to wait for a device that another deploy uses; they do not count towards ``timeout``.
+        pin_governor: CPU frequency governor for the run (``performance``), set back afterwards, even on failure.
+        cpu_affinity: cores to keep the run to, ``0,2-3``.
+        cooldown: degrees Celsius to which the device may cool down before the run; 0 does not wait.
         retries: further attempts, each on a connection of its own, after an error that may pass (`deploy.retry`).
         engine_flags: the runner's, of those that only some engines have: ``--provider=cpu``.
         compute: gives the outputs of a program file that comes without any, computed on this machine; called when
@@ -97,6 +104,7 @@ def deploy(
 
         listeners = [ConsoleListener()]
     steps = Steps(list(listeners))
+    mask_of(cpu_affinity)  # a list of cores that is none is told before anything is done
     with steps.step("describe", "reading the program"):
         job = load_job(where, program, inputs=inputs, shapes=input_shapes, expected=expected, method=method)
         check_bundle(job, bundle)
@@ -105,7 +113,10 @@ def deploy(
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
             found = compute()
             job = job.with_reference(found) if found else job
-    options = Options(num_executions, warmup, threads, etdump, keep_run, wait, tuple(engine_flags))
+    options = Options(
+        num_executions, warmup, threads, etdump, keep_run, wait, tuple(engine_flags),
+        governor=pin_governor, cores=cpu_affinity, cooldown=cooldown,
+    )  # fmt: skip
     deadline = NEVER
     attempts = 0
 

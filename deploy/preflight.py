@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -54,17 +54,25 @@ class Finding(BaseModel):
 
 
 def check(
-    bundle: Bundle, facts: DeviceFacts, needs: ProgramNeeds, method: str, *, upload_bytes: int, program_bytes: int
+    bundle: Bundle,
+    facts: DeviceFacts,
+    needs: ProgramNeeds,
+    method: str,
+    *,
+    upload_bytes: int,
+    program_bytes: int,
+    versions: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Every finding about running ``method`` of the program with ``bundle`` on the device.
 
     Args:
         upload_bytes: payload that the device lacks.
         program_bytes: size of the program.
+        versions: what the program was exported with, by package, as far as that is known.
     """
     return [
         *_machine(bundle, facts), *_system(bundle, facts), *_room(facts, upload_bytes, program_bytes),
-        *_program(bundle, needs, method),
+        *_versions(bundle, versions or {}), *_program(bundle, needs, method),
     ]  # fmt: skip
 
 
@@ -229,6 +237,22 @@ def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int) -> list[Fin
             "end other programs on the device, or a smaller model",
         ),
     ]
+
+
+def _versions(bundle: Bundle, exported: Mapping[str, str]) -> list[Finding]:
+    """The engine against the version that the program was exported with.
+
+    An engine reads what older exporters of its own wrote; what a newer one wrote it may not know. Whether it does,
+    reading the program here has shown where that could be done: hence never worse than unknown.
+    """
+    offers = bundle.manifest.offers
+    wrote = exported.get(offers.engine, "")
+    if not wrote:
+        return []
+    newer = not _at_least(offers.engine_version, wrote)
+    fix = f"./inv build --target {bundle.manifest.target} --engine {offers.engine}, or export the program again"
+    name = f"{offers.engine} {offers.engine_version}"
+    return [_finding("engine version", f"≥ {wrote} (the exporter's)", name, None if newer else True, fix)]
 
 
 def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:

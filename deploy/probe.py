@@ -122,6 +122,14 @@ def parse(text: str) -> DeviceFacts:
     parts = _parts(text)
     system = parts.get("system", [])
     root = _first(parts, "root")
+    told = re.search(r"^@@root\n(.*?)\n\n@@near$", text, re.DOTALL | re.MULTILINE)
+    if told is not None and told[1] != root:
+        # A home folder of such a name: what is shown of it is not what it is.
+        raise TransferError(
+            f"The device's folder {root!r} cannot be used.",
+            "its name holds invisible characters, a line break, or blanks at an end",
+            "set root in devices.toml to another folder",
+        )
     if "end" not in parts or len(system) < 3 or not root.startswith("/"):
         raise TransferError(
             "The device did not answer the probe.",

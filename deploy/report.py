@@ -63,6 +63,7 @@ def _summary(value: Result) -> None:
         ["load", times or f"{value.runner.load_ms:.2f} ms"],
         ["latency p50", times or f"{latency.p50:.3f} ms"],
         ["latency p90", times or f"{latency.p90:.3f} ms"],
+        *_conditions(value),
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
         ["uploaded", (moved if upload.files else "0 bytes (everything was there)") + there],
@@ -117,6 +118,25 @@ def _providers(value: Result) -> None:
             ],
             caption=f"the {len(shown)} costliest of {len(value.runner.profile)}; --json has all",
         )
+
+
+def _conditions(value: Result) -> list[list[str]]:
+    """Clock, warmth and throttling around the run, as far as the device tells."""
+    found = value.conditions
+    before, after = found.before, found.after
+    clocks = [max(each.frequencies_khz.values()) / 1000 for each in (before, after) if each.frequencies_khz]
+    warmth = [each.hottest_c for each in (before, after) if each.hottest_c is not None]
+    governor = f" ({found.governor} for the run)" if found.governor else f" ({', '.join(after.governors)})"
+    rows = []
+    if len(clocks) == 2:
+        rows.append(["clock", f"{clocks[0]:.0f} → {clocks[1]:.0f} MHz{governor}"])
+    if len(warmth) == 2:
+        rows.append(["temperature", f"{warmth[0]:.1f} → {warmth[1]:.1f} °C"])
+    if found.throttled:
+        rows.append(["THROTTLED", f"{', '.join(found.throttled)}: these times say little"])
+    if found.affinity:
+        rows.append(["cores", found.affinity])
+    return rows
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -13,6 +13,7 @@ from core.errors import MismatchError
 from core.files import write_atomic
 from core.paths import results_dir
 from deploy.compare import Comparison
+from deploy.conditions import Conditions
 from deploy.facts import DeviceFacts
 from deploy.preflight import Finding
 from deploy.runner import RunnerResult
@@ -79,6 +80,8 @@ class Result(_Model):
     preflight: tuple[Finding, ...]
     upload: Upload
     runner: RunnerResult
+    conditions: Conditions = Conditions()
+    """The device around the run; ``conditions.throttled`` marks a run whose times say little."""
     outputs: tuple[Comparison, ...]
     verdict: Literal["identical", "agrees", "differs", "no reference"]
     seconds: dict[str, float]

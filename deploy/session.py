@@ -11,8 +11,9 @@ from core.bundle import RUNNER, Bundle
 from core.errors import DeadlineError, SlipwayError
 from core.files import locked, new_folder
 from core.paths import results_dir
-from deploy import collect, gc, preflight, runner
+from deploy import collect, conditions, gc, preflight, runner
 from deploy.compare import Comparison
+from deploy.conditions import Conditions
 from deploy.deadline import Deadline
 from deploy.events import Step, Steps
 from deploy.facts import DeviceFacts
@@ -29,6 +30,8 @@ _CLEANUP = 20.0
 """Seconds for tidying up on the device."""
 _DEFAULT_ROOT = ".slipway"
 _NOTHING = Survey({})
+_COOLING = 2.0
+"""Seconds between two looks at the temperature."""
 _PATIENCE = 2.0
 """Seconds that taking the lock may last before it counts as waiting for somebody."""
 
@@ -61,6 +64,12 @@ class Options:
     """Seconds to wait for a device that another deploy uses."""
     engine_flags: tuple[str, ...] = ()
     """The runner's, of those that only some engines have."""
+    governor: str = ""
+    """CPU frequency governor for the run, set back afterwards."""
+    cores: str = ""
+    """Cores to keep the run to, ``0,2-3``."""
+    cooldown: float = 0.0
+    """Degrees Celsius to which the device may cool down first; 0 for any."""
 
 
 class Session:
@@ -78,6 +87,7 @@ class Session:
     ) -> None:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
+        self.conditions = Conditions()
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.parts = {
@@ -106,7 +116,8 @@ class Session:
                 missing, placed = self._missing(survey)
             upload = self._upload(store, missing, placed)
             answer = self._run(store, options)
-            self._settle(store, survey, grown=upload.bytes > 0)
+            with self.steps.step("settle"):
+                self._settle(store, survey, grown=upload.bytes > 0)
             key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
             with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
                 with self.steps.step("fetch", "fetching the outputs"):
@@ -142,6 +153,9 @@ class Session:
         wanted = tuple(f"incoming/{blob.sha256}." for blob in missing)
         stale = [name for name in survey.stale if not name.startswith(wanted or ("\0",))]
         store.discard(stale, self.deadline)
+        if survey.pinned:
+            words = ["sh", "-c", conditions.UNPIN, "slipway", store.path("governor")]
+            run(self.transport, words, deadline=self.deadline, check=False)
         need = preflight.space_needed(sum(blob.size for blob in missing))
         short = facts.free is not None and facts.free < need
         if short:
@@ -199,6 +213,7 @@ class Session:
             self.job.method,
             upload_bytes=sum(blob.size for blob in missing),
             program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
+            versions=self.job.program.versions if self.job.program else {},
         )
         step.show(found)
         error = preflight.failure(found, self.device, self.bundle)
@@ -253,12 +268,14 @@ class Session:
             etdump=options.etdump,
             engine_flags=options.engine_flags,
         )
-        with self.steps.step("run", f"running {self.job.name} on {self.device.name}"):
+        note = store.path("governor")
+        cooled = self._cool_down(options.cooldown) if options.cooldown else 0.0
+        with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
             store.lock.check()
             store.arrange(f"runs/{store.owner}", self.job.files, self.deadline)
             done = run(
                 self.transport,
-                argv,
+                conditions.wrapped(argv, note, options.governor, options.cores),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,
@@ -268,11 +285,32 @@ class Session:
             if done.code != 0:
                 raise runner.failure(
                     done.code,
-                    done.message,
+                    done.stderr.decode(errors="replace"),
                     runner.error_in(collect.read_result(self.transport, store, self.deadline)),
                     self.device.name,
                 )
+            self.conditions = conditions.conditions(done.text, options.governor, options.cores, cooled)
+            for line in self.conditions.notes:
+                step.note(line)
             return runner.parse_result(collect.read_result(self.transport, store, self.deadline))
+
+    def _cool_down(self, degrees: float) -> float:
+        """Wait until the device's warmest zone is at most so warm; seconds waited.
+
+        Raises:
+            DeadlineError: it does not get there in time.
+        """
+        begun = time.monotonic()
+        with self.steps.step("cool down", f"waiting for {self.device.name} to cool down") as step:
+            while True:
+                words = ["sh", "-c", conditions.STATE, "slipway", conditions.SYSFS]
+                now = conditions.snapshot(run(self.transport, words, deadline=self.deadline).text).hottest_c
+                if now is None:
+                    step.note(f"{self.device.name} tells no temperature: not waited")
+                if now is None or now <= degrees:
+                    return time.monotonic() - begun
+                self.deadline.check(f"{self.device.name} was at {now:.1f} °C, waiting for {degrees:g} °C")
+                time.sleep(self.deadline.left(_COOLING))
 
     def _result(
         self,
@@ -311,6 +349,7 @@ class Session:
             preflight=tuple(found),
             upload=upload,
             runner=answer,
+            conditions=self.conditions,
             outputs=outputs,
             verdict=overall(outputs),
             seconds=dict(self.steps.seconds),

@@ -24,13 +24,17 @@ program that takes longer than the pause itself."""
 
 # The timer's `sleep` is known by `$!`, without a name of its own: a TERM between the two would orphan it. It is
 # ended by KILL: a TERM that reaches it between fork and exec goes to the shell's own handler there and is lost.
-# Their output is closed: an orphan holding it would keep the channel open after the command's end.
+# Their output is closed: an orphan holding it would keep the channel open after the command's end. The lifeline ends
+# the timer too, should the supervisor itself be killed: it must not outlive the group whose number it knows.
+# For its first second, before the lifeline is sure to be there, the timer looks after the supervisor itself.
+# SIGPIPE is ignored once the command is started: dash says "Killed" on a stream that the broken connection has closed.
 SCRIPT = """\
 pidfile=$1 limit=$2 pauses=$3 cwd=$4; shift 4
 cd "$cwd" || exit 126
 exec 3<&0 </dev/null
 if command -v setsid >/dev/null 2>&1; then setsid "$@" 3<&- & child=$!; group=-$child
 else "$@" 3<&- & child=$!; group=$child; fi
+trap '' PIPE
 [ -z "$pidfile" ] || echo "$child" >"$pidfile"
 end() {
   kill -TERM "$group"
@@ -40,8 +44,13 @@ end() {
   done
   kill -KILL "$group"
 }
-( read -r _ <&3; end ) >/dev/null 2>&1 & lifeline=$!
-( trap 'kill -KILL $!; exit 0' TERM; sleep "$limit" & wait $!; end ) >/dev/null 2>&1 3<&- & timer=$!
+(
+  trap 'kill -KILL $!; exit 0' TERM
+  sleep 1 & wait $!
+  if kill -0 $$; then sleep "$limit" & wait $!; fi
+  end
+) >/dev/null 2>&1 3<&- & timer=$!
+( read -r _ <&3; kill "$timer"; end ) >/dev/null 2>&1 & lifeline=$!
 wait "$child"; code=$?
 kill "$timer" "$lifeline" 2>/dev/null
 if kill -0 "$group" 2>/dev/null; then end >/dev/null 2>&1; fi

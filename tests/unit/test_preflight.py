@@ -49,6 +49,17 @@ def bad(found: list[Finding]) -> list[str]:
     return [finding.check for finding in found if finding.verdict == "bad"]
 
 
+@pytest.mark.parametrize(
+    ("wrote", "verdicts"), [("1.5.1", ["ok"]), ("1.4.0", ["ok"]), ("1.6.0", ["unknown"]), ("", [])]
+)
+def test_the_engine_against_the_exporter(wrote: str, verdicts: list[str]) -> None:
+    described = ProgramNeeds(methods=(METHOD,))
+    versions = {"torch": "2.13.0", "executorch": wrote} if wrote else {"torch": "2.13.0"}
+    found = check(bundle(), FACTS, described, "forward", upload_bytes=1, program_bytes=1, versions=versions)
+    assert [finding.verdict for finding in found if finding.check == "engine version"] == verdicts
+    assert bad(found) == []
+
+
 def test_all_is_well() -> None:
     found = rows()
     assert bad(found) == []

@@ -1,0 +1,129 @@
+"""A TCP proxy that misbehaves at a given byte of a given phase: cuts, stalls, or changes the byte."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_RESET = struct.pack("ii", 1, 0)
+
+
+@dataclass
+class Proxy:
+    """The running proxy. ``phase`` is set by whoever knows it; bytes are counted by phase, both ways together."""
+
+    port: int
+    to: int
+    phase: str = "connect"
+    seen: Counter[str] = field(default_factory=Counter)
+    fault: str = ""
+    """``cut``, ``stall`` or ``corrupt``; empty for none."""
+    where: tuple[str, int] = ("", 0)
+    """Phase, and the number of the byte in it."""
+    struck: bool = False
+    stalled: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    def arm(self, fault: str, phase: str, byte: int) -> None:
+        """Misbehave once, there."""
+        with self.lock:
+            self.seen.clear()
+            self.phase, self.fault, self.where, self.struck = "connect", fault, (phase, byte), False
+            self.stalled.clear()
+
+    def disarm(self) -> None:
+        """Behave again; what is stalled is cut."""
+        with self.lock:
+            self.fault = ""
+            if self.stalled.is_set():
+                self._cut()
+            self.stalled.clear()
+            self.seen.clear()
+            self.phase = "connect"
+
+    def _judge(self, data: bytes) -> bytes:
+        """What becomes of ``data``; called with the lock held."""
+        before = self.seen[self.phase]
+        self.seen[self.phase] += len(data)
+        phase, byte = self.where
+        if not self.fault or self.struck or self.phase != phase or not before <= byte < before + len(data):
+            return data
+        self.struck = True
+        at = byte - before
+        if self.fault == "corrupt":
+            return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+        if self.fault == "stall":
+            self.stalled.set()
+        return data[:at]
+
+    def _cut(self) -> None:
+        for sock in self.sockets:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+        self.sockets.clear()
+
+    def pump(self, source: socket.socket, sink: socket.socket) -> None:
+        """Move bytes one way until an end is gone."""
+        while True:
+            try:
+                data = source.recv(65536)
+                with self.lock:
+                    struck = self.struck
+                    kept = self._judge(data) if data else b""
+                    now = self.struck and not struck
+                if kept and not (self.stalled.is_set() and not now):
+                    sink.sendall(kept)
+                if now and self.fault == "cut":
+                    with self.lock:
+                        self._cut()
+                    return
+            except OSError:
+                data = b""
+            if not data:
+                with contextlib.suppress(OSError):
+                    sink.shutdown(socket.SHUT_WR)
+                return
+
+
+@contextlib.contextmanager
+def proxied(to: int) -> Iterator[Proxy]:
+    """A proxy before the port ``to`` of this machine."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    proxy = Proxy(int(listener.getsockname()[1]), to)
+    threads: list[threading.Thread] = []
+
+    def accept() -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+                far = socket.create_connection(("127.0.0.1", to))
+            except OSError:
+                return
+            for sock in (near, far):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with proxy.lock:
+                proxy.sockets += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threads.append(threading.Thread(target=proxy.pump, args=(source, sink), daemon=True))
+                threads[-1].start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield proxy
+    finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        with proxy.lock:
+            proxy._cut()
+        for thread in threads:
+            thread.join(5)

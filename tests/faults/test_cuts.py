@@ -1,0 +1,106 @@
+"""The connection is cut, or a byte changed, at hundreds of places of a deploy; then everything is as it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.events import Event
+from deploy.inventory import Device
+from tests.faults import outcomes, server, tiny
+from tests.faults.proxy import Proxy, proxied
+from tests.faults.tiny import Tiny
+from tests.processes import gone
+
+PHASES = {"connect": 16, "probe": 20, "survey": 20, "upload": 60, "run": 40, "settle": 12, "fetch": 16, "release": 4}
+"""Phase of a deploy to places at which it is cut."""
+CORRUPTED = 4
+
+
+@pytest.fixture(autouse=True)
+def _own_results(dist: Path) -> None:
+    """Results go to a folder of the test's own."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return tiny.make(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def proxy(board: server.Device) -> Iterator[Proxy]:
+    with proxied(board.port) as running:
+        (board.home / "precious").write_text("precious")
+        board.known_hosts.write_text(board.known_hosts.read_text().replace(f":{board.port} ", f":{running.port} "))
+        yield running
+
+
+@pytest.fixture
+def far(device: Device, proxy: Proxy) -> Device:
+    """``board`` through the proxy."""
+    return device.model_copy(update={"port": proxy.port})
+
+
+@pytest.fixture
+def follow(proxy: Proxy) -> Callable[[Event], None]:
+    """Tells the proxy in which phase the deploy is."""
+
+    def listen(event: Event) -> None:
+        if event.kind == "start":
+            proxy.phase = event.step
+        elif (event.step, event.kind) == ("compare", "end"):
+            proxy.phase = "release"
+
+    return listen
+
+
+Strike = Callable[[str, str, int, float], Counter[str]]
+
+
+@pytest.fixture
+def strike(small: Tiny, board: server.Device, far: Device, proxy: Proxy, follow: Callable[[Event], None]) -> Strike:
+    """Do a fault at ``points`` places of a phase, evenly spread; after each, see that nothing was lost or left."""
+    root = board.home / ".slipway"
+
+    def call(fault: str, phase: str, points: int, timeout: float) -> Counter[str]:
+        fresh = phase in {"upload", "settle"}  # a device that has everything has nothing to do there
+        small.deploy(far, listeners=[follow])
+        if not fresh:
+            proxy.disarm()
+            small.deploy(far, listeners=[follow])
+        total = proxy.seen[phase]
+        assert total > points
+        seen: Counter[str] = Counter()
+        for point in range(points):
+            if fresh:
+                shutil.rmtree(root)
+            proxy.arm(fault, phase, total * point // points)
+            seen[outcomes.outcome(lambda: small.deploy(far, listeners=[follow], timeout=timeout))] += 1
+            assert proxy.struck, (fault, phase, point)
+            proxy.disarm()
+            assert gone(str(root), 15), (fault, phase, point)
+            assert tiny.whole(board.home, root) == [], (fault, phase, point)
+            small.deploy(far)
+            assert gone(str(root)), (fault, phase, point)
+            assert tiny.settled(board.home, root) == [], (fault, phase, point)
+        return seen
+
+    return call
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_cut(strike: Strike, phase: str) -> None:
+    outcomes.check("connection cut", phase, strike("cut", phase, PHASES[phase], 60))
+
+
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "connect"])
+def test_a_changed_byte(strike: Strike, phase: str) -> None:
+    outcomes.check("byte changed", phase, strike("corrupt", phase, CORRUPTED, 5))
+
+
+def test_there_are_enough_places() -> None:
+    assert sum(PHASES.values()) + CORRUPTED * (len(PHASES) - 1) >= 200

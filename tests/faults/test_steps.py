@@ -1,0 +1,221 @@
+"""Every operation of a deploy goes wrong once: lost, unanswered, killed, restarted, full; and two deploys at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import DeviceBusyError
+from core.paths import ROOT
+from deploy import pipeline
+from deploy.events import Event
+from deploy.inventory import Device, host_target
+from tests.faults import outcomes, sabotage, tiny
+from tests.faults.tiny import Tiny
+from tests.processes import gone
+
+
+@pytest.fixture(autouse=True)
+def _own_results(dist: Path) -> None:
+    """Results go to a folder of the test's own."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return tiny.make(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "precious").write_text("precious")
+    yield folder
+    assert gone(str(folder))
+
+
+@pytest.fixture
+def device(home: Path) -> Device:
+    return Device(name="board", transport="local", target=host_target(), root=str(home / ".slipway"))
+
+
+class Phases:
+    """Which step is going on; what comes after the comparison is the release."""
+
+    now = "connect"
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "start":
+            self.now = event.step
+        elif (event.step, event.kind) == ("compare", "end"):
+            self.now = "release"
+
+
+@pytest.mark.parametrize("fault", sabotage.FAULTS)
+def test_every_operation(fault: str, small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a new device, so that a deploy has everything to do."""
+    root = Path(device.root)
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    at, struck = 0, True
+    while struck:
+        transport = sabotage.Sabotage(home, fault, at)
+        monkeypatch.setattr(pipeline, "open_device", lambda *_, way=transport: way)
+        subprocess.run(["rm", "-rf", str(root)], check=True)
+        phases, when = Phases(), "connect"
+
+        def note(event: Event, phases: Phases = phases) -> None:
+            phases(event)
+
+        told = outcomes.outcome(lambda note=note: small.deploy(device, listeners=[note], timeout=20))  # type: ignore[misc]
+        struck = transport.struck
+        when = phases.now
+        if struck:
+            seen[when][told] += 1
+        assert gone(str(home), 15), (fault, at)
+        assert tiny.whole(home, root) == [], (fault, at)
+        monkeypatch.undo()
+        monkeypatch.setenv("SLIPWAY_DIST", str(home.parent / "dist"))
+        small.deploy(device)
+        assert tiny.settled(home, root) == [], (fault, at)
+        at += 1
+    assert at > 12
+    for phase, counted in seen.items():
+        outcomes.check(fault, phase, counted)
+
+
+def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
+    """On a real file system of 4 MB, mounted in a namespace of its own."""
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-m", "tests.faults.full_disk", str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for step, left, told, wrong in json.loads(done.stdout.splitlines()[-1]):
+        assert wrong == [], (step, left)
+        seen[step][told] += 1
+    for step, counted in seen.items():
+        outcomes.check("disk full", step, counted)
+    assert sum(counted["device-full"] for counted in seen.values()) >= 5
+
+
+PHASES = ("connect", "probe", "survey", "upload", "run", "settle", "fetch")
+
+
+@pytest.fixture(scope="module")
+def another(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return tiny.make(tmp_path_factory.mktemp("another"), "another", seed=2)
+
+
+@pytest.mark.parametrize("wait", [0, 30], ids=["without waiting", "waiting"])
+def test_two_at_once(small: Tiny, another: Tiny, device: Device, home: Path, wait: int) -> None:
+    """The second one comes in each phase of the first; both are separate sessions, as from two machines."""
+    for phase in PHASES:
+        told: list[str] = []
+        helpers: list[threading.Thread] = []
+
+        def second(told: list[str] = told) -> None:
+            told.append(outcomes.outcome(lambda: another.deploy(device, wait=wait)))
+
+        def listen(event: Event, phase: str = phase, helpers: list[threading.Thread] = helpers) -> None:
+            if (event.step, event.kind) == (phase, "start") and not helpers:
+                helpers.append(threading.Thread(target=second))
+                helpers[-1].start()
+                if not wait:
+                    helpers[-1].join(20)
+
+        subprocess.run(["rm", "-rf", device.root], check=True)
+        first = outcomes.outcome(lambda listen=listen: small.deploy(device, listeners=[listen], wait=30))  # type: ignore[misc]
+        for helper in helpers:
+            helper.join(60)
+        assert first == outcomes.DONE
+        fault = "second deploy, waiting" if wait else "second deploy, not waiting"
+        outcomes.check(fault, phase, Counter(told))
+        assert tiny.settled(home, Path(device.root)) == []
+        assert wait == 0 or told == [outcomes.DONE]
+
+
+def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: Device, home: Path) -> None:
+    """This side is killed outright in mid-run."""
+    code = (
+        "import sys; from pathlib import Path; from tests.faults import tiny; from core.bundle import Bundle;"
+        "from deploy.inventory import Device;"
+        "t = tiny.Tiny(Bundle.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]));"
+        "t.deploy(Device.model_validate_json(sys.argv[4]), num_executions=5000)"
+    )
+    words = [str(small.bundle.path), str(small.model), str(small.data), device.model_dump_json()]
+    child = subprocess.Popen([sys.executable, "-c", code, *words], cwd=ROOT)
+    while not any("sleep" in line for line in tiny.processes(home)):
+        assert child.poll() is None
+        time.sleep(0.05)
+    child.kill()
+    child.wait()
+    assert gone(str(home), 15)
+    small.deploy(device, wait=0)
+    assert tiny.settled(home, Path(device.root)) == []
+
+
+@pytest.mark.parametrize("stamp", [1.0, 4_000_000_000.0], ids=["1970", "2096"])
+def test_the_devices_clock_jumps(small: Tiny, device: Device, home: Path, stamp: float) -> None:
+    """All of the store seems to be of another age, in every phase: nothing current is collected, no lock opens."""
+    for phase in PHASES:
+
+        def jump(event: Event, phase: str = phase) -> None:
+            if (event.step, event.kind) == (phase, "start"):
+                for path in home.rglob("*"):
+                    if not path.is_symlink():
+                        os.utime(path, (stamp, stamp))
+                if Path(device.root, "lock").is_dir() and phase not in {"connect", "probe", "survey"}:
+                    with pytest.raises(DeviceBusyError):
+                        small.deploy(device, wait=0)
+
+        told = outcomes.outcome(lambda jump=jump: small.deploy(device, listeners=[jump]))  # type: ignore[misc]
+        outcomes.check("device's clock jumps", phase, Counter({told: 1}))
+        assert tiny.settled(home, Path(device.root)) == []
+
+
+def test_this_machines_clock_jumps(small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, offset = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + offset[0])
+    for phase in PHASES:
+
+        def jump(event: Event, phase: str = phase) -> None:
+            if (event.step, event.kind) == (phase, "start"):
+                offset[0] = -3e8 if offset[0] >= 0 else 3e8
+
+        told = outcomes.outcome(lambda jump=jump: small.deploy(device, listeners=[jump], timeout=30))  # type: ignore[misc]
+        outcomes.check("this machine's clock jumps", phase, Counter({told: 1}))
+        assert tiny.settled(home, Path(device.root)) == []
+
+
+NAMES = [
+    "a b", "it's", 'say "hi"', "$(touch pwned)", "`touch pwned`", "a;touch pwned", "-rf", "*", "..", "ü", "\u202e",
+    "a\nb",
+]  # fmt: skip
+"""As a model's name, and as far as an inventory takes them, as a folder on the device."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_names(name: str, device: Device, home: Path, tmp_path: Path) -> None:
+    odd = tiny.make(tmp_path / "tiny", f"..{name}" if name == ".." else name)
+    root = home / ".slipway"
+    if name not in {"..", "\u202e", "a\nb"}:  # the inventory refuses these (tests/unit/test_inventory.py)
+        root = home / name
+        device = Device.model_validate({**device.model_dump(), "root": str(root)})
+    told = outcomes.outcome(lambda: odd.deploy(device))
+    assert told == outcomes.DONE
+    assert tiny.settled(home, root) == []
+    assert not list(Path(os.getcwd()).glob("pwned")) + list(home.rglob("pwned"))  # noqa: PTH109 - of this process
+    results = [path for path in (tmp_path / "dist/results").rglob("*") if path.is_file()]
+    assert results
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", path.name) for path in results)

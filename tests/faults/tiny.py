@@ -1,0 +1,104 @@
+"""A bundle and a program small enough to be deployed hundreds of times, and what must hold after any of them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from core.bundle import Bundle, FileEntry, Manifest, Needs, Offers
+from core.files import sha256_file, write_json
+from deploy.inventory import Device, host_target
+from deploy.pipeline import deploy
+from deploy.result import Result
+from tests.processes import marked
+
+PAYLOAD = 300_000
+MODEL = 60_000
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """What is deployed."""
+
+    bundle: Bundle
+    model: Path
+    data: Path
+
+    def deploy(self, device: Device, **options: object) -> Result:
+        """Once, without any retry unless ``options`` say so."""
+        settings: dict[str, object] = {
+            "num_executions": 1, "warmup": 0, "retries": 0, "timeout": 60, "wait": 10, "listeners": [],
+            "inputs": [self.data], "expected": [self.data], **options,
+        }  # fmt: skip
+        result = deploy(device, self.bundle, self.model, **settings)  # type: ignore[arg-type]
+        assert result.verdict == "identical"
+        return result
+
+
+def make(folder: Path, name: str = "model", seed: int = 1) -> Tiny:
+    """Write it below ``folder``; another ``seed`` gives other bytes."""
+    noise = random.Random(seed)  # noqa: S311 - the same bytes every time
+    path = folder / "bundle"
+    (path / "bin").mkdir(parents=True)
+    (path / "lib").mkdir()
+    runner = Path(__file__).with_name("tiny_runner.sh").read_text(encoding="utf-8")
+    (path / "bin/pte_runner").write_text(runner)
+    (path / "bin/pte_runner").chmod(0o755)
+    (path / "lib/payload").write_bytes(noise.randbytes(PAYLOAD))
+    entries = [
+        FileEntry(path=name, size=(path / name).stat().st_size, sha256=sha256_file(path / name), executable=run)
+        for name, run in (("bin/pte_runner", True), ("lib/payload", False))
+    ]
+    manifest = Manifest(
+        target=host_target(), engine="tiny", toolchain="none", created="2026-01-01T00:00:00Z",
+        needs=Needs(os="linux", machine=__import__("platform").machine(), libc="static"),
+        offers=Offers(engine="tiny", engine_version="1", backends=(), operators=(), kleidiai=False, verified="native"),
+        files=tuple(entries),
+    )  # fmt: skip
+    write_json(path / "manifest.json", manifest.model_dump(mode="json"))
+    model, data = folder / f"{name}.pte", folder / "input.npy"
+    model.write_bytes(noise.randbytes(MODEL))
+    np.save(data, np.arange(1000, dtype=np.float32) + seed)
+    return Tiny(Bundle.load(path), model, data)
+
+
+def digest(file: Path) -> str:
+    """SHA-256."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def whole(home: Path, root: Path) -> list[str]:
+    """What is wrong on a device after a fault, besides unfinished files under temporary names; best nothing."""
+    wrong = [
+        f"{file.name} is not what its name says" for file in (root / "store").glob("*") if digest(file) != file.name
+    ]
+    for bundle in (root / "bundles").glob("[0-9a-f]*"):
+        sums = bundle / "SHA256SUMS"
+        lines = sums.read_text().splitlines() if sums.is_file() else []
+        if len(lines) != 2 or any(digest(bundle / line[66:]) != line[:64] for line in lines):
+            wrong.append(f"bundle {bundle.name[:8]} is not whole")
+    links = (root / "current").glob("*")
+    wrong += [f"{link.name} points nowhere" for link in links if not link.resolve().is_dir()]
+    wrong += [
+        f"{entry.name} outside the store" for entry in home.iterdir() if entry.name not in {root.name, "precious"}
+    ]
+    if (home / "precious").read_text() != "precious":
+        wrong.append("a file outside the store was touched")
+    return wrong
+
+
+def settled(home: Path, root: Path) -> list[str]:
+    """What is wrong on a device after a good deploy: `whole`, and nothing unfinished, no lock, no process."""
+    left = [str(path.relative_to(root)) for name in ("incoming", "runs") for path in (root / name).iterdir()]
+    locks = [path for path in (root / "lock").iterdir() if not (path / "released").exists()]
+    parts = [str(path.relative_to(root)) for path in root.rglob("*.part")]
+    return whole(home, root) + left + [f"{path.name} is locked" for path in locks] + parts + processes(home)
+
+
+def processes(home: Path) -> list[str]:
+    """Processes that work in ``home`` or name it."""
+    return [f"process {pid}: {' '.join(argv)[:60]}" for pid, argv in marked(str(home)).items()]
