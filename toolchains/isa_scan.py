@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Words = npt.NDArray[np.uint32]
 
 _ARCHITECTURE = {"a32": "a32", "t32": "a32", "a64": "a64", "x86": "x86", "x64": "x86"}
+_CONDITION = re.compile(r"(\w+?)(?:eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)((?:\..*)?)")
 _PER_FUNCTION = 3
 """Findings of one function that are kept: the first says which, the rest only how bad it is."""
 
@@ -116,7 +118,9 @@ class _Scanner:
 
     def _read(self, architecture: Architecture, mode: str, words: list[int]) -> None:
         known = self._words[mode]
-        raw = b"".join(word.to_bytes(4, "little") for word in words)
+        # Whether a condition is set does not matter to what an instruction needs, and its letters hide its name.
+        plain = [word & 0x0FFFFFFF | 0xE0000000 if mode == "a32" and word < 0xF0000000 else word for word in words]
+        raw = b"".join(word.to_bytes(4, "little") for word in plain)
         for address, _, mnemonic, operands in self.disassembler(mode).disasm_lite(raw, 0):
             word = words[address // 4]
             if mnemonic == ".byte":
@@ -132,7 +136,7 @@ class _Scanner:
             for address, size, mnemonic, operands in self.disassembler("t32").disasm_lite(run.code[position:], 0):
                 done = position + address + size
                 count += 1
-                feature = architecture.feature(mnemonic.removesuffix(".w"), operands)
+                feature = architecture.feature(_unconditional(architecture, mnemonic.removesuffix(".w")), operands)
                 if not feature and size == 4 and mnemonic not in {"bl", "blx"}:
                     feature = "thumb2"
                 if feature:
@@ -169,6 +173,12 @@ class _Scanner:
                 found.append(_Use(run.address + position, text, feature))
                 count, position = count + 1, position + size
         return count, found
+
+
+def _unconditional(architecture: Architecture, mnemonic: str) -> str:
+    """The name of a Thumb instruction in an IT block without its condition: ``movwne`` is ``movw``."""
+    match = _CONDITION.fullmatch(mnemonic)
+    return f"{match[1]}{match[2]}" if match and not architecture.candidates(mnemonic) else mnemonic
 
 
 def _by_encoding(encodings: Encodings, word: int) -> str:

@@ -62,6 +62,9 @@ def needs(found: Scan) -> list[tuple[str, str]]:
     [
         (MOVW, "ARMv6T2"),
         (0xE3400001, "ARMv6T2"),  # movt
+        (0x33000000, "ARMv6T2"),  # movwlo
+        (0x1EB70A00, "VFPv3"),  # vmovne.f32 s0, #1.0
+        (0xED910901, "arithmetic in half precision (FEAT_FP16)"),  # vldr.16
         (0xE7E00050, "ARMv6T2"),  # ubfx
         (0xE6FF0F30, "ARMv6T2"),  # rbit
         (0xE0600291, "ARMv6T2"),  # mls
@@ -179,6 +182,14 @@ def test_thumb_is_read_as_thumb(scan: Scanner, marks: list[tuple[int, str]]) -> 
     assert needs(found) == [("f", "ARMv6T2"), ("f", "Thumb-2")]
     assert [item.address for item in found.findings] == [2, 6]
     assert scan("linux-armv7", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True, marks=marks)).findings == ()
+
+
+def test_thumb_under_a_condition(scan: Scanner) -> None:
+    """it ne; movwne r0, #1; bx lr"""
+    code = bytes.fromhex("18bf40f201007047")
+    found = scan("linux-armv6", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True))
+    assert [item.feature for item in found.findings] == ["ARMv6T2", "ARMv6T2"]
+    assert found.findings[1].instruction.startswith("movwne")
 
 
 def test_armv7_has_neon_and_no_divider(scan: Scanner) -> None:
