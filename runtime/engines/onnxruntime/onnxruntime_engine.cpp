@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <onnxruntime_cxx_api.h>
 #include <onnxruntime_session_options_config_keys.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -19,6 +20,7 @@
 #include "provider_rules.h"
 #include "quiet_errors.h"
 #include "scalar_types.h"
+#include "scratch.h"
 #include "slipway/engine.h"
 
 namespace slipway {
@@ -27,9 +29,19 @@ namespace {
 using onnx::contained;
 using onnx::Format;
 
+Status no_folder() {
+  return {Code::kOutput, "ONNX Runtime needs a folder to write to, and there is none.",
+          "set TMPDIR to a folder that can be written to"};
+}
+
 class OnnxRuntimeEngine : public Engine {
  public:
   OnnxRuntimeEngine() : env_(ORT_LOGGING_LEVEL_ERROR, "pte_runner", onnx::keep_logged_error, nullptr) {}
+  ~OnnxRuntimeEngine() override {
+    if (profile_file_ >= 0) {
+      ::close(profile_file_);
+    }
+  }
 
   EngineInfo info() const override { return {"onnxruntime", SLIPWAY_ONNXRUNTIME_VERSION}; }
   Capabilities capabilities() const override;
@@ -65,6 +77,7 @@ class OnnxRuntimeEngine : public Engine {
   Status start();
   Ort::SessionOptions session_options(Format format) const;
   Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
+  std::string unfold(const std::string& path, const std::string& folder);
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status run_session();
@@ -76,7 +89,8 @@ class OnnxRuntimeEngine : public Engine {
   onnx::Graph graph_;
   onnx::Guard guard_;
   bool profile_wanted_ = false;
-  onnx::ProfileFile profile_file_;
+  bool unfolded_ = false;
+  int profile_file_ = -1;
   std::string profile_text_;
   Placement placement_;
   std::unique_ptr<Ort::Session> session_;
@@ -190,30 +204,55 @@ Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::Se
   return Ort::Session(env_, bytes.data(), bytes.size(), *options);
 }
 
+// A build of ONNX Runtime that reads .onnx, as Debian's does, cannot give an .ort model's convolutions and
+// pools to the XNNPACK provider: such a model does not import the operator set that the provider has them in.
+// Written back as .onnx it does. Returns the path of that.
+std::string OnnxRuntimeEngine::unfold(const std::string& path, const std::string& folder) {
+  Ort::SessionOptions options;
+  options.SetIntraOpNumThreads(1);
+  options.SetGraphOptimizationLevel(ORT_DISABLE_ALL);
+  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, "ORT");
+  options.AddConfigEntry(kOrtSessionOptionsConfigSaveModelFormat, "ONNX");
+  std::string unfolded = folder + "/model.onnx";
+  options.SetOptimizedModelFilePath(unfolded.c_str());
+  const Ort::Session session(env_, path.c_str(), options);
+  return unfolded;
+}
+
 Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   if (!options.data_path.empty()) {
     return {Code::kUsage, "--data_path is for .ptd files.",
             "put the data files of an ONNX model beside it, under the names that it has for them"};
   }
-  Result<onnx::Model> model = onnx::read_model(options.model_path);
+  const onnx::Scratch model_folder;
+  std::string path = options.model_path;
+  Result<onnx::Model> model = onnx::read_model(path);
+  if (model.ok() && xnnpack() && model.value().format == Format::kOrt) {
+    if (model_folder.path().empty()) {
+      return no_folder();
+    }
+    unfolded_ = true;
+    path = unfold(path, model_folder.path());
+    model = onnx::read_model(path);
+  }
   if (!model.ok()) {
     return model.status();
   }
   graph_ = std::move(model.value().graph);
+  const Format format = model.value().format;
   if (xnnpack() && !options_.trust_provider) {
-    guard_ = onnx::guard_provider(graph_, model.value().format == Format::kOnnx);
+    guard_ = onnx::guard_provider(graph_, format == Format::kOnnx);
   }
   profile_wanted_ = options.profile;
-  Ort::SessionOptions settings = session_options(model.value().format);
-  const std::string prefix = profile_file_.prepare();
-  if (!prefix.empty()) {
-    settings.EnableProfiling(prefix.c_str());
+  Ort::SessionOptions settings = session_options(format);
+  onnx::Scratch profile_folder;
+  if (!profile_folder.path().empty()) {
+    settings.EnableProfiling((profile_folder.path() + "/profile").c_str());
   } else if (profile_wanted_) {
-    return {Code::kOutput, "ONNX Runtime needs a folder to write its profile to, and none can be written to.",
-            "set TMPDIR to a folder that can be"};
+    return no_folder();
   }
-  session_ = std::make_unique<Ort::Session>(guarded_session(options.model_path, &settings));
-  profile_file_.take();
+  session_ = std::make_unique<Ort::Session>(guarded_session(path, &settings));
+  profile_file_ = profile_folder.take();
   output_names_ = graph_.outputs;
   return {};
 }
@@ -246,12 +285,12 @@ Status OnnxRuntimeEngine::run_session() {
 }
 
 Status OnnxRuntimeEngine::end_profile() {
-  if (!profile_file_.taken() || !profile_text_.empty()) {
+  if (profile_file_ < 0 || !profile_text_.empty()) {
     return {};
   }
   Ort::AllocatorWithDefaultOptions allocator;
   session_->EndProfilingAllocated(allocator);
-  Result<std::string> text = profile_file_.read();
+  Result<std::string> text = onnx::read_file(profile_file_);
   if (!text.ok()) {
     return text.status();
   }
@@ -261,6 +300,10 @@ Status OnnxRuntimeEngine::end_profile() {
     return events.status();
   }
   placement_ = onnx::placement_of(graph_, events.value(), {xnnpack(), ort_threads(), usable_cores(), guard_});
+  if (unfolded_) {
+    placement_.hints.emplace_back(
+        "the .ort model was written back as .onnx for XNNPACK: give the .onnx to load faster");
+  }
   return {};
 }
 

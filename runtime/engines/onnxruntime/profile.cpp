@@ -1,11 +1,8 @@
 #include "profile.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -65,56 +62,11 @@ std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events) {
   return sorted;
 }
 
-ProfileFile::~ProfileFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
-  take();  // for the folder, when ONNX Runtime never opened a file
-  if (!folder_.empty()) {
-    ::rmdir(folder_.c_str());
-  }
-}
-
-std::string ProfileFile::prepare() {
-  const char* temporary = std::getenv("TMPDIR");
-  for (const char* base : {temporary, "/tmp", "/dev/shm", "."}) {
-    if (base == nullptr || *base == '\0') {
-      continue;
-    }
-    std::string path = std::string(base) + "/pte_runner.XXXXXX";
-    if (::mkdtemp(path.data()) != nullptr) {
-      folder_ = path;
-      return folder_ + "/profile";
-    }
-  }
-  return "";
-}
-
-void ProfileFile::take() {
-  DIR* folder = folder_.empty() ? nullptr : ::opendir(folder_.c_str());
-  if (folder == nullptr) {
-    return;
-  }
-  while (const dirent* entry = ::readdir(folder)) {
-    const std::string path = folder_ + "/" + entry->d_name;
-    if (entry->d_name[0] != '.') {
-      if (descriptor_ < 0) {
-        descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      }
-      ::unlink(path.c_str());
-    }
-  }
-  ::closedir(folder);
-  if (::rmdir(folder_.c_str()) == 0) {
-    folder_.clear();
-  }
-}
-
-Result<std::string> ProfileFile::read() const {
+Result<std::string> read_file(int descriptor) {
   std::string text;
   std::vector<char> block(std::size_t{1} << 16);
   for (off_t offset = 0;;) {
-    const ssize_t got = ::pread(descriptor_, block.data(), block.size(), offset);
+    const ssize_t got = ::pread(descriptor, block.data(), block.size(), offset);
     if (got < 0) {
       return no_profile("its file cannot be read");
     }

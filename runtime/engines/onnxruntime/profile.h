@@ -23,25 +23,7 @@ Result<std::vector<NodeEvent>> read_profile(const std::string& text);
 // Executions of one node under one provider summed up, the costliest first.
 std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events);
 
-// Where ONNX Runtime writes a profile: a folder of our own, gone as soon as the file in it is open.
-class ProfileFile {
- public:
-  ProfileFile() = default;
-  ProfileFile(const ProfileFile&) = delete;
-  ProfileFile& operator=(const ProfileFile&) = delete;
-  ~ProfileFile();
-
-  // The prefix to give to ONNX Runtime; empty when there is no folder that can be written to.
-  std::string prepare();
-  // Takes hold of the file that ONNX Runtime opened under the prefix, and removes it from the folder.
-  void take();
-  bool taken() const { return descriptor_ >= 0; }
-  // What is in it.
-  Result<std::string> read() const;
-
- private:
-  std::string folder_;
-  int descriptor_ = -1;
-};
+// What is in the file of an open profile, from its beginning.
+Result<std::string> read_file(int descriptor);
 
 }  // namespace slipway::onnx

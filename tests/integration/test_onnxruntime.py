@@ -1,0 +1,219 @@
+"""The engine onnxruntime's bundles: both providers on three targets, and a C library of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.bundle import REAL_RUNNER, RUNNER, Bundle
+from core.environment import ensure_onnx
+from toolchains import debian, emulators
+from toolchains.builder import build
+from toolchains.sysroot import sysroot
+from toolchains.targets import get_target
+
+pytestmark = pytest.mark.build
+
+CPUS = {"linux-x86_64": "", "linux-arm64": "cortex-a53", "linux-armv7": "cortex-a7"}
+"""Each target's least CPU; a Cortex-A53 has no half precision, which ONNX Runtime 1.21 as published dies of."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    said: dict[str, Any]
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A bundle's runner, emulated where this machine is another."""
+
+    bundle: Bundle
+    cpu: str
+
+    @property
+    def argv(self) -> list[str]:
+        target = get_target(self.bundle.manifest.target)
+        if emulators.is_native(target):
+            return [str(self.bundle.path / RUNNER)]
+        return [*emulators.user_argv(target, self.cpu), *self.bundle.emulated_argv]
+
+    def __call__(self, *words: object, **env: str) -> Outcome:
+        done = subprocess.run(
+            [*self.argv, *map(str, words), "--json"], capture_output=True, text=True, check=False, timeout=300,
+            env={"PATH": os.defpath, **env},
+        )  # fmt: skip
+        return Outcome(done.returncode, json.loads(done.stdout), done.stderr)
+
+
+@pytest.fixture(scope="module", params=list(CPUS))
+def runner(request: pytest.FixtureRequest) -> Runner:
+    return Runner(build(request.param, engine="onnxruntime"), CPUS[request.param])
+
+
+@pytest.fixture(scope="module")
+def host() -> Runner:
+    return Runner(build("linux-x86_64", engine="onnxruntime"), "")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small network: convolution, pool, softmax and matrix product for XNNPACK, the rest not."""
+    ensure_onnx()
+    import onnx
+    from onnx import helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    shapes = {"w": (8, 3, 3, 3), "b": (8,), "m": (8, 5)}
+    weights = [numpy_helper.from_array(random.standard_normal(s).astype("float32"), n) for n, s in shapes.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["p"], ["a"], name="mean"),
+        helper.make_node("Flatten", ["a"], ["f"], name="flat"),
+        helper.make_node("MatMul", ["f", "m"], ["l"], name="product"),
+        helper.make_node("Softmax", ["l"], ["y"], name="softmax", axis=-1),
+    ]
+    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 3, 8, 8]), ("y", [1, 5]))]
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], weights)
+    file = tmp_path_factory.mktemp("onnx") / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    np.save(file.with_suffix(".npy"), random.standard_normal((1, 3, 8, 8)).astype("float32"))
+    return file
+
+
+def operators(outcome: Outcome, provider: str) -> set[str]:
+    return {node["operator"] for node in outcome.said["placement"]["nodes"] if node["provider"] == provider}
+
+
+def test_both_providers_agree_with_each_other_and_with_the_published_runtime(
+    runner: Runner, model: Path, tmp_path: Path
+) -> None:
+    import onnxruntime
+
+    given = model.with_suffix(".npy")
+    found = {}
+    for provider in ("xnnpack", "cpu"):
+        words = (
+            f"--model_path={model}",
+            f"--inputs={given}",
+            f"--output_file={tmp_path / provider}",
+            "--cpu_threads=1",
+        )
+        outcome = runner(*words, f"--provider={provider}", "--num_executions=2")
+        assert outcome.code == 0, outcome
+        assert outcome.stderr == ""
+        found[provider] = np.load(tmp_path / f"{provider}0.npy")
+        assert outcome.said["latency_ms"]["count"] == 2
+        taken = operators(outcome, "XnnpackExecutionProvider")
+        assert taken == ({"Conv", "MaxPool", "MatMul", "Softmax"} if provider == "xnnpack" else set())
+        why = {node["operator"]: node["why"] for node in outcome.said["placement"]["nodes"]}
+        assert why["Flatten"] == ("the provider has no Flatten" if provider == "xnnpack" else "")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": np.load(given)})
+    for values in found.values():
+        np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_the_settings_are_the_recommended_ones_and_each_can_be_set(host: Runner, model: Path) -> None:
+    said = host(f"--model_path={model}", "--cpu_threads=2").said["settings"]
+    assert said == {"provider": "xnnpack", "xnnpack_threads": "2", "ort_threads": "1", "ort_spinning": "0"}
+    said = host(f"--model_path={model}", "--ort_threads=2", "--ort_spinning", "--cpu_threads=1").said["settings"]
+    assert said == {"provider": "xnnpack", "xnnpack_threads": "1", "ort_threads": "2", "ort_spinning": "1"}
+    said = host(f"--model_path={model}", "--provider=cpu", "--cpu_threads=2").said["settings"]
+    assert said == {"provider": "cpu", "xnnpack_threads": "0", "ort_threads": "2", "ort_spinning": "0"}
+
+
+def test_a_profile_counts_every_execution(host: Runner, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    words = ("--profile", f"--profile_path={file}", "--num_executions=3", "--warmup=2", "--cpu_threads=1")
+    rows = host(f"--model_path={model}", *words).said["profile"]
+    assert {row["count"] for row in rows} == {5}
+    assert {row["operator"] for row in rows} >= {"Conv", "MaxPool", "MatMul", "Softmax", "Flatten"}
+    assert [row["total_ms"] for row in rows] == sorted((row["total_ms"] for row in rows), reverse=True)
+    assert any(event.get("cat") == "Node" for event in json.loads(file.read_text(encoding="utf-8")))
+
+
+def test_ort_models_run_on_xnnpack_too(host: Runner, model: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "small.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    file = tmp_path / "small.ort"
+    described = host(f"--model_path={file}", "--describe")
+    assert described.said["program"]["opsets"]["ai.onnx"] == 17
+    assert described.said["methods"][0]["inputs"] == [
+        {"dtype": "float32", "shape": [1, 3, 8, 8], "kind": "tensor", "dynamism": "static"}
+    ]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    both = [host(f"--model_path={path}", "--cpu_threads=1", TMPDIR=str(scratch)) for path in (file, model)]
+    assert [outcome.code for outcome in both] == [0, 0]
+    assert "Conv" in operators(both[0], "XnnpackExecutionProvider")
+    assert both[0].said["outputs"][0]["sha256"] == both[1].said["outputs"][0]["sha256"]
+    assert list(scratch.iterdir()) == []
+    file.write_bytes(file.read_bytes()[:-1000])
+    assert host(f"--model_path={file}").said["error"]["kind"] == "file"
+
+
+def test_what_is_wrong_with_a_model_is_told_by_the_exit_code(host: Runner, model: Path, tmp_path: Path) -> None:
+    import onnx
+
+    cut = tmp_path / "cut.onnx"
+    cut.write_bytes(model.read_bytes()[:300])
+    assert host(f"--model_path={cut}").code == 3
+    changed = onnx.load(model)
+    changed.graph.node[1].op_type = "Mystery"
+    onnx.save(changed, tmp_path / "mystery.onnx")
+    outcome = host(f"--model_path={tmp_path / 'mystery.onnx'}", "--describe")
+    assert (outcome.code, outcome.said["methods"][0]["missing_operators"]) == (0, ["Mystery"])
+    outcome = host(f"--model_path={tmp_path / 'mystery.onnx'}")
+    assert (outcome.code, outcome.said["error"]["names"]) == (4, ["Mystery"])
+    changed = onnx.load(model)
+    changed.opset_import[0].version = 99
+    onnx.save(changed, tmp_path / "future.onnx")
+    outcome = host(f"--model_path={tmp_path / 'future.onnx'}")
+    assert (outcome.code, "opset" in outcome.said["error"]["message"]) == (3, True)
+    assert host(f"--model_path={model}", "--input_shapes=1x3x8x9").code == 6
+
+
+def test_the_manifest_says_what_a_device_must_have(runner: Runner) -> None:
+    needs, offers = runner.bundle.manifest.needs, runner.bundle.manifest.offers
+    assert (needs.glibc, needs.glibcxx, needs.loader, needs.libraries) == ("", "", "", ())
+    assert needs.own_glibc_from == "2.38"
+    assert needs.kernel == {"linux-arm64": "4.11.0"}.get(runner.bundle.manifest.target, "3.2.0")
+    assert offers.backends == ("CPUExecutionProvider", "XnnpackExecutionProvider")
+    assert offers.kleidiai is (runner.bundle.manifest.target == "linux-arm64")
+
+
+def starts(runner: Runner, program: str, root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Start a program of the bundle on a system with the C library of ``root``, as a device would."""
+    target = get_target(runner.bundle.manifest.target)
+    argv = emulators.user_argv(target, runner.cpu or target.qemu_cpu, root)
+    library_path = f"LD_LIBRARY_PATH={runner.bundle.path / 'lib'}"
+    return subprocess.run(
+        [*argv, "-E", library_path, str(runner.bundle.path / program), *words],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def test_the_devices_c_library_serves_from_the_version_on_that_the_probe_accepts(runner: Runner) -> None:
+    target = get_target(runner.bundle.manifest.target)
+    older = sysroot(target)  # GLIBC 2.36
+    newer = debian.tree("trixie", target.debian_arch, ["libc6"])  # GLIBC 2.41
+    assert starts(runner, "lib/glibc/glibc_probe", older).returncode != 0
+    assert "GLIBC_2.38' not found" in starts(runner, REAL_RUNNER, older, "--version").stderr
+    assert starts(runner, "lib/glibc/glibc_probe", newer).returncode == 0
+    assert "onnxruntime 1.21.0" in starts(runner, REAL_RUNNER, newer, "--version").stdout
