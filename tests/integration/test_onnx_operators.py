@@ -13,6 +13,7 @@ import pytest
 
 from core.bundle import Bundle
 from core.environment import ensure_onnx
+from core.files import sha256_file
 from tests import onnx_operators as operators
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -79,3 +80,22 @@ def test_what_is_expected_of_a_file_is_what_happens() -> None:
             own = next(one for one in placement(case.model()) if operators.is_own(case, one.operator))
             assert (own.provider == XNNPACK) is (seen["cases"][case.name]["provider"] == "xnnpack"), (target, case.name)
             assert bool(own.danger) is bool(seen["cases"][case.name]["trusted"]), (target, case.name)
+
+
+def test_describing_a_file_foresees_it_too(tmp_path: Path) -> None:
+    """``pte_runner --describe`` against `models.onnx.coverage`: two tellings of the same rules."""
+    import onnx
+
+    from deploy.needs import describe
+    from models.onnx.coverage import placement
+    from models.onnx.operators import CASES
+    from toolchains.builder import build
+
+    bundle = build("linux-x86_64", operators.ENGINE)
+    for case in CASES:
+        file = tmp_path / f"{case.name}.onnx"
+        onnx.save(case.model(), file)
+        (method,) = describe(bundle, file, sha256_file(file)).methods
+        told = [(node.operator.rpartition(":")[2], node.provider, bool(node.why)) for node in method.nodes]
+        expected = [(one.operator, one.provider, bool(one.why)) for one in placement(case.model())]
+        assert told == expected, case.name

@@ -83,4 +83,65 @@ TEST(a_file_that_cannot_be_appended_to_is_kept_away_whole) {
   CHECK(guard.why(other).find("kept from the XNNPACK provider, for Gemm fc") != std::string::npos);
 }
 
+TEST(limits_found_in_1_21_keep_xnnpack_away) {
+  const auto why = [](const ModelRecipe& recipe) {
+    const Graph graph = graph_of(make_model(recipe));
+    return why_not_xnnpack(graph, graph.nodes.back());
+  };
+  const auto pool = [&](Message setting) {
+    ModelRecipe recipe;
+    recipe.nodes = {{"AveragePool", {"x"}, {"y"}, "", "", {std::move(setting)}}};
+    recipe.inputs = {value("x", {1, 1, 8, 8})};
+    return why(recipe);
+  };
+  CHECK_EQUAL(pool(attribute("ceil_mode", std::int64_t{0})), "");
+  CHECK_CONTAINS(pool(attribute("ceil_mode", std::int64_t{1})), "rounded up");
+  CHECK_CONTAINS(pool(attribute("count_include_pad", std::int64_t{1})), "count_include_pad");
+  CHECK_CONTAINS(pool(attribute("auto_pad", std::string("SAME_LOWER"))), "SAME_LOWER");
+  ModelRecipe given = gemm({2, 3}, {});
+  given.constants.clear();
+  given.inputs.push_back(value("b", {3, 5}));
+  CHECK_CONTAINS(why(given), "B and C must be constant");
+  ModelRecipe wide;
+  wide.nodes = {{"MaxPool", {"x"}, {"y"}, "", "", {}}};
+  wide.inputs = {value("x", {1, 1, 8, -1})};
+  CHECK_CONTAINS(why(wide), "dimension 3 is not");
+}
+
+TEST(activations_count_with_what_computes_them) {
+  const std::string bytes = make_model(conv_model());
+  const auto placed = expected_placement(graph_of(bytes));
+  CHECK_EQUAL(placed.at(0).provider, kXnnpack);
+  CHECK_EQUAL(placed.at(1).op, "Relu");
+  CHECK_EQUAL(placed.at(1).provider, kXnnpack);
+  CHECK_EQUAL(placed.at(2).provider, kCpu);
+}
+
+// y = Q(op(DQ(x))), one step for all.
+ModelRecipe between(NodeRecipe node) {
+  ModelRecipe recipe;
+  recipe.nodes = {{"QuantizeLinear", {"x", "s"}, {"xq"}, "", "", {}},
+                  {"DequantizeLinear", {"xq", "s"}, {"xd"}, "", "", {}},
+                  std::move(node),
+                  {"QuantizeLinear", {"yd", "s"}, {"yq"}, "", "", {}},
+                  {"DequantizeLinear", {"yq", "s"}, {"y"}, "", "", {}}};
+  recipe.inputs = {value("x", {1, 1, 8, 8})};
+  recipe.constants = {constant("s", {}, 1)};
+  return recipe;
+}
+
+TEST(operators_between_dequantize_and_quantize_are_one) {
+  const auto placed = [](NodeRecipe node) {
+    return expected_placement(graph_of(make_model(between(std::move(node)))));
+  };
+  const auto softmax = placed({"Softmax", {"xd"}, {"yd"}, "", "", {}});
+  CHECK_EQUAL(softmax.size(), std::size_t{3});  // with the first and the last of the others
+  CHECK_EQUAL(softmax.at(1).op, "com.microsoft:QLinearSoftmax");
+  CHECK_EQUAL(softmax.at(1).provider, kXnnpack);
+  const auto product = placed({"MatMul", {"xd", "s"}, {"yd"}, "", "", {}});
+  CHECK_EQUAL(product.at(1).why, "the provider has MatMul in float only");
+  const auto pool = placed({"AveragePool", {"xd"}, {"yd"}, "", "", {}});
+  CHECK_CONTAINS(pool.at(1).why, "count_include_pad");
+}
+
 }  // namespace
