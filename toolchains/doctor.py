@@ -121,7 +121,7 @@ def _made(target: Target, family: str) -> str:
     if family == "gnu" and target.libc == "glibc":
         return "for the glibc of the compiler, which a bundle may not need newer than the target promises"
     libraries = {"glibc": f"for glibc {target.max_glibc} and newer", "static": "static executables with musl"}
-    return libraries.get(target.libc, "with libraries of its own")
+    return libraries.get(target.libc, "the C library is the system's, the C++ library is linked in")
 
 
 def _toolchains() -> list[Check]:
