@@ -15,7 +15,7 @@ class SlipwayRuntimeConan(ConanFile):
     license = "Apache-2.0"
     package_type = "application"
     settings = "os", "arch", "compiler", "build_type"
-    options: ClassVar = {"engine": ["executorch", "onnxruntime"]}
+    options: ClassVar = {"engine": ["executorch", "lean", "onnxruntime"]}
     default_options: ClassVar = {"engine": "executorch"}
     exports_sources = "runtime/*", "LICENSE"
 
@@ -23,13 +23,19 @@ class SlipwayRuntimeConan(ConanFile):
         if self.options.engine == "executorch":
             self.requires("executorch/1.5.1")
             self.requires("flatbuffers/23.5.26")
+        elif self.options.engine == "lean":
+            self.requires("xnnpack/cci.20241108")
+            self.requires("flatbuffers/23.5.26")
         elif self.options.engine == "onnxruntime":
             self.requires("onnxruntime/1.21.0")
 
     def build_requirements(self):
-        if self.options.engine == "executorch":
+        if self.options.engine in ("executorch", "lean"):
             # The compiler of schemas runs on the machine that builds.
             self.tool_requires("flatbuffers/<host_version>", options={"flatc": True})
+        if self.options.engine == "lean":
+            # Nothing of it is linked: its package has the schemas, out of upstream's wheel.
+            self.tool_requires("executorch/1.5.1")
 
     def layout(self):
         cmake_layout(self, src_folder="runtime", build_folder="build/runtime")
@@ -38,6 +44,11 @@ class SlipwayRuntimeConan(ConanFile):
         CMakeDeps(self).generate()
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["SLIPWAY_ENGINE"] = str(self.options.engine)
+        if self.options.engine == "lean":
+            schemas = Path(self.dependencies.build["executorch"].package_folder, "res", "schema")
+            toolchain.cache_variables["EXECUTORCH_SCHEMA_DIR"] = schemas.as_posix()
+            kleidiai = any(item.ref.name == "kleidiai" for item in self.dependencies.host.values())
+            toolchain.cache_variables["SLIPWAY_KLEIDIAI"] = kleidiai
         # The bundle runs wherever it is put: its libraries are beside the program.
         toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
         # Nothing is written into the checkout: its files decide what is built.

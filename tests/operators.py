@@ -55,7 +55,8 @@ def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Of integers, none of them 0 in b."""
     return (
         a + b, a - b, a * b, a / b, a // b, a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc"), a & b,
-        a | b, a ^ b, ~a, torch.bitwise_left_shift(a, 2), torch.bitwise_right_shift(a, 1), a == b, a < b, a.abs(), -a, a.sign(), a.clamp(-3, 5), torch.maximum(a, b),
+        a | b, a ^ b, ~a, torch.bitwise_left_shift(a, 2),
+        torch.bitwise_right_shift(a, 1), a == b, a < b, a.abs(), -a, a.sign(), a.clamp(-3, 5), torch.maximum(a, b),
         torch.minimum(a, b), a.sum(), a.sum(1), a.amax(1), a.argmin(1), a.cumsum(1), a.prod(1), a.to(torch.float32),
         a + 1.5, a.any(), a.any(1), torch.where(a > b, a, b), a.flip(1), a.pow(2), a.float().exp(), a // 3, a % 4,
     )  # fmt: skip
@@ -113,7 +114,7 @@ def products(a: torch.Tensor, b: torch.Tensor, batch: torch.Tensor, bias: torch.
     )  # fmt: skip
 
 
-class Images(torch.nn.Module):
+class Images(torch.nn.Module):  # type: ignore[misc]
     """Layers on images."""
 
     def __init__(self) -> None:
@@ -137,7 +138,7 @@ class Images(torch.nn.Module):
                 torch.nn.Upsample(scale_factor=1.5, mode="bilinear"),
                 torch.nn.Upsample(size=(5, 9), mode="bilinear", align_corners=True),
                 torch.nn.InstanceNorm2d(4),
-            ]  # fmt: skip
+            ]
         )
         self.signal = torch.nn.Conv1d(4, 5, 3, stride=2, padding=2)
         self.norm = torch.nn.LayerNorm([9])
@@ -166,14 +167,16 @@ GROUPS: dict[str, Group] = {
     "movement-half": (movement, lambda: (_floats(2, 4, 4, 8, dtype=torch.float16),)),
     "lookups": (
         lookups,
-        lambda: (_floats(6, 6), torch.randperm(6)[:4], _integers(6, 6, low=0, high=6), _integers(6, 6, low=0, high=2) > 0),
+        lambda: (
+            _floats(6, 6), torch.randperm(6)[:4], _integers(6, 6, low=0, high=6), _integers(6, 6, low=0, high=2) > 0
+        ),
     ),
     "products": (products, lambda: (_floats(3, 7), _floats(7, 5), _floats(2, 3, 7), _floats(5))),
     "images": (Images(), lambda: (_floats(2, 4, 8, 9),)),
 }  # fmt: skip
 
 
-class _Module(torch.nn.Module):
+class _Module(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, function: Callable[..., tuple[Any, ...]]) -> None:
         super().__init__()
         self.function = function

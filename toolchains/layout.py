@@ -21,6 +21,7 @@ from toolchains.targets import Target
 
 BACKENDS: Mapping[str, tuple[str, ...]] = {
     "executorch": ("XnnpackBackend",),
+    "lean": ("XnnpackBackend",),
     "onnxruntime": ("CPUExecutionProvider", "XnnpackExecutionProvider"),
 }
 """Backends that a bundle of an engine is worthless without."""

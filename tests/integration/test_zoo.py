@@ -1,4 +1,4 @@
-"""Every model of the zoo in every scheme: bit for bit upstream's on this machine, within its tolerance on the Pi."""
+"""Every model of the zoo in every scheme: bit for bit upstream's on this machine, within its tolerance elsewhere."""
 
 from __future__ import annotations
 
@@ -35,6 +35,15 @@ def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
 def test_bit_identical_on_this_machine(inv: Inv, exported: None, model: str, scheme: str) -> None:
     result = _deploy(inv, "--device", "local", "--model", model, "--scheme", scheme)
     assert [output["verdict"] for output in result["outputs"]] == ["identical"] * len(result["outputs"])
+
+
+@pytest.mark.parametrize(("model", "scheme"), everything())
+def test_the_lean_engine_agrees_with_upstreams(inv: Inv, exported: None, model: str, scheme: str) -> None:
+    result = _deploy(inv, "--device", "local", "--engine", "lean", "--model", model, "--scheme", scheme)
+    for output in result["outputs"]:
+        assert output["verdict"] in ("identical", "agrees"), output
+        if scheme == "qs8":
+            assert output["verdict"] == "identical", "integer arithmetic is exact"
 
 
 @pytest.mark.virtual
