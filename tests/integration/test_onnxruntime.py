@@ -168,6 +168,12 @@ def test_ort_models_run_on_xnnpack_too(host: Runner, model: Path, tmp_path: Path
     assert host(f"--model_path={file}").said["error"]["kind"] == "file"
 
 
+def test_the_bundle_keeps_its_loader_for_devices_that_need_it(host: Runner, model: Path) -> None:
+    """Whatever the device's C library is, the bundle's own serves; this machine's may be older or newer."""
+    outcome = host(f"--model_path={model}", "--cpu_threads=1", SLIPWAY_GLIBC="bundle")
+    assert (outcome.code, outcome.stderr.count("\n")) == (0, 1)  # what the inputs were
+
+
 def test_what_is_wrong_with_a_model_is_told_by_the_exit_code(host: Runner, model: Path, tmp_path: Path) -> None:
     import onnx
 

@@ -9,25 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from core.bundle import REAL_RUNNER
 from core.files import locked
 from core.paths import ROOT, cache_dir
-from toolchains import conan, emulators
+from toolchains import builder, conan, emulators
 from toolchains.sysroot import sysroot
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build
 
 
-def compile_tests(target_name: str, folder: Path) -> Path:
+def compile_tests(target_name: str, folder: Path, engine: str = "executorch") -> Path:
     """Configure runtime/ as the bundle's build does and compile ``runtime_tests``; its path."""
-    log = cache_dir("logs") / f"test-runtime-{target_name}.log"
+    log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
     target = get_target(target_name)
     with locked(conan.LOCK):
         host, own = conan.profile(target), conan.build_profile()
         conan.conan(
             ["build", ROOT, f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
              "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing", f"--output-folder={folder}",
-             "--conf=tools.cmake.cmaketoolchain:user_presets="],
+             f"--options=&:engine={engine}", "--conf=tools.cmake.cmaketoolchain:user_presets="],
             log=log,
         )  # fmt: skip
     build = next(folder.rglob("CMakeCache.txt")).parent
@@ -51,3 +52,20 @@ def test_the_cpp_tests_pass(target_name: str, tmp_path: Path) -> None:
         found = re.search(r"^(\d+) tests, 0 failed$", done.stdout, re.MULTILINE)
         assert found
         assert int(found[1]) > 50
+
+
+@pytest.mark.parametrize(
+    ("target_name", "cpu"), [("linux-x86_64", ""), ("linux-arm64", "cortex-a53"), ("linux-armv7", "cortex-a7")]
+)
+def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str, tmp_path: Path) -> None:
+    """Through the loader that the bundle brings: this machine's C library may be too old."""
+    target = get_target(target_name)
+    bundle = builder.build(target_name, engine="onnxruntime")
+    program = compile_tests(target_name, tmp_path, "onnxruntime")
+    prefix = [] if emulators.is_native(target) else emulators.user_argv(target, cpu)
+    loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]
+    done = subprocess.run([*prefix, *loader], capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = re.search(r"^(\d+) tests, 0 failed$", done.stdout, re.MULTILINE)
+    assert found
+    assert int(found[1]) > 50
