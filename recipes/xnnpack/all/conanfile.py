@@ -5,7 +5,7 @@ from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import copy, save
+from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches, save
 
 required_conan_version = ">=2.4"
 
@@ -63,6 +63,9 @@ class XnnpackConan(ConanFile):
             # Debian's KleidiAI is compiled for Linux; other systems need it from upstream's git.
             self.options.kleidiai = False
 
+    def export_sources(self):
+        export_conandata_patches(self)
+
     def layout(self):
         cmake_layout(self, src_folder="src")
 
@@ -86,6 +89,7 @@ class XnnpackConan(ConanFile):
 
     def source(self):
         self._sources.fetch(self)
+        apply_conandata_patches(self)
 
     def generate(self):
         CMakeDeps(self).generate()
