@@ -159,9 +159,10 @@ class _Scanner:
             for address, size, mnemonic, operands in disassembler.disasm_lite(data[position:], position):
                 count += 1
                 done = address + size
-                if candidates(mnemonic):
+                name = mnemonic.rpartition(" ")[2]  # without lock and rep
+                if candidates(name):
                     evex = isa_x86.is_evex(data, address, wide)
-                    feature = architecture.feature(mnemonic, operands, evex)
+                    feature = architecture.feature(name, operands, evex)
                     if feature:
                         found.append(_Use(run.address + address, f"{mnemonic} {operands}".strip(), feature))
             position = done

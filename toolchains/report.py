@@ -9,7 +9,7 @@ from core import console
 from toolchains.targets import WORKS, Target, load_targets
 
 if TYPE_CHECKING:
-    from core.bundle import Bundle, Native
+    from core.bundle import Bundle, Checks, Native
 
 
 def _state(target: Target) -> str:
@@ -54,6 +54,18 @@ def targets(as_json: bool) -> None:
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
 
 
+def _checked(checks: Checks | None) -> str:
+    """How much code the scan for instructions above the floor saw."""
+    if checks is None:
+        return "no"
+    whole = [code for code in checks.code if not code.note]
+    kernels = sum(code.kernels for code in whole)
+    text = f"{sum(code.instructions for code in whole):,} instructions in {sum(code.functions for code in whole):,}"
+    text += f" functions, {kernels:,} of them chosen by the CPU" if kernels else " functions"
+    noted = len(checks.code) - len(whole)
+    return text + (f"; {noted} files not, see the manifest" if noted else "")
+
+
 def bundle(built: Bundle, as_json: bool) -> None:
     """What a build left: where it is, what it needs of a device and what it offers."""
     manifest = built.manifest
@@ -75,6 +87,7 @@ def bundle(built: Bundle, as_json: bool) -> None:
             ["engine", f"{offers.engine} {offers.engine_version}"],
             ["backends", ", ".join(offers.backends)],
             ["operators", str(len(offers.operators) or "not listed by the engine")],
+            ["checked", _checked(manifest.checks)],
             ["verified", offers.verified],
         ],
     )
@@ -96,6 +109,7 @@ def native(built: Native, as_json: bool) -> None:
         ["ISA floor", manifest.isa_floor],
         ["C library", manifest.libc],
         ["compilers", manifest.toolchain],
+        ["checked", _checked(manifest.checks)],
         ["proof", manifest.proof or "none"],
         *(["note", note] for note in manifest.notes),
     ]

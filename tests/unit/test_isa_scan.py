@@ -303,6 +303,7 @@ def test_data_in_code_of_apples_files(scan: Scanner) -> None:
         (bytes.fromhex("c4e278f2c0"), "BMI"),
         (bytes.fromhex("c4e2f8f5c0"), "BMI2"),
         (bytes.fromhex("480fc708"), "CX16"),
+        (bytes.fromhex("f0480fc70f"), "CX16"),  # locked
         (bytes.fromhex("0f01d0"), "XSAVE"),
     ],
 )
