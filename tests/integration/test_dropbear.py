@@ -1,0 +1,148 @@
+"""The real dropbear of Debian, BusyBox alone behind it: no SFTP, short commands, one way for files."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from core.files import sha256_file
+from core.paths import cache_dir
+from deploy.deadline import Deadline
+from deploy.inventory import Device, host_target
+from deploy.pipeline import open_device
+from deploy.store import Blob, Store
+from deploy.transport import run
+from tests.faults import tiny
+from tests.processes import gone
+from tests.userlands import userland
+from toolchains import debian
+from toolchains.debian_tree import own_loader_argv
+
+
+@pytest.fixture(scope="module")
+def dropbear(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
+    """It listens on this machine's own address, lets one key in, and gives every command to BusyBox."""
+    folder = tmp_path_factory.mktemp("dropbear")
+    tree = debian.tree("trixie", "amd64", ["dropbear-bin"], closure=True, name="test-dropbear")
+    busybox = userland("busybox", folder / "bin")
+    keygen = own_loader_argv(tree, "usr/bin/dropbearkey")
+    subprocess.run([*keygen, "-t", "ed25519", "-f", str(folder / "host")], check=True, capture_output=True)
+    shown = subprocess.run(
+        [*keygen, "-y", "-f", str(folder / "host")], check=True, capture_output=True, text=True
+    ).stdout  # fmt: skip
+    host_key = next(line for line in shown.splitlines() if line.startswith("ssh-ed25519 "))
+    _client_key(folder / "id")
+    keys = Path(tempfile.mkdtemp(prefix="dropbear-test-", dir=_private()))
+    (keys / "authorized_keys").write_text((folder / "id.pub").read_text())
+    (keys / "authorized_keys").chmod(0o600)
+    (folder / "home").mkdir()
+    script = folder / "busybox-only"
+    script.write_text(
+        f'#!/bin/sh\ncd {folder}/home\nPATH={busybox} HOME={folder}/home exec {busybox}/sh -c "$SSH_ORIGINAL_COMMAND"\n'
+    )
+    script.chmod(0o755)
+    # For each connection anew, as inetd does it: otherwise it would start itself again without its own loader.
+    words = [*own_loader_argv(tree, "usr/sbin/dropbear"), "-i", "-E", "-s", "-r", str(folder / "host")]
+    words += ["-D", str(keys), "-c", str(script)]
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = int(listener.getsockname()[1])
+    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(host_key.split()[:2])}\n")
+    children: list[subprocess.Popen[bytes]] = []
+    with (folder / "log").open("w") as log:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    end = connection.fileno()
+                    children.append(subprocess.Popen(words, stdin=end, stdout=end, stderr=log))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        yield Device(
+            name="router", transport="ssh", target=host_target(), host="127.0.0.1", port=port, user=getpass.getuser(),
+            key=folder / "id", known_hosts=folder / "known_hosts",
+        )  # fmt: skip
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        server.join()
+        for child in children:
+            child.terminate()
+            child.wait(10)
+    shutil.rmtree(keys)
+
+
+def _private() -> Path:
+    """A folder that nobody else may write to, nor to any above it: dropbear takes keys from no other."""
+    for folder in (cache_dir("tests"), Path(platformdirs.user_cache_dir("slipway-tests", ensure_exists=True))):
+        if not any(above.stat().st_mode & 0o022 for above in (folder, *folder.parents)):
+            return folder
+    raise AssertionError("the home folder is open to others")
+
+
+def _client_key(file: Path) -> None:
+    import asyncssh
+
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    file.write_bytes(key.export_private_key("openssh"))
+    file.chmod(0o600)
+    file.with_suffix(".pub").write_bytes(key.export_public_key("openssh"))
+
+
+def test_files_go_through_cat_and_it_says_so(
+    dropbear: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "it's a $(file)"
+    file.write_bytes(os.urandom(3_000_000))
+    blob = Blob(file, sha256_file(file), 3_000_000)
+    root = tmp_path / "root"
+    with open_device(dropbear) as transport, Store(transport, str(root)) as store:
+        assert run(transport, ["sh", "-c", "echo $PATH"], deadline=Deadline.after(20)).text.strip().endswith("/bin")
+        assert store.open([], Deadline.after(20), make=True) is not None
+        (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(file.read_bytes()[:1_000_000])
+        store.survey([], Deadline.after(20))
+        assert store.upload([blob], lambda _: None, Deadline.after(60)) == 1_000_000
+        transport.get(store.path(f"store/{blob.sha256}"), tmp_path / "back", 3_000_000, Deadline.after(60))
+    assert (tmp_path / "back").read_bytes() == file.read_bytes()
+    assert "router has no SFTP server: its files go through cat" in capsys.readouterr().err
+
+
+def test_a_whole_deploy(dropbear: Device, tmp_path: Path, dist: Path) -> None:
+    small = tiny.make(tmp_path / "tiny")
+    device = dropbear.model_copy(update={"root": str(tmp_path / "home/.slipway")})
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/precious").write_text("precious")
+    assert small.deploy(device).upload.files == 4
+    assert small.deploy(device).upload.files == 0
+    assert gone(str(tmp_path / "home"))
+    assert tiny.settled(tmp_path / "home", tmp_path / "home/.slipway") == []
+    assert (dist / "results").is_dir()
+
+
+def test_many_names_go_in_commands_that_are_short_enough(dropbear: Device, tmp_path: Path) -> None:
+    """Two hundred names: in one command dropbear would hang up."""
+    file = tmp_path / "file"
+    file.write_bytes(b"again and again")
+    blob = Blob(file, sha256_file(file), file.stat().st_size)
+    files = {f"lib/a folder/a file of quite some name {index}": blob for index in range(200)}
+    names = [f"store/{blob.sha256}", *(f"bundles/x/{path}" for path in files)]
+    with open_device(dropbear) as transport, Store(transport, str(tmp_path / "root")) as store:
+        assert store.open(names, Deadline.after(60), make=True) is not None
+        store.upload([blob], lambda _: None, Deadline.after(60))
+        store.arrange("bundles/x", files, Deadline.after(60))
+        assert len(store.survey(names, Deadline.after(60)).sizes) == 201
+    assert len(list((tmp_path / "root/bundles/x/lib/a folder").iterdir())) == 200
+    subprocess.run(["sha256sum", "--status", "-c", "SHA256SUMS"], cwd=tmp_path / "root/bundles/x", check=True)
