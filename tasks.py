@@ -544,14 +544,28 @@ def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verb
         "runs": "timed runs of each command, or rounds (default: 5)",
         "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
         "cpu-threads": "with --engines: threads of every engine (default: 2)",
+        "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
+        "mib": "with --device: MiB to send (default: 64)",
         "update": "with --engines: keep the figures for docs/onnx.md, if the machine was quiet",
         "json": JSON,
     }
 )
 def bench(
-    c: Any, runs: int = 5, engines: bool = False, cpu_threads: int = 2, update: bool = False, json: bool = False
+    c: Any,
+    runs: int = 5,
+    engines: bool = False,
+    cpu_threads: int = 2,
+    device: str = "",
+    mib: int = 64,
+    update: bool = False,
+    json: bool = False,
 ) -> None:
-    """Measure Slipway's own speed: start-up, a build with nothing to do, a second deploy; or its engines'."""
+    """Measure Slipway's own speed (start-up, a second build, a second deploy), or its engines', or its transfers'."""
+    if device:
+        from tests.bench_transfer import report as report_transfers
+
+        report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json)
+        return
     if engines:
         from tests.engines_bench import run as run_engines
 

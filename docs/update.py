@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -46,6 +47,33 @@ def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
     return [base, *(found for sub in own for found in _classes(sub))]
 
 
+FAULTS_HEAD = """# Faults
+
+Each row is a fault, each column a step of a deploy; a cell says at how many places the fault was made there, and how
+the deploy ended: `done` (it was overcome), or the error's kind ([errors.md](errors.md)). After every single one the
+tests saw that nothing partial had a final name, that the next deploy succeeded, that no process, lock or unfinished
+file stayed after it, and that nothing outside the store was touched.
+
+The table is written by the tests themselves (`tests/faults/test_cuts.py`, `tests/faults/test_steps.py`; the figures
+are in `faults.json`), and an outcome that is not on record fails them.
+
+"""
+
+
+def faults_markdown() -> str:
+    """``docs/faults.md``, from ``docs/faults.json``."""
+    rows = json.loads((ROOT / "docs" / "faults.json").read_text(encoding="utf-8"))
+    phases = ["connect", "probe", "survey", "upload", "run", "settle", "fetch", "release"]
+    cells = {(row["fault"], row["phase"]): f"{row['points']}: " + ", ".join(row["outcomes"]) for row in rows}
+    lines = [f"| fault | {' | '.join(phases)} |\n", "|---|" + "---|" * len(phases) + "\n"]
+    lines += [
+        f"| {fault} | {' | '.join(cells.get((fault, phase), '') for phase in phases)} |\n"
+        for fault in sorted({row["fault"] for row in rows})
+    ]
+    total = sum(row["points"] for row in rows)
+    return FAULTS_HEAD + f"{total} places in all.\n\n" + "".join(lines)
+
+
 def readme() -> str:
     """``README.md`` with the table of targets as ``targets.toml`` has it now."""
     from toolchains.report import targets_markdown
@@ -88,6 +116,7 @@ def onnx() -> str:
 
 def main() -> None:
     """Write all files."""
+    write_atomic(ROOT / "docs" / "faults.md", faults_markdown())
     write_atomic(ROOT / "docs" / "onnx.md", onnx())
     write_atomic(ROOT / "docs" / "errors.md", errors_markdown())
     write_atomic(ROOT / "README.md", readme())

@@ -18,6 +18,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert report.targets_markdown() in _read("README.md"), "python -m docs.update writes it"
     assert update.readme() == _read("README.md"), "python -m docs.update writes it"
     assert update.onnx() == _read("docs/onnx.md"), "python -m docs.update writes it"
+    assert update.faults_markdown() == _read("docs/faults.md"), "python -m docs.update writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
     assert update.native() == _read("docs/native.md"), "python -m docs.update writes it"
 

@@ -1,0 +1,179 @@
+"""What ``./inv bench --device NAME`` does: a deploy's way of files against the usual tools, on the same link.
+
+The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
+transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, in turns; the
+ratios of one run say more than the times. Then a deploy with nothing to upload, and what of its time is neither
+transfer nor run; and one with a changed file, and the bytes that moved.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.errors import HostError
+from core.files import sha256_file
+from deploy.deadline import Deadline
+from deploy.inventory import Device, get_device
+from deploy.pipeline import open_device
+from deploy.probe import probe
+from deploy.session import device_root
+from deploy.store import Blob, Store
+from deploy.transport import Transport, run
+
+Send = Callable[[Path, str], None]
+
+
+@contextmanager
+def _folder(transport: Transport, device: Device) -> Iterator[str]:
+    """A folder of its own on the device, removed afterwards."""
+    root = probe(transport, device_root(device), None, Deadline.after(60)).root
+    folder = f"{root}/bench-{secrets.token_hex(4)}"
+    run(transport, ["mkdir", "-p", folder], deadline=Deadline.after(60))
+    try:
+        yield folder
+    finally:
+        run(transport, ["rm", "-rf", folder], deadline=Deadline.after(120), check=False)
+
+
+def _store(transport: Transport, folder: str) -> Send:
+    def send(file: Path, name: str) -> None:
+        with Store(transport, f"{folder}/{name}") as store:
+            store.open([], Deadline.after(600), make=True)
+            blob = Blob(file, sha256_file(file), file.stat().st_size)
+            store.upload([blob], lambda _: None, Deadline.after(600))
+
+    return send
+
+
+def _bare(transport: Transport, folder: str) -> Send:
+    def send(file: Path, name: str) -> None:
+        transport.put(file, f"{folder}/{name}", lambda _: None, Deadline.after(600))
+
+    return send
+
+
+def _program(argv: Callable[[Path, str], list[str]]) -> Send:
+    def send(file: Path, name: str) -> None:
+        done = subprocess.run(argv(file, name), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise HostError(f"{argv(file, name)[0]} failed while being timed.", done.stderr.strip()[-300:], "")
+
+    return send
+
+
+def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send]:
+    """The usual tools for this device's transport that both sides have."""
+    if device.transport == "adb":
+        from deploy.adb import AdbTransport
+
+        assert isinstance(transport, AdbTransport)
+        sync = transport._device.sync
+        return {"adb push (adbutils)": lambda file, name: _ignore(sync.push(file, f"{folder}/{name}"))}
+    if device.transport != "ssh":
+        return {}
+    from deploy.ssh_config import address
+
+    where = address(device)
+    options = ["-o", f"UserKnownHostsFile={where.known_hosts[0]}", "-o", "BatchMode=yes"]
+    options += ["-i", str(where.key), "-o", "IdentitiesOnly=yes"] if where.key else []
+    ends = f"{where.user}@{where.host}"
+    found: dict[str, Send] = {}
+    if shutil.which("scp"):
+        found["scp"] = _program(
+            lambda file, name: ["scp", "-q", "-P", str(where.port), *options, str(file), f"{ends}:{folder}/{name}"]
+        )
+    there = run(transport, ["sh", "-c", "command -v rsync"], deadline=Deadline.after(60), check=False).code == 0
+    if shutil.which("rsync") and there:
+        shell = " ".join(["ssh", "-p", str(where.port), *options])
+        found["rsync"] = _program(
+            lambda file, name: ["rsync", "--whole-file", "-e", shell, str(file), f"{ends}:{folder}/{name}"]
+        )
+    return found
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
+    """One row a way: median seconds, MB/s, and its time as a ratio to Slipway's store in the same turn."""
+    device = get_device(name)
+    with tempfile.TemporaryDirectory() as here, open_device(device) as transport, _folder(transport, device) as folder:
+        file = Path(here) / "payload"
+        ways: dict[str, Send] = {"slipway store": _store(transport, folder), "slipway put": _bare(transport, folder)}
+        ways |= _others(device, transport, folder)
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(runs):
+            file.write_bytes(os.urandom(mib << 20))
+            for way, send in ways.items():
+                begun = time.monotonic()
+                send(file, f"{turn}-{len(seconds[way])}-{'s' if 'store' in way else way[:2]}")
+                seconds[way].append(time.monotonic() - begun)
+            run(transport, ["sh", "-c", f'rm -rf "$1"/{turn}-*', "x", folder], deadline=Deadline.after(120))
+            console.note(
+                f"turn {turn + 1} of {runs}: " + ", ".join(f"{way} {took[-1]:.2f} s" for way, took in seconds.items())
+            )
+    own = seconds["slipway store"]
+    return [
+        {
+            "way": way,
+            "median_s": round(statistics.median(took), 3),
+            "mb_per_s": round((mib << 20) / 1e6 / statistics.median(took), 1),
+            "ratio": round(statistics.median(each / base for each, base in zip(took, own, strict=True)), 2),
+        }
+        for way, took in seconds.items()
+    ]
+
+
+def overhead(name: str, runs: int) -> dict[str, Any]:
+    """A deploy with nothing to upload: seconds that are neither connecting, transfer nor run; and a changed file."""
+    from deploy.pipeline import deploy
+    from models.export import export
+    from toolchains.builder import build
+
+    device = get_device(name)
+    bundle, where = build(device.target), export("mlp", "fp32")
+    deploy(device, bundle, where, num_executions=1, warmup=0, listeners=[])
+    spent = []
+    for _ in range(runs):
+        begun = time.monotonic()
+        result = deploy(device, bundle, where, num_executions=1, warmup=0, listeners=[])
+        spent.append(time.monotonic() - begun - sum(result.seconds[step] for step in ("upload", "run")))
+    with tempfile.TemporaryDirectory() as here:
+        changed = Path(here) / "changed.pte"
+        changed.write_bytes((where / "model.pte").read_bytes() + secrets.token_bytes(16))
+        again = deploy(device, bundle, changed, inputs=[where / "input0.npy"], num_executions=1, warmup=0, listeners=[])
+        size = changed.stat().st_size
+    return {
+        "overhead_s": round(statistics.median(spent), 3),
+        "changed_file_bytes": size,
+        "moved_bytes": again.upload.bytes,
+        "moved_files": again.upload.files,
+    }
+
+
+def report(name: str, runs: int, mib: int, as_json: bool) -> None:
+    """Print both."""
+    rows = measure(name, runs, mib)
+    rest = overhead(name, runs)
+    if as_json:
+        console.print_json({"device": name, "mib": mib, "runs": runs, "ways": rows, **rest})
+        return
+    console.table(
+        f"{mib} MiB to {name}, {runs} turns",
+        ["way", "median", "MB/s", "time / slipway store"],
+        [[str(row["way"]), f"{row['median_s']:.2f} s", f"{row['mb_per_s']}", f"{row['ratio']}"] for row in rows],
+        f"Overhead of a deploy with nothing to upload: {rest['overhead_s']:.2f} s. With one changed file of "
+        f"{rest['changed_file_bytes']:,} bytes, {rest['moved_bytes']:,} bytes moved.",
+    )
