@@ -579,18 +579,19 @@ def bench(
 @task(
     help={
         "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "only": "only forms whose names hold this text, as conv-2d",
         "update": "keep what was seen in docs/onnx-operators.json",
         "json": JSON,
     }
 )
-def operators(c: Any, target: str = "", update: bool = False, json: bool = False) -> None:
+def operators(c: Any, target: str = "", only: str = "", update: bool = False, json: bool = False) -> None:
     """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
 
     Example: ./inv operators --target linux-arm64
     """
     from tests.onnx_operators import run
 
-    run(setting(c, "target", target), json, update)
+    run(setting(c, "target", target), json, update, only)
 
 
 @task(

@@ -133,6 +133,10 @@ class _Checks:
         value = self._value(0)
         return value is not None and value.dtype in types
 
+    def bias_type(self, types: list[str]) -> bool:
+        bias = self._value(2) if self.constant(1) else None  # without constant weights it is left alone anyway
+        return bias is None or bias.dtype in types
+
     def rank(self, ranks: list[int]) -> bool:
         value = self._value(0)
         return value is not None and value.shape is not None and len(value.shape) in ranks

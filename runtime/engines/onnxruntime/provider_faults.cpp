@@ -59,8 +59,9 @@ class Finder {
         resize(node);
       } else if (node.op == "Softmax") {
         softmax(node);
-      } else if (node.op == "ConvTranspose") {
-        conv_transpose(node);
+      } else if (node.op == "Conv" || node.op == "ConvTranspose") {
+        half_bias(node);
+        channels(node);
       }
     }
     return std::move(faults_);
@@ -149,7 +150,18 @@ class Finder {
     }
   }
 
-  void conv_transpose(const Node& node) {
+  void half_bias(const Node& node) {
+    const Value* weights = graph_.value(input(node, 1));
+    if (weights != nullptr && weights->dtype == DType::kFloat16 && !input(node, 2).empty() &&
+        graph_.constants.count(input(node, 1)) != 0) {
+      add(node, "it is of float16 and has a bias", kWrong, input(node, 1));
+    }
+  }
+
+  void channels(const Node& node) {
+    if (node.op != "ConvTranspose") {
+      return;
+    }
     const auto maker = makers_.find(input(node, 1));
     if (maker == makers_.end() || maker->second->op != "DequantizeLinear") {
       return;

@@ -72,11 +72,12 @@ std::string fixed_image(const Graph& graph, const Node& node) {
   return "";
 }
 
-std::string float32(const Graph& graph, const Node& node) {
+std::string floating(const Graph& graph, const Node& node) {
   const Value* value = graph.value(input(node, 0));
-  return value == nullptr || value->dtype == DType::kUnknown || value->dtype == DType::kFloat32
+  const DType dtype = value == nullptr ? DType::kUnknown : value->dtype;
+  return dtype == DType::kUnknown || dtype == DType::kFloat32 || dtype == DType::kFloat16
              ? ""
-             : "only float32 is supported, unless quantized";
+             : "only float32 and float16 are supported, unless quantized";
 }
 
 std::string text(const Node& node, const char* name, const char* otherwise) {
@@ -187,15 +188,15 @@ std::string bilinear(const Graph& graph, const Node& node) {
 const std::unordered_map<std::string, std::vector<Condition>>& rules() {
   static const std::unordered_map<std::string, std::vector<Condition>> table = {
       {"AveragePool",
-       {two_spatial_dimensions, fixed_image, padding, rounded_down, padding_left_out, float32}},
-      {"Conv", {two_spatial_dimensions, constant_weights, fixed_image, padding, float32}},
-      {"ConvTranspose", {two_spatial_dimensions, constant_weights, fixed_image, padding, float32}},
-      {"MaxPool", {two_spatial_dimensions, fixed_image, padding, rounded_down, without_indices, float32}},
-      {"Softmax", {last_axis, float32}},
+       {two_spatial_dimensions, fixed_image, padding, rounded_down, padding_left_out, floating}},
+      {"Conv", {two_spatial_dimensions, constant_weights, fixed_image, padding, floating}},
+      {"ConvTranspose", {two_spatial_dimensions, constant_weights, fixed_image, padding, floating}},
+      {"MaxPool", {two_spatial_dimensions, fixed_image, padding, rounded_down, without_indices, floating}},
+      {"Softmax", {last_axis, floating}},
       {"QLinearConv", {two_spatial_dimensions, quantized_convolution, only_as_float}},
-      {"Resize", {bilinear, coordinates, float32}},
-      {"Gemm", {two_dimensions, constant_product, unscaled, float32}},
-      {"MatMul", {two_dimensions, constant_product, float32}},
+      {"Resize", {bilinear, coordinates, floating}},
+      {"Gemm", {two_dimensions, constant_product, unscaled, floating}},
+      {"MatMul", {two_dimensions, constant_product, floating}},
       {"com.microsoft:QLinearAveragePool", {two_spatial_dimensions, constant_quantization, only_as_float}},
       {"com.microsoft:QLinearSoftmax", {constant_quantization, only_as_float}},
       {"com.microsoft:QLinearConvTranspose", {two_spatial_dimensions, quantized_convolution, only_as_float}},
