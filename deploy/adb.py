@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adbutils import AdbDevice, AdbError
+from adbutils import AdbError
 
 from core.errors import NotSupportedError, TransferError, UnreachableError
 from deploy.adb_files import Files, refusal
@@ -131,7 +131,7 @@ class AdbTransport:
     def __init__(self, server: Server, serial: str, name: str, touch: Callable[[], None] | None = None) -> None:
         self.name = name
         self.serial = serial
-        self._device = AdbDevice(server, serial=serial)
+        self._server = server
         self._touch = touch
         self._touched = 0.0
         self._files = Files(self._open, name)
@@ -199,7 +199,7 @@ class AdbTransport:
             NotSupportedError: it is older than Android 7. UnreachableError: it does not answer.
         """
         try:
-            features = set(self._device.get_features().split(","))
+            features = set(self._server.ask(f"host-serial:{self.serial}:features").split(","))
         except (AdbError, OSError, ValueError) as error:
             raise broken(self.name, error) from error
         if "shell_v2" not in features:
@@ -216,14 +216,7 @@ class AdbTransport:
     def _open(self, service: str, seconds: float) -> Any:
         """A stream to a service of the device; reads and writes on it may take ``seconds``."""
         self._used()
-        stream = self._device.open_transport(timeout=seconds)
-        try:
-            stream.send_command(service)
-            stream.check_okay()
-        except BaseException:
-            stream.conn.close()
-            raise
-        return stream
+        return self._server.open_service(self.serial, service, seconds)
 
     def _used(self) -> None:
         """A virtual device counts as used while something goes on; once in a while is enough."""

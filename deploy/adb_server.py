@@ -88,6 +88,24 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
             connection.check_okay()
             return str(connection.read_string_block())
 
+    def open_service(self, serial: str, service: str, seconds: float) -> Any:
+        """A connection to a service of a device; every read and write on it may take ``seconds``.
+
+        ``host:transport`` is what servers of all versions know.
+
+        Raises:
+            AdbError: the device is not there or refuses. OSError: the server is not there, or no answer in time.
+        """
+        connection = self.make_connection(seconds)
+        try:
+            for request in (f"host:transport:{serial}", service):
+                connection.conn.sendall(f"{len(request.encode()):04x}{request}".encode())
+                connection.check_okay()
+        except BaseException:
+            connection.conn.close()
+            raise
+        return connection
+
 
 def parse_devices(text: str) -> list[Seen]:
     """The lines of ``host:devices-l``: serial, state (which may hold blanks), and tags."""
@@ -159,7 +177,7 @@ def _not_ready(serial: str, state: str, seen: Sequence[Seen]) -> UnreachableErro
 
 
 def _is_address(serial: str) -> bool:
-    return bool(re.fullmatch(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9_.-]+):\d{1,5}", serial))
+    return bool(re.fullmatch(r"(\[[0-9A-Fa-f:]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9_.-]+):\d{1,5}", serial))
 
 
 def running_server(port: int) -> Server | None:

@@ -54,7 +54,7 @@ class Device(BaseModel):
     port: int = Field(default=0, ge=0, le=65535)
     """0: what ``~/.ssh/config`` says, else 22."""
     user: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.\\@-]*)?$")
-    serial: str = Field(default="", pattern=r"^[A-Za-z0-9_.:\[\]-]*$", max_length=200)
+    serial: str = Field(default="", pattern=r"^[A-Za-z0-9_.:%\[\]-]*$", max_length=200)
     """What adb calls it, as ``adb devices`` has it; ``address:port`` is connected first. Empty: the only one there."""
     key: Path | None = None
     """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""

@@ -376,3 +376,12 @@ def test_a_file_that_is_cut_on_its_way_here_is_none(
     with pytest.raises(UnreachableError, match="The connection to phone broke"):
         files.get("/x", tmp_path / "file", 100, Deadline.after(10))
     assert not (tmp_path / "file").exists()
+
+
+def test_a_file_longer_than_allowed_is_none(line: tuple[Files, list[socket.socket]], tmp_path: Path) -> None:
+    files, ends = line
+    whole = b"DATA" + struct.pack("<I", 26) + bytes(26) + b"DONE" + bytes(4)
+    device(ends, lambda peer, _path: peer.sendall(whole))
+    with pytest.raises(TransferError, match="longer than expected"):
+        files.get("/x", tmp_path / "file", 25, Deadline.after(10))
+    assert not (tmp_path / "file").exists()
