@@ -82,7 +82,7 @@ Case FloatCase(const Layer& layer, Half half) {
           [=] { return FloatProblem(layer, half); },
           [=](const Cpu& cpu) {
             return ExpectHalf(cpu, half, kind, OperatorName(kind, "F16"), OperatorName(kind, "F32"),
-                              OperatorName(kind, "PF32"));
+                              "Pack LH (X32)");
           }};
 }
 

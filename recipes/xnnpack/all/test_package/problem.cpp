@@ -1,6 +1,5 @@
 #include "problem.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,26 +8,23 @@ namespace proof {
 
 namespace {
 
-double FloatError(const Problem& problem, const std::uint8_t* output, std::size_t index) {
-  float got = 0;
-  std::memcpy(&got, output + index * sizeof got, sizeof got);
-  const double difference = std::fabs(got - problem.expected[index]);
-  return difference == 0 ? 0 : difference / problem.magnitude[index];
-}
-
-double StepError(const Problem& problem, const std::uint8_t* output, std::size_t index) {
-  return std::fabs(static_cast<std::int8_t>(output[index]) - problem.expected[index]);
+double OutputAt(const Problem& problem, const std::uint8_t* output, std::size_t index) {
+  if (problem.magnitude.empty()) return static_cast<std::int8_t>(output[index]);
+  float value = 0;
+  std::memcpy(&value, output + index * sizeof value, sizeof value);
+  return value;
 }
 
 }  // namespace
 
-double ErrorOf(const Problem& problem, const std::uint8_t* output) {
-  double worst = 0;
+Error ErrorOf(const Problem& problem, const std::uint8_t* output) {
+  Error worst;
   for (std::size_t i = 0; i < problem.expected.size(); ++i) {
-    const double error =
-        problem.magnitude.empty() ? StepError(problem, output, i) : FloatError(problem, output, i);
-    if (!(error <= std::numeric_limits<double>::max())) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, error);
+    const double got = OutputAt(problem, output, i);
+    double error = std::fabs(got - problem.expected[i]);
+    if (!problem.magnitude.empty() && error != 0) error /= problem.magnitude[i];
+    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+    if (i == 0 || error > worst.most) worst = {error, i, got};
   }
   return worst;
 }

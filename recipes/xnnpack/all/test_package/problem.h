@@ -50,8 +50,13 @@ Problem DynamicProblem(const Layer& layer, Weights weights, int zero_point, std:
                        bool for_kleidiai);
 Problem SoftmaxProblem(std::size_t rows, std::size_t channels, Half half);
 
-// How far off the output is; infinite for a NaN.
-double ErrorOf(const Problem& problem, const std::uint8_t* output);
+// How far off the output is where it is most; infinite for a NaN.
+struct Error {
+  double most = 0;
+  std::size_t index = 0;
+  double got = 0;
+};
+Error ErrorOf(const Problem& problem, const std::uint8_t* output);
 std::size_t OutputBytes(const Problem& problem);
 
 }  // namespace proof

@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 
 #include "attempt.h"
@@ -21,14 +22,22 @@ std::string Unexpected(const Attempt& attempt, const Expectation& expected) {
   return said + StatusName(expected.status) + "'";
 }
 
+std::string Wrong(const Problem& problem, const Error& error) {
+  char text[160];
+  std::snprintf(text, sizeof text, "output %zu is %.9g and should be %.9g", error.index, error.got,
+                problem.expected[error.index]);
+  return text;
+}
+
 // Why the attempt is no pass; empty when it is one.
 std::string Judge(Attempt* attempt, const Problem& problem, const Expectation& expected, Result* result) {
   if (attempt->status() != expected.status) return Unexpected(*attempt, expected);
   if (attempt->status() != xnn_status_success) return "";
   if (attempt->Invoke() != xnn_status_success) return Unexpected(*attempt, expected);
   result->operators = attempt->operators();
-  result->max_error = std::max(result->max_error, ErrorOf(problem, attempt->output()));
-  if (!(result->max_error <= problem.tolerance)) return "the outputs are off by more than the tolerance";
+  const Error error = ErrorOf(problem, attempt->output());
+  result->max_error = std::max(result->max_error, error.most);
+  if (error.most > problem.tolerance) return Wrong(problem, error);
   if (!attempt->EndIsIntact()) return "something was written behind the output";
   if (!Names(attempt->operators(), expected.op)) {
     return "XNNPACK chose other operators than this CPU's '" + expected.op + "'";
