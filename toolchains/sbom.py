@@ -60,7 +60,7 @@ def _sources(node: Mapping[str, Any]) -> list[dict[str, Any]]:
         files = [pin for row in rows for pin in _pinned_files(row.get(arch, row) if isinstance(row, Mapping) else row)]
     return [
         {
-            "type": "source-distribution",
+            "type": "distribution" if file.endswith((".deb", ".whl")) else "source-distribution",
             "url": f"urn:sha256:{digest}",
             "comment": file,
             "hashes": [{"alg": "SHA-256", "content": digest}],
@@ -81,6 +81,11 @@ def _node(key: str, node: Mapping[str, Any]) -> SimpleNamespace:
     )
 
 
+def _direct(edge: Mapping[str, Any]) -> bool:
+    """Whether a package itself asks for the other, to be in what is delivered."""
+    return bool(edge.get("direct", True)) and not edge.get("build")
+
+
 def write(graph: Graph, name: str, version: str, files: Iterable[FileEntry]) -> dict[str, Any]:
     """The document as CycloneDX 1.6.
 
@@ -97,8 +102,8 @@ def write(graph: Graph, name: str, version: str, files: Iterable[FileEntry]) -> 
     }
     nodes = {key: _node(key, node) for key, node in kept.items()}
     for key, node in kept.items():
-        wanted = (other for other, edge in node["dependencies"].items() if other in nodes and not edge.get("build"))
-        nodes[key].edges = [SimpleNamespace(dst=nodes[other]) for other in wanted]
+        direct = (other for other, edge in node["dependencies"].items() if other in nodes and _direct(edge))
+        nodes[key].edges = [SimpleNamespace(dst=nodes[other]) for other in direct]
     root = nodes["0"]
     # Whatever the consumer is called in Conan, the document is about what was built from it.
     root.ref.revision = ""

@@ -34,7 +34,10 @@ def document(tmp_path: Path) -> dict[str, Any]:
         "settings": {"arch": "armv8"},
         "conandata": {"wheels": {"1.0": {"armv8": {"file": "a.whl", "sha256": "d" * 64}, "x86_64": {"file": "x.whl"}}}},
     }
-    xnnpack["dependencies"] = {"2": {"build": False}, "3": {"build": True}}
+    xnnpack["dependencies"] = {
+        "2": {"build": False, "direct": True}, "3": {"build": True, "direct": True},
+        "4": {"build": False, "direct": False},
+    }  # fmt: skip
     return sbom.write(graph_of(xnnpack, cpuinfo, tool, wheel), "slipway-native-linux-arm64", "0123", FILES)
 
 
@@ -61,12 +64,13 @@ def test_it_names_versions_licences_and_packages(document: dict[str, Any]) -> No
 
 def test_it_names_the_sources_and_their_digests(document: dict[str, Any]) -> None:
     (_, tarball) = component(document, "xnnpack")["externalReferences"]
-    assert tarball["comment"] == "xnnpack.tar.xz"
+    assert (tarball["type"], tarball["comment"]) == ("source-distribution", "xnnpack.tar.xz")
     assert tarball["hashes"] == [{"alg": "SHA-256", "content": "a" * 64}]
     (_, git) = component(document, "cpuinfo")["externalReferences"]
     assert (git["type"], git["url"], git["comment"]) == ("vcs", GIT["url"], f"commit {'c' * 40}")
     (_, wheel) = component(document, "executorch")["externalReferences"]
-    assert (wheel["comment"], wheel["hashes"][0]["content"]) == ("a.whl", "d" * 64)
+    assert (wheel["type"], wheel["comment"]) == ("distribution", "a.whl")
+    assert wheel["hashes"] == [{"alg": "SHA-256", "content": "d" * 64}]
 
 
 def test_it_names_every_file_that_is_delivered(document: dict[str, Any]) -> None:
@@ -74,7 +78,7 @@ def test_it_names_every_file_that_is_delivered(document: dict[str, Any]) -> None
     assert (file["type"], file["hashes"]) == ("file", [{"alg": "SHA-256", "content": "b" * 64}])
 
 
-def test_what_only_builds_is_not_delivered(document: dict[str, Any]) -> None:
+def test_only_what_a_package_asks_for_itself_and_delivers(document: dict[str, Any]) -> None:
     assert "cmake" not in {item["name"] for item in document["components"]}
     edges = {item["ref"]: item.get("dependsOn", []) for item in document["dependencies"]}
     assert edges["pkg:conan/xnnpack@1.0?rrev=abc"] == ["pkg:conan/cpuinfo@1.0?rrev=abc"]
