@@ -579,19 +579,22 @@ def bench(
 @task(
     help={
         "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "together": "many forms in one model: quicker where the runner is emulated",
         "only": "only forms whose names hold this text, as conv-2d",
         "update": "keep what was seen in docs/onnx-operators.json",
         "json": JSON,
     }
 )
-def operators(c: Any, target: str = "", only: str = "", update: bool = False, json: bool = False) -> None:
+def operators(
+    c: Any, target: str = "", only: str = "", together: bool = False, update: bool = False, json: bool = False
+) -> None:
     """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
 
     Example: ./inv operators --target linux-arm64
     """
     from tests.onnx_operators import run
 
-    run(setting(c, "target", target), json, update, only)
+    run(setting(c, "target", target), json, update, only, together)
 
 
 @task(
