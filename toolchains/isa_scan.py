@@ -162,7 +162,8 @@ class _Scanner:
                 name = mnemonic.rpartition(" ")[2]  # without lock and rep
                 if candidates(name):
                     evex = isa_x86.is_evex(data, address, wide)
-                    feature = architecture.feature(name, operands, evex)
+                    exact = (name, operands) if wide or not evex else self._exact(data[address:done], name, operands)
+                    feature = architecture.feature(*exact, evex)
                     if feature:
                         found.append(_Use(run.address + address, f"{mnemonic} {operands}".strip(), feature))
             position = done
@@ -174,6 +175,13 @@ class _Scanner:
                 found.append(_Use(run.address + position, text, feature))
                 count, position = count + 1, position + size
         return count, found
+
+    def _exact(self, code: bytes, name: str, operands: str) -> tuple[str, str]:
+        """An instruction of AVX512 in 32-bit code by its right name.
+
+        Capstone takes EVEX.W for nothing there, which tells vextractf64x4 from vextractf32x8.
+        """
+        return next(((row[2], row[3]) for row in self.disassembler("x64").disasm_lite(code, 0)), (name, operands))
 
 
 def _unconditional(architecture: Architecture, mnemonic: str) -> str:

@@ -367,6 +367,16 @@ def test_32_bit_code_has_another_meaning_for_some_bytes(scan: Scanner) -> None:
     assert needs(found) == [("plain", "AVX512F")]
 
 
+@pytest.mark.parametrize(("code", "wrong"), [("62f3fd481bd901", []), ("62f37d481bd901", ["AVX512SKX"])])
+def test_one_bit_tells_two_instructions_apart(scan: Scanner, code: str, wrong: list[str]) -> None:
+    """vextractf64x4 is of AVX512F, vextractf32x8 of AVX512DQ, in 32-bit code too."""
+    for data in (
+        elf("i686", {KERNEL.format("avx512f"): bytes.fromhex(code)}),
+        x86({KERNEL.format("avx512f"): bytes.fromhex(code)}),
+    ):
+        assert [feature for _, feature in needs(scan("linux-x86", data))] == wrong
+
+
 def test_bytes_that_are_no_instruction_do_not_end_the_scan(scan: Scanner) -> None:
     found = scan("linux-x86_64", x86({"f": b"\x06" + AVX}))
     assert needs(found)[-1] == ("f", "AVX")
