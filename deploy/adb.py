@@ -131,7 +131,7 @@ class AdbTransport:
     def __init__(self, server: Server, serial: str, name: str, touch: Callable[[], None] | None = None) -> None:
         self.name = name
         self.serial = serial
-        self._server = server
+        self.server = server
         self._touch = touch
         self._touched = 0.0
         self._files = Files(self._open, name)
@@ -199,7 +199,7 @@ class AdbTransport:
             NotSupportedError: it is older than Android 7. UnreachableError: it does not answer.
         """
         try:
-            features = set(self._server.ask(f"host-serial:{self.serial}:features").split(","))
+            features = set(self.server.ask(f"host-serial:{self.serial}:features").split(","))
         except (AdbError, OSError, ValueError) as error:
             raise broken(self.name, error) from error
         if "shell_v2" not in features:
@@ -216,7 +216,7 @@ class AdbTransport:
     def _open(self, service: str, seconds: float) -> Any:
         """A stream to a service of the device; reads and writes on it may take ``seconds``."""
         self._used()
-        return self._server.open_service(self.serial, service, seconds)
+        return self.server.open_service(self.serial, service, seconds)
 
     def _used(self) -> None:
         """A virtual device counts as used while something goes on; once in a while is enough."""

@@ -76,10 +76,11 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
     """The usual tools for this device's transport that both sides have."""
     if device.transport == "adb":
         from deploy.adb import AdbTransport
+        from deploy.adb_server import adb_program
 
         assert isinstance(transport, AdbTransport)
-        sync = transport._device.sync
-        return {"adb push (adbutils)": lambda file, name: _ignore(sync.push(file, f"{folder}/{name}"))}
+        adb = [adb_program(), "-P", str(transport.server.port), "-s", transport.serial]
+        return {"adb push": _program(lambda file, name: [*adb, "push", str(file), f"{folder}/{name}"])}
     if device.transport != "ssh":
         return {}
     from deploy.ssh_config import address
@@ -100,10 +101,6 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
             lambda file, name: ["rsync", "--whole-file", "-e", shell, str(file), f"{ends}:{folder}/{name}"]
         )
     return found
-
-
-def _ignore(_: object) -> None:
-    return None
 
 
 def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
