@@ -105,3 +105,21 @@ def test_a_changed_byte(strike: Strike, phase: str) -> None:
 
 def test_there_are_enough_places() -> None:
     assert sum(row["points"] for row in outcomes.rows()) >= 200
+
+
+def test_a_broken_upload_is_tried_again_and_goes_on(
+    small: Tiny, board: server.Device, far: Device, proxy: Proxy, follow: Callable[[Event], None]
+) -> None:
+    said: list[str] = []
+
+    def listen(event: Event) -> None:
+        follow(event)
+        if event.kind == "note":
+            said.append(event.text)
+
+    proxy.arm("cut", "upload", tiny.PAYLOAD // 2)
+    result = small.deploy(far, listeners=[listen], retries=2)
+    assert result.attempts == 2
+    assert 0 < result.upload.resumed_bytes < result.upload.bytes
+    assert any("connection to board broke. Trying again in" in line for line in said)
+    assert tiny.settled(board.home, board.home / ".slipway") == []

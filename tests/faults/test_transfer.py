@@ -205,3 +205,24 @@ def test_the_deadline_holds_for_transfers(board: server.Device, device: Device, 
         pytest.raises(DeadlineError, match=r"1 s allowed were over while (uploading|moving) payload"),
     ):
         put(transport)
+
+
+@pytest.mark.parametrize("with_sftp", [True, False], ids=["sftp", "cat"])
+@pytest.mark.parametrize("begun", ["right", "wrong", "too long", "whole"])
+def test_an_upload_goes_on_where_it_broke(
+    board: server.Device, device: Device, root: Path, blob: Blob, begun: str, with_sftp: bool
+) -> None:
+    """Whoever began it; only what the device itself proves to be the same bytes is kept."""
+    data = blob.source.read_bytes()
+    there = {"right": data[:1_000_000], "wrong": b"x" * 1_000_000, "too long": data + b"x", "whole": data}[begun]
+    kept = {"right": 1_000_000, "wrong": 0, "too long": 0, "whole": SIZE}[begun]
+    (root / "incoming").mkdir(parents=True)
+    (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(there)
+    moved: list[int] = []
+    with open_device(device) as transport, Store(transport, str(root)) as store:
+        assert store.open([], soon(), make=True) is not None
+        assert store.upload([blob], moved.append, soon()) == kept
+    assert sum(moved) == SIZE
+    assert not with_sftp or board.faults.wrote == SIZE - kept
+    assert [name for name in files(root) if not name.startswith("lock/")] == [f"store/{blob.sha256}"]
+    assert sha256_file(root / f"store/{blob.sha256}") == blob.sha256
