@@ -42,6 +42,7 @@ state() {
   command -v vcgencmd >/dev/null 2>&1 && vcgencmd get_throttled 2>/dev/null
   { read -r load rest </proc/loadavg; } 2>/dev/null && echo "load $load"
   grep MemAvailable /proc/meminfo 2>/dev/null
+  echo "@@end"
 }
 """
 

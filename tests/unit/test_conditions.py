@@ -29,7 +29,9 @@ cooling 3 fan
 throttled=0x50000
 load 0.25
 MemAvailable:    1000 kB
+@@end
 note governor set
+load 386.894 ms, says the program itself
 @@after
 cpu 0 1500000 performance
 zone 60000 cpu-thermal
@@ -100,6 +102,13 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def go(tmp_path: Path, script: str, seconds: float = 20, cores: str = "") -> Completed:
     argv = wrapped(["sh", "-c", script], str(tmp_path / "note"), "performance", cores)
     return run(LocalTransport(), argv, deadline=Deadline.after(seconds), cwd=str(tmp_path), check=False)
+
+
+def test_what_the_program_says_is_not_the_devices_state(tmp_path: Path) -> None:
+    argv = wrapped(["echo", "load 4711"], str(tmp_path / "note"), "", "")
+    done = run(LocalTransport(), argv, deadline=Deadline.after(20))
+    assert "load 4711" in done.text
+    assert snapshot(done.text, "before").load1 not in {None, 4711.0}
 
 
 @pytest.mark.parametrize("code", [0, 3, 137])
