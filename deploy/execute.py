@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.bundle import Needs
 from core.errors import PreflightError, SlipwayError, UsageError
 from core.files import sha256_file
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts
 from deploy.inventory import Device
 from deploy.pipeline import device_root, open_device
-from deploy.preflight import RUNS
+from deploy.preflight import RUNS, at_least
 from deploy.probe import probe
 from deploy.store import Blob, Store, Survey
 from deploy.transport import Transport, run
@@ -69,8 +70,9 @@ def execute(
     blobs = _blobs(executable, files)
     with open_device(device) as transport:
         deadline = Deadline.after(timeout or device.timeout)
-        facts = probe(transport, device_root(device), None, deadline)
-        check(executable, facts, device.name)
+        needs = needs_of(executable, files)
+        facts = probe(transport, device_root(device), needs, deadline)
+        check(executable, needs, facts, device.name)
         with Store(transport, facts.root) as store, _tidy(store):
             sent = _upload(store, blobs, deadline, progress)
             return _run(transport, store, (executable.name, *arguments), sent, deadline)
@@ -104,29 +106,50 @@ def _blobs(executable: Path, files: Sequence[Path]) -> dict[str, Blob]:
     }
 
 
-def check(executable: Path, facts: DeviceFacts, name: str) -> None:
-    """See that an ELF file is of the device's kind; scripts and what is no ELF file are left to the device.
+def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:
+    """What an ELF file asks of a device; ``None`` for scripts and whatever else the device may know how to run.
 
-    Raises:
-        PreflightError: another machine, or a loader that is not there.
+    Args:
+        beside: files that go with it; a library among them is not asked of the device.
     """
     with executable.open("rb") as file:
         if file.read(4) != b"\x7fELF":
-            return
+            return None
     binary = inspect.read(executable)
-    wrong = []
-    if facts.machine not in RUNS.get(binary.machine, {binary.machine}):
-        wrong.append(f"it is for {binary.machine}, the device is {facts.machine}")
-    if binary.interpreter and binary.interpreter not in facts.loaders:
-        wrong.append(f"it needs the loader {binary.interpreter}, the device has {', '.join(facts.loaders) or 'none'}")
-    if facts.noexec:
-        wrong.append(f"{facts.root} is mounted noexec")
+    brought = {file.name for file in beside}
+    return Needs(
+        os="linux",
+        machine=binary.machine,
+        loader=binary.interpreter,
+        libraries=tuple(name for name in binary.needed if name not in brought and not name.startswith("ld-")),
+        glibc=binary.versions.get("GLIBC", ""),
+        glibcxx=binary.versions.get("GLIBCXX", ""),
+    )
+
+
+def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) -> None:
+    """See that an executable is of the device's kind.
+
+    Raises:
+        PreflightError: another machine, or a loader, library or version that is not there.
+    """
+    wrong = [f"{facts.root} is mounted noexec"] if facts.noexec else []
+    if needs is not None:
+        if facts.machine not in RUNS.get(needs.machine, {needs.machine}):
+            wrong.append(f"it is for {needs.machine}, the device is {facts.machine}")
+        elif needs.loader and needs.loader not in facts.loaders:
+            wrong.append(f"it needs the loader {needs.loader}, the device has {', '.join(facts.loaders) or 'none'}")
+        elif missing := [library for library in needs.libraries if library not in facts.libraries]:
+            wrong.append(f"it needs {', '.join(missing)}, which the device lacks")
+        for family, wants, has in (("GLIBC", needs.glibc, facts.glibc), ("GLIBCXX", needs.glibcxx, facts.glibcxx)):
+            if wants and has and not at_least(has, wants):
+                wrong.append(f"it needs {family} {wants}, the device has {has}")
     if wrong:
         raise PreflightError(
             f"{executable.name} cannot run on {name}; nothing was uploaded.",
             "; ".join(wrong),
             "build it for the device's target, statically linked: ./inv devices.list shows which",
-            [binary.machine],
+            [needs.machine] if needs is not None else [],
         )
 
 

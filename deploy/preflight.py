@@ -127,7 +127,7 @@ def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
                 "Linux",
                 f"≥ {needs.kernel}",
                 facts.kernel,
-                _at_least(facts.kernel.partition("-")[0], needs.kernel) if facts.kernel else None,
+                at_least(facts.kernel.partition("-")[0], needs.kernel) if facts.kernel else None,
                 "a newer system on the device: the bundle's own C library does not run on this kernel",
             )
         )
@@ -147,7 +147,7 @@ def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
                 "GLIBC",
                 f"≥ {needs.glibc}",
                 facts.glibc or facts.libc,
-                _at_least(facts.glibc, needs.glibc) if facts.glibc or facts.libc else None,
+                at_least(facts.glibc, needs.glibc) if facts.glibc or facts.libc else None,
                 "a newer system on the device, or a target with static binaries",
             )
         )
@@ -157,7 +157,7 @@ def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
                 "GLIBCXX",
                 f"≥ {needs.glibcxx}",
                 facts.glibcxx,
-                _at_least(facts.glibcxx, needs.glibcxx) if facts.glibcxx else None,
+                at_least(facts.glibcxx, needs.glibcxx) if facts.glibcxx else None,
                 "a newer libstdc++6 on the device",
             )
         )
@@ -249,7 +249,7 @@ def _versions(bundle: Bundle, exported: Mapping[str, str]) -> list[Finding]:
     wrote = exported.get(offers.engine, "")
     if not wrote:
         return []
-    newer = not _at_least(offers.engine_version, wrote)
+    newer = not at_least(offers.engine_version, wrote)
     fix = f"./inv build --target {bundle.manifest.target} --engine {offers.engine}, or export the program again"
     name = f"{offers.engine} {offers.engine_version}"
     return [_finding("engine version", f"≥ {wrote} (the exporter's)", name, None if newer else True, fix)]
@@ -350,7 +350,8 @@ def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> Slip
     )
 
 
-def _at_least(has: str, needs: str) -> bool:
+def at_least(has: str, needs: str) -> bool:
+    """Whether version ``has`` is ``needs`` or newer."""
     return _version(has) >= _version(needs)
 
 
