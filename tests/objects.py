@@ -116,18 +116,24 @@ def coff(machine: str, functions: Functions, *, sections: int = 1) -> bytes:
 
 
 def macho(
-    machine: str, functions: Functions, *, minimum: tuple[int, int] = (11, 0), pools: Sequence[tuple[int, int]] = ()
+    machine: str,
+    functions: Functions,
+    *,
+    minimum: tuple[int, int] = (11, 0),
+    pools: Sequence[tuple[int, int]] = (),
+    underscore: str = "_",
 ) -> bytes:
     """A Mach-O object for macOS with ``functions`` one after the other in __text.
 
     Args:
         minimum: the least macOS.
         pools: offset and length of data between the instructions.
+        underscore: what stands before the names.
     """
     text, strings, table, offset = b"".join(functions.values()), b"\0", b"", 0
     for name, code in functions.items():
         table += struct.pack("<IBBHQ", len(strings), 0x0F, 1, 0, offset)
-        strings += b"_" + name.encode() + b"\0"
+        strings += underscore.encode() + name.encode() + b"\0"
         offset += len(code)
     start = 32 + 152 + 24 + 24 + 16
     data = b"".join(struct.pack("<IHH", start + where, length, 1) for where, length in pools)

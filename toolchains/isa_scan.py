@@ -163,7 +163,7 @@ class _Scanner:
                 if candidates(name):
                     evex = isa_x86.is_evex(data, address, wide)
                     exact = (name, operands) if wide or not evex else self._exact(data[address:done], name, operands)
-                    feature = architecture.feature(*exact, evex)
+                    feature = architecture.feature(exact[0], exact[1], evex)
                     if feature:
                         found.append(_Use(run.address + address, f"{mnemonic} {operands}".strip(), feature))
             position = done

@@ -6,7 +6,6 @@ specification; ``mach-o/loader.h`` and ``mach-o/nlist.h``.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,8 +17,6 @@ _ELF_MODES: dict[int, Mode] = {3: "x86", 40: "a32", 62: "x64", 183: "a64"}
 _COFF_MODES: dict[int, Mode] = {0x14C: "x86", 0x8664: "x64", 0xAA64: "a64"}
 _MACHO_MODES: dict[int, Mode] = {7: "x86", 0x01000007: "x64", 0x0100000C: "a64"}
 _MAPPING: dict[str, Mode] = {"$a": "a32", "$t": "t32", "$x": "a64", "$d": "data"}
-_NO_FUNCTION = re.compile(r"ltmp\d+|[lL]\w*_?\d*$|\.")
-"""Labels that assemblers for Mach-O and COFF leave beside functions."""
 
 
 @dataclass
@@ -173,7 +170,7 @@ def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int
         if section is not None and (kind >> 4 == 2 or storage == 2):
             long = short[:4] == b"\0\0\0\0"
             name = _text(strings, int.from_bytes(short[4:], "little")) if long else _text(short, 0)
-            if name and name != section.name and not _NO_FUNCTION.match(name):
+            if name and not name.startswith("."):  # sections' own symbols, and labels
                 section.start(section.address + value, _bare(name, mode == "x86"))
     return Symbols(list(sections.values()), bool(rows))
 
@@ -245,5 +242,5 @@ def _macho_symbols(sections: dict[int, Section], rows: list[Any], strings: bytes
         # Not N_STAB, and N_TYPE is N_SECT
         if not kind & 0xE0 and kind & 0x0E == 0x0E and index in sections:
             name = _text(strings, offset)
-            if name and not _NO_FUNCTION.match(name):
+            if name and name[0] not in "lL":  # labels; the names of C's functions begin with an underscore
                 sections[index].start(value, _bare(name, cut=True))

@@ -359,6 +359,16 @@ def test_a_file_named_after_an_instruction_set(scan: Scanner) -> None:
     assert needs(scan("linux-x86_64", coff("x86_64", {"f": AVX}), "f32-vadd-avx-u8.c.obj")) == []
 
 
+def test_functions_are_told_from_labels(scan: Scanner) -> None:
+    """A function's name may begin with an l; a label of an assembler's is no function."""
+    plain = {"first": SSE2, "load_weights": AVX, "Large": AVX}
+    names = ["load_weights", "Large"]
+    assert [name for name, _ in needs(scan("windows-x86_64", coff("x86_64", plain)))] == names
+    assert [name for name, _ in needs(scan("macos-x86_64", macho("x86_64", plain)))] == names
+    labels = macho("x86_64", {"_first": SSE2, "ltmp0": AVX, "l_label": AVX}, underscore="")
+    assert {name for name, _ in needs(scan("macos-x86_64", labels))} == {"first"}
+
+
 def test_32_bit_code_has_another_meaning_for_some_bytes(scan: Scanner) -> None:
     """0x62 is BOUND there, and underscores stand before C names on Windows."""
     bound = bytes.fromhex("6200")
