@@ -89,10 +89,11 @@ std::string make_model(const ModelRecipe& recipe) {
   add(11, recipe.inputs);
   add(12, recipe.outputs);
   add(13, recipe.values);
+  // The graph last: a file that is cut short lacks nothing else, and only its end tells.
   return Message()
       .number(1, recipe.ir_version)
-      .message(7, graph)
       .message(8, Message().text(1, "").number(2, recipe.opset))
+      .message(7, graph)
       .bytes();
 }
 
