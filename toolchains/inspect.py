@@ -186,6 +186,9 @@ def _not_loadable(target: Target, item: Binary, system: Mapping[str, Any]) -> It
 
 
 def _kernel(target: Target, item: Binary) -> bool:
-    """Whether an object may say that it is for a later ARM: a kernel chosen at run time, which the scan looks at."""
+    """Whether an object may say that it is for another ARM: an earlier one, whose code a later one runs, or a later one
+    if it is a kernel chosen at run time, which the scan looks at."""
+    if target.machine == "armv7l" and item.machine == "armv6l" and item.kind == "object":
+        return True
     later = target.machine == "armv6l" and item.machine == "armv7l" and item.kind == "object"
     return later and isa.table().allowed("a32", (), item.member) is not None

@@ -200,6 +200,12 @@ def test_only_kernels_may_be_for_a_later_arm(tmp_path: Path) -> None:
     assert wrong("linux-armv6", file) == ["libx.a(operator-run.c.o) is for armv7l, not armv6l"]
 
 
+def test_kernels_for_an_earlier_arm_are_no_fault(tmp_path: Path) -> None:
+    """XNNPACK compiles its armsimd32 kernels for ARMv6 whatever the target."""
+    earlier = objects.elf("arm", {"f": b"\0" * 4}, attributes=objects.HARD_V6)
+    assert wrong("linux-armv7", put(tmp_path, objects.archive({"qs8-gemm-armsimd32.c.o": earlier}))) == []
+
+
 def test_foreign_libraries_of_windows_programs(tmp_path: Path) -> None:
     good = put(tmp_path, objects.pe("x86_64", b"\xc3", ["KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"]), "good.exe")
     assert wrong("windows-x86_64", good) == []
