@@ -1,4 +1,5 @@
-// Everyday C++ that needs a whole run-time library: streams, threads, exceptions across threads, thread-local data.
+// Everyday C++ that needs a whole run-time library: streams, threads, exceptions across threads, thread-local
+// data.
 #include <condition_variable>
 #include <exception>
 #include <iostream>
