@@ -154,7 +154,7 @@ def _of_one(target: Target, item: Binary) -> Iterator[str]:
 
 def _of_another_target(target: Target, item: Binary) -> Iterator[str]:
     """Architecture, float ABI, levels of the CPU and version of the system."""
-    if item.machine != target.machine and not _kernel(target, item):
+    if not _fits(target, item):
         yield f"{item.name} is for {item.machine}, not {target.machine}"
     if item.float_abi != target.float_abi and not (item.kind == "object" and item.float_abi == "none"):
         yield f"{item.name} has the float ABI {item.float_abi}, not {target.float_abi}"
@@ -185,10 +185,15 @@ def _not_loadable(target: Target, item: Binary, system: Mapping[str, Any]) -> It
         yield f"{item.name} is not position independent, and Android starts nothing else"
 
 
-def _kernel(target: Target, item: Binary) -> bool:
-    """Whether an object may say that it is for another ARM: an earlier one, whose code a later one runs, or a later one
-    if it is a kernel chosen at run time, which the scan looks at."""
-    if target.machine == "armv7l" and item.machine == "armv6l" and item.kind == "object":
-        return True
-    later = target.machine == "armv6l" and item.machine == "armv7l" and item.kind == "object"
-    return later and isa.table().allowed("a32", (), item.member) is not None
+def _fits(target: Target, item: Binary) -> bool:
+    """Whether the target's machines run it: its own architecture, or, in an object, an older ARM.
+
+    A kernel that is chosen at run time may say that it is for a later one: the scan looks at its instructions.
+    """
+    if item.machine == target.machine or item.kind != "object":
+        return item.machine == target.machine
+    arms = ("arm", "armv6l", "armv7l")
+    if target.machine not in arms or item.machine not in arms:
+        return False
+    older = arms.index(item.machine) < arms.index(target.machine)
+    return older or isa.table().allowed("a32", (), item.member) is not None

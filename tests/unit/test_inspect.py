@@ -206,6 +206,15 @@ def test_kernels_for_an_earlier_arm_are_no_fault(tmp_path: Path) -> None:
     assert wrong("linux-armv7", put(tmp_path, objects.archive({"qs8-gemm-armsimd32.c.o": earlier}))) == []
 
 
+def test_objects_for_an_older_arm_fit(tmp_path: Path) -> None:
+    """XNNPACK compiles some files for ARMv6 whatever the target; a program must be for the target's own."""
+    older = {"f": b"\0" * 4}
+    file = put(tmp_path, objects.archive({"armsimd32.c.o": objects.elf("arm", older, attributes=objects.HARD_V6)}))
+    assert wrong("linux-armv7", file) == []
+    program = put(tmp_path, objects.elf("arm", older, attributes=objects.HARD_V6, kind=2), "app")
+    assert "app is for armv6l, not armv7l" in wrong("linux-armv7", program)
+
+
 def test_foreign_libraries_of_windows_programs(tmp_path: Path) -> None:
     good = put(tmp_path, objects.pe("x86_64", b"\xc3", ["KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"]), "good.exe")
     assert wrong("windows-x86_64", good) == []
