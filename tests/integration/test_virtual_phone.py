@@ -19,13 +19,16 @@ from deploy.adb_port import PORT_VARIABLE, listens
 from deploy.deadline import Deadline
 from deploy.identify import choose_target
 from deploy.inventory import FILE, VARIABLE, Device, get_device
-from deploy.pipeline import open_device
+from deploy.pipeline import deploy, open_device
 from deploy.store import Blob, Store
 from deploy.transport import run
 from deploy.virtual_state import Folder, read_state
 from tests.conftest import Inv
+from tests.deploying import program
 from tests.devices import ask, facts_of, left_over, own_devices, refuses, runs_programs
 from tests.small_program import small_program
+
+__all__ = ["program"]
 
 pytestmark = pytest.mark.virtual
 
@@ -151,6 +154,23 @@ def test_the_store_verifies_on_the_device(phone: AdbTransport, tmp_path: Path) -
 
 def test_static_programs_run(tmp_path: Path) -> None:
     runs_programs("phone", "android-arm64", tmp_path)
+
+
+@pytest.mark.build
+@pytest.mark.export
+def test_a_whole_deploy_goes_over_adb(program: Path, dist: Path) -> None:
+    """With linux-arm64's bundle, for which the stand-in, unlike a phone, has the C library."""
+    from toolchains.builder import build
+
+    device = get_device("phone", FILE)
+    arm = build("linux-arm64", "executorch")
+    given = {"num_executions": 1, "warmup": 0, "listeners": [], "timeout": 400}
+    first = deploy(device, arm, program, **given)  # type: ignore[arg-type]
+    assert first.verdict in {"identical", "agrees"}
+    assert (first.transport, first.facts.abis, first.emulated) == ("adb", ("arm64-v8a",), True)
+    assert first.upload.bytes > 10_000_000
+    again = deploy(device, arm, program, **given)  # type: ignore[arg-type]
+    assert (again.verdict, again.upload.files, again.upload.bytes) == (first.verdict, 0, 0)
 
 
 def test_programs_of_another_machine_are_refused() -> None:
