@@ -1,0 +1,176 @@
+"""Real builds of native packages, from source."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.bundle import MANIFEST, SBOM, Native
+from core.errors import BuildError
+from core.files import locked
+from core.paths import ROOT, cache_dir
+from tests.conftest import Inv
+from tests.processes import gone
+from tests.unit.test_sbom import problems
+from toolchains import conan, debian, lock, native
+from toolchains.targets import get_target
+
+pytestmark = pytest.mark.build
+
+XNNPACK = ROOT / "recipes" / "xnnpack" / "all"
+LIBRARIES = {"libXNNPACK.a", "libmicrokernels-prod.a", "libpthreadpool.a", "libcpuinfo.a"}
+HEADERS = {"xnnpack.h", "pthreadpool.h", "cpuinfo.h", "fxdiv.h", "flatbuffers/flatbuffers.h"}
+
+
+@pytest.fixture(scope="module", params=["linux-x86_64", "linux-arm64"])
+def built(request: pytest.FixtureRequest, native_packages: Callable[[str], Native]) -> Native:
+    return native_packages(request.param)
+
+
+def test_everything_is_there_and_said(built: Native) -> None:
+    manifest = built.manifest
+    arm = get_target(manifest.target).machine == "aarch64"
+    libraries = {entry.path.removeprefix("lib/") for entry in manifest.files if entry.path.startswith("lib/")}
+    assert libraries == LIBRARIES | ({"libkleidiai.a", "libkleidiai_fortify.a"} if arm else set())
+    assert {f"include/{name}" for name in HEADERS} <= {entry.path for entry in manifest.files}
+    names = {package.name for package in manifest.packages}
+    assert names == {"xnnpack", "pthreadpool", "cpuinfo", "fxdiv", "flatbuffers"} | ({"kleidiai"} if arm else set())
+    assert manifest.kleidiai is arm
+    for package in manifest.packages:
+        assert package.source["place"] == "debian"
+        assert len(package.source["sha256"]) == 64
+        licences = [entry for entry in manifest.files if entry.path.startswith(f"licenses/{package.name}/")]
+        assert len(licences) >= 2, package.name  # its own, and the record of its sources
+    there = {file.relative_to(built.path).as_posix() for file in built.path.rglob("*") if file.is_file()}
+    assert there == {entry.path for entry in manifest.files} | {MANIFEST}
+
+
+def test_the_bill_of_materials_is_valid_and_complete(built: Native) -> None:
+    document = json.loads((built.path / SBOM).read_text(encoding="utf-8"))
+    assert problems(document) == ""
+    components = {item["name"]: item for item in document["components"]}
+    for package in built.manifest.packages:
+        component = components[package.name]
+        assert component["version"] == package.version
+        assert component["licenses"]
+        assert package.revision in component["purl"]
+        digests = [item["content"] for ref in component["externalReferences"] for item in ref.get("hashes", [])]
+        assert digests == [package.source["sha256"]]
+    for entry in built.manifest.files:
+        if entry.path != SBOM:
+            assert components[entry.path]["hashes"] == [{"alg": "SHA-256", "content": entry.sha256}]
+
+
+def test_nothing_to_do_takes_no_time(built: Native, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_DIST", str(built.path.parent.parent))
+    monkeypatch.setattr(native, "_build", lambda *_: pytest.fail("it was built again"))
+    begin = time.perf_counter()
+    assert native.build_native(built.manifest.target) == built
+    assert time.perf_counter() - begin < 1
+
+
+def test_the_command_says_what_it_built(native_packages: Callable[[str], Native], inv: Inv) -> None:
+    known = native_packages("linux-x86_64")
+    env = {"SLIPWAY_DIST": str(known.path.parent.parent)}
+    done = inv("build", "--target", "linux-x86_64", "--packages", "--json", env=env)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["path"] == str(known.path)
+    assert said["kleidiai_note"] == "KleidiAI is for 64-bit Arm"
+
+
+def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], dist: Path, tmp_path: Path) -> None:
+    native_packages("linux-x86_64")
+    code = "from toolchains.native import build_native; build_native('linux-x86_64', force=True)"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert child.stderr is not None
+    assert any(line.strip() == "xnnpack/cci.20241108" for line in child.stderr)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=120)
+    assert child.returncode != 0
+    assert list(dist.rglob("*.a")) == []
+    assert list(tmp_path.glob("slipway-*")) == []
+    assert gone(str(conan.home() / "p" / "b"))
+    # What was packaged before is still there: this takes seconds and compiles nothing.
+    assert native.build_native("linux-x86_64").manifest.packages
+
+
+def test_the_committed_lockfile_is_true() -> None:
+    """`python -m toolchains.lock` writes it again after a change of a recipe."""
+    assert lock.FILE.read_text(encoding="utf-8") == lock.current()
+
+
+def test_packages_made_elsewhere_serve_here(
+    native_packages: Callable[[str], Native], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine keeps its cache elsewhere and makes compilers of its own: the packages' identity is the same."""
+    native_packages("linux-x86_64")
+    log, saved, here = tmp_path / "log", tmp_path / "packages.tgz", cache_dir()
+    cpuinfo = "cpuinfo/cci.20250905"
+    with locked(conan.LOCK):
+        conan.conan(["cache", "save", f"{cpuinfo}:*", f"--file={saved}"], log=log)
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "elsewhere"))
+    for name in ("tools", "debian", "zig"):  # downloads, which need not be made again
+        (cache_dir() / name).symlink_to(here / name)
+    with locked(conan.LOCK):
+        host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
+        assert str(here) not in host.read_text(encoding="utf-8")
+        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
+        words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]
+        words += [f"--requires={cpuinfo}", "--build=never", f"--output-folder={tmp_path}", "--format=json"]
+        with pytest.raises(BuildError, match="Missing"):
+            conan.conan(["install", *words], log=log)
+        conan.conan(["cache", "restore", saved], log=log)
+        text = conan.conan(["install", *words], log=log)
+    (node,) = (node for node in json.loads(text)["graph"]["nodes"].values() if node["name"] == "cpuinfo")
+    assert node["binary"] == "Cache"
+
+
+def offline(*words: str, cwd: Path = ROOT) -> str:
+    """Run a command in a network namespace without interfaces; what it says."""
+    argv = ["unshare", "--map-root-user", "--net", *words]
+    done = subprocess.run(argv, cwd=cwd, env=conan._environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_namespace_without_interfaces_has_no_network() -> None:
+    """192.0.2.1 is an address of RFC 5737's, for examples: here not even a route leads there."""
+    code = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); print(s.connect_ex(('192.0.2.1', 9)))"
+    assert offline(sys.executable, "-c", code).strip() == str(errno.ENETUNREACH)
+
+
+def test_configuring_and_building_reach_no_network(native_packages: Callable[[str], Native], tmp_path: Path) -> None:
+    """Sources are there; without any network a package is made of them, and XNNPACK is configured."""
+    native_packages("linux-x86_64")
+    log, recipe = tmp_path / "log", tmp_path / "xnnpack"
+    (pins,) = yaml.safe_load((XNNPACK / "conandata.yml").read_text(encoding="utf-8"))["sources"].values()
+    shutil.copytree(XNNPACK, recipe, ignore=shutil.ignore_patterns("test_package"))
+    wanted = pins["debian"]
+    tarball = debian.source(wanted["suite"], wanted["package"], wanted["file"], wanted["sha256"])
+    shutil.unpack_archive(tarball, recipe / "src")
+    python = [sys.executable, "-m", "conans.conan", "install"]
+    with locked(conan.LOCK):
+        host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
+        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
+        words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]
+        made = ["--requires=cpuinfo/cci.20250905", "--build=cpuinfo/*", f"--output-folder={tmp_path}"]
+        assert "Package '" in offline(*python, *made, *words)
+        offline(*python, str(recipe), "--version=cci.20241108", *words)
+        said = offline("cmake", "--preset", "conan-release", cwd=recipe / "src")
+    assert "Configuring done" in said
+    assert "Downloading" not in said
