@@ -86,7 +86,13 @@ def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt:
         )
     if findings:
         raise _refused(target, findings)
-    return Checks(floor=target.isa_floor, code=tuple(code))
+    return Checks(floor=_floor(target), code=tuple(code))
+
+
+def _floor(target: Target) -> str:
+    """The least CPU in words, with what every device of the target has besides, where the table says so."""
+    own = isa.table().floors.get(target.name, [])
+    return f"{target.isa_floor} with {', '.join(own)}" if own else target.isa_floor
 
 
 def _from_elsewhere(found: isa_scan.Scan) -> str:

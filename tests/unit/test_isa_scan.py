@@ -440,6 +440,11 @@ def test_what_was_looked_at_is_noted(folder: Path) -> None:
     assert (code.features, code.note, found.floor) == (("avx2",), "", "x86-64")
 
 
+def test_what_every_mac_has_is_part_of_its_floor(folder: Path) -> None:
+    put(folder, archive({"a.o": macho("x86_64", {"f": SSE2})}, "bsd"))
+    assert checks.check_native(get_target("macos-x86_64"), folder).floor == "x86-64 with sse3, ssse3, cx16"
+
+
 def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
     with pytest.raises(BuildError, match="no binaries"):
         checks.check_native(get_target("android-x86_64"), folder)
