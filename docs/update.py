@@ -98,7 +98,8 @@ def add_proofs(rows: Iterable[Row]) -> None:
     from core.files import write_json
     from toolchains import proof
 
-    write_json(PROOFS, proof.load(PROOFS).updated(rows).model_dump(mode="json", exclude_defaults=True))
+    known = proof.load(PROOFS).updated(row for row in rows if row.outcome != "not built")
+    write_json(PROOFS, known.model_dump(mode="json", exclude_defaults=True))
     write_atomic(ROOT / "docs" / "native.md", native())
 
 

@@ -93,7 +93,7 @@ class Row(_Model):
     cpu: str
     """A CPU model of the target's, ``native`` or ``wine``; empty where nothing can run the target's programs."""
     how: str
-    outcome: Literal["passed", "failed", "not run"]
+    outcome: Literal["passed", "failed", "not run", "not built"]
     why: str = ""
     xnnpack: str = ""
     kleidiai: str = ""

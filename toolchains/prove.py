@@ -134,9 +134,9 @@ def prove_all(*, with_kernels: bool = True) -> list[Row]:
 def _prove_if_built(target: str, with_kernels: bool) -> list[Row]:
     try:
         Native.load(native_dir(target), verify=False)
-    except BundleError as error:
-        why = f"{error.what} {get_target(target).proof}"
-        return [Row(target=target, cpu="", how="", outcome="not run", why=why)]
+    except BundleError:
+        why = f"./inv build --target {target} --packages"
+        return [Row(target=target, cpu="", how="", outcome="not built", why=why)]
     return prove(target, with_kernels=with_kernels)
 
 

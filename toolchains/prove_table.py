@@ -90,7 +90,13 @@ def report(rows: Sequence[Row], as_json: bool) -> None:
 
 def markdown(proofs: Proofs) -> str:
     """The generated part of docs/native.md: target x CPU model x cases, then the kernels."""
-    rows = _sorted(proofs.rows)
+    named = {row.target for row in proofs.rows}
+    missing = [
+        Row(target=name, cpu="", how="", outcome="not built", why="not built when this table was made")
+        for name in load_targets()
+        if name not in named
+    ]
+    rows = _sorted([*proofs.rows, *missing])
     ran = [row for row in rows if row.cases]
     return "\n".join([*_outcomes(rows, columns(ran)), "", *_chosen(ran, columns(ran))]) + "\n"
 
