@@ -133,9 +133,9 @@ class _Checks:
         value = self._value(0)
         return value is not None and value.dtype in types
 
-    def bias_type(self, types: list[str]) -> bool:
-        bias = self._value(2) if self.constant(1) else None  # without constant weights it is left alone anyway
-        return bias is None or bias.dtype in types
+    def other_type(self, types: list[str]) -> bool:
+        value = self._value(0)
+        return value is None or value.dtype not in types
 
     def rank(self, ranks: list[int]) -> bool:
         value = self._value(0)

@@ -26,7 +26,7 @@ TABLE = [
 
 NOT_TAKEN_THOUGH_DOCUMENTED = {
     "averagepool-counted": "it counts the padding (count_include_pad)",
-    "conv-half-bias": "it is of float16 and has a bias",
+    "conv-half-bias": "it is of float16",
     "softmax-12-sizes": "dimensions from its axis on are not fixed",
     "qlinearconv": "only as its float operator",
     "qlinearconv-channels": "only as its float operator",
@@ -51,7 +51,8 @@ DANGERS = {
     "gemm-no-bias": "crashes",
     "resize-width": "crashes",
     "softmax-12-sizes": "crashes",
-    "conv-half-bias": "computes wrong numbers",
+    "conv-half-bias": "computes convolutions with a bias wrong, and refuses the whole model on a CPU without half-"
+    "precision arithmetic",
     "gemm-transposed-a": "computes wrong numbers",
     "gemm-rows": "computes wrong numbers",
     "gemm-matrix-c": "computes wrong numbers",

@@ -13,6 +13,10 @@ namespace {
 
 constexpr char kCrashes[] = "the XNNPACK provider crashes on it";
 constexpr char kWrong[] = "the XNNPACK provider computes it wrong";
+constexpr char kHalf[] =
+    "the XNNPACK provider computes convolutions with a bias wrong, and refuses the whole model on a CPU "
+    "without "
+    "half-precision arithmetic";
 constexpr char kRefuses[] = "the XNNPACK provider refuses the whole model for it";
 
 using Makers = std::unordered_map<std::string, const Node*>;
@@ -39,6 +43,8 @@ std::int64_t integer(const Node& node, const char* name, std::int64_t otherwise)
 class Finder {
  public:
   explicit Finder(const Graph& graph) : graph_(graph), makers_(makers_of(graph)) {
+    half_ = std::any_of(graph.values.begin(), graph.values.end(),
+                        [](const auto& value) { return value.second.dtype == DType::kFloat16; });
     for (const std::string& name : graph.inputs) {
       const Value* value = graph.value(name);
       dynamic_ = dynamic_ || value == nullptr || !value->has_rank ||
@@ -51,7 +57,9 @@ class Finder {
       if (!node.domain.empty()) {
         continue;
       }
-      if (node.op == "Gemm") {
+      if (is_half(node)) {
+        half(node);
+      } else if (node.op == "Gemm") {
         gemm(node);
       } else if (node.op == "MatMul") {
         matmul(node);
@@ -59,9 +67,8 @@ class Finder {
         resize(node);
       } else if (node.op == "Softmax") {
         softmax(node);
-      } else if (node.op == "Conv" || node.op == "ConvTranspose") {
-        half_bias(node);
-        channels(node);
+      } else if (node.op == "ConvTranspose") {
+        conv_transpose(node);
       }
     }
     return std::move(faults_);
@@ -150,18 +157,25 @@ class Finder {
     }
   }
 
-  void half_bias(const Node& node) {
-    const Value* weights = graph_.value(input(node, 1));
-    if (weights != nullptr && weights->dtype == DType::kFloat16 && !input(node, 2).empty() &&
-        graph_.constants.count(input(node, 1)) != 0) {
-      add(node, "it is of float16 and has a bias", kWrong, input(node, 1));
+  // Whether the node computes in float16. A file need not say: then it does where anything else does.
+  bool is_half(const Node& node) const {
+    const Value* value = graph_.value(input(node, 0));
+    return value != nullptr && value->dtype != DType::kUnknown ? value->dtype == DType::kFloat16 : half_;
+  }
+
+  void half(const Node& node) {
+    constexpr char kWhat[] = "it is of float16";
+    const bool weighted =
+        node.op == "Conv" || node.op == "ConvTranspose" || node.op == "Gemm" || node.op == "MatMul";
+    if (weighted && graph_.constants.count(input(node, 1)) != 0) {
+      add(node, kWhat, kHalf, input(node, 1));
+    } else if (node.op == "AveragePool" || node.op == "MaxPool" || node.op == "Softmax" ||
+               node.op == "Resize") {
+      add(node, kWhat, kHalf, "");
     }
   }
 
-  void channels(const Node& node) {
-    if (node.op != "ConvTranspose") {
-      return;
-    }
+  void conv_transpose(const Node& node) {
     const auto maker = makers_.find(input(node, 1));
     if (maker == makers_.end() || maker->second->op != "DequantizeLinear") {
       return;
@@ -174,6 +188,7 @@ class Finder {
 
   const Graph& graph_;
   Makers makers_;
+  bool half_ = false;     // a value is known to be of float16
   bool dynamic_ = false;  // an input of the model has a dimension that is not fixed
   std::vector<Fault> faults_;
 };

@@ -62,6 +62,26 @@ TEST(a_shape_that_the_file_does_not_give_is_fixed_when_the_inputs_are) {
   CHECK(fault_of(recipe).find("rows is not fixed") != std::string::npos);
 }
 
+TEST(float16_is_kept_from_the_provider) {
+  Graph graph = graph_of(make_model(conv_model()));
+  CHECK(guard_provider(graph, true).faults.empty());
+  graph.values["x"].dtype = DType::kFloat16;
+  graph.values["w"].dtype = DType::kFloat16;
+  const Guard guard = guard_provider(graph, true);
+  CHECK_EQUAL(guard.faults.size(), std::size_t{1});
+  CHECK_EQUAL(guard.faults.at(0).withheld, "w");
+  CHECK_CONTAINS(guard.faults.at(0).why, "float16");
+}
+
+TEST(float16_without_a_constant_keeps_the_whole_model_away) {
+  ModelRecipe recipe;
+  recipe.nodes = {{"Softmax", {"x"}, {"y"}, "", "", {}}};
+  recipe.inputs = {value("x", {2, 3})};
+  Graph graph = graph_of(make_model(recipe));
+  graph.values["x"].dtype = DType::kFloat16;
+  CHECK(guard_provider(graph, true).whole);
+}
+
 TEST(a_withheld_constant_is_an_input_too) {
   const std::string bytes = make_model(gemm({2, 3}, {}));
   const Guard guard = guard_provider(graph_of(bytes), true);
