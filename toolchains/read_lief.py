@@ -11,6 +11,8 @@ from toolchains.binary import Binary, Kind
 
 _MACHINES = {"AMD64": "x86_64", "I386": "i686", "ARM64": "aarch64", "X86_64": "x86_64", "X86": "i686"}
 _KINDS: dict[str, Kind] = {"EXECUTE": "program", "OBJECT": "object"}
+_NO_CONTENT = 0x80
+"""``IMAGE_SCN_CNT_UNINITIALIZED_DATA``."""
 _DEBUG = ("__DWARF", ".debug", "/")
 """Segments and sections with debugging information; those of PE and COFF with long names begin with a slash."""
 
@@ -62,7 +64,9 @@ def _name(machine: Any) -> str:
 def _inside(sections: Any, here: tuple[str, ...]) -> tuple[str, ...]:
     found: set[str] = set()
     for section in sections:
-        if not str(getattr(section, "segment_name", section.name)).startswith(_DEBUG):
+        # lief gives .bss, which has no content, whatever the file begins with.
+        empty = int(getattr(section, "characteristics", 0)) & _NO_CONTENT
+        if not empty and not str(getattr(section, "segment_name", section.name)).startswith(_DEBUG):
             content = bytes(section.content)
             found.update(text for text in here if text.encode() in content)
     return tuple(sorted(found))

@@ -441,7 +441,7 @@ def test_what_was_looked_at_is_noted(folder: Path) -> None:
 
 
 def test_what_every_mac_has_is_part_of_its_floor(folder: Path) -> None:
-    put(folder, archive({"a.o": macho("x86_64", {"f": SSE2})}, "bsd"))
+    put(folder, archive({"a.o": macho("x86_64", {"f": SSE2}, minimum=(10, 15))}, "bsd"))
     assert checks.check_native(get_target("macos-x86_64"), folder).floor == "x86-64 with sse3, ssse3, cx16"
 
 
