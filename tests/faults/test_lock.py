@@ -144,7 +144,9 @@ def test_the_runs_folder_and_its_processes_go_with_the_lock(root: Path) -> None:
         store.open([], soon(), make=True)
         folder = Path(store.run_folder)
         folder.mkdir()
-        run(LocalTransport(), ["sh", "-c", "setsid sleep 4242 & echo $! >.pid"], cwd=str(folder), deadline=soon())
+        script = "setsid sleep 4242 >/dev/null 2>&1 & echo $! >.pid; sleep 0.5"
+        run(LocalTransport(), ["sh", "-c", script], cwd=str(folder), deadline=soon())
+        assert marked(str(folder)), "it escaped the supervisor"
     assert not folder.exists()
     assert list(root.glob("lock/*/released")) != []
 
