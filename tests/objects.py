@@ -101,17 +101,18 @@ def _elf_file(machine: int, wide: bool, parts: list[_Part], kind: int) -> bytes:
     return ident + struct.pack(form, *fields) + body + table
 
 
-def coff(machine: str, functions: Functions, *, sections: int = 1) -> bytes:
-    """A COFF object with ``functions`` one after the other in .text."""
+def coff(machine: str, functions: Functions, *, bss: int = 0) -> bytes:
+    """A COFF object with ``functions`` one after the other in .text, and ``bss`` bytes of nothing in .bss."""
     text = b"".join(functions.values())
-    strings, table, offset = b"", b"", 0
+    strings, table, offset, sections = b"", b"", 0, 1 + bool(bss)
     for name, code in functions.items():
         table += struct.pack("<IIIhHBB", 0, 4 + len(strings), offset, 1, 0x20, 2, 0)
         strings += (b"_" if machine == "i686" else b"") + name.encode() + b"\0"
         offset += len(code)
     start = 20 + 40 * sections
     head = struct.pack("<HHIIIHH", COFF_MACHINES[machine], sections, 0, start + len(text), len(functions), 0, 0)
-    rows = struct.pack("<8sIIIIIIHHI", b".text", 0, 0, len(text), start, 0, 0, 0, 0, 0x60000020) * sections
+    rows = struct.pack("<8sIIIIIIHHI", b".text", 0, 0, len(text), start, 0, 0, 0, 0, 0x60000020)
+    rows += struct.pack("<8sIIIIIIHHI", b".bss", 0, 0, bss, 0, 0, 0, 0, 0, 0xC0000080) if bss else b""
     return head + rows + text + table + struct.pack("<I", 4 + len(strings)) + strings
 
 

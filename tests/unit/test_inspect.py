@@ -271,3 +271,11 @@ def test_paths_of_this_machine_are_found(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         (message,) = wrong(machine, put(tmp_path, data, "a.o"))
         assert message == f"a.o has {tmp_path}/cache/ in it, a path of this machine"
+
+
+def test_a_section_without_content_has_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path is in the file, among the names, and in no section that is loaded."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    data = objects.coff("aarch64", {f"{tmp_path}/cache/x.c": b"\0" * 4}, bss=1)
+    whole = objects.coff("aarch64", {f"{tmp_path}/cache/x.c": b"\0" * 4}, bss=len(data))
+    assert wrong("windows-arm64", put(tmp_path, whole, "a.o")) == []
