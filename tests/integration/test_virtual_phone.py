@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 
 from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferError, UnreachableError
 from core.files import sha256_bytes
+from core.paths import ROOT
 from deploy import adb_server, virtual, virtual_adb
 from deploy.adb import AdbTransport, open_adb
 from deploy.adb_port import PORT_VARIABLE, listens
@@ -154,6 +157,21 @@ def test_the_store_verifies_on_the_device(phone: AdbTransport, tmp_path: Path) -
 
 def test_static_programs_run(tmp_path: Path) -> None:
     runs_programs("phone", "android-arm64", tmp_path)
+
+
+def test_ctrl_c_ends_what_runs_there(phone: AdbTransport) -> None:
+    words = ["devices.run", "phone", str(small_program("android-arm64")), "--args", "sleep"]
+    with subprocess.Popen([str(ROOT / "inv"), *words], cwd=ROOT, stderr=subprocess.PIPE, text=True) as child:
+        device = get_device("phone", FILE)
+        facts = facts_of(device, phone)
+        end = time.monotonic() + 120
+        while sum(name.startswith("/proc/") for name in left_over(phone, device, facts)) < 2:
+            assert child.poll() is None, child.communicate()
+            assert time.monotonic() < end
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=120)
+    assert (child.returncode, said.splitlines()[-1]) == (130, "Interrupted.")
+    assert left_over(phone, device, facts) == []
 
 
 @pytest.mark.build
