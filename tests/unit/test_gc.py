@@ -1,0 +1,53 @@
+"""What garbage collection takes and what it never takes: a function of the device's listing alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.gc import DAY, Listing, parse, plan
+
+NOW = 1_000 * DAY
+A, B, C, M, N = ("abcde"[index] * 64 for index in range(5))
+
+
+def listing(**ages: float) -> Listing:
+    """Three bundles of one file each (100 bytes), two programs (10 bytes); ages in days, 1 unless given."""
+    lines = [f"now {NOW}", "link current/t-e ../bundles/one", "link previous/t-e ../bundles/two"]
+    for name, digest in (("one", A), ("two", B), ("three", C)):
+        used = int(NOW - ages.get(name, 1) * DAY)
+        lines += [f"folder 0 {used} 0 bundles/{name}", f"file 100 {used} 2 store/{digest}"]
+        lines += [f"of bundles/{name}", digest]
+    for name, digest in (("m", M), ("n", N)):
+        lines.append(f"file 10 {int(NOW - ages.get(name, 1) * DAY)} 1 store/{digest}")
+    lines.append(f"folder 0 {int(NOW - ages.get('kept', 1) * DAY)} 0 runs/kept-x")
+    lines += ["folder 0 0 0 runs/other", "file 5 0 1 incoming/x.part", "nonsense", "file x y z store/q"]
+    return parse(lines)
+
+
+def test_what_the_device_lists() -> None:
+    found = listing()
+    assert (found.now, found.size, len(found.blobs)) == (NOW, 320, 5)
+    assert found.holds == {"one": {A}, "two": {B}, "three": {C}}
+    assert found.links == {"current/t-e": "one", "previous/t-e": "two"}
+    assert list(found.kept_runs) == ["kept-x"]
+
+
+@pytest.mark.parametrize(
+    ("ages", "limits", "gone"),
+    [
+        ({}, {"max_bytes": 1e9, "max_days": 30}, []),
+        ({"m": 31}, {"max_bytes": 1e9, "max_days": 30}, [f"store/{M}"]),
+        ({"one": 99, "two": 99}, {"max_bytes": 0, "max_days": 1},
+         ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
+        ({"three": 31}, {"max_bytes": 1e9, "max_days": 30}, ["bundles/three", f"store/{C}"]),
+        ({"m": 3, "n": 2}, {"max_bytes": 315, "max_days": 30}, [f"store/{M}"]),
+        ({"m": 2, "n": 3}, {"max_bytes": 315, "max_days": 30}, [f"store/{N}"]),
+        ({}, {"max_bytes": 250, "max_days": 30}, ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
+        ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", C, M, N}}, []),
+        ({"kept": 31}, {"max_bytes": 1e9, "max_days": 30}, []),
+        ({"kept": 31}, {"max_bytes": 1e9, "max_days": 30, "kept_runs": True}, ["runs/kept-x"]),
+        ({"m": -400}, {"max_bytes": 1e9, "max_days": 30}, []),  # the clock was set back
+    ],
+)  # fmt: skip
+def test_what_goes(ages: dict[str, float], limits: dict[str, object], gone: list[str]) -> None:
+    assert sorted(plan(listing(**ages), **limits)) == sorted(gone)  # type: ignore[arg-type]
