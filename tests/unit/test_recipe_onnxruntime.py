@@ -1,0 +1,67 @@
+"""The recipe of ONNX Runtime: its pins, and the one change to a library."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conan.errors import ConanException
+
+from core.paths import ROOT
+
+FOLDER = ROOT / "recipes/onnxruntime/all"
+VERSION = "1.21.0"
+DATA: dict[str, Any] = yaml.safe_load((FOLDER / "conandata.yml").read_text(encoding="utf-8"))
+DEBIAN = {"x86_64": "amd64", "armv8": "arm64", "armv7hf": "armhf"}
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Any:
+    spec = importlib.util.spec_from_file_location("onnxruntime_recipe", FOLDER / "conanfile.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.OnnxruntimeConan
+
+
+def test_every_architecture_has_the_same_packages_of_its_own() -> None:
+    packages = {arch: DATA["packages"][VERSION][arch] for arch in DEBIAN}
+    names = {frozenset(file.split("_")[0] for file in files) for files in packages.values()}
+    assert len(names) == 1
+    assert {"libonnxruntime1.21", "libonnxruntime-dev", "libc6", "libstdc++6", "libxnnpack0.20241108"} <= names.pop()
+    for arch, files in packages.items():
+        assert all(file.endswith(f"_{DEBIAN[arch]}.deb") and len(digest) == 64 for file, digest in files.items())
+
+
+def test_the_fix_checks_the_cpu_before_the_initialiser_runs() -> None:
+    import capstone
+
+    (fix,) = DATA["fixes"][VERSION]["armv8"]
+    code = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN)
+    old = [(i.mnemonic, i.op_str) for i in code.disasm(bytes.fromhex(fix["old"]), fix["offset"])]
+    new = [(i.mnemonic, i.op_str) for i in code.disasm(bytes.fromhex(fix["new"]), fix["offset"])]
+    entry = fix["offset"] + 24  # behind six instructions of padding
+    assert [name for name, _ in old] == ["nop"] * 6 + ["bti", "adrp"]
+    assert new == [
+        ("mrs", "x0, id_aa64pfr0_el1"),
+        ("tbnz", f"w0, #0x14, #{fix['offset'] + 12:#x}"),
+        ("ret", ""),
+        old[7],  # what the jump below took the place of
+        ("b", f"#{entry + 8:#x}"),
+        ("nop", ""),
+        ("bti", "c"),
+        ("b", f"#{fix['offset']:#x}"),
+    ]
+
+
+def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(recipe: Any, tmp_path: Path) -> None:
+    fix = {"file": "a.so", "offset": 2, "old": "0102", "new": "ffee"}
+    (tmp_path / "a.so").write_bytes(b"\0\0\1\2\0")
+    recipe._fix(tmp_path, **fix)
+    assert (tmp_path / "a.so").read_bytes() == b"\0\0\xff\xee\0"
+    with pytest.raises(ConanException, match="is not the library"):
+        recipe._fix(tmp_path, **fix)
