@@ -54,6 +54,7 @@ def test_mobilenet_on_the_virtual_pi(inv: Inv, exported: None, scheme: str) -> N
     convolution = "Conv" if scheme == "fp32" else "QLinearConv"
     taken = [node["operator"] for node in ran["nodes"] if "Xnnpack" in node["provider"]]
     assert taken.count(convolution) == 52
+    assert "kept from" not in " ".join(ran["hints"])
     assert all(node["why"] for node in ran["nodes"] if "Xnnpack" not in node["provider"])
 
 

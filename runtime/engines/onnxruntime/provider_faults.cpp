@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "quantized_groups.h"
 #include "scalar_types.h"
 
 namespace slipway::onnx {
@@ -42,7 +43,7 @@ std::int64_t integer(const Node& node, const char* name, std::int64_t otherwise)
 
 class Finder {
  public:
-  explicit Finder(const Graph& graph) : graph_(graph), makers_(makers_of(graph)) {
+  explicit Finder(const Graph& graph) : graph_(graph), makers_(makers_of(graph)), neighbours_(graph) {
     half_ = std::any_of(graph.values.begin(), graph.values.end(),
                         [](const auto& value) { return value.second.dtype == DType::kFloat16; });
     for (const std::string& name : graph.inputs) {
@@ -56,6 +57,10 @@ class Finder {
     for (const Node& node : graph_.nodes) {
       if (!node.domain.empty()) {
         continue;
+      }
+      const bool product = node.op == "Gemm" || node.op == "MatMul";
+      if (product && neighbours_.quantized(node)) {
+        continue;  // the provider has none of those
       }
       if (is_half(node)) {
         half(node);
@@ -188,6 +193,7 @@ class Finder {
 
   const Graph& graph_;
   Makers makers_;
+  Neighbours neighbours_;
   bool half_ = false;     // a value is known to be of float16
   bool dynamic_ = false;  // an input of the model has a dimension that is not fixed
   std::vector<Fault> faults_;

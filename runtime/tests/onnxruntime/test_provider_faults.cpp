@@ -160,6 +160,8 @@ TEST(operators_between_dequantize_and_quantize_are_one) {
   CHECK_EQUAL(softmax.at(1).provider, kXnnpack);
   const auto product = placed({"MatMul", {"xd", "s"}, {"yd"}, "", "", {}});
   CHECK_EQUAL(product.at(1).why, "the provider has MatMul in float only");
+  const Graph quantized = graph_of(make_model(between({"Gemm", {"xd", "s"}, {"yd"}, "", "", {}})));
+  CHECK(guard_provider(quantized, true).faults.empty());
   const auto pool = placed({"AveragePool", {"xd"}, {"yd"}, "", "", {}});
   CHECK_CONTAINS(pool.at(1).why, "count_include_pad");
 }
