@@ -22,7 +22,7 @@ from deploy.events import Event
 from deploy.inventory import Device, host_target
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny
-from tests.processes import gone
+from tests.processes import gone, marked
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: D
     )
     words = [str(small.bundle.path), str(small.model), str(small.data), device.model_dump_json()]
     child = subprocess.Popen([sys.executable, "-c", code, *words], cwd=ROOT)
-    while not any("sleep" in line for line in tiny.processes(home)):
+    while ["sleep", "4242"] not in marked(str(home)).values():
         assert child.poll() is None
         time.sleep(0.05)
     child.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,5 +101,8 @@ def settled(home: Path, root: Path) -> list[str]:
 
 
 def processes(home: Path) -> list[str]:
-    """Processes that work in ``home`` or name it."""
+    """Processes that work in ``home`` or name it, once those that are just ending have had a moment."""
+    end = time.monotonic() + 5
+    while marked(str(home)) and time.monotonic() < end:
+        time.sleep(0.02)
     return [f"process {pid}: {' '.join(argv)[:60]}" for pid, argv in marked(str(home)).items()]
