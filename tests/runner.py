@@ -78,6 +78,8 @@ def run(*, unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
         TestsFailedError: names the steps that failed.
     """
     environment.ensure_test()
+    if not lint:
+        environment.ensure("onnx")
     if not (unit or lint):
         environment.ensure_export()
     rows: list[list[str]] = []
