@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace slipway::lean {
 namespace {
@@ -13,6 +14,20 @@ std::int64_t size_from_right(const View& view, std::size_t i) {
 }
 
 }  // namespace
+
+Status mismatch(std::string what) {
+  return {Code::kExecution, std::move(what),
+          "check the inputs' shapes and values against what the program was exported with"};
+}
+
+Operand whole(const View& in) {
+  Operand operand;
+  operand.data = in.data;
+  operand.dtype = in.dtype;
+  const auto strides = in.strides();
+  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
+  return operand;
+}
 
 Status broadcast_shape(const View& a, const View& b, Shape* shape) {
   const std::size_t rank = std::max(a.rank, b.rank);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "elements.h"
 #include "slipway/status.h"
@@ -17,6 +18,12 @@ struct Operand {
   DType dtype = DType::kUnknown;
   std::array<std::int64_t, kMostDims> steps{};
 };
+
+// What a kernel answers when its arguments do not go together.
+Status mismatch(std::string what);
+
+// The whole of `in`, steps along its own dimensions.
+Operand whole(const View& in);
 
 // The shape that tensors of these shapes are broadcast to. Fails when they do not go together.
 Status broadcast_shape(const View& a, const View& b, Shape* shape);
@@ -112,6 +119,15 @@ auto in_domain(Domain domain, F f) {
     default:
       return f(double{});
   }
+}
+
+// The same for what is computed in floats whatever comes in: an integer's sine is a float.
+inline Domain floating(DType dtype) {
+  return dtype == DType::kFloat64 ? Domain::kDouble : Domain::kFloat;
+}
+template <typename F>
+auto in_floats(DType dtype, F f) {
+  return dtype == DType::kFloat64 ? f(double{}) : f(float{});
 }
 
 // out = in, element by element, where `in` has steps for each of out's dimensions. Converts when the element

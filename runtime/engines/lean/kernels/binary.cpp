@@ -10,10 +10,6 @@
 namespace slipway::lean {
 namespace {
 
-Domain floating(DType dtype) {
-  return dtype == DType::kFloat64 ? Domain::kDouble : Domain::kFloat;
-}
-
 ScalarKind kind_of(Arguments& arguments, std::size_t i) {
   const Value& value = arguments.value(i);
   return std::holds_alternative<double>(value) ? ScalarKind::kFloat

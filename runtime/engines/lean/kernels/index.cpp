@@ -10,11 +10,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what,
-          "check the inputs' values and shapes against what the program was exported with"};
-}
-
 // All elements as integers, in logical row-major order.
 std::vector<std::int64_t> integers_of(const View& view) {
   std::vector<std::int64_t> found(view.count());
@@ -44,15 +39,6 @@ std::int64_t offset_of(std::size_t number, const Shape& shape,
 
 std::uint8_t* at(const View& view, std::int64_t offset) {
   return view.data + offset * static_cast<std::int64_t>(size_of(view.dtype));
-}
-
-Operand whole(const View& in) {
-  Operand operand;
-  operand.data = in.data;
-  operand.dtype = in.dtype;
-  const auto strides = in.strides();
-  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
-  return operand;
 }
 
 // aten::embedding.out(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False,

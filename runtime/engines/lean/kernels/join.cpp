@@ -7,10 +7,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
 // The part of `view` that holds `length` elements of dimension `dim` from `start` on. Parts of other memory
 // orders keep their order: steps are the whole tensor's, so the result may be walked, not resized.
 struct Part {
@@ -73,15 +69,6 @@ void copy_into(const Part& target, const Operand& in) {
       return;
     }
   }
-}
-
-Operand whole(const View& in) {
-  Operand operand;
-  operand.data = in.data;
-  operand.dtype = in.dtype;
-  const auto strides = in.strides();
-  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
-  return operand;
 }
 
 // aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)

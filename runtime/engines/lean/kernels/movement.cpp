@@ -8,20 +8,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
-// The whole of `in`, steps along its own dimensions.
-Operand whole(const View& in) {
-  Operand operand;
-  operand.data = in.data;
-  operand.dtype = in.dtype;
-  const auto strides = in.strides();
-  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
-  return operand;
-}
-
 void advance(Operand* operand, std::int64_t elements) {
   operand->data += elements * static_cast<std::int64_t>(size_of(operand->dtype));
 }

@@ -8,15 +8,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
-template <typename F>
-auto in_floats(DType dtype, F f) {
-  return dtype == DType::kFloat64 ? f(double{}) : f(float{});
-}
-
 // aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
 Status softmax(Arguments& arguments) {

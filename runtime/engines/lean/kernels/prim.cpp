@@ -9,10 +9,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
 // aten::sym_size.int(Tensor self, int dim) -> SymInt
 Status sym_size(Arguments& arguments) {
   const View& in = arguments.tensor(0);

@@ -11,10 +11,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
 struct Range {
   std::int64_t low;
   std::int64_t high;

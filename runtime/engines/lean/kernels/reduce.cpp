@@ -10,14 +10,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
-Domain floating(DType dtype) {
-  return dtype == DType::kFloat64 ? Domain::kDouble : Domain::kFloat;
-}
-
 std::vector<std::int64_t> one(std::int64_t dim) {
   return {dim};
 }

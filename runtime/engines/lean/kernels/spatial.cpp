@@ -11,15 +11,6 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const std::string& what) {
-  return {Code::kExecution, what, "check the inputs' shapes against what the program was exported with"};
-}
-
-template <typename F>
-auto in_floats(DType dtype, F f) {
-  return dtype == DType::kFloat64 ? f(double{}) : f(float{});
-}
-
 // Elements as T with steps for four dimensions: batch, channel, row, column. A tensor of three has one row.
 template <typename T>
 struct Image {

@@ -8,11 +8,6 @@
 namespace slipway::lean {
 namespace {
 
-// What is computed in floats whatever comes in: an integer's sine is a float.
-Domain floating(DType dtype) {
-  return dtype == DType::kFloat64 ? Domain::kDouble : Domain::kFloat;
-}
-
 template <typename F>
 Status apply(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
   const View& in = arguments.tensor(0);
