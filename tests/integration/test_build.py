@@ -78,9 +78,10 @@ def test_kleidiai_is_in_the_arm_bundle_only(bundle: Bundle) -> None:
     assert bundle.manifest.offers.kleidiai is (bundle.manifest.needs.machine == "aarch64")
 
 
-def test_its_binaries_are_stripped_and_free_of_this_machines_paths(bundle: Bundle) -> None:
+def test_its_binaries_have_no_debug_information_and_no_paths_of_this_machine(bundle: Bundle) -> None:
     runner = (bundle.path / RUNNER).read_bytes()
-    assert b".symtab" not in runner
+    # Symbols stay: the check of instructions names functions by them, and refuses a program without (checks.py).
+    assert b".symtab" in runner
     assert b".debug_info" not in runner
     assert str(cache_dir()).encode() not in runner
     assert str(ROOT).encode() not in runner
