@@ -18,6 +18,9 @@ class SlipwayRuntimeConan(ConanFile):
     options: ClassVar = {"engine": ["executorch", "lean", "onnxruntime"]}
     default_options: ClassVar = {"engine": "executorch"}
     exports_sources = "runtime/*", "LICENSE"
+    # A dependency's recipe may change without its version: the runner that took files from it is another then.
+    package_id_embed_mode = "recipe_revision_mode"
+    package_id_non_embed_mode = "recipe_revision_mode"
 
     def requirements(self):
         if self.options.engine == "executorch":

@@ -6,6 +6,7 @@ What was seen is kept in ``docs/onnx-operators.json``, from which ``docs/onnx.md
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -89,6 +90,8 @@ def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
     done = run_command(
         [*runner(bundle), f"--model_path={folder / 'model.onnx'}", f"--inputs={','.join(names)}",
          f"--output_file={folder / 'output'}", f"--json={folder / 'result.json'}", *flags],
+        # What ONNX Runtime leaves behind when it crashes goes with the folder.
+        env={**os.environ, "TMPDIR": str(folder)},
         timeout=_SECONDS, error=None, what=f"Running {model.graph.name}",
     )  # fmt: skip
     if done.returncode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,6 +194,17 @@ def test_what_is_wrong_with_a_model_is_told_by_the_exit_code(host: Runner, model
     outcome = host(f"--model_path={tmp_path / 'future.onnx'}")
     assert (outcome.code, "opset" in outcome.said["error"]["message"]) == (3, True)
     assert host(f"--model_path={model}", "--input_shapes=1x3x8x9").code == 6
+
+
+def test_every_licence_that_a_copyright_file_names_is_in_the_bundle(runner: Runner) -> None:
+    texts = runner.bundle.path / "licenses" / "onnxruntime"
+    named = {
+        name.rstrip(".")
+        for words in texts.glob("*/copyright")
+        for name in re.findall(r"/usr/share/common-licenses/([A-Za-z0-9.+-]+)", words.read_text(errors="replace"))
+    }
+    assert "GPL-3" in named
+    assert [name for name in sorted(named) if not (texts / "common-licenses" / name).is_file()] == []
 
 
 def test_the_manifest_says_what_a_device_must_have(runner: Runner) -> None:

@@ -1,22 +1,21 @@
-import hashlib
-import subprocess
+import tempfile
 from pathlib import Path
 
 from conan import ConanFile
 from conan.errors import ConanException, ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
-from conan.tools.files import copy
+from conan.tools.files import copy, unzip
 from conan.tools.layout import basic_layout
 
 required_conan_version = ">=2.4"
 
-FETCH = "user.slipway:fetch"
 TRIPLETS = {"x86_64": "x86_64-linux-gnu", "armv8": "aarch64-linux-gnu", "armv7hf": "arm-linux-gnueabihf"}
 # What the C library consists of, apart from the rest: a system with a newer one of its own has no use for it.
 GLIBC = ("ld-linux*.so.*", *(f"lib{name}.so.*" for name in ("c", "dl", "m", "mvec", "pthread", "rt")))
 
 
 class OnnxruntimeConan(ConanFile):
+    python_requires = "slipway_sources/1.0"
     name = "onnxruntime"
     description = "ONNX Runtime with its XNNPACK provider, as Debian builds it, and everything that it loads"
     license = "MIT"
@@ -48,40 +47,18 @@ class OnnxruntimeConan(ConanFile):
         if self.settings.get_safe("compiler.cppstd"):
             check_min_cppstd(self, 17)
 
+    @property
+    def _sources(self):
+        return self.python_requires["slipway_sources"].module
+
     def source(self):
+        suite = self._packages["suite"]
         for arch in TRIPLETS:
             for file, sha256 in self._packages[arch].items():
-                package = self._fetch(self._packages["suite"], file.partition("_")[0], file, sha256)
-                self._run(["dpkg-deb", "--extract", package, str(Path(self.source_folder) / arch)], f"unpacking {file}")
-
-    def _fetch(self, suite, package, file, sha256):
-        """Path of the verified package. Whoever runs Conan says how to get it: conf `user.slipway:fetch` is a command
-        that takes suite, package, file and sha256 and prints the file's path on its last line."""
-        command = self.conf.get(FETCH, check_type=list, default=[])
-        if not command:
-            raise ConanException(
-                f"{file} is a package of Debian {suite}, and the profile does not say how to get that: "
-                f'set {FETCH}=["COMMAND", ...] in its [conf].'
-            )
-        said = self._run([*map(str, command), suite, package, file, sha256], f"{file} could not be fetched")
-        path = Path(said.rpartition("\n")[2])
-        if not path.is_file():
-            raise ConanException(f"{file} could not be fetched:\n{FETCH} printed no path of a file")
-        got = hashlib.sha256(path.read_bytes()).hexdigest()
-        if got != sha256:
-            raise ConanException(f"{file} is not the file that was pinned: its sha256 is {got}, not {sha256}")
-        return str(path)
-
-    @staticmethod
-    def _run(words, what):
-        try:
-            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise ConanException(f"{words[0]} cannot be run: {error}") from error
-        if done.returncode:
-            last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-            raise ConanException(f"{what}:\n{last}")
-        return done.stdout.strip()
+                package = self._sources.debian_file(self, suite, file.partition("_")[0], file, sha256)
+                with tempfile.TemporaryDirectory(dir=self.source_folder) as held:
+                    tarball = self._sources.deb_data(package, Path(held))
+                    unzip(self, str(tarball), destination=str(Path(self.source_folder) / arch))
 
     def package(self):
         # Every architecture's packages were unpacked; this package has one of them.
@@ -89,7 +66,9 @@ class OnnxruntimeConan(ConanFile):
         root = Path(self.source_folder) / arch
         libraries = root / "usr/lib" / TRIPLETS[arch]
         copy(self, "*", root / "usr/include/onnxruntime", package / "include/onnxruntime")
-        copy(self, "*", root / "usr/share/doc", package / "licenses")
+        copy(self, "*/copyright", root / "usr/share/doc", package / "licenses")
+        # Copyright files name these texts by their place in a Debian system instead of holding them.
+        copy(self, "*", root / "usr/share/common-licenses", package / "licenses/common-licenses")
         for pattern in GLIBC:
             copy(self, pattern, libraries, package / "lib/glibc")
         copy(self, "*.so.*", libraries, package / "lib", excludes=("*/*", *GLIBC, "libnss_*", "libresolv.so.*"))
