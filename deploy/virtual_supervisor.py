@@ -149,6 +149,7 @@ def _on_signal(_number: int, _frame: object) -> None:
 def main(path: Path) -> None:
     """Run the machine whose orders lie in ``path`` until it is not used any more."""
     os.chdir("/")
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what starts it may hold a lock (flock, make): not for hours
     folder = Folder(path)
     launch = Launch.read(folder)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -211,14 +212,16 @@ def test_open_connections_are_counted(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def supervised(folder: Folder, program: str, idle_seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """A supervisor over ``program`` in the place of QEMU."""
+def supervised(
+    folder: Folder, program: str, idle_seconds: float, open_files: tuple[int, ...] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A supervisor over ``program`` in the place of QEMU, which inherits ``open_files``."""
     argv = (sys.executable, "-c", program, "{port}", str(folder.path / "machine.pid"))
     Launch(argv, idle_seconds).write(folder)
     with folder.log.open("wb") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "deploy.virtual_supervisor", folder.path],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=open_files,
         )  # fmt: skip
     with child:
         try:
@@ -291,6 +294,15 @@ def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:
         assert child.wait(5) == 0
         assert not state.qemu.alive
         assert not folder.state.exists()
+
+
+def test_a_lock_of_the_caller_is_not_kept_for_as_long_as_the_machine_runs(folder: Folder) -> None:
+    ours, theirs = os.pipe()
+    with os.fdopen(ours, "rb") as reader, supervised(folder, MACHINE, 600, (theirs,)) as child:
+        os.close(theirs)
+        assert select.select([reader], [], [], 5)[0], "somebody holds the other end"
+        assert reader.read() == b""
+        assert child.poll() is None
 
 
 def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
