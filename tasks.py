@@ -6,6 +6,7 @@ Defaults come from ``invoke.yaml`` or ``INVOKE_SLIPWAY_<NAME>`` (``INVOKE_SLIPWA
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -357,6 +358,152 @@ def deploy(
     report.result(result, json)
 
 
+@task(
+    auto_shortflags=False,
+    help={
+        "only": "cells to take, as 'linux-arm64 & (mobilenet* | mlp-qs8) & !phone' (docs/matrix.md)",
+        "devices": "comma-separated names or patterns (default: all of the inventory)",
+        "engines": "comma-separated names or patterns, 'default' or 'all' (default: each target's own default)",
+        "models": "comma-separated models of the zoo, patterns, 'all', or yours as file.py:function (default: small)",
+        "schemes": "comma-separated quantization schemes, patterns, or 'all' (default: fp32,qs8)",
+        "name": "the reports' folder, dist/matrix/NAME (default: default)",
+        "resume": "keep the cells of that folder that passed and whose bundle, program and device are unchanged",
+        "list": "only say what would be run, and what cannot be, and why",
+        "print-matrix": "only print the jobs as JSON for GitHub Actions' fromJson",
+        "jobs": "devices served at once (default: as many as there are cores here, at least 2)",
+        "baseline": "a baseline to compare with",
+        "fail-on-regression": "how much worse than the baseline a figure may be, as 10%",
+        "save-baseline": "keep the figures in this file when all is well",
+        "num-executions": "timed executions (default: 50; 1 on emulated devices)",
+        "warmup": "executions before the timed ones (default: 5; 0 on emulated devices)",
+        "cpu-threads": "threads on the devices, 0 for their physical cores (default: 0)",
+        "timeout": "seconds for one deploy (default: each device's own, else 600)",
+        "wait": "seconds to wait while another deploy uses a device (default: 300)",
+        "retries": "further attempts after errors that may pass, such as a broken connection (default: 2)",
+        "pin-governor": "CPU frequency governor for the runs, such as performance; set back afterwards",
+        "cooldown": "degrees Celsius to which a device may cool down before each run",
+        "toolchain": "which compilers build (default: each target's own default)",
+        "json": JSON,
+    },
+)
+def matrix(
+    c: Any,
+    only: str = "",
+    devices: str = "",
+    engines: str = "",
+    models: str = "",
+    schemes: str = "",
+    name: str = "default",
+    resume: bool = False,
+    list: bool = False,
+    print_matrix: bool = False,
+    jobs: str = "",
+    baseline: str = "",
+    fail_on_regression: str = "",
+    save_baseline: str = "",
+    num_executions: str = "",
+    warmup: str = "",
+    cpu_threads: str = "",
+    timeout: str = "",
+    wait: str = "",
+    retries: str = "",
+    pin_governor: str = "",
+    cooldown: str = "",
+    toolchain: str = "",
+    json: bool = False,
+) -> None:
+    """Run programs on devices with engines, as many as an expression selects, and report on all of it.
+
+    Builds every bundle and exports every program once, then serves the devices in parallel. The reports are in
+    dist/matrix/NAME: report.html, junit.xml, matrix.json. Exit code 0: every cell passed.
+
+    Example: ./inv matrix --only 'pi & mlp*'
+    """
+    from deploy import matrix as room
+    from deploy import matrix_report
+    from deploy.conditions import governor
+    from models.options import words
+
+    options = {
+        "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
+        "timeout": number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
+        "wait": number("wait", setting(c, "wait", wait), 0, 300, whole=False),
+        "retries": number("retries", setting(c, "retries", retries), 0, 2),
+        "pin_governor": governor(setting(c, "pin_governor", pin_governor) or ""),
+        "cooldown": number("cooldown", setting(c, "cooldown", cooldown), 1, 0, whole=False),
+    }
+    asked = room.Asked(
+        only, words(devices), words(engines), words(models), words(schemes), name, resume,
+        number("jobs", jobs, 1, 0),
+        number("num-executions", setting(c, "num_executions", num_executions), 1, 0),
+        number("warmup", setting(c, "warmup", warmup), 0, -1),
+        options, baseline, save_baseline, fail_on_regression,
+    )  # fmt: skip
+    asked, catalogue = _catalogue(asked)
+    if list or print_matrix:
+        plan = room.planned(asked, catalogue)
+        matrix_report.print_matrix(plan) if print_matrix else matrix_report.planned(plan, json)
+        return
+
+    def built(target: str, engine: str) -> Any:
+        from toolchains.builder import build as build_bundle
+
+        return build_bundle(target, engine, setting(c, "toolchain", toolchain))
+
+    found, folder = room.run(asked, catalogue, built, _export_each)
+    matrix_report.report(found, folder, json)
+    room.check(found, folder, save_baseline)
+
+
+def _export_each(programs: Any) -> dict[Any, Any]:
+    """The folder of each program of a matrix, or the error that it ended with."""
+    from core.errors import SlipwayError
+
+    def jobs(some: Any) -> list[tuple[str, str]]:
+        return [(each.source or each.model, each.scheme) for each in some]
+
+    for kind in ("pte", "onnx"):
+        same = [each for each in programs if each.format == kind]
+        if len(same) > 1:  # at once, for the exporter takes long to load; whose the errors are is seen below
+            with contextlib.suppress(SlipwayError):
+                _export_jobs(jobs(same), format=kind)
+
+    def folder(program: Any) -> Any:
+        try:
+            return _export_jobs(jobs([program]), format=program.format)[0]
+        except SlipwayError as error:
+            return error
+
+    return {program: folder(program) for program in programs}
+
+
+def _catalogue(asked: Any) -> tuple[Any, list[Any]]:
+    """Every program that can be exported, the user's own models of --models included; these by their names in it."""
+    from dataclasses import replace
+
+    from deploy.matrix_plan import SCHEMES, Wanted
+    from models.request import ONNX_SCHEMES, resolve
+    from models.zoo import everything
+
+    found = [
+        Wanted(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind)
+        for kind in ("pte", "onnx")
+        for model, scheme in everything(kind)
+    ]
+    names = []
+    for name in asked.models:
+        if ":" not in name and "/" not in name:
+            names.append(name)
+            continue
+        for scheme in asked.schemes or SCHEMES:
+            for kind in ("pte", "onnx") if scheme in ONNX_SCHEMES else ("pte",):
+                request = resolve(name, scheme, format=kind)
+                short = request.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
+                found.append(Wanted(request.name, short, scheme, kind, name))
+        names.append(short)
+    return replace(asked, models=tuple(names)), found
+
+
 @task(help={"json": JSON}, name="list")
 def devices_list(c: Any, json: bool = False) -> None:
     """List the devices of the inventory, whether the virtual ones are up, and what adb sees beside them."""
@@ -623,14 +770,24 @@ def _export(
     force: bool = False,
     format: str = "pte",
 ) -> list[Path]:
-    """Export what is not current; torch is installed and imported only when something is."""
-    from models.current import current
+    """Export what ``--model`` and ``--scheme`` ask for."""
     from models.options import words
-    from models.request import resolve
     from models.zoo import combinations
 
-    jobs = combinations(model, scheme, format)
-    names = words(partitioners)
+    return _export_jobs(combinations(model, scheme, format), words(partitioners), options, force, format)
+
+
+def _export_jobs(
+    jobs: list[tuple[str, str]],
+    names: tuple[str, ...] = (),
+    options: dict[str, str] | None = None,
+    force: bool = False,
+    format: str = "pte",
+) -> list[Path]:
+    """Export what is not current, at once; torch is installed and imported only when something is."""
+    from models.current import current
+    from models.request import resolve
+
     requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
     if force or not all(current(request) for request in requests):
         from core.environment import ensure_export, ensure_onnx
@@ -669,5 +826,7 @@ devices = invoke.Collection(
     devices_rollback,
     devices_gc,
 )
-ns = invoke.Collection(targets, doctor, build, prove, export, models, deploy, devices, operators, test, bench, clean)
+ns = invoke.Collection(
+    targets, doctor, build, prove, export, models, deploy, matrix, devices, operators, test, bench, clean
+)
 ns.configure({"slipway": DEFAULTS})

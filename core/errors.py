@@ -187,5 +187,19 @@ class MismatchError(SlipwayError):
     kind = "mismatch"
 
 
+class MatrixError(SlipwayError):
+    """Cells of a matrix failed; the report says which, and each one's own error."""
+
+    exit_code = 33
+    kind = "matrix"
+
+
+class RegressionError(SlipwayError):
+    """Every cell of a matrix passed, and some figures are worse than the baseline allows."""
+
+    exit_code = 34
+    kind = "regression"
+
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it (128 + SIGINT)."""

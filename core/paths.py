@@ -83,3 +83,8 @@ def programs_dir() -> Path:
 def results_dir() -> Path:
     """``dist/results``: one JSON file a run."""
     return dist_dir() / "results"
+
+
+def matrix_dir(name: str) -> Path:
+    """``dist/matrix/<name>``: a matrix's cells and its reports."""
+    return dist_dir() / "matrix" / name

@@ -49,6 +49,8 @@ class Device(BaseModel):
     transport: Literal["local", "ssh", "adb"]
     target: str = HOST
     """Target its bundles are built for; ``host`` (this machine's) is resolved by `get_device`."""
+    targets: tuple[str, ...] = ()
+    """Further targets whose bundles it runs: ``./inv matrix`` takes all of them."""
     host: str = Field(default="", pattern=r"^([A-Za-z0-9_:][A-Za-z0-9_.:%-]*)?$")
     """Name or address, or a ``Host`` of the user's own ``~/.ssh/config``."""
     port: int = Field(default=0, ge=0, le=65535)
@@ -67,6 +69,8 @@ class Device(BaseModel):
     virtual: str = ""
     """Name of the virtual device (``deploy/virtual.toml``) that is started when this device is used."""
     tags: tuple[str, ...] = ()
+    fixtures: tuple[str, ...] = ()
+    """What is attached to it or installed there, to select it by: ``camera``."""
     timeout: Annotated[float, Field(gt=0, le=86400)] = 600.0
     """Seconds allowed for one run on it, connecting and uploading included."""
     store_gib: Annotated[float, Field(gt=0)] = 4.0
@@ -165,7 +169,8 @@ def get_device(name: str, path: Path | None = None) -> Device:
         return device.model_copy(update={"target": host_target()})
     from toolchains.targets import get_target
 
-    get_target(device.target)
+    for target in (device.target, *device.targets):
+        get_target(target)
     return device
 
 

@@ -1,0 +1,139 @@
+"""Regressions: what counts, what does not, and a planted one of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, MatrixError, RegressionError, UsageError
+from deploy import matrix as room
+from deploy.matrix_baseline import Baseline, compare, fraction, load, save
+from deploy.matrix_model import CellResult
+from tests.matrices import EMULATED, OUTPUT, TIMES, cell, matrix, passed, problem
+
+EMU = cell(EMULATED)
+
+
+def verdicts(old: CellResult, new: CellResult, threshold: float = 0.1) -> dict[str, str]:
+    found = compare(Baseline(created="", cells=(old,)), [new], threshold)
+    return {change.what: change.verdict for change in found}
+
+
+def times(factor: float, fastest: float | None = None) -> Any:
+    return TIMES.model_copy(update={"p50": TIMES.p50 * factor, "min": TIMES.min * (fastest or factor)})
+
+
+def test_the_same_is_the_same() -> None:
+    assert verdicts(passed(), passed()) == {
+        "latency p50": "same", "program size": "same", "bundle size": "same", "error of output0": "same",
+        "digest of output0": "same",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("latency", "verdict"),
+    [
+        (times(1.09), "same"),
+        (times(1.11), "worse"),
+        (times(0.8), "better"),
+        (times(2.0, fastest=1.0), "same"),  # noise: the fastest execution is what it was
+    ],
+)
+def test_latency(latency: Any, verdict: str) -> None:
+    assert verdicts(passed(), passed(latency=latency))["latency p50"] == verdict
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        passed(EMU, emulated_time=times(9)),
+        passed(EMU, latency=None),
+        passed(latency=times(9), throttled=("clock capped",)),
+        passed(latency=times(9), cpu="another"),
+        passed(latency=times(9), threads=1),
+    ],
+)
+def test_times_that_count_for_nothing(new: CellResult) -> None:
+    old = passed(EMU) if new.emulated else passed()
+    assert verdicts(old, new)["latency p50"] == "not compared"
+    assert verdicts(passed(throttled=("x",)), passed(latency=times(9)))["latency p50"] == "not compared"
+
+
+@pytest.mark.parametrize("which", [cell(), EMU])
+@pytest.mark.parametrize(
+    ("what", "changed"),
+    [
+        ("program size", {"program_bytes": 120_000}),
+        ("bundle size", {"bundle_bytes": 5_000_000}),
+        ("error of output0", {"outputs": (OUTPUT.model_copy(update={"max_abs": 4e-6}),)}),
+        ("digest of output0", {"outputs": (OUTPUT.model_copy(update={"sha256": "00" * 32}),)}),
+    ],
+)
+def test_sizes_errors_and_digests_count_on_every_device(which: Any, what: str, changed: dict[str, Any]) -> None:
+    found = verdicts(passed(which), passed(which, **changed))
+    assert found.pop(what) == "worse"
+    assert set(found.values()) <= {"same", "not compared"}
+    assert verdicts(passed(which, **changed), passed(which))[what] in {"better", "worse"}
+
+
+def test_errors_within_a_small_part_of_the_tolerance_count_for_nothing() -> None:
+    grown = OUTPUT.model_copy(update={"max_abs": 1.4e-6})
+    assert verdicts(passed(), passed(outputs=(grown,)))["error of output0"] == "same"
+    zero = OUTPUT.model_copy(update={"max_abs": 0.0})
+    assert verdicts(passed(outputs=(zero,)), passed())["error of output0"] == "worse"
+
+
+def test_another_program_has_another_digest() -> None:
+    new = passed(program_sha256="11" * 32, outputs=(OUTPUT.model_copy(update={"sha256": "00" * 32}),))
+    assert verdicts(passed(), new)["digest of output0"] == "not compared"
+
+
+def test_what_the_baseline_lacks_and_what_failed() -> None:
+    other = passed().model_copy(update={"key": "new"})
+    assert verdicts(passed(), other) == {"everything": "not compared"}
+    assert verdicts(passed(), passed(outcome="failed", problem=problem())) == {}
+
+
+def test_a_baseline_survives_its_file(tmp_path: Path) -> None:
+    infinite = OUTPUT.model_copy(update={"max_abs": float("inf")})
+    failed = passed(EMU, outcome="failed", problem=problem())
+    save(tmp_path / "b.json", matrix(passed(outputs=(infinite,), reused=True), failed))
+    assert load(tmp_path / "b.json").cells == (passed(outputs=(infinite,)),)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"kind": "baseline"}', '{"schema_version": 2}'])
+def test_what_is_no_baseline_is_told(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "b.json"
+    with pytest.raises(ConfigError, match="There is no baseline"):
+        load(file)
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="is no baseline"):
+        load(file)
+
+
+def test_percentages() -> None:
+    assert [fraction(text) for text in ("10%", "10", " 2.5 % ")] == [0.1, 0.1, 0.025]
+    for text in ("", "ten", "-1%", "1e3", "%"):
+        with pytest.raises(UsageError, match="percentage"):
+            fraction(text)
+
+
+def test_how_a_matrix_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "base.json"
+    room.check(matrix(), tmp_path, str(file))
+    assert load(file).cells == (passed(),)
+    worse = compare(load(file), [passed(latency=times(2))], 0.1)
+    bad = matrix(passed(latency=times(2)), baseline="base.json", threshold=0.1, changes=worse)
+    with pytest.raises(RegressionError, match=r"1 figures are worse than base.json by more than 10%") as caught:
+        room.check(bad, tmp_path, str(tmp_path / "never.json"))
+    assert caught.value.exit_code == 34
+    assert "latency p50 was 10.000 ms, is 20.000 ms" in caught.value.cause
+    failed = passed(outcome="failed", problem=problem())
+    with pytest.raises(MatrixError, match="1 of 1 cells failed") as wrong:
+        room.check(matrix(failed, baseline="base.json", threshold=0.1, changes=worse), tmp_path)
+    assert wrong.value.exit_code == 33
+    assert not (tmp_path / "never.json").exists()
+    # Without a threshold a baseline only informs.
+    room.check(matrix(passed(), baseline="base.json", changes=worse), tmp_path)

@@ -1,0 +1,137 @@
+"""Which cells a selection has, which are impossible and why, and what CI is given of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from core.errors import ConfigError, NotSupportedError, UsageError
+from deploy import matrix_report
+from deploy.inventory import Device, get_device, host_target
+from deploy.matrix_plan import Plan, Selection, Wanted, plan
+from deploy.matrix_words import parse
+from toolchains.targets import get_target
+
+CATALOGUE = [
+    Wanted(f"{model}-{scheme}" + ("-onnx" if kind == "onnx" else ""), model, scheme, kind)
+    for model, schemes, kind in (
+        ("mlp", ("fp32", "fp16", "qs8"), "pte"), ("matmul", ("fp32",), "pte"), ("mobilenet_v2", ("fp32", "qs8"), "pte"),
+        ("mlp", ("fp32",), "onnx"),
+    )
+    for scheme in schemes
+]  # fmt: skip
+DEVICES = {
+    device.name: device
+    for device in (
+        Device(name="local", transport="local", tags=("native",)),
+        Device(name="pi", transport="ssh", host="a", target="linux-arm64", tags=("shelf",), fixtures=("camera",)),
+        Device(name="pi-32", transport="ssh", host="b", target="linux-arm64", targets=("linux-armv7",)),
+        Device(name="mac", transport="ssh", host="c", target="ios-arm64"),
+    )
+}
+
+ENGINE = get_target("linux-arm64").working_engines[0]
+
+
+def keys(only: str = "", **parts: tuple[str, ...]) -> list[str]:
+    return [cell.key for cell in select(only, **parts).cells]
+
+
+def select(only: str = "", **parts: tuple[str, ...]) -> Plan:
+    return plan(DEVICES, CATALOGUE, Selection(parse(only), **parts))
+
+
+def test_small_programs_with_the_default_engine_unless_more_is_asked_for() -> None:
+    assert keys(devices=("pi",)) == [
+        f"pi/linux-arm64/{ENGINE}/{name}" for name in ("mlp-fp32", "mlp-qs8", "matmul-fp32")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("only", "programs"),
+    [
+        ("pi & mobilenet*", {"mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
+        ("pi & mlp", {"mlp-fp32", "mlp-qs8"}),
+        ("pi & fp16", {"mlp-fp16"}),
+        ("pi & mlp-fp16", {"mlp-fp16"}),
+        ("pi & program:m*-fp32", {"mlp-fp32", "matmul-fp32", "mobilenet_v2-fp32"}),
+        ("camera & !mlp", {"matmul-fp32", "mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
+        ("fixture:camera & model:matmul", {"matmul-fp32"}),
+    ],
+)
+def test_what_the_expression_speaks_of_is_taken_from_everything(only: str, programs: set[str]) -> None:
+    found = select(only).cells
+    assert {cell.program.name for cell in found} == programs
+    assert {cell.device.name for cell in found} == {"pi"}
+
+
+def test_engines_that_the_expression_speaks_of() -> None:
+    assert keys("pi & onnxruntime & mlp") == ["pi/linux-arm64/onnxruntime/mlp-fp32-onnx"]
+    assert {cell.engine for cell in select("pi & !onnxruntime").cells} <= {"executorch", "lean"}
+
+
+def test_a_device_may_have_several_targets() -> None:
+    found = select("pi-32 & mlp-fp32*", engines=("onnxruntime",))
+    assert [cell.key for cell in found.cells] == [
+        "pi-32/linux-arm64/onnxruntime/mlp-fp32-onnx", "pi-32/linux-armv7/onnxruntime/mlp-fp32-onnx",
+    ]  # fmt: skip
+    assert [cell.device.target for cell in found.cells] == ["linux-arm64", "linux-armv7"]
+    assert found.bundles == (("linux-arm64", "onnxruntime"), ("linux-armv7", "onnxruntime"))
+    assert len(found.programs) == 1
+
+
+def test_this_machines_target_has_its_name() -> None:
+    assert {cell.target for cell in select("local").cells} == {host_target()}
+
+
+def test_what_is_impossible_is_told_with_its_reason() -> None:
+    found = select(devices=("pi", "mac"), models=("matmul",), engines=("default",))
+    assert [cell.key for cell in found.cells] == [f"pi/linux-arm64/{ENGINE}/matmul-fp32"]
+    reasons = {why: what for what, why, _count in found.reasons()}
+    assert reasons["matmul has no scheme qs8 as .pte: it has fp32"] == f"pi · {ENGINE} on linux-arm64 · matmul-qs8"
+    (mac,) = [why for why in reasons if "ios-arm64" in why]
+    assert mac.startswith("no engine runs on ios-arm64 yet: ")
+    assert sum(count for _what, _why, count in found.reasons()) == len(found.impossible) == 3
+
+
+def test_only_what_is_impossible_is_an_error() -> None:
+    with pytest.raises(NotSupportedError, match="can be run") as caught:
+        select("mac")
+    assert "no engine runs on ios-arm64 yet" in caught.value.cause
+    with pytest.raises(UsageError, match="No cell"):
+        select("pi & mac")
+
+
+@pytest.mark.parametrize("part", ["devices", "engines", "models", "schemes"])
+def test_names_are_checked(part: str) -> None:
+    with pytest.raises(ConfigError, match=f"no {part[:-1]} 'nothing'"):
+        plan(DEVICES, CATALOGUE, Selection(**cast("Any", {part: ("nothing",)})))
+
+
+def test_further_targets_are_checked_with_the_device(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text('[a]\ntransport = "ssh"\nhost = "a"\ntarget = "linux-arm64"\ntargets = ["linux-armv9"]\n')
+    with pytest.raises(ConfigError, match="linux-armv9"):
+        get_device("a", file)
+
+
+def test_jobs_for_ci_select_exactly_their_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = select("pi | pi-32 | local", engines=("all",))
+    matrix_report.print_matrix(whole)
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) == 1
+    jobs = json.loads(text)["include"]
+    assert len({job["name"] for job in jobs}) == len(jobs)
+    again = [key for job in jobs for key in keys(job["only"])]
+    assert sorted(again) == sorted(cell.key for cell in whole.cells)
+    assert sum(job["cells"] for job in jobs) == len(whole.cells)
+
+
+def test_more_jobs_than_github_takes_are_refused() -> None:
+    many = {f"d{i}": Device(name=f"d{i}", transport="ssh", host="a", target="linux-arm64") for i in range(257)}
+    found = plan(many, CATALOGUE, Selection(models=("matmul",), schemes=("fp32",)))
+    with pytest.raises(UsageError, match="257 jobs"):
+        matrix_report.print_matrix(found)

@@ -1,0 +1,243 @@
+"""Filling a matrix: order, what fails what, resuming, giving up on a device, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from core.bundle import Bundle, Manifest
+from core.errors import BuildError, ExportError
+from deploy import matrix_run
+from deploy.inventory import Device
+from deploy.matrix_model import CellResult, Problem
+from deploy.matrix_plan import Cell, Plan, Wanted
+from deploy.matrix_run import Filling, Journal
+from deploy.result import Result
+from tests.matrices import MLP, SHELF, cell, passed, problem
+from tests.unit.test_result import make
+
+OTHER = Wanted("linear-fp32", "linear", "fp32", "pte")
+BENCH = SHELF.model_copy(update={"name": "bench"})
+HERE = Device(name="local", transport="local", target="linux-arm64")
+
+
+class Worker:
+    """Stands for the process of a device: says what it is told to for each program."""
+
+    answers: dict[tuple[str, str], Any]
+    ran: list[tuple[str, str]]
+    busy: set[str]
+    together: set[frozenset[str]]
+    meeting: threading.Barrier | None
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def run(self, device: Device, bundle: Bundle, where: Path, settings: dict[str, Any]) -> Iterator[Any]:
+        key = device.name, where.name
+        Worker.ran.append(key)
+        assert device.name not in Worker.busy, "two runs at once on a device"
+        Worker.busy.add(device.name)
+        if Worker.meeting and device.transport != "local":
+            Worker.meeting.wait(10)
+        Worker.together.add(frozenset(Worker.busy))
+        yield "running"
+        answer = Worker.answers.get(key) or make()
+        Worker.busy.discard(device.name)
+        if isinstance(answer, BaseException):
+            raise answer
+        if answer != "interrupted":
+            yield answer
+
+    def interrupt(self) -> None: ...
+    def kill(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.prepared: list[str] = []
+        self.seen: list[CellResult] = []
+
+    def preparing(self, what: str) -> None:
+        self.prepared.append(what)
+
+    def working(self, device: str, what: str) -> None: ...
+
+    def finished(self, cell: CellResult) -> None:
+        self.seen.append(cell)
+
+
+@pytest.fixture
+def filling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    Worker.answers, Worker.ran, Worker.busy, Worker.together, Worker.meeting = {}, [], set(), set(), None
+    monkeypatch.setattr(matrix_run, "Worker", Worker)
+    inputs = {"value": "1"}
+    monkeypatch.setattr(matrix_run, "inputs_of", lambda cell, *_rest: f"{cell.key} {inputs['value']}")
+
+    def make_filling(*cells: Cell, **options: Any) -> Filling:
+        values: dict[str, Any] = {
+            "plan": Plan(cells, ()), "build": lambda _t, _e: Bundle.model_construct(path=tmp_path, manifest=MANIFEST),
+            "export": lambda programs: {each: tmp_path / each.name for each in programs}, "watcher": Watcher(),
+            "journal": Journal(tmp_path / "cells"), "settings": lambda _cell: {}, **options,
+        }  # fmt: skip
+        return Filling(**values)
+
+    make_filling.inputs = inputs  # type: ignore[attr-defined]
+    return make_filling
+
+
+MANIFEST = cast("Manifest", SimpleNamespace(files=()))
+
+
+def outcomes(filling: Filling) -> dict[str, str]:
+    return {f"{each.device}/{each.program}": each.outcome for each in filling.all()}
+
+
+def test_each_bundle_and_program_is_made_once(filling: Any) -> None:
+    made = filling(cell(), cell(BENCH), cell(program=OTHER), cell(BENCH, OTHER, "executorch"))
+    made.go()
+    assert made.watcher.prepared == [
+        "bundle lean for linux-arm64", "bundle executorch for linux-arm64", "2 programs",
+    ]  # fmt: skip
+    assert set(outcomes(made).values()) == {"passed"}
+    assert [each.key for each in made.all()] == [each.key for each in made.plan.cells]
+
+
+def test_devices_work_in_parallel_each_on_one_run_and_this_machine_alone(filling: Any) -> None:
+    Worker.meeting = threading.Barrier(2)
+    filling(cell(), cell(program=OTHER), cell(BENCH), cell(BENCH, OTHER), cell(HERE), cell(HERE, OTHER)).go()
+    assert frozenset({"shelf", "bench"}) in Worker.together
+    assert [busy for busy in Worker.together if "local" in busy] == [frozenset({"local"})]
+    assert len(Worker.ran) == 6
+
+
+def test_what_cannot_be_made_fails_its_cells_alone(filling: Any, tmp_path: Path) -> None:
+    def build(_target: str, engine: str) -> Bundle:
+        if engine == "executorch":
+            raise BuildError("It does not compile.")
+        return Bundle.model_construct(path=tmp_path, manifest=MANIFEST)
+
+    def export(programs: Sequence[Wanted]) -> dict[Wanted, Any]:
+        return {MLP: tmp_path / "mlp-fp32", OTHER: ExportError("No such operator.")}
+
+    made = filling(cell(), cell(engine="executorch"), cell(BENCH, OTHER), build=build, export=export)
+    made.go()
+    first, second, third = made.all()
+    assert first.outcome == "passed"
+    assert (second.problem.error, second.problem.what) == ("build", "It does not compile.")
+    assert (third.problem.error, third.problem.exit_code) == ("export", 6)
+    assert Worker.ran == [("shelf", "mlp-fp32")]
+
+
+def test_errors_and_differences_are_told_apart(filling: Any) -> None:
+    from tests.unit.test_result import WRONG
+
+    Worker.answers = {("shelf", "mlp-fp32"): problem(), ("bench", "mlp-fp32"): make(outputs=(WRONG,))}
+    made = filling(cell(), cell(BENCH))
+    made.go()
+    assert outcomes(made) == {"shelf/mlp-fp32": "failed", "bench/mlp-fp32": "differs"}
+    assert made.all()[1].problem.error == "mismatch"
+    assert made.all()[1].max_abs == 0.5
+
+
+def test_emulated_time_is_no_latency(filling: Any) -> None:
+    Worker.answers = {("shelf", "mlp-fp32"): make(emulated=True)}
+    made = filling(cell(), cell(BENCH))
+    made.go()
+    emulated, real = made.all()
+    assert (emulated.latency, emulated.emulated_time.p50) == (None, 1)
+    assert (real.latency.p50, real.emulated_time) == (1, None)
+
+
+def test_resuming_repeats_only_what_did_not_pass_or_has_changed(filling: Any) -> None:
+    Worker.answers = {("shelf", "linear-fp32"): problem()}
+    filling(cell(), cell(program=OTHER)).go()
+    Worker.ran = []
+    Worker.answers = {}
+    again = filling(cell(), cell(program=OTHER), cell(BENCH), resume=True)
+    again.go()
+    assert sorted(Worker.ran) == [("bench", "mlp-fp32"), ("shelf", "linear-fp32")]
+    assert [each.reused for each in again.all()] == [True, False, False]
+    assert set(outcomes(again).values()) == {"passed"}
+    Worker.ran = []
+    filling.inputs["value"] = "2"
+    filling(cell(), resume=True).go()
+    assert Worker.ran == [("shelf", "mlp-fp32")]
+
+
+def test_without_resume_nothing_is_kept(filling: Any) -> None:
+    filling(cell()).go()
+    filling(cell()).go()
+    assert Worker.ran == [("shelf", "mlp-fp32")] * 2
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": "shelf/linux-arm64/lean/mlp-fp32"}'])
+def test_a_damaged_journal_is_no_result(filling: Any, tmp_path: Path, damage: str) -> None:
+    filling(cell()).go()
+    (file,) = (tmp_path / "cells").iterdir()
+    file.write_text(damage)
+    filling(cell(), resume=True).go()
+    assert len(Worker.ran) == 2
+
+
+def test_names_of_cells_make_no_paths(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "cells")
+    odd = passed(inputs="1").model_copy(update={"key": "../../a\n$(b)/'c"})
+    journal.keep(odd)
+    assert [path.parent for path in tmp_path.rglob("*.json")] == [tmp_path / "cells"]
+    found = journal.passed(odd.key, "1")
+    assert found is not None
+    assert found.reused
+
+
+def test_a_device_that_is_away_is_not_asked_for_every_cell(filling: Any) -> None:
+    away = problem(error="unreachable", exit_code=20, what="No connection.")
+    programs = [replace(MLP, name=f"p{index}") for index in range(5)]
+    Worker.answers = {("shelf", program.name): away for program in programs}
+    made = filling(*(cell(program=program) for program in programs), *(cell(BENCH, program) for program in programs))
+    made.go()
+    assert [name for name, _program in Worker.ran].count("shelf") == 2
+    assert [each.outcome for each in made.all()] == ["failed"] * 5 + ["passed"] * 5
+    assert "not tried again" in made.all()[4].problem.cause
+
+
+def test_one_failure_that_passes_does_not_end_a_device(filling: Any) -> None:
+    away = problem(error="unreachable", exit_code=20)
+    programs = [replace(MLP, name=f"p{index}") for index in range(4)]
+    Worker.answers = {("shelf", "p0"): away, ("shelf", "p2"): away}
+    made = filling(*(cell(program=program) for program in programs))
+    made.go()
+    assert [each.outcome for each in made.all()] == ["failed", "passed", "failed", "passed"]
+
+
+def test_an_interruption_leaves_what_was_finished(filling: Any) -> None:
+    Worker.answers = {("shelf", "linear-fp32"): "interrupted"}
+    made = filling(cell(), cell(program=OTHER), cell(program=replace(MLP, name="third")))
+    made.go()
+    assert list(outcomes(made).values()) == ["passed", "not run", "not run"]
+    Worker.answers = {}
+    again = filling(*made.plan.cells, resume=True)
+    again.go()
+    assert [each.reused for each in again.all()] == [True, False, False]
+
+
+def test_a_fault_of_our_own_is_not_swallowed(filling: Any) -> None:
+    Worker.answers = {("shelf", "mlp-fp32"): ZeroDivisionError("ours")}
+    made = filling(cell(), cell(program=OTHER))
+    with pytest.raises(ZeroDivisionError):
+        made.go()
+    assert set(outcomes(made).values()) == {"not run"}
+
+
+def test_results_and_problems_are_what_workers_say() -> None:
+    assert Problem.model_validate(problem().model_dump()) == problem()
+    assert problem(**{"try": "this"}).hint == "this"
+    text = make().model_dump_json()
+    assert Result.model_validate_json(text) == make()
