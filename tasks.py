@@ -690,10 +690,11 @@ def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verb
     help={
         "runs": "timed runs of each command, or rounds (default: 5)",
         "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
-        "cpu-threads": "with --engines: threads of every engine (default: 2)",
+        "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
+        "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
         "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
         "mib": "with --device: MiB to send (default: 64)",
-        "update": "with --engines: keep the figures for docs/onnx.md, if the machine was quiet",
+        "update": "with --engines and --lean: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
 )
@@ -701,6 +702,7 @@ def bench(
     c: Any,
     runs: int = 5,
     engines: bool = False,
+    lean: bool = False,
     cpu_threads: int = 2,
     device: str = "",
     mib: int = 64,
@@ -712,6 +714,11 @@ def bench(
         from tests.bench_transfer import report as report_transfers
 
         report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json)
+        return
+    if lean:
+        from tests.lean_bench import run as run_lean
+
+        run_lean(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
         return
     if engines:
         from tests.engines_bench import run as run_engines

@@ -242,13 +242,19 @@ class Native(_Model):
         return cls(path=path, manifest=manifest)
 
 
+def runner_in(folder: Path) -> str:
+    """The runner's path in a package or bundle: with ``.exe`` in one for Windows."""
+    windows = f"{RUNNER}.exe"
+    return windows if (folder / windows).is_file() else RUNNER
+
+
 def runner_argv(folder: Path, own_loader: str) -> list[str]:
     """Words that start the runner of the bundle in ``folder`` under user-mode emulation.
 
     An emulator runs programs and no scripts: where the bundle brings its own loader, that starts the runner.
     """
     if not own_loader:
-        return [os.fspath(folder / RUNNER)]
+        return [os.fspath(folder / runner_in(folder))]
     loader = folder / own_loader
     libraries = f"{loader.parent}:{loader.parent.parent}"
     return [os.fspath(loader), "--inhibit-cache", "--library-path", libraries, os.fspath(folder / REAL_RUNNER)]

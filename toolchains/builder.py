@@ -24,7 +24,7 @@ MODULES = (
     *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
     *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf"),
     *("read_lief", "symbols"),
-    *("ndk", "own_loader", "xcode"),
+    *("ndk", "offers", "own_loader", "xcode"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 

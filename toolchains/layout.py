@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from core.bundle import MANIFEST, REAL_RUNNER, RUNNER, Checks, FileEntry, Manifest, Needs, Offers, runner_argv
-from core.commands import quote, run
+from core.bundle import MANIFEST, REAL_RUNNER, Checks, FileEntry, Manifest, Needs, Offers, runner_in
 from core.errors import BuildError
 from core.files import sha256_file, write_json
-from toolchains import checks, emulators, inspect, own_loader
-from toolchains.sysroot import sysroot
+from toolchains import checks, inspect, own_loader
+from toolchains.offers import ask
 from toolchains.targets import Target
 
 BACKENDS: Mapping[str, tuple[str, ...]] = {
@@ -40,10 +37,11 @@ class Origin:
 
 def collect(package: Path, out: Path) -> None:
     """Copy the runner, the libraries it needs and all licences from the Conan package to ``out``."""
-    runner = package / RUNNER
+    name = runner_in(package)
+    runner = package / name
     if not runner.is_file():
         raise BuildError("The build left no bin/pte_runner.", f"nothing at {runner}", "./inv build --force")
-    _copy(runner, out / RUNNER, 0o755)
+    _copy(runner, out / name, 0o755)
     program = runner
     if own_loader.present(package):
         program = package / REAL_RUNNER
@@ -70,7 +68,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
     """
     own = own_loader.present(folder)
     libraries = sorted(file for file in (folder / "lib").glob("*") if file.is_file())
-    binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else RUNNER), *libraries)]
+    binaries = [inspect.read(file) for file in (folder / (REAL_RUNNER if own else runner_in(folder)), *libraries)]
     target = origin.target
     found = inspect.problems(target, binaries)
     if own and not found:
@@ -100,7 +98,7 @@ def scan(origin: Origin, folder: Path) -> Checks:
     Raises:
         BuildError: the runner has one outside the kernels that are chosen at run time.
     """
-    program = folder / (REAL_RUNNER if own_loader.present(folder) else RUNNER)
+    program = folder / (REAL_RUNNER if own_loader.present(folder) else runner_in(folder))
     libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
     return checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
 
@@ -117,38 +115,7 @@ def offers(origin: Origin, folder: Path) -> Offers:
     Raises:
         BuildError: it does not run, or the linker dropped a backend that the engine must have.
     """
-    target = origin.target
-    native = emulators.is_native(target)
-    own = own_loader.read(folder).loader if own_loader.present(folder) else ""
-    root = None if native or own else sysroot(target)
-    started = runner_argv(folder, "" if native else own)
-    argv = [*emulators.user_argv(target, sysroot=root), *started, "--capabilities", "--json"]
-    # Nothing of the caller's may lend the runner a library that the bundle lacks.
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
-    done = run(
-        argv,
-        env=env,
-        timeout=300,
-        error=BuildError,
-        what=f"Running pte_runner for {target.name}",
-        hint=f"./inv build --target {target.name} --engine {origin.engine} --force",
-    )
-    try:
-        said: dict[str, Any] = json.loads(done.stdout)
-        result = Offers(
-            engine=said["engine"]["name"],
-            engine_version=said["engine"]["version"],
-            backends=tuple(said["backends"]),
-            operators=tuple(said["operators"]),
-            kleidiai=said["kleidiai"],
-            verified=emulators.describe(target),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise BuildError(
-            "pte_runner --capabilities did not print what it should.",
-            f"{quote(argv)}: {done.stdout[:200]!r}",
-            "./inv test",
-        ) from error
+    result = ask(origin.target, origin.engine, folder, BACKENDS[origin.engine])
     dropped = [name for name in BACKENDS[origin.engine] if name not in result.backends]
     if dropped:
         raise BuildError(

@@ -225,8 +225,10 @@ def get_target(name: str) -> Target:
     targets = load_targets()
     if name in targets:
         return targets[name]
+    # What works first, and before others what two swapped letters make of it.
     near = sorted(
-        difflib.get_close_matches(name, targets, 3, 0.5), key=lambda other: not targets[other].working_engines
+        difflib.get_close_matches(name, targets, 3, 0.5),
+        key=lambda other: (not targets[other].working_engines, sorted(other) != sorted(name)),
     )
     cause = f"did you mean {' or '.join(near)}?" if near else f"targets are {', '.join(targets)}"
     raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")

@@ -100,6 +100,11 @@ _WINES = {
 }
 
 
+def runs(target: Target) -> bool:
+    """Whether Wine on this machine runs the target's programs."""
+    return target.os == "windows" and target.machine in _WINES and host_arch() == "amd64"
+
+
 def _wine(target: Target) -> _Wine:
     if target.os != "windows" or target.machine not in _WINES:
         raise NotSupportedError(

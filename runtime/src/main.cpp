@@ -1,8 +1,6 @@
-#include <string>
-#include <vector>
-
+#include "platform.h"
 #include "runner.h"
 
 int main(int argc, char** argv) {
-  return slipway::run_command(std::vector<std::string>(argv + 1, argv + argc));
+  return slipway::run_command(slipway::command_words(argc, argv));
 }

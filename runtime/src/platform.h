@@ -25,10 +25,35 @@ class MappedFile {
   const std::uint8_t* data() const { return data_; }
   std::size_t size() const { return size_; }
 
+  // Gives the memory of a part of the file back to the system; reading it again reads the file again.
+  void forget(const std::uint8_t* data, std::size_t size) const;
+
  private:
   MappedFile(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
 
   const std::uint8_t* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Zeroed memory by pages, aligned to them: in large ones where the system has those and the size is worth it.
+class Pages {
+ public:
+  // nullptr data() when there is none.
+  static Pages allocate(std::size_t size);
+
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages();
+
+  std::uint8_t* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  Pages(std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+
+  std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
@@ -43,6 +68,10 @@ void ignore_file_size_signal();
 
 // The largest resident set of this process so far, in bytes; 0 when the system does not tell.
 std::uint64_t peak_rss_bytes();
+
+// The program's arguments after its own name, in UTF-8. To be called once, first of all: where text and bytes
+// are different things to a system, its standard streams take bytes from here on.
+std::vector<std::string> command_words(int argc, char** argv);
 
 struct CpuInfo {
   std::string arch;                   // as uname -m

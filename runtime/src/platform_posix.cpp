@@ -17,6 +17,13 @@
 namespace slipway {
 namespace {
 
+constexpr std::size_t kLargePage = std::size_t{2} << 20;  // x86's, and Arm's with pages of 4 KiB
+
+std::size_t page_size() {
+  static const long size = ::sysconf(_SC_PAGESIZE);
+  return size > 0 ? static_cast<std::size_t>(size) : 4096;
+}
+
 class FileDescriptor {
  public:
   explicit FileDescriptor(int number) : number_(number) {}
@@ -172,6 +179,62 @@ MappedFile::~MappedFile() {
   }
 }
 
+void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
+  if (data < data_ || data > data_ + size_ || size > size_ - static_cast<std::size_t>(data - data_)) {
+    return;
+  }
+  // Whole pages, also those it shares with its neighbours: nobody writes to them.
+  const auto offset = static_cast<std::size_t>(data - data_);
+  const std::size_t begin = offset - offset % page_size();
+  ::madvise(const_cast<std::uint8_t*>(data_) + begin, offset + size - begin, MADV_DONTNEED);
+}
+
+Pages Pages::allocate(std::size_t size) {
+  if (size == 0 || size > SIZE_MAX - 2 * kLargePage) {
+    return {nullptr, 0};
+  }
+  const bool large = size >= kLargePage;
+  // With room to begin at a large page's boundary; what is not touched takes no memory.
+  const std::size_t mapped = large ? size + kLargePage : size;
+  void* memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return {nullptr, 0};
+  }
+  auto* data = static_cast<std::uint8_t*>(memory);
+  if (large) {
+    const std::size_t before =
+        (kLargePage - reinterpret_cast<std::uintptr_t>(data) % kLargePage) % kLargePage;
+    if (before != 0) {
+      ::munmap(data, before);
+    }
+    data += before;
+    const std::size_t kept = (size + page_size() - 1) / page_size() * page_size();
+    if (kept < mapped - before) {
+      ::munmap(data + kept, mapped - before - kept);
+    }
+#ifdef MADV_HUGEPAGE
+    // The last, incomplete one stays in small pages.
+    ::madvise(data, size - size % kLargePage, MADV_HUGEPAGE);
+#endif
+  }
+  return {data, size};
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) {
+    ::munmap(data_, size_);
+  }
+}
+
 Status write_file(const std::string& path, const void* data, std::size_t size) {
   std::string temporary;
   FileDescriptor descriptor(create_temporary(path, &temporary));
@@ -199,6 +262,10 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
   }
   sync_folder(path);
   return {};
+}
+
+std::vector<std::string> command_words(int argc, char** argv) {
+  return std::vector<std::string>(argv + 1, argv + argc);
 }
 
 void ignore_file_size_signal() {

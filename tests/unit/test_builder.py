@@ -153,7 +153,7 @@ def test_a_failed_check_leaves_the_bundle_that_was_there(
         (("linux-arm", "", ""), ConfigError),
         (("linux-arm64", "tflite", ""), ConfigError),
         (("linux-arm64", "executorch", "msvc"), ConfigError),
-        (("linux-armv6", "", ""), NotSupportedError),
+        (("ios-arm64", "", ""), NotSupportedError),
         (("linux-x86", "onnxruntime", ""), NotSupportedError),
     ],
 )

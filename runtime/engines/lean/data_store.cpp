@@ -108,6 +108,13 @@ Bytes DataStore::delegate(const pte::BackendDelegateDataReference& reference) co
   return data == nullptr ? Bytes() : Bytes{data->data(), data->size()};
 }
 
+void DataStore::forget(Bytes bytes) const {
+  file_.forget(bytes.data, bytes.size);
+  for (const auto& [path, file] : data_files_) {
+    file.forget(bytes.data, bytes.size);
+  }
+}
+
 Bytes DataStore::named(std::string_view key) const {
   const auto found = named_.find(key);
   return found == named_.end() ? Bytes() : found->second;

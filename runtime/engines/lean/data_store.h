@@ -36,6 +36,10 @@ class DataStore {
   // Data stored under a name, in the program or in the file of weights; nullptr data when there is none.
   Bytes named(std::string_view key) const;
 
+  // These bytes were read and will hardly be read again: their memory goes back to the system. Nothing
+  // happens to bytes that are not a file's.
+  void forget(Bytes bytes) const;
+
  private:
   DataStore(MappedFile file, const pte::Program* program, ProgramLayout layout)
       : file_(std::move(file)), program_(program), layout_(layout) {}

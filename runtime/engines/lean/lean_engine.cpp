@@ -95,8 +95,9 @@ class LeanEngine : public Engine {
       return store.status();
     }
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
+    weights_ = std::make_unique<lean::PackedWeights>(*store_);
     Result<std::unique_ptr<lean::Method>> method =
-        lean::Method::load(context_, *store_, options.method, options.profile);
+        lean::Method::load(context_, *store_, *weights_, options.method, options.profile);
     if (!method.ok()) {
       return method.status();
     }
@@ -107,6 +108,7 @@ class LeanEngine : public Engine {
   // In the order in which they need one another.
   lean::XnnContext context_;
   std::unique_ptr<lean::DataStore> store_;
+  std::unique_ptr<lean::PackedWeights> weights_;
   std::unique_ptr<lean::Method> method_;
 };
 

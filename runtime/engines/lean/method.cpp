@@ -51,7 +51,7 @@ Kind list_of(const flatbuffers::Vector<Item>* items) {
 }  // namespace
 
 Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const DataStore& store,
-                                             const std::string& name, bool profile) {
+                                             PackedWeights& weights, const std::string& name, bool profile) {
   const pte::ExecutionPlan* found = nullptr;
   for (const pte::ExecutionPlan* plan : *store.program().execution_plan()) {
     if (plan->name()->string_view() == name) {
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
     return Status(Code::kUsage, "The program has no method " + name + ".",
                   "pte_runner --describe lists them");
   }
-  std::unique_ptr<Method> method(new Method(context, store, *found));
+  std::unique_ptr<Method> method(new Method(context, store, weights, *found));
   std::vector<Kernel> kernels;
   Status done = method->find_operators(&kernels);
   if (done.ok()) {
@@ -249,7 +249,7 @@ Status Method::make_delegates(bool profile) {
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
     Result<std::unique_ptr<XnnDelegate>> loaded =
-        XnnDelegate::load(context_, store_, store_.delegate(*stored.processed()), what, profile);
+        XnnDelegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what, profile);
     if (!loaded.ok()) {
       return loaded.status();
     }

@@ -22,9 +22,9 @@ inline constexpr std::size_t kSlack = XNN_EXTRA_BYTES;
 class Method {
  public:
   // Makes memory, values, delegates and instructions of the method called `name`. All operators that have no
-  // kernel here are named at once (kMissingOperator). The store must outlive the method.
+  // kernel here are named at once (kMissingOperator). Store and weights must outlive the method.
   static Result<std::unique_ptr<Method>> load(const XnnContext& context, const DataStore& store,
-                                              const std::string& name, bool profile);
+                                              PackedWeights& weights, const std::string& name, bool profile);
 
   std::size_t input_count() const { return plan_->inputs()->size(); }
   std::size_t output_count() const { return plan_->outputs()->size(); }
@@ -48,8 +48,9 @@ class Method {
     const char* name = "";
   };
 
-  Method(const XnnContext& context, const DataStore& store, const pte::ExecutionPlan& plan)
-      : context_(context), store_(store), plan_(&plan) {}
+  Method(const XnnContext& context, const DataStore& store, PackedWeights& weights,
+         const pte::ExecutionPlan& plan)
+      : context_(context), store_(store), weights_(weights), plan_(&plan) {}
 
   Status make_arenas();
   Status make_values();
@@ -66,6 +67,7 @@ class Method {
 
   const XnnContext& context_;
   const DataStore& store_;
+  PackedWeights& weights_;
   const pte::ExecutionPlan* plan_;
   std::vector<std::unique_ptr<std::uint8_t[]>> memory_;
   std::vector<Bytes> arenas_;

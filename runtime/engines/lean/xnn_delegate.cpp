@@ -86,7 +86,8 @@ Result<unsigned> XnnContext::set_threads(unsigned count) {
 }
 
 Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const DataStore& store,
-                                                       Bytes payload, const std::string& what, bool profile) {
+                                                       PackedWeights& weights, Bytes payload,
+                                                       const std::string& what, bool profile) {
   Result<XnnPayload> read = XnnPayload::read(payload, store, what);
   if (!read.ok()) {
     return read.status();
@@ -101,9 +102,10 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
     return built;
   }
   xnn_runtime_t runtime = nullptr;
+  weights.expect(made->payload_->constants());
   const xnn_status status =
-      xnn_create_runtime_v4(made->graph_->subgraph(), nullptr, context.workspace(), context.threads(),
-                            profile ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
+      xnn_create_runtime_v4(made->graph_->subgraph(), weights.provider(), context.workspace(),
+                            context.threads(), profile ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
   if (status != xnn_status_success) {
     return made->fault("prepare", status);
   }

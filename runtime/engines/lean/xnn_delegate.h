@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data_store.h"
+#include "packed_weights.h"
 #include "slipway/status.h"
 #include "value.h"
 #include "xnn_graph.h"
@@ -48,9 +49,11 @@ struct OperatorTime {
 
 class XnnDelegate {
  public:
-  // Builds the graph and packs its weights. `payload` is what the program stores for the delegate.
+  // Builds the graph and packs its weights into `weights`. `payload` is what the program stores for the
+  // delegate.
   static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const DataStore& store,
-                                                   Bytes payload, const std::string& what, bool profile);
+                                                   PackedWeights& weights, Bytes payload,
+                                                   const std::string& what, bool profile);
 
   // Runs the graph. `arguments` are the call's values, found by the ids the graph gives its inputs and
   // outputs; outputs get the shapes that follow from the inputs'.

@@ -22,6 +22,7 @@ class XnnPayload {
   // The constant that values and scales refer to; index 0 stands for "not a constant", and answers with
   // nullptr, as does an index that is out of the table.
   Bytes constant(std::size_t index) const;
+  const std::vector<Bytes>& constants() const { return constants_; }
 
  private:
   Status find_constants(Bytes all, std::size_t base, const DataStore& store, const std::string& what);

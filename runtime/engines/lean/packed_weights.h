@@ -1,0 +1,60 @@
+// Weights in the form that XNNPACK's kernels read them, in memory of our own.
+#pragma once
+
+#include <xnnpack.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "data_store.h"
+#include "platform.h"
+
+namespace slipway::lean {
+
+// XNNPACK asks it for memory before it packs an operator's weights, and tells it when that is done: the pages
+// of the program's file that the weights came from are given back to the system then, so that never all
+// weights are in memory twice. Graphs that pack the same weights to the same bytes share them.
+//
+// To outlive every graph that was made with it, and to end before the store.
+class PackedWeights {
+ public:
+  explicit PackedWeights(const DataStore& store);
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
+  // A graph with these constants is about to be made: bytes of all of them.
+  void expect(const std::vector<Bytes>& constants);
+  xnn_weights_cache_t provider() { return &provider_; }
+
+  // Bytes of packed weights.
+  std::size_t size() const;
+
+ private:
+  struct Chunk {
+    Pages pages;
+    std::size_t used = 0;
+  };
+  using Source = std::pair<const void*, const void*>;
+  struct Packed {
+    std::uint8_t* data;
+    std::size_t size;
+  };
+
+  std::uint8_t* reserve(std::size_t bytes);
+  std::size_t keep(const xnn_weights_cache_look_up_key& key, std::uint8_t* data, std::size_t size);
+  void forget(const void* constant) const;
+
+  const DataStore& store_;
+  xnn_weights_cache_provider provider_;
+  std::size_t expected_ = 0;
+  std::map<const void*, std::size_t> constants_;
+  std::vector<Chunk> chunks_;
+  std::vector<Packed> packed_;
+  std::multimap<Source, std::size_t> places_;  // in packed_
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,89 @@
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+#include <csignal>
+
+#include "crash_guard.h"
+#include "windows_text.h"
+
+namespace slipway {
+namespace {
+
+// What the handlers need, made beforehand: they may not ask for memory.
+struct Prepared {
+  std::string text;
+  std::string json;
+  std::wstring path;
+  std::wstring temporary;
+  UINT code = 0;
+};
+
+Prepared& prepared() {
+  static Prepared instance;
+  return instance;
+}
+
+LPTOP_LEVEL_EXCEPTION_FILTER g_before_filter = nullptr;
+using SignalHandler = void (*)(int);
+SignalHandler g_before_abort = SIG_DFL;
+
+void write_text(HANDLE file, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    DWORD written = 0;
+    if (::WriteFile(file, text.data() + done, static_cast<DWORD>(text.size() - done), &written, nullptr) ==
+            0 ||
+        written == 0) {
+      return;
+    }
+    done += written;
+  }
+}
+
+[[noreturn]] void end() {
+  const Prepared& crash = prepared();
+  write_text(::GetStdHandle(STD_ERROR_HANDLE), crash.text);
+  if (!crash.json.empty() && crash.path.empty()) {
+    write_text(::GetStdHandle(STD_OUTPUT_HANDLE), crash.json);
+  } else if (!crash.json.empty()) {
+    HANDLE file = ::CreateFileW(crash.temporary.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_ALWAYS,
+                                FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (file != INVALID_HANDLE_VALUE) {
+      write_text(file, crash.json);
+      ::CloseHandle(file);
+      ::MoveFileExW(crash.temporary.c_str(), crash.path.c_str(), MOVEFILE_REPLACE_EXISTING);
+    }
+  }
+  ::TerminateProcess(::GetCurrentProcess(), crash.code);
+  for (;;) {
+    ::Sleep(INFINITE);  // until it has ended
+  }
+}
+
+LONG WINAPI on_exception(EXCEPTION_POINTERS* /*what*/) {
+  end();
+}
+
+void on_abort(int /*signal_number*/) {
+  end();
+}
+
+}  // namespace
+
+CrashGuard::CrashGuard(const Status& crash, const std::string& text, const std::string& json,
+                       const std::string& json_path) {
+  prepared() = {text, json, to_wide(json_path), to_wide(json_path + ".crash"),
+                static_cast<UINT>(crash.code())};
+  // A crash may be an overflow of the stack: some of it is kept for the handler.
+  ULONG kept = 32 * 1024;
+  ::SetThreadStackGuarantee(&kept);
+  g_before_filter = ::SetUnhandledExceptionFilter(on_exception);
+  g_before_abort = std::signal(SIGABRT, on_abort);
+}
+
+CrashGuard::~CrashGuard() {
+  ::SetUnhandledExceptionFilter(g_before_filter);
+  std::signal(SIGABRT, g_before_abort);
+}
+
+}  // namespace slipway

@@ -1,0 +1,249 @@
+#define WIN32_LEAN_AND_MEAN
+#define NOMINMAX
+// The functions of psapi.h that kernel32.dll has itself.
+#define PSAPI_VERSION 2
+#include <fcntl.h>
+#include <io.h>
+#include <windows.h>
+// After windows.h, whose types they use.
+#include <psapi.h>
+#include <shellapi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "platform.h"
+#include "windows_text.h"
+
+namespace slipway {
+namespace {
+
+class Handle {
+ public:
+  explicit Handle(HANDLE handle) : handle_(handle) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { close(); }
+
+  HANDLE get() const { return handle_; }
+  bool valid() const { return handle_ != nullptr && handle_ != INVALID_HANDLE_VALUE; }
+  // Closes now, so that a late write error is seen.
+  bool close() {
+    HANDLE old = std::exchange(handle_, INVALID_HANDLE_VALUE);
+    return old == nullptr || old == INVALID_HANDLE_VALUE || ::CloseHandle(old) != 0;
+  }
+
+ private:
+  HANDLE handle_;
+};
+
+// The temporary file to remove when the console ends the process. The handler runs on a thread of its own.
+wchar_t g_temporary[4096];
+volatile LONG g_temporary_set = 0;
+
+BOOL WINAPI remove_temporary(DWORD /*event*/) {
+  if (::InterlockedExchange(&g_temporary_set, 0) != 0) {
+    // It is open, but was opened so that it may be deleted.
+    ::DeleteFileW(g_temporary);
+  }
+  return FALSE;  // on to the default handler, which ends the process
+}
+
+void guard_temporary(const std::wstring& path) {
+  if (path.size() >= sizeof(g_temporary) / sizeof(g_temporary[0])) {
+    return;
+  }
+  std::copy(path.c_str(), path.c_str() + path.size() + 1, g_temporary);
+  ::InterlockedExchange(&g_temporary_set, 1);
+  static bool installed = false;
+  if (!std::exchange(installed, true)) {
+    ::SetConsoleCtrlHandler(remove_temporary, TRUE);
+  }
+}
+
+Status cannot_write(const std::string& path, DWORD error) {
+  std::string fix = "name a folder that exists and may be written to";
+  if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL) {
+    fix = "free some space there, or write to another place";
+  }
+  return {Code::kOutput, "Cannot write " + path + ": " + system_message(error) + ".", fix, {path}};
+}
+
+// 0, or the error.
+DWORD write_all(HANDLE file, const void* data, std::size_t size) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 28;
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    DWORD written = 0;
+    if (::WriteFile(file, next, static_cast<DWORD>(std::min(size, kAtOnce)), &written, nullptr) == 0) {
+      return ::GetLastError();
+    }
+    next += written;
+    size -= written;
+  }
+  return 0;
+}
+
+// Makes a file that was not there before; INVALID_HANDLE_VALUE and GetLastError() on failure.
+HANDLE create_temporary(const std::wstring& path, std::wstring* temporary) {
+  constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    *temporary =
+        path + L"." + std::to_wstring(::GetCurrentProcessId()) + L"." + std::to_wstring(attempt) + L".tmp";
+    guard_temporary(*temporary);
+    HANDLE file = ::CreateFileW(temporary->c_str(), GENERIC_WRITE, FILE_SHARE_DELETE, nullptr, CREATE_NEW,
+                                FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (file != INVALID_HANDLE_VALUE || ::GetLastError() != ERROR_FILE_EXISTS) {
+      return file;
+    }
+    ::InterlockedExchange(&g_temporary_set, 0);
+  }
+  return INVALID_HANDLE_VALUE;
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const auto fail = [&](const std::string& what, const std::string& fix) {
+    return Status(Code::kFile, "Cannot read " + path + ": " + what + ".", fix, {path});
+  };
+  const std::wstring wide = to_wide(path);
+  const DWORD attributes = ::GetFileAttributesW(wide.c_str());
+  if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0) {
+    return fail("it is a folder", "name the file itself");
+  }
+  const Handle file(::CreateFileW(wide.c_str(), GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, nullptr,
+                                  OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, nullptr));
+  if (!file.valid()) {
+    const DWORD error = ::GetLastError();
+    const bool absent = error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND;
+    return fail(system_message(error), absent ? "check the path" : "check the file's permissions");
+  }
+  if (::GetFileType(file.get()) != FILE_TYPE_DISK) {
+    return fail("it is not a regular file", "name the file itself");
+  }
+  LARGE_INTEGER size = {};
+  if (::GetFileSizeEx(file.get(), &size) == 0) {
+    return fail(system_message(::GetLastError()), "check the file");
+  }
+  const auto bytes = static_cast<std::uint64_t>(size.QuadPart);
+  if (bytes > SIZE_MAX) {
+    return fail("it is larger than this machine's address space", "use a 64-bit target");
+  }
+  if (bytes == 0) {
+    return MappedFile(nullptr, 0);
+  }
+  const Handle mapping(::CreateFileMappingW(file.get(), nullptr, PAGE_READONLY, 0, 0, nullptr));
+  if (!mapping.valid()) {
+    return fail(system_message(::GetLastError()), "copy the file to a local disk");
+  }
+  const void* data = ::MapViewOfFile(mapping.get(), FILE_MAP_READ, 0, 0, 0);
+  if (data == nullptr) {
+    return Status(Code::kMemory, "No address space to map " + path + ".",
+                  "end other programs, or use a 64-bit target");
+  }
+  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(bytes));
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    ::UnmapViewOfFile(data_);
+  }
+}
+
+void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
+  if (data < data_ || data > data_ + size_ || size > size_ - static_cast<std::size_t>(data - data_)) {
+    return;
+  }
+  // Pages that are not locked leave the working set when they are unlocked; the call says that they were not.
+  ::VirtualUnlock(const_cast<std::uint8_t*>(data), size);
+}
+
+Pages Pages::allocate(std::size_t size) {
+  void* memory = ::VirtualAlloc(nullptr, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
+  return {static_cast<std::uint8_t*>(memory), memory == nullptr ? 0 : size};
+}
+
+Pages::Pages(Pages&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Pages& Pages::operator=(Pages&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Pages::~Pages() {
+  if (data_ != nullptr) {
+    ::VirtualFree(data_, 0, MEM_RELEASE);
+  }
+}
+
+Status write_file(const std::string& path, const void* data, std::size_t size) {
+  const std::wstring wide = to_wide(path);
+  std::wstring temporary;
+  Handle file(create_temporary(wide, &temporary));
+  if (!file.valid()) {
+    const DWORD error = ::GetLastError();
+    ::InterlockedExchange(&g_temporary_set, 0);
+    return cannot_write(path, error);
+  }
+  DWORD error = write_all(file.get(), data, size);
+  if (error == 0 && ::FlushFileBuffers(file.get()) == 0) {
+    error = ::GetLastError();
+  }
+  if (!file.close() && error == 0) {
+    error = ::GetLastError();
+  }
+  if (error == 0 && ::MoveFileExW(temporary.c_str(), wide.c_str(),
+                                  MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) == 0) {
+    error = ::GetLastError();
+  }
+  if (error != 0) {
+    ::DeleteFileW(temporary.c_str());
+  }
+  ::InterlockedExchange(&g_temporary_set, 0);
+  return error == 0 ? Status() : cannot_write(path, error);
+}
+
+void ignore_file_size_signal() {}  // Windows has no such signal
+
+std::uint64_t peak_rss_bytes() {
+  PROCESS_MEMORY_COUNTERS counters = {};
+  counters.cb = sizeof(counters);
+  if (::GetProcessMemoryInfo(::GetCurrentProcess(), &counters, sizeof(counters)) == 0) {
+    return 0;
+  }
+  return counters.PeakWorkingSetSize;
+}
+
+std::vector<std::string> command_words(int argc, char** argv) {
+  // The same bytes on every system: no carriage returns, and text in UTF-8.
+  ::_setmode(::_fileno(stdout), _O_BINARY);
+  ::_setmode(::_fileno(stderr), _O_BINARY);
+  ::SetConsoleOutputCP(CP_UTF8);
+  // What main() is given went through the system's own code page, which lacks letters.
+  int count = 0;
+  wchar_t** wide = ::CommandLineToArgvW(::GetCommandLineW(), &count);
+  if (wide == nullptr) {
+    return std::vector<std::string>(argv + 1, argv + argc);
+  }
+  std::vector<std::string> words;
+  for (int i = 1; i < count; ++i) {
+    words.push_back(to_utf8(wide[i]));
+  }
+  ::LocalFree(wide);
+  return words;
+}
+
+}  // namespace slipway
