@@ -56,6 +56,14 @@ std::uint8_t* Scratch::get(std::size_t bytes) {
   return reinterpret_cast<std::uint8_t*>(memory_.data());
 }
 
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+std::uint64_t Scratch::random() {
+  std::uint64_t bits = ++drawn_ * 0x9E3779B97F4A7C15U;
+  bits = (bits ^ (bits >> 30U)) * 0xBF58476D1CE4E5B9U;
+  bits = (bits ^ (bits >> 27U)) * 0x94D049BB133111EBU;
+  return bits ^ (bits >> 31U);
+}
+
 void Arguments::fail(std::size_t i, const char* wanted) {
   if (fault_.ok()) {
     fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + wanted,

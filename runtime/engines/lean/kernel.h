@@ -26,14 +26,18 @@ Kernel find_kernel(std::string_view name);
 // Names of all kernels, sorted.
 std::vector<std::string> kernel_names();
 
-// Memory for a kernel's intermediate results, kept between calls.
+// What kernels keep between calls: memory for intermediate results, and how many random numbers were drawn.
 class Scratch {
  public:
   // At least `bytes` bytes, aligned for every element type; valid until the next call.
   std::uint8_t* get(std::size_t bytes);
 
+  // 64 random bits; the same sequence for every method that is loaded.
+  std::uint64_t random();
+
  private:
   std::vector<std::max_align_t> memory_;
+  std::uint64_t drawn_ = 0;
 };
 
 // What a call is given. The accessors expect what the operator's schema says; a program that gives something

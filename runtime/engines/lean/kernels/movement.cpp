@@ -467,6 +467,8 @@ constexpr KernelEntry kTable[] = {
     {"aten::view_copy.out", view_copy},
     {"dim_order_ops::_clone_dim_order.out", to_copy},
     {"dim_order_ops::_to_dim_order_copy.out", to_copy},
+    {"et_copy::_d2h_copy.out", plain_copy},
+    {"et_copy::_h2d_copy.out", plain_copy},
 };
 
 }  // namespace

@@ -252,16 +252,15 @@ Status batch_norm(Arguments& arguments) {
                                 : Status();
 }
 
-// aten::_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training,
-// float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd): the batch's
-// own statistics.
-Status batch_norm_of_batch(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(6);
-  View& mean = arguments.tensor(7);
-  View& inverse = arguments.tensor(8);
-  const double eps = arguments.real(5);
-  if (!arguments.fault().ok() || in.rank < 2) {
+struct Statistics {
+  std::vector<double> means;
+  std::vector<double> variances;  // biased
+  double count = 0;               // elements of a channel
+};
+
+// Of every channel of the batch; gives `mean` and `inverse` their shape and values.
+Status statistics_of(const View& in, double eps, View& mean, View& inverse, Statistics* found) {
+  if (in.rank < 2) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
   std::vector<std::int64_t> dims;
@@ -270,44 +269,103 @@ Status batch_norm_of_batch(Arguments& arguments) {
       dims.push_back(i);
     }
   }
-  for (View* view : {&mean, &inverse}) {
-    const Status resized = resize(view, Shape{in.sizes[1]});
-    if (!resized.ok()) {
-      return resized;
-    }
+  const Status resized = resize(&inverse, Shape{in.sizes[1]});
+  if (!resized.ok()) {
+    return resized;
   }
   Reduction reduction;
   const Status planned = reduction.plan(in, dims, false, &mean);
   if (!planned.ok()) {
     return planned;
   }
-  std::vector<double> means;
-  std::vector<double> variances;
-  const Status done = reduction.each<double>(in, mean, [&](const Line<double>& line) {
+  const Status done = reduction.each<double>(in, mean, [found](const Line<double>& line) {
     double sum = 0;
     line.each([&sum](double x) { sum += x; });
-    const double middle = sum / static_cast<double>(line.count());
+    found->count = static_cast<double>(line.count());
+    const double middle = sum / found->count;
     double squares = 0;
     line.each([&](double x) { squares += (x - middle) * (x - middle); });
-    means.push_back(middle);
-    variances.push_back(squares / static_cast<double>(line.count()));
+    found->means.push_back(middle);
+    found->variances.push_back(squares / found->count);
     return middle;
   });
+  for (std::size_t c = 0; done.ok() && c < found->variances.size(); ++c) {
+    store_one(inverse, c, 1.0 / std::sqrt(found->variances[c] + eps));
+  }
+  return done;
+}
+
+View view_of(std::vector<double>& values) {
+  View view;
+  view.dtype = DType::kFloat64;
+  view.rank = 1;
+  view.sizes[0] = static_cast<std::int64_t>(values.size());
+  view.data = reinterpret_cast<std::uint8_t*>(values.data());
+  return view;
+}
+
+// aten::_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training,
+// float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd): the batch's
+// own statistics.
+Status batch_norm_of_batch(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const double eps = arguments.real(5);
+  View& out = arguments.tensor(6);
+  View& mean = arguments.tensor(7);
+  View& inverse = arguments.tensor(8);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Statistics found;
+  const Status done = statistics_of(in, eps, mean, inverse, &found);
+  return done.ok() ? batch_norm_with(in, arguments.optional_tensor(1), arguments.optional_tensor(2),
+                                     view_of(found.means), view_of(found.variances), eps, out)
+                   : done;
+}
+
+// running = (1 - momentum) * running + momentum * seen
+void follow(View& running, const std::vector<double>& seen, double momentum, double factor) {
+  for (std::size_t c = 0; c < seen.size(); ++c) {
+    double before = 0;
+    load(running.dtype, running.data + c * size_of(running.dtype), 1, 1, &before);
+    store_one(running, c, (1 - momentum) * before + momentum * seen[c] * factor);
+  }
+}
+
+// aten::_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean,
+// Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean,
+// Tensor(f!) save_invstd): training follows the batch's statistics, else the learned ones are used.
+Status batch_norm_running(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& mean = arguments.tensor(3);
+  View& variance = arguments.tensor(4);
+  const bool training = arguments.boolean(5);
+  const double momentum = arguments.real(6);
+  const double eps = arguments.real(7);
+  View& out = arguments.tensor(8);
+  const View* weight = arguments.optional_tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (!training) {
+    return batch_norm_with(in, weight, bias, mean, variance, eps, out);
+  }
+  Statistics found;
+  Status done = statistics_of(in, eps, arguments.tensor(9), arguments.tensor(10), &found);
+  if (done.ok()) {
+    done = batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out);
+  }
   if (!done.ok()) {
     return done;
   }
-  for (std::size_t c = 0; c < variances.size(); ++c) {
-    store_one(inverse, c, 1.0 / std::sqrt(variances[c] + eps));
+  if (mean.constant || variance.constant || mean.count() != found.means.size() ||
+      variance.count() != found.means.size()) {
+    return mismatch("the running statistics cannot follow");
   }
-  View own;
-  own.dtype = DType::kFloat64;
-  own.rank = 1;
-  own.sizes[0] = in.sizes[1];
-  View own_variance = own;
-  own.data = reinterpret_cast<std::uint8_t*>(means.data());
-  own_variance.data = reinterpret_cast<std::uint8_t*>(variances.data());
-  return batch_norm_with(in, arguments.optional_tensor(1), arguments.optional_tensor(2), own, own_variance,
-                         eps, out);
+  follow(mean, found.means, momentum, 1);
+  follow(variance, found.variances, momentum, found.count > 1 ? found.count / (found.count - 1) : 1);
+  return {};
 }
 
 // aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out): one half times the sigmoid of the other.
@@ -347,6 +405,7 @@ Status glu(Arguments& arguments) {
 constexpr KernelEntry kTable[] = {
     {"aten::_log_softmax.out", softmax<true>},
     {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch},
+    {"aten::_native_batch_norm_legit.out", batch_norm_running},
     {"aten::_native_batch_norm_legit_no_training.out", batch_norm},
     {"aten::_softmax.out", softmax<false>},
     {"aten::glu.out", glu},

@@ -331,6 +331,9 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
       if constexpr (Bits == 8) {
         value = weight.dtype == DType::kUInt8 ? static_cast<float>(bytes[k])
                                               : static_cast<float>(static_cast<std::int8_t>(bytes[k]));
+      } else if constexpr (Bits == 2) {
+        // The first number is in the lowest bits; 2 stands for 0.
+        value = static_cast<float>(bytes[k / 4] >> 2U * (k % 4) & 3U) - 2.0F;
       } else {
         // The first number is in the upper half; 8 stands for 0.
         const unsigned nibble = k % 2 == 0 ? bytes[k / 2] >> 4U : bytes[k / 2] & 0xfU;
@@ -344,17 +347,9 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
   return {};
 }
 
-Status embedding_byte(Arguments& arguments) {
-  return embedding<8>(arguments, 6);
-}
-Status embedding_byte_dtype(Arguments& arguments) {
-  return embedding<8>(arguments, 7);
-}
-Status embedding_4bit(Arguments& arguments) {
-  return embedding<4>(arguments, 6);
-}
-Status embedding_4bit_dtype(Arguments& arguments) {
-  return embedding<4>(arguments, 7);
+template <int Bits, std::size_t OutAt>
+Status embedding_of(Arguments& arguments) {
+  return embedding<Bits>(arguments, OutAt);
 }
 
 constexpr KernelEntry kTable[] = {
@@ -364,10 +359,12 @@ constexpr KernelEntry kTable[] = {
     {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize_by_tensors},
     {"quantized_decomposed::dequantize_per_tensor.out", dequantize_per_tensor},
     {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token},
-    {"quantized_decomposed::embedding_4bit.dtype_out", embedding_4bit_dtype},
-    {"quantized_decomposed::embedding_4bit.out", embedding_4bit},
-    {"quantized_decomposed::embedding_byte.dtype_out", embedding_byte_dtype},
-    {"quantized_decomposed::embedding_byte.out", embedding_byte},
+    {"quantized_decomposed::embedding_2bit.dtype_out", embedding_of<2, 7>},
+    {"quantized_decomposed::embedding_2bit.out", embedding_of<2, 6>},
+    {"quantized_decomposed::embedding_4bit.dtype_out", embedding_of<4, 7>},
+    {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>},
+    {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>},
+    {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>},
     {"quantized_decomposed::quantize_per_channel.out", quantize_per_channel},
     {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize_by_tensors},
     {"quantized_decomposed::quantize_per_tensor.out", quantize_per_tensor},

@@ -1,0 +1,309 @@
+// Convolutions of one, two and three dimensions, forward and backward. For what a delegate left over: plain
+// loops.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "tables.h"
+#include "volume.h"
+
+namespace slipway::lean {
+namespace {
+
+using Triple = std::array<std::int64_t, 3>;  // depth, row, column
+
+struct Geometry {
+  Triple stride, padding, dilation, output_padding;
+  std::int64_t groups;
+};
+
+// A setting for `dims` dimensions: one number for all of them, or one each. The missing ones are `missing`.
+Triple triple_of(const std::vector<std::int64_t>& items, std::size_t dims, std::int64_t missing) {
+  Triple found{missing, missing, missing};
+  for (std::size_t i = 0; i < dims && !items.empty(); ++i) {
+    found[3 - dims + i] = items[std::min(i, items.size() - 1)];
+  }
+  return found;
+}
+
+// A convolution goes from the larger image to the smaller one, a transposed one from the smaller to the
+// larger; a weight [A, B, ...] links channel a of the smaller with channel b of the larger, a gradient goes
+// the other way. So all of them visit the same pairs: position s of the smaller is at s * stride - padding +
+// k * dilation in the larger, for every place k of the kernel.
+struct Taps {
+  std::int64_t first;  // positions of the smaller for which that is inside
+  std::int64_t last;
+};
+
+Taps taps_of(const Geometry& g, std::size_t d, std::int64_t k, std::int64_t small, std::int64_t big) {
+  const std::int64_t shift = k * g.dilation[d] - g.padding[d];
+  const std::int64_t first = shift >= 0 ? 0 : (-shift + g.stride[d] - 1) / g.stride[d];
+  const std::int64_t last = big - shift <= 0 ? 0 : (big - shift - 1) / g.stride[d] + 1;
+  return {first, std::min(last, small)};
+}
+
+// Calls f(small_at, big_at, big_step, count, weight_at) for every row of such pairs; all are numbers of
+// elements.
+template <typename T, typename F>
+void each_row(const Volume<T>& small, const Volume<T>& big, const Volume<T>& weight, const Geometry& g, F f) {
+  const std::int64_t group = weight.sizes[0] / g.groups;
+  const auto& s = small.sizes;
+  const auto& b = big.sizes;
+  const auto& k = weight.sizes;
+  const auto offset = [&g](std::size_t d, std::int64_t at, std::int64_t tap) {
+    return at * g.stride[d] - g.padding[d] + tap * g.dilation[d];
+  };
+  const auto in_plane = [&](std::int64_t small_at, std::int64_t big_at, std::int64_t weight_at) {
+    for (std::int64_t kz = 0; kz < k[2]; ++kz) {
+      const Taps depth = taps_of(g, 0, kz, s[2], b[2]);
+      for (std::int64_t ky = 0; ky < k[3]; ++ky) {
+        const Taps row = taps_of(g, 1, ky, s[3], b[3]);
+        for (std::int64_t kx = 0; kx < k[4]; ++kx) {
+          const Taps column = taps_of(g, 2, kx, s[4], b[4]);
+          if (column.first >= column.last) {
+            continue;
+          }
+          for (std::int64_t z = depth.first; z < depth.last; ++z) {
+            for (std::int64_t y = row.first; y < row.last; ++y) {
+              const std::int64_t from = (offset(0, z, kz) * b[3] + offset(1, y, ky)) * b[4];
+              f(small_at + (z * s[3] + y) * s[4] + column.first, big_at + from + offset(2, column.first, kx),
+                g.stride[2], column.last - column.first, weight_at + (kz * k[3] + ky) * k[4] + kx);
+            }
+          }
+        }
+      }
+    }
+  };
+  for (std::int64_t n = 0; n < s[0]; ++n) {
+    for (std::int64_t a = 0; a < k[0]; ++a) {
+      for (std::int64_t c = 0; c < k[1]; ++c) {
+        in_plane(small.at(n, a), big.at(n, a / group * k[1] + c), weight.at(a, c));
+      }
+    }
+  }
+}
+
+// small += weight * big
+template <typename T>
+void gather_rows(Volume<T>* small, const Volume<T>& big, const Volume<T>& weight, const Geometry& g) {
+  each_row(*small, big, weight, g,
+           [&](std::int64_t to, std::int64_t from, std::int64_t step, std::int64_t count, std::int64_t at) {
+             const T factor = weight.values[static_cast<std::size_t>(at)];
+             T* target = small->values.data() + to;
+             const T* source = big.values.data() + from;
+             for (std::int64_t i = 0; i < count; ++i) {
+               target[i] += factor * source[i * step];
+             }
+           });
+}
+
+// big += weight * small
+template <typename T>
+void scatter_rows(const Volume<T>& small, Volume<T>* big, const Volume<T>& weight, const Geometry& g) {
+  each_row(small, *big, weight, g,
+           [&](std::int64_t from, std::int64_t to, std::int64_t step, std::int64_t count, std::int64_t at) {
+             const T factor = weight.values[static_cast<std::size_t>(at)];
+             const T* source = small.values.data() + from;
+             T* target = big->values.data() + to;
+             for (std::int64_t i = 0; i < count; ++i) {
+               target[i * step] += factor * source[i];
+             }
+           });
+}
+
+// weight += small * big
+template <typename T>
+void correlate_rows(const Volume<T>& small, const Volume<T>& big, Volume<T>* weight, const Geometry& g) {
+  each_row(
+      small, big, *weight, g,
+      [&](std::int64_t first, std::int64_t second, std::int64_t step, std::int64_t count, std::int64_t at) {
+        const T* a = small.values.data() + first;
+        const T* b = big.values.data() + second;
+        T total{};
+        for (std::int64_t i = 0; i < count; ++i) {
+          total += a[i] * b[i * step];
+        }
+        weight->values[static_cast<std::size_t>(at)] += total;
+      });
+}
+
+// Up to a size whose products with a tensor's stay far from any overflow.
+bool within(const Triple& triple, std::int64_t least) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  return std::all_of(triple.begin(), triple.end(),
+                     [least](std::int64_t x) { return x >= least && x <= kMost; });
+}
+
+Status does_not_fit(const View& in, const View& weight) {
+  return mismatch("cannot convolve " + to_text(in.shape()) + " with " + to_text(weight.shape()));
+}
+
+// The settings from argument `at` on: stride, padding, dilation, transposed, output_padding, groups.
+Geometry geometry_of(Arguments& arguments, std::size_t at, std::size_t dims) {
+  return {triple_of(arguments.integers(at), dims, 1), triple_of(arguments.integers(at + 1), dims, 0),
+          triple_of(arguments.integers(at + 2), dims, 1), triple_of(arguments.integers(at + 4), dims, 0),
+          arguments.integer(at + 5)};
+}
+
+bool weight_fits(const View& in, const View& weight, const Geometry& g, bool transposed) {
+  if (in.rank < 3 || in.rank > 5 || weight.rank != in.rank || g.groups <= 0 || !within(g.stride, 1) ||
+      !within(g.dilation, 1) || !within(g.padding, 0) || !within(g.output_padding, 0) ||
+      weight.sizes[0] % g.groups != 0 || weight.sizes[0] == 0) {
+    return false;
+  }
+  return in.sizes[1] % g.groups == 0 &&
+         in.sizes[1] / (transposed ? 1 : g.groups) == weight.sizes[transposed ? 0 : 1];
+}
+
+// The output's shape; fails when a kernel is larger than the image.
+Status output_shape(const View& in, const View& weight, const Geometry& g, bool transposed, Shape* shape) {
+  *shape = in.shape();
+  (*shape)[1] = transposed ? weight.sizes[1] * g.groups : weight.sizes[0];
+  for (std::size_t d = 2; d < in.rank; ++d) {
+    const std::size_t i = d + 3U - in.rank;
+    const std::int64_t reach = g.dilation[i] * (weight.sizes[d] - 1) + 1;
+    const std::int64_t span = in.sizes[d] + 2 * g.padding[i] - reach;
+    if (!transposed && span < 0) {
+      return mismatch(to_text(in.shape()) + " is too small for a kernel of " + to_text(weight.shape()));
+    }
+    (*shape)[d] = transposed
+                      ? (in.sizes[d] - 1) * g.stride[i] - 2 * g.padding[i] + reach + g.output_padding[i]
+                      : span / g.stride[i] + 1;
+    if ((*shape)[d] < 0) {
+      return mismatch(to_text(in.shape()) + " is too small for its padding");
+    }
+  }
+  return {};
+}
+
+// aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding,
+// SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out)
+Status convolution(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View& weight = arguments.tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  const bool transposed = arguments.boolean(6);
+  View& out = arguments.tensor(9);
+  const Geometry g = geometry_of(arguments, 3, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (!weight_fits(in, weight, g, transposed)) {
+    return does_not_fit(in, weight);
+  }
+  Shape shape;
+  Status done = output_shape(in, weight, g, transposed, &shape);
+  if (done.ok() && bias != nullptr && static_cast<std::int64_t>(bias->count()) != shape[1]) {
+    done = does_not_fit(in, weight);
+  }
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  return in_floats(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    Volume<T> result = Volume<T>::zeros(out);
+    if (bias != nullptr) {
+      std::vector<T> offsets(bias->count());
+      load(bias->dtype, bias->data, 1, offsets.size(), offsets.data());
+      for (std::int64_t n = 0; n < result.sizes[0]; ++n) {
+        for (std::int64_t c = 0; c < result.sizes[1]; ++c) {
+          std::fill_n(result.plane(n, c), result.area(), offsets[static_cast<std::size_t>(c)]);
+        }
+      }
+    }
+    const Volume<T> source(in);
+    const Volume<T> kernel(weight);
+    if (transposed) {
+      scatter_rows(source, &result, kernel, g);
+    } else {
+      gather_rows(&result, source, kernel, g);
+    }
+    result.put(out);
+    return Status();
+  });
+}
+
+// The bias's gradient: the sum over everything but the channels.
+template <typename T>
+void sum_channels(const Volume<T>& gradient, View& out) {
+  std::vector<T> sums(static_cast<std::size_t>(gradient.sizes[1]));
+  for (std::int64_t n = 0; n < gradient.sizes[0]; ++n) {
+    for (std::int64_t c = 0; c < gradient.sizes[1]; ++c) {
+      const T* plane = gradient.plane(n, c);
+      for (std::int64_t i = 0; i < gradient.area(); ++i) {
+        sums[static_cast<std::size_t>(c)] += plane[i];
+      }
+    }
+  }
+  store(out.dtype, sums.data(), sums.size(), out.data, 1);
+}
+
+// aten::convolution_backward.out(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes,
+// SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt
+// groups, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
+Status convolution_backward(Arguments& arguments) {
+  const View& gradient = arguments.tensor(0);
+  const View& in = arguments.tensor(1);
+  const View& weight = arguments.tensor(2);
+  const bool transposed = arguments.boolean(7);
+  const auto* mask = std::get_if<BoolList>(&arguments.value(10));
+  const Geometry g = geometry_of(arguments, 4, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  const bool fits = mask != nullptr && mask->items.size() == 3 && weight_fits(in, weight, g, transposed) &&
+                    output_shape(in, weight, g, transposed, &shape).ok() && shape == gradient.shape();
+  if (!fits) {
+    return does_not_fit(in, weight);
+  }
+  const Shape shapes[] = {in.shape(), weight.shape(), Shape{shape[1]}};
+  std::array<View*, 3> outs{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    outs[i] = mask->items[i] != 0 ? &arguments.tensor(11 + i) : nullptr;
+    const Status resized = outs[i] == nullptr ? Status() : resize(outs[i], shapes[i]);
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  return in_floats(gradient.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Volume<T> error(gradient);
+    const Volume<T> source(in);
+    if (outs[0] != nullptr) {
+      Volume<T> result = Volume<T>::zeros(in);
+      const Volume<T> kernel(weight);
+      if (transposed) {
+        gather_rows(&result, error, kernel, g);
+      } else {
+        scatter_rows(error, &result, kernel, g);
+      }
+      result.put(*outs[0]);
+    }
+    if (outs[1] != nullptr) {
+      Volume<T> result = Volume<T>::zeros(weight);
+      correlate_rows(transposed ? source : error, transposed ? error : source, &result, g);
+      result.put(*outs[1]);
+    }
+    if (outs[2] != nullptr) {
+      sum_channels(error, *outs[2]);
+    }
+    return Status();
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::convolution.out", convolution},
+    {"aten::convolution_backward.out", convolution_backward},
+};
+
+}  // namespace
+
+const KernelEntry* convolution_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean
