@@ -104,6 +104,10 @@ def run(asked: Asked, catalogue: Sequence[Wanted], build: Build, export: Export)
             try:
                 filling.go()
                 interrupted = False
+            except KeyboardInterrupt:
+                done = sum(cell.outcome != "not run" for cell in filling.all())
+                console.note(f"{done} of {len(chosen.cells)} cells are done; the same with --resume goes on from here.")
+                raise
             finally:
                 cells = filling.all()
                 changes: tuple[Change, ...] = ()

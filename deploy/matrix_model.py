@@ -21,6 +21,10 @@ Outcome = Literal["passed", "differs", "failed", "not run"]
 """``differs``: it ran, and an output is not the reference's. ``failed``: anything before that went wrong."""
 
 
+_PATIENCE = ("timeout", "wait", "retries")
+"""Settings that decide whether there is a result, not what it is."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -195,11 +199,12 @@ def inputs_of(cell: Cell, bundle: Bundle, where: Path, settings: dict[str, Any])
     """Digest of everything that decides the cell's result."""
     program = load_program(where, verify=False)
     device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
+    decisive = {name: value for name, value in settings.items() if name not in _PATIENCE}
     facts = {
         "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
         "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
         "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
-        "settings": settings, "description": DESCRIPTION, "file": sha256_file(where / program.file),
+        "settings": decisive, "description": DESCRIPTION, "file": sha256_file(where / program.file),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

@@ -134,6 +134,11 @@ def _caption(found: Matrix, folder: Path) -> str:
     )
 
 
+def counted(count: int, word: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def planned(plan: Plan, as_json: bool = False) -> None:
     """Print what would be run, and what cannot be."""
     if as_json:
@@ -148,7 +153,13 @@ def planned(plan: Plan, as_json: bool = False) -> None:
         "To be run",
         ["device", "target", "engine", "program"],
         [[cell.device.name, cell.target, cell.engine, cell.program.name] for cell in plan.cells],
-        f"{len(plan.cells)} cells, {len(plan.bundles)} bundles, {len(plan.programs)} programs",
+        ", ".join(
+            (
+                counted(len(plan.cells), "cell"),
+                counted(len(plan.bundles), "bundle"),
+                counted(len(plan.programs), "program"),
+            )
+        ),
     )
     if plan.impossible:
         rows = [[what, str(count), why] for what, why, count in plan.reasons()]
