@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from core.errors import ConfigError
@@ -28,13 +29,8 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
     Args:
         earlier: matrices of the same name, the oldest first; the last may be this one.
     """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATE.parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"size": lambda value: size(value) if value else "", "figure": _figure}
     cells = found.cells
-    return environment.get_template(TEMPLATE.name).render(
+    return _template().render(
         found=found,
         engines=[name for name in ENGINES if any(cell.engine == name for cell in cells)],
         tiles=_tiles(found),
@@ -49,6 +45,19 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
         emulated=sum(cell.emulated for cell in cells),
         impossible=_reasons(found.impossible),
     )
+
+
+@functools.cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATE.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"size": lambda value: size(value) if value else "", "figure": _figure}
+    return environment.get_template(TEMPLATE.name)
 
 
 def history(files: Sequence[Path]) -> list[Matrix]:

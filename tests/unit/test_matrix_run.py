@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ class Worker:
         Worker.busy.add(device.name)
         if Worker.meeting and device.transport != "local":
             Worker.meeting.wait(10)
+        time.sleep(0.05)  # long enough for others to come in, if they are let
         Worker.together.add(frozenset(Worker.busy))
         yield "running"
         answer = Worker.answers.get(key) or make()
@@ -112,7 +114,7 @@ def test_each_bundle_and_program_is_made_once(filling: Any) -> None:
 
 def test_devices_work_in_parallel_each_on_one_run_and_this_machine_alone(filling: Any) -> None:
     Worker.meeting = threading.Barrier(2)
-    filling(cell(), cell(program=OTHER), cell(BENCH), cell(BENCH, OTHER), cell(HERE), cell(HERE, OTHER)).go()
+    filling(cell(), cell(program=OTHER), cell(BENCH), cell(BENCH, OTHER), cell(HERE), cell(HERE, OTHER), jobs=3).go()
     assert frozenset({"shelf", "bench"}) in Worker.together
     assert [busy for busy in Worker.together if "local" in busy] == [frozenset({"local"})]
     assert len(Worker.ran) == 6
