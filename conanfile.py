@@ -1,9 +1,12 @@
+import json
+import re
 from pathlib import Path
 from typing import ClassVar
 
 from conan import ConanFile
+from conan.errors import ConanException
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import copy
+from conan.tools.files import copy, save
 
 required_conan_version = ">=2.4"
 
@@ -28,6 +31,7 @@ class SlipwayRuntimeConan(ConanFile):
             self.requires("flatbuffers/23.5.26")
         elif self.options.engine == "lean":
             self.requires("xnnpack/cci.20241108")
+            self.requires("xnnpack_internals/cci.20241108")
             self.requires("flatbuffers/23.5.26")
         elif self.options.engine == "onnxruntime":
             self.requires("onnxruntime/1.21.0")
@@ -52,11 +56,29 @@ class SlipwayRuntimeConan(ConanFile):
             toolchain.cache_variables["EXECUTORCH_SCHEMA_DIR"] = schemas.as_posix()
             kleidiai = any(item.ref.name == "kleidiai" for item in self.dependencies.host.values())
             toolchain.cache_variables["SLIPWAY_KLEIDIAI"] = kleidiai
+            names = Path(self.generators_folder, "kernels")
+            save(self, names / "kernel_names.inc", self._kernel_names())
+            toolchain.cache_variables["SLIPWAY_KERNEL_NAMES"] = names.as_posix()
         # The bundle runs wherever it is put: its libraries are beside the program.
         toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
         # Nothing is written into the checkout: its files decide what is built.
         toolchain.user_presets_path = False
         toolchain.generate()
+
+    def _kernel_names(self):
+        """One line a kernel of matrix products and convolutions that is in XNNPACK's library: KERNEL(name, "Arm's")."""
+        folder = Path(self.dependencies["xnnpack"].package_folder)
+        library = next((folder / "lib").glob("*microkernels-prod.*"))
+        raw = library.read_bytes()
+        # An archive's first member is its index (ar(5)): size in decimal at 48 of the member's header of 60 bytes.
+        index = raw[68 : 68 + int(raw[56:66])]
+        names = sorted({name.decode() for name in re.findall(rb"xnn_\w*(?:gemm|dwconv)\w*_ukernel_\w+", index)})
+        names = [name for name in names if not name.endswith(("_get_mr", "_get_nr"))]
+        if not names:
+            raise ConanException(f"{library} has no index of its kernels")
+        internals = Path(self.dependencies["xnnpack_internals"].package_folder)
+        wrapped = json.loads((internals / "res" / "kleidiai.json").read_text(encoding="utf-8"))
+        return "".join(f'KERNEL({name}, "{wrapped.get(name, "")}")\n' for name in names)
 
     def build(self):
         cmake = CMake(self)

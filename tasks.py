@@ -237,7 +237,7 @@ def models(c: Any, json: bool = False) -> None:
         "provider": "onnxruntime: xnnpack or cpu (default: xnnpack)",
         "ort-threads": "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)",
         "ort-spinning": "onnxruntime: let that pool's threads spin while they wait",
-        "profile": "also show where the time goes, by operator (onnxruntime)",
+        "profile": "also show where the time goes, by operator",
         "num-executions": "timed executions (default: 10; 1 on an emulated device, whose times mean nothing)",
         "warmup": "executions before the timed ones (default: 1; 0 on an emulated device)",
         "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",

@@ -28,8 +28,6 @@ def engine_flags(
         flags.append(f"--ort_threads={number('ort-threads', ort_threads, 1)}")
     if ort_spinning:
         flags.append("--ort_spinning")
-    if profile:
-        flags.append("--profile")
     if flags and engine != ENGINE:
         names = ", ".join(flag.partition("=")[0].replace("_", "-") for flag in flags)
         raise UsageError(
@@ -37,4 +35,5 @@ def engine_flags(
             f"the engine here is {engine or 'the default one of the target, for .pte files'}",
             f"--engine {ENGINE}, or without {names}",
         )
-    return flags
+    # Every engine has one.
+    return [*flags, "--profile"] if profile else flags

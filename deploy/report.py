@@ -81,6 +81,10 @@ def _engine_rows(value: Result) -> list[list[str]]:
     rows = []
     if value.runner.settings:
         rows.append(["settings", ", ".join(f"{name} {text}" for name, text in value.runner.settings.items())])
+    if value.runner.kernels:
+        used = Counter((kernel.library, kernel.feature) for kernel in value.runner.kernels)
+        text = ", ".join(f"{count} of {library}'s for {feature}" for (library, feature), count in used.most_common())
+        rows.append(["kernels", text + " (--json names them)"])
     if value.runner.placement:
         coverage = sorted(value.runner.placement.coverage.items(), key=lambda item: -item[1])
         text = ", ".join(f"{count} on {name.removesuffix('ExecutionProvider')}" for name, count in coverage)

@@ -82,6 +82,26 @@ class Placement(_Answer):
     """What could make it faster."""
 
 
+class Kernel(_Answer):
+    """The function that computes a layer on that processor."""
+
+    node: str
+    kernel: str
+    library: str
+    """Whose it is: ``XNNPACK`` or ``KleidiAI``."""
+    feature: str
+    """What it wants of the processor; ``scalar``: nothing."""
+
+
+class Weights(_Answer):
+    """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
+
+    bytes: int
+    blocks: int
+    shared: int
+    shared_bytes: int
+
+
 class ProfileRow(_Answer):
     """An operator's executions under one provider, summed up."""
 
@@ -108,6 +128,9 @@ class RunnerResult(_Answer):
     settings: dict[str, str] = {}
     """Settings of the engine that were in effect: providers and thread pools of ``onnxruntime``."""
     placement: Placement | None = None
+    kernels: tuple[Kernel, ...] = ()
+    """Of every matrix product, linear layer and convolution, from engines that tell."""
+    weights: Weights | None = None
     profile: tuple[ProfileRow, ...] = ()
     """By operator, the costliest first; empty when none was asked for."""
 

@@ -66,6 +66,7 @@ constexpr Flag kFlags[] = {
     {"warmup", Takes::kCount, nullptr, &Options::warmup, 0},
     {"cpu_threads", Takes::kCount, nullptr, &Options::cpu_threads, 1},
     {"method_name", Takes::kText, &Options::method_name, nullptr, 0},
+    {"also_load", Takes::kValue, nullptr, nullptr, 0},
     {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
@@ -136,10 +137,13 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     options->engine.provider = value;
     return {};
   }
-  if (std::string_view(flag.name) == "inputs") {
-    options->inputs = split(value, ',');
-    if (std::find(options->inputs.begin(), options->inputs.end(), "") != options->inputs.end()) {
-      return usage("--inputs has an empty name in '" + value + "'.", "give a.npy,b.npy, without blanks");
+  const bool inputs = std::string_view(flag.name) == "inputs";
+  if (inputs || std::string_view(flag.name) == "also_load") {
+    std::vector<std::string>& names = inputs ? options->inputs : options->also_load;
+    names = split(value, ',');
+    if (std::find(names.begin(), names.end(), "") != names.end()) {
+      return usage(name + " has an empty name in '" + value + "'.",
+                   inputs ? "give a.npy,b.npy, without blanks" : "give A,B, without blanks");
     }
     return {};
   }
@@ -255,6 +259,7 @@ Flags are --flag=value or --flag value.
   --model_path FILE       the program: .pte, or .onnx and .ort for the engine onnxruntime
   --data_path FILE        weights stored apart from it (.ptd)
   --method_name NAME      the method to run (default: forward)
+  --also_load A,B         methods that are made ready besides, as an application that uses several does
   --inputs A.npy,B.npy    the inputs, in the method's order
   --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes
   --output_file PREFIX    write the outputs as PREFIX0.npy, PREFIX1.npy, ...

@@ -23,6 +23,7 @@ struct Options {
   unsigned warmup = 0;
   unsigned cpu_threads = 0;  // 0: as many as there are physical cores
   std::string method_name = "forward";
+  std::vector<std::string> also_load;
   std::string profile_path;
   bool profile = false;  // the profile by operators, in the result
   EngineOptions engine;

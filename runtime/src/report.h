@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,8 @@ struct RunReport {
   CpuInfo cpu;
   std::vector<std::pair<std::string, std::string>> settings;
   Placement placement;
+  std::vector<KernelUse> kernels;
+  std::optional<WeightsInfo> weights;
   bool profiled = false;
   std::vector<ProfileRow> profile;
 };

@@ -73,6 +73,15 @@ void nodes_member(JsonWriter& json, const std::vector<NodeInfo>& nodes) {
   json.end_object();
 }
 
+void kernels_member(JsonWriter& json, const std::vector<KernelUse>& kernels) {
+  json.key("kernels").begin_array();
+  for (const KernelUse& use : kernels) {
+    json.begin_object().member("node", use.node).member("kernel", use.kernel);
+    json.member("library", use.library).member("feature", use.feature).end_object();
+  }
+  json.end_array();
+}
+
 // Only from engines that have such things: a result without them has no member of the name.
 void engine_specific_members(JsonWriter& json, const RunReport& report) {
   if (!report.settings.empty()) {
@@ -86,6 +95,15 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     json.key("placement").begin_object();
     nodes_member(json, report.placement.nodes);
     json.member("hints", report.placement.hints).end_object();
+  }
+  if (!report.kernels.empty()) {
+    kernels_member(json, report.kernels);
+  }
+  if (report.weights) {
+    json.key("weights").begin_object();
+    json.member("bytes", report.weights->bytes).member("blocks", report.weights->blocks);
+    json.member("shared", report.weights->shared).member("shared_bytes", report.weights->shared_bytes);
+    json.end_object();
   }
   if (report.profiled) {
     json.key("profile").begin_array();
@@ -147,6 +165,9 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
     json.member("missing_operators", missing_operators(method, capabilities, found_missing));
     if (!method.nodes.empty()) {
       nodes_member(json, method.nodes);
+    }
+    if (!method.kernels.empty()) {
+      kernels_member(json, method.kernels);
     }
     json.end_object();
   }

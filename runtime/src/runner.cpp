@@ -135,16 +135,17 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
   return {};
 }
 
-Result<MethodInfo> find_method(const Options& options, const ProgramInfo& program) {
+Result<MethodInfo> find_method(const Options& options, const std::string& wanted,
+                               const ProgramInfo& program) {
   std::string names;
   for (const MethodInfo& method : program.methods) {
-    if (method.name == options.method_name) {
+    if (method.name == wanted) {
       return method;
     }
     names += (names.empty() ? "" : ", ") + method.name;
   }
-  return Status(Code::kUsage, options.model_path + " has no method '" + options.method_name + "'.",
-                "give --method_name one of: " + names, {options.method_name});
+  return Status(Code::kUsage, options.model_path + " has no method '" + wanted + "'.",
+                "give --method_name one of: " + names, {wanted});
 }
 
 // Executes as often as asked. The clock runs around execute() alone.
@@ -220,7 +221,7 @@ Status run(const Options& options, Engine& engine) {
   if (!program.ok()) {
     return program.status();
   }
-  const Result<MethodInfo> method = find_method(options, program.value());
+  const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
   if (!method.ok()) {
     return method.status();
   }
@@ -228,6 +229,10 @@ Status run(const Options& options, Engine& engine) {
   report.engine = engine.info();
   report.capabilities = engine.capabilities();
   Status status = check_offers(options, method.value(), report.capabilities);
+  for (std::size_t i = 0; status.ok() && i < options.also_load.size(); ++i) {
+    const Result<MethodInfo> other = find_method(options, options.also_load[i], program.value());
+    status = other.ok() ? check_offers(options, other.value(), report.capabilities) : other.status();
+  }
   if (!status.ok()) {
     return status;
   }
@@ -250,7 +255,8 @@ Status run(const Options& options, Engine& engine) {
                               {options.model_path}});
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
-  status = engine.load({options.model_path, options.data_path, options.method_name, profile});
+  status =
+      engine.load({options.model_path, options.data_path, options.method_name, options.also_load, profile});
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;
@@ -278,6 +284,8 @@ Status run(const Options& options, Engine& engine) {
   report.cpu = cpu_info();
   report.settings = engine.settings();
   report.placement = engine.placement();
+  report.kernels = engine.kernels();
+  report.weights = engine.weights();
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));
   }
@@ -295,7 +303,7 @@ Status run(const Options& options, Engine& engine) {
 }
 
 Status describe(const Options& options, Engine& engine) {
-  const Result<ProgramInfo> program = engine.describe(options.model_path);
+  Result<ProgramInfo> program = engine.describe(options.model_path);
   if (!program.ok()) {
     return program.status();
   }
@@ -305,6 +313,9 @@ Status describe(const Options& options, Engine& engine) {
                               {options.model_path}});
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
+  for (MethodInfo& method : program.value().methods) {
+    method.kernels = engine.kernels_of(options.model_path, method.name);
+  }
   guard.reset();
   if (!status.ok()) {
     return status;

@@ -46,9 +46,9 @@ class Ran(NamedTuple):
 Run = Callable[..., Ran]
 
 FLAGS = [
-    "model_path", "data_path", "method_name", "inputs", "input_shapes", "output_file", "num_executions", "warmup",
-    "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads", "ort_spinning", "print_output",
-    "json", "describe", "capabilities", "version", "help",
+    "model_path", "data_path", "method_name", "also_load", "inputs", "input_shapes", "output_file", "num_executions",
+    "warmup", "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads", "ort_spinning",
+    "print_output", "json", "describe", "capabilities", "version", "help",
 ]  # fmt: skip
 
 

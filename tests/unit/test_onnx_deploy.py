@@ -32,6 +32,7 @@ def test_flags_for_onnxruntime_alone() -> None:
     assert engine_flags("onnxruntime", provider="cpu", ort_threads="2", ort_spinning=True, profile=True) == [
         "--provider=cpu", "--ort_threads=2", "--ort_spinning", "--profile",
     ]  # fmt: skip
+    assert engine_flags("lean", profile=True) == engine_flags("", profile=True) == ["--profile"]
     with pytest.raises(UsageError, match="no provider 'gpu'"):
         engine_flags("onnxruntime", provider="gpu")
     with pytest.raises(UsageError, match="ort-threads"):

@@ -90,3 +90,13 @@ def test_command() -> None:
                    etdump=True, engine_flags=["--provider=cpu"])  # fmt: skip
     assert more[-1] == "--provider=cpu"
     assert {"--input_shapes=1x3", "--cpu_threads=2", "--etdump_path=run.etdp"} <= set(more)
+
+
+def test_what_only_the_lean_engine_tells() -> None:
+    kernel = {"node": "a #1 @0", "kernel": "kai_run_b", "library": "KleidiAI", "feature": "neoni8mm"}
+    weights = {"bytes": 640, "blocks": 2, "shared": 1, "shared_bytes": 64}
+    result = parse_result(json.dumps({**ANSWER, "kernels": [kernel], "weights": weights}).encode())
+    assert [item.model_dump() for item in result.kernels] == [kernel]
+    assert result.weights is not None
+    assert result.weights.model_dump() == weights
+    assert parse_result(json.dumps(ANSWER).encode()).weights is None

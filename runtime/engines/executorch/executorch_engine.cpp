@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "data_file.h"
+#include "etdump.h"
 #include "platform_layer.h"
 #include "program_info.h"
 #include "scalar_types.h"
@@ -120,6 +121,7 @@ class ExecuTorchEngine : public Engine {
   }
   Result<std::vector<Tensor>> outputs() override;
   Result<std::vector<std::uint8_t>> profile() override;
+  Result<std::vector<ProfileRow>> profile_rows() override;
 
  private:
   Status load_module(const LoadOptions& options);
@@ -131,6 +133,7 @@ class ExecuTorchEngine : public Engine {
 
   std::string method_;
   ETDumpGen* etdump_ = nullptr;  // owned by module_
+  std::vector<std::uint8_t> profile_;
   std::unique_ptr<Module> module_;
   std::vector<InputForm> inputs_;
   std::vector<TensorPtr> input_tensors_;
@@ -178,6 +181,12 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   error = module_->load_method(method_);
   if (error != Error::Ok) {
     return from_error(error, Code::kExecution, "Cannot initialise method " + method_, kExportAgain);
+  }
+  for (const std::string& name : options.also) {
+    error = module_->load_method(name);
+    if (error != Error::Ok) {
+      return from_error(error, Code::kExecution, "Cannot initialise method " + name, kExportAgain);
+    }
   }
   const auto meta = module_->method_meta(method_);
   if (!meta.ok()) {
@@ -317,16 +326,29 @@ Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
 }
 
 Result<std::vector<std::uint8_t>> ExecuTorchEngine::profile() {
-  if (etdump_ == nullptr) {
-    return std::vector<std::uint8_t>();
+  // It ends when it is taken out: that is once.
+  if (etdump_ == nullptr || !profile_.empty()) {
+    return profile_;
   }
   const ETDumpResult result = etdump_->get_etdump_data();
   if (result.buf == nullptr || result.size == 0) {
     return Status(Code::kExecution, "The engine recorded no profile.", "run without --etdump_path");
   }
-  std::vector<std::uint8_t> bytes = bytes_of(result.buf, result.size);
+  profile_ = bytes_of(result.buf, result.size);
   std::free(result.buf);
-  return bytes;
+  return profile_;
+}
+
+Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows() {
+  const auto bytes = profile();
+  if (!bytes.ok()) {
+    return bytes.status();
+  }
+  const auto blocks = read_etdump(bytes.value().data(), bytes.value().size());
+  if (!blocks.ok()) {
+    return blocks.status();
+  }
+  return rows_of(blocks.value());
 }
 
 }  // namespace

@@ -2,14 +2,17 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data_store.h"
+#include "etdump.h"
 #include "kernel.h"
 #include "method.h"
 #include "program_info.h"
+#include "recorder.h"
 #include "slipway/engine.h"
 #include "xnn_delegate.h"
 
@@ -39,7 +42,8 @@ class LeanEngine : public Engine {
   }
 
   Result<unsigned> set_threads(unsigned count) override {
-    method_.reset();  // its graphs use the threads that are about to end
+    others_.clear();  // their graphs use the threads that are about to end
+    method_.reset();
     return contained([&] { return context_.set_threads(count); });
   }
 
@@ -81,11 +85,40 @@ class LeanEngine : public Engine {
     });
   }
 
-  Result<std::vector<std::uint8_t>> profile() override { return std::vector<std::uint8_t>(); }
+  std::vector<KernelUse> kernels() const override {
+    return method_ == nullptr ? std::vector<KernelUse>() : method_->kernels();
+  }
+
+  std::vector<KernelUse> kernels_of(const std::string& model_path, const std::string& method) override {
+    const Status loaded = load({model_path, "", method, {}, false});
+    return loaded.ok() ? kernels() : std::vector<KernelUse>();
+  }
+
+  std::optional<WeightsInfo> weights() const override {
+    if (weights_ == nullptr) {
+      return {};
+    }
+    return WeightsInfo{weights_->size(), weights_->blocks(), weights_->shared(), weights_->shared_size()};
+  }
+
+  Result<std::vector<std::uint8_t>> profile() override {
+    return contained([&]() -> Result<std::vector<std::uint8_t>> {
+      return recorder_ == nullptr ? std::vector<std::uint8_t>() : write_etdump(recorder_->blocks());
+    });
+  }
+
+  Result<std::vector<ProfileRow>> profile_rows() override {
+    return contained([&]() -> Result<std::vector<ProfileRow>> {
+      return recorder_ == nullptr ? std::vector<ProfileRow>() : rows_of(recorder_->blocks());
+    });
+  }
 
  private:
   Status load_method(const LoadOptions& options) {
+    others_.clear();
     method_.reset();
+    recorder_ = options.profile ? std::make_unique<lean::Recorder>() : nullptr;
+    const std::uint64_t start = lean::Recorder::now();
     const Status started = context_.start();
     if (!started.ok()) {
       return started;
@@ -97,11 +130,23 @@ class LeanEngine : public Engine {
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
     weights_ = std::make_unique<lean::PackedWeights>(*store_);
     Result<std::unique_ptr<lean::Method>> method =
-        lean::Method::load(context_, *store_, *weights_, options.method, options.profile);
+        lean::Method::load(context_, *store_, *weights_, options.method, recorder_.get());
     if (!method.ok()) {
       return method.status();
     }
     method_ = std::move(method.value());
+    for (const std::string& name : options.also) {
+      Result<std::unique_ptr<lean::Method>> other =
+          lean::Method::load(context_, *store_, *weights_, name, recorder_.get());
+      if (!other.ok()) {
+        return other.status();
+      }
+      others_.push_back(std::move(other.value()));
+    }
+    if (recorder_ != nullptr) {
+      recorder_->begin(kLoadBlock);
+      recorder_->add(kMethodInit, start);
+    }
     return {};
   }
 
@@ -109,7 +154,9 @@ class LeanEngine : public Engine {
   lean::XnnContext context_;
   std::unique_ptr<lean::DataStore> store_;
   std::unique_ptr<lean::PackedWeights> weights_;
+  std::unique_ptr<lean::Recorder> recorder_;
   std::unique_ptr<lean::Method> method_;
+  std::vector<std::unique_ptr<lean::Method>> others_;
 };
 
 }  // namespace

@@ -51,7 +51,8 @@ Kind list_of(const flatbuffers::Vector<Item>* items) {
 }  // namespace
 
 Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const DataStore& store,
-                                             PackedWeights& weights, const std::string& name, bool profile) {
+                                             PackedWeights& weights, const std::string& name,
+                                             Recorder* recorder) {
   const pte::ExecutionPlan* found = nullptr;
   for (const pte::ExecutionPlan* plan : *store.program().execution_plan()) {
     if (plan->name()->string_view() == name) {
@@ -62,7 +63,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
     return Status(Code::kUsage, "The program has no method " + name + ".",
                   "pte_runner --describe lists them");
   }
-  std::unique_ptr<Method> method(new Method(context, store, weights, *found));
+  std::unique_ptr<Method> method(new Method(context, store, weights, *found, recorder));
   std::vector<Kernel> kernels;
   Status done = method->find_operators(&kernels);
   if (done.ok()) {
@@ -72,7 +73,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
     done = method->make_values();
   }
   if (done.ok()) {
-    done = method->make_delegates(profile);
+    done = method->make_delegates();
   }
   if (done.ok()) {
     done = method->make_steps(kernels);
@@ -237,7 +238,7 @@ Status Method::find_operators(std::vector<Kernel>* kernels) const {
           "delegate the operators, or use the engine executorch where the target has it", missing};
 }
 
-Status Method::make_delegates(bool profile) {
+Status Method::make_delegates() {
   for (std::size_t i = 0; plan_->delegates() != nullptr && i < plan_->delegates()->size(); ++i) {
     const pte::BackendDelegate& stored = *plan_->delegates()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const std::string backend = stored.id()->str();
@@ -248,8 +249,8 @@ Status Method::make_delegates(bool profile) {
               {backend}};
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
-    Result<std::unique_ptr<XnnDelegate>> loaded =
-        XnnDelegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what, profile);
+    Result<std::unique_ptr<XnnDelegate>> loaded = XnnDelegate::load(
+        context_, store_, weights_, store_.delegate(*stored.processed()), what, recorder_ != nullptr);
     if (!loaded.ok()) {
       return loaded.status();
     }
@@ -361,10 +362,45 @@ Status Method::move(const Step& step) {
   return {};
 }
 
+std::vector<KernelUse> Method::kernels() const {
+  std::vector<KernelUse> all;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].action == Action::kDelegate) {
+      for (KernelUse& use : steps_[i].delegate->kernels()) {
+        use.node += " @" + std::to_string(i);
+        all.push_back(std::move(use));
+      }
+    }
+  }
+  return all;
+}
+
+void Method::record(const Step& step, std::size_t index, std::uint64_t start) {
+  if (step.action == Action::kKernel) {
+    recorder_->add_kernel(step.name, index, start);
+  } else if (step.action == Action::kDelegate) {
+    const std::uint64_t end = Recorder::now();
+    recorder_->add_delegate(step.delegate->times(), index, start, end);
+  }
+}
+
 Status Method::execute() {
+  if (recorder_ == nullptr) {
+    return run_steps();
+  }
+  recorder_->begin(kExecuteBlock);
+  const std::uint64_t start = Recorder::now();
+  Status done = run_steps();
+  recorder_->add(kMethodExecute, start);
+  return done;
+}
+
+Status Method::run_steps() {
   std::size_t next = 0;
   while (next < steps_.size()) {
-    const Step& step = steps_[next++];
+    const std::size_t index = next++;
+    const Step& step = steps_[index];
+    const std::uint64_t start = recorder_ == nullptr ? 0 : Recorder::now();
     Status done;
     switch (step.action) {
       case Action::kKernel:
@@ -396,6 +432,9 @@ Status Method::execute() {
     }
     if (!done.ok()) {
       return done;
+    }
+    if (recorder_ != nullptr) {
+      record(step, index, start);
     }
   }
   return {};

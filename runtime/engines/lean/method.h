@@ -9,6 +9,7 @@
 
 #include "data_store.h"
 #include "kernel.h"
+#include "recorder.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "value.h"
@@ -22,9 +23,11 @@ inline constexpr std::size_t kSlack = XNN_EXTRA_BYTES;
 class Method {
  public:
   // Makes memory, values, delegates and instructions of the method called `name`. All operators that have no
-  // kernel here are named at once (kMissingOperator). Store and weights must outlive the method.
+  // kernel here are named at once (kMissingOperator). Store and weights must outlive the method, as must the
+  // recorder, which may be nullptr.
   static Result<std::unique_ptr<Method>> load(const XnnContext& context, const DataStore& store,
-                                              PackedWeights& weights, const std::string& name, bool profile);
+                                              PackedWeights& weights, const std::string& name,
+                                              Recorder* recorder);
 
   std::size_t input_count() const { return plan_->inputs()->size(); }
   std::size_t output_count() const { return plan_->outputs()->size(); }
@@ -33,6 +36,8 @@ class Method {
   Status set_input(std::size_t index, const Tensor& input);
   Status execute();
   Result<Tensor> output(std::size_t index) const;
+  // Of all delegates' layers, by the instructions that call them.
+  std::vector<KernelUse> kernels() const;
 
  private:
   enum class Action : std::uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree };
@@ -49,19 +54,21 @@ class Method {
   };
 
   Method(const XnnContext& context, const DataStore& store, PackedWeights& weights,
-         const pte::ExecutionPlan& plan)
-      : context_(context), store_(store), weights_(weights), plan_(&plan) {}
+         const pte::ExecutionPlan& plan, Recorder* recorder)
+      : context_(context), store_(store), weights_(weights), plan_(&plan), recorder_(recorder) {}
 
   Status make_arenas();
   Status make_values();
   Status make_tensor(const pte::Tensor& tensor, std::size_t index, View* view);
   Status give_memory(const pte::Tensor& tensor, std::size_t index, View* view);
   Status find_operators(std::vector<Kernel>* kernels) const;
-  Status make_delegates(bool profile);
+  Status make_delegates();
   Status make_steps(const std::vector<Kernel>& kernels);
   Status run_kernel(const Step& step);
   Status run_delegate(const Step& step);
   Status move(const Step& step);
+  Status run_steps();
+  void record(const Step& step, std::size_t index, std::uint64_t start);
   // Memory of the method's own; the address stays.
   std::uint8_t* allocate(std::size_t bytes);
 
@@ -69,6 +76,7 @@ class Method {
   const DataStore& store_;
   PackedWeights& weights_;
   const pte::ExecutionPlan* plan_;
+  Recorder* recorder_;  // nullptr: nobody wants a profile
   std::vector<std::unique_ptr<std::uint8_t[]>> memory_;
   std::vector<Bytes> arenas_;
   std::vector<Value> values_;

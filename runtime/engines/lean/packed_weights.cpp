@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace slipway::lean {
 namespace {
@@ -21,8 +22,9 @@ PackedWeights* self(void* context) {
 
 PackedWeights::PackedWeights(const DataStore& store) : store_(store), provider_() {
   provider_.context = this;
-  // Whether weights are the same is known only when they are packed: scales are no part of the key.
-  provider_.look_up = [](void*, const xnn_weights_cache_look_up_key*) { return SIZE_MAX; };
+  provider_.look_up = [](void* context, const xnn_weights_cache_look_up_key* key) {
+    return self(context)->look_up(*key);
+  };
   provider_.reserve_space = [](void* context, std::size_t bytes) -> void* {
     return self(context)->reserve(bytes);
   };
@@ -37,7 +39,8 @@ PackedWeights::PackedWeights(const DataStore& store) : store_(store), provider_(
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
 
-void PackedWeights::expect(const std::vector<Bytes>& constants) {
+void PackedWeights::expect(const std::vector<Bytes>& constants, PackingForms forms) {
+  forms_ = std::move(forms);
   expected_ = 0;
   constants_.clear();
   for (const Bytes& constant : constants) {
@@ -53,6 +56,31 @@ std::size_t PackedWeights::size() const {
     bytes += packed.size;
   }
   return bytes;
+}
+
+const std::string* PackedWeights::form_of(const void* kernel) const {
+  const auto found = forms_.find(kernel);
+  return found == forms_.end() || found->second.empty() ? nullptr : &found->second;
+}
+
+std::size_t PackedWeights::share(std::size_t place) {
+  ++shared_;
+  shared_size_ += packed_[place].size;
+  return place;
+}
+
+// Scales are no part of XNNPACK's key, nor is the shape: without a form, whether weights are the same is
+// known only when they are packed.
+std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
+  const std::string* form = form_of(key.kernel);
+  const auto [begin, end] = places_.equal_range(Source(key.kernel, key.bias));
+  for (auto place = begin; form != nullptr && place != end; ++place) {
+    const Packed& packed = packed_[place->second];
+    if (packed.seed == key.seed && packed.form == *form) {
+      return share(place->second);
+    }
+  }
+  return SIZE_MAX;
 }
 
 std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
@@ -85,11 +113,12 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   for (auto place = begin; place != end; ++place) {
     const Packed& packed = packed_[place->second];
     if (packed.size == size && std::memcmp(packed.data, data, size) == 0) {
-      return place->second;
+      return share(place->second);
     }
   }
+  const std::string* form = form_of(key.kernel);
   chunks_.back().used = rounded_up(chunks_.back().used + size, kAlignment);
-  packed_.push_back({data, size});
+  packed_.push_back({data, size, key.seed, form == nullptr ? std::string() : *form});
   places_.emplace(source, packed_.size() - 1);
   return packed_.size() - 1;
 }

@@ -1,9 +1,12 @@
 #include "xnn_delegate.h"
 
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "file_format.h"
+#include "xnn_kernels.h"
+#include "xnn_packing.h"
 
 namespace slipway::lean {
 namespace {
@@ -102,7 +105,7 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
     return built;
   }
   xnn_runtime_t runtime = nullptr;
-  weights.expect(made->payload_->constants());
+  weights.expect(made->payload_->constants(), packing_forms(*made->payload_));
   const xnn_status status =
       xnn_create_runtime_v4(made->graph_->subgraph(), weights.provider(), context.workspace(),
                             context.threads(), profile ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
@@ -252,6 +255,14 @@ Status XnnDelegate::execute(const std::vector<View*>& arguments) {
   return {};
 }
 
+std::vector<KernelUse> XnnDelegate::kernels() const {
+  // Before its first execution XNNPACK has chosen for no number of rows yet.
+  if (!shaped_ && xnn_reshape_runtime(runtime_.get()) != xnn_status_success) {
+    return {};
+  }
+  return kernels_of(runtime_.get());
+}
+
 std::vector<OperatorTime> XnnDelegate::times() const {
   std::size_t size = 0;
   std::vector<OperatorTime> found;
@@ -267,12 +278,14 @@ std::vector<OperatorTime> XnnDelegate::times() const {
   xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_timing, bytes, times.data(),
                                  &bytes);
   const char* name = names.data();
+  std::map<std::string, unsigned> of_kind;
   for (const std::uint64_t time : times) {
-    found.push_back({name, time});
-    name += std::strlen(name) + 1;
-    if (name > names.data() + size) {
+    if (name >= names.data() + size) {
       break;
     }
+    const std::string kind = name;
+    found.push_back({kind + " #" + std::to_string(++of_kind[kind]), time * 1000});  // from microseconds
+    name += kind.size() + 1;
   }
   return found;
 }

@@ -11,6 +11,8 @@
 
 #include "data_store.h"
 #include "packed_weights.h"
+#include "recorder.h"
+#include "slipway/engine.h"
 #include "slipway/status.h"
 #include "value.h"
 #include "xnn_graph.h"
@@ -41,12 +43,6 @@ class XnnContext {
   xnn_workspace_t workspace_ = nullptr;
 };
 
-// One operator's time in the last execution.
-struct OperatorTime {
-  std::string name;
-  std::uint64_t microseconds = 0;
-};
-
 class XnnDelegate {
  public:
   // Builds the graph and packs its weights into `weights`. `payload` is what the program stores for the
@@ -59,7 +55,11 @@ class XnnDelegate {
   // outputs; outputs get the shapes that follow from the inputs'.
   Status execute(const std::vector<View*>& arguments);
 
-  // Times of the last execution, in order. Empty without profiling.
+  // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
+  std::vector<KernelUse> kernels() const;
+
+  // Times of the last execution, in order; "Fully Connected (NC, F32) GEMM #2" is the second of its kind.
+  // Empty without profiling.
   std::vector<OperatorTime> times() const;
 
  private:

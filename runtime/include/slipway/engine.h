@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,14 @@ struct NodeInfo {
   std::string why;  // why the provider asked for did not take it; empty when it did
 };
 
+// What computes a layer on this processor.
+struct KernelUse {
+  std::string node;  // "Fully Connected (NC, F32) GEMM #1 @0": the name it has in a profile
+  std::string kernel;
+  std::string library;  // who wrote the kernel: "XNNPACK", "KleidiAI"
+  std::string feature;  // of the processor, for which it was chosen: "neondot"; "scalar" for none
+};
+
 struct MethodInfo {
   std::string name;
   std::vector<ValueSpec> inputs;
@@ -44,6 +53,8 @@ struct MethodInfo {
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
   // Names of the weights that the program does not hold itself: they come from LoadOptions::data_path.
   std::vector<std::string> external_weights;
+  // What computes its layers here, from engines that tell.
+  std::vector<KernelUse> kernels;
   // Where each node is expected to run; empty for engines that do not divide a graph by providers.
   std::vector<NodeInfo> nodes;
 };
@@ -85,6 +96,14 @@ struct Placement {
   std::vector<std::string> hints;
 };
 
+// Weights as the engine keeps them in memory, where it packs them once for all methods that use them.
+struct WeightsInfo {
+  std::uint64_t bytes = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t shared = 0;        // how often what was packed already was used again
+  std::uint64_t shared_bytes = 0;  // and the memory that this saved
+};
+
 // One line of a profile: an operator's executions, summed up.
 struct ProfileRow {
   std::string name;
@@ -98,6 +117,7 @@ struct LoadOptions {
   std::string model_path;
   std::string data_path;  // weights stored apart from the program; empty when there are none
   std::string method;
+  std::vector<std::string> also;  // methods that are made ready besides
   bool profile = false;
 };
 
@@ -127,7 +147,7 @@ class Engine {
     return {};
   }
 
-  // Loads the program and makes one method ready to run.
+  // Loads the program and makes one method ready to run, and others besides (kUsage where there is only one).
   virtual Status load(const LoadOptions& options) = 0;
 
   // Gives the method its inputs for the next execute(). The tensors must outlive it.
@@ -141,6 +161,18 @@ class Engine {
   virtual unsigned least_warmup() const { return 0; }
   // Where the nodes ran; known after the first execution.
   virtual Placement placement() const { return {}; }
+
+  // The kernels of the method that was loaded, for the shapes it was given last; empty from engines that do
+  // not tell.
+  virtual std::vector<KernelUse> kernels() const { return {}; }
+  // The same for a described program's method in the shapes it declares, as far as it can be prepared here.
+  virtual std::vector<KernelUse> kernels_of(const std::string& /*model_path*/,
+                                            const std::string& /*method*/) {
+    return {};
+  }
+
+  // Known after load(); nothing from engines that do not tell.
+  virtual std::optional<WeightsInfo> weights() const { return {}; }
 
   // The profile recorded since load(), in the engine's own file format. Empty without LoadOptions::profile.
   virtual Result<std::vector<std::uint8_t>> profile() = 0;

@@ -1,0 +1,165 @@
+#include "etdump.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "etdump_generated.h"
+
+namespace slipway {
+namespace {
+
+constexpr char kPortable[] = "portable";
+constexpr char kRuntime[] = "runtime";
+
+double milliseconds(std::uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1e6;
+}
+
+std::uint64_t length(const TraceEvent& event) {
+  return event.end < event.start ? 0 : event.end - event.start;
+}
+
+std::string at_instruction(const std::string& name, std::int32_t instruction) {
+  return name + " @" + std::to_string(instruction);
+}
+
+// "Fully Connected (NC, F32) GEMM #2" is the second of its kind in its graph.
+std::string without_number(const std::string& name) {
+  return name.substr(0, name.rfind(" #"));
+}
+
+// Sums rows up; what is shorter than what it is made of counts as nothing.
+class Rows {
+ public:
+  void add(std::string name, std::string op, const char* provider, std::uint64_t nanoseconds) {
+    ProfileRow& row = rows_[{name, provider}];
+    row.name = std::move(name);
+    row.op = std::move(op);
+    row.provider = provider;
+    ++row.count;
+    row.total_ms += milliseconds(nanoseconds);
+  }
+
+  std::vector<ProfileRow> sorted() const {
+    std::vector<ProfileRow> all;
+    for (const auto& [key, row] : rows_) {
+      all.push_back(row);
+    }
+    std::sort(all.begin(), all.end(), [](const ProfileRow& a, const ProfileRow& b) {
+      return std::tie(b.total_ms, a.name) < std::tie(a.total_ms, b.name);
+    });
+    return all;
+  }
+
+ private:
+  std::map<std::pair<std::string, std::string>, ProfileRow> rows_;
+};
+
+// One execution. Events inside another come before it, so that what an outer one took by itself is known when
+// it comes.
+void add_block(const TraceBlock& block, Rows* rows) {
+  std::uint64_t inside_call = 0;  // of the call whose event is still to come
+  std::uint64_t inside_method = 0;
+  std::string kernel;
+  for (const TraceEvent& event : block.events) {
+    const std::uint64_t took = length(event);
+    if (event.delegated) {
+      rows->add(at_instruction(event.name, event.instruction), without_number(event.name), "XnnpackBackend",
+                took);
+      inside_call += took;
+    } else if (event.name.rfind(kNativeCall, 0) == 0) {
+      kernel = event.name.substr(sizeof(kNativeCall) - 1);
+    } else if (event.name == kOperatorCall) {
+      const std::string op = kernel.empty() ? kOperatorCall : kernel;
+      rows->add(at_instruction(op, event.instruction), op, kPortable, took);
+      inside_method += took;
+      kernel.clear();
+    } else if (event.name == kDelegateCall) {
+      rows->add(at_instruction(kDelegateCall, event.instruction), "around the delegate's operators", kRuntime,
+                took - std::min(took, inside_call));
+      inside_method += took;
+      inside_call = 0;
+    } else if (event.name == kMethodExecute) {
+      rows->add(kMethodExecute, "around the instructions", kRuntime, took - std::min(took, inside_method));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks) {
+  flatbuffers::FlatBufferBuilder builder;
+  std::vector<flatbuffers::Offset<etd::RunData>> runs;
+  for (const TraceBlock& block : blocks) {
+    std::vector<flatbuffers::Offset<etd::Event>> events;
+    for (const TraceEvent& event : block.events) {
+      const auto name = builder.CreateSharedString(event.name);
+      etd::ProfileEventBuilder made(builder);
+      event.delegated ? made.add_delegate_debug_id_str(name) : made.add_name(name);
+      made.add_chain_index(event.chain);
+      made.add_instruction_id(event.instruction);
+      made.add_start_time(event.start);
+      made.add_end_time(event.end);
+      events.push_back(etd::CreateEvent(builder, made.Finish()));
+    }
+    const auto name = builder.CreateString(block.name);
+    const auto list = builder.CreateVector(events);
+    etd::RunDataBuilder run(builder);
+    run.add_name(name);
+    run.add_events(list);
+    runs.push_back(run.Finish());
+  }
+  const auto list = builder.CreateVector(runs);
+  etd::ETDumpBuilder root(builder);
+  root.add_run_data(list);
+  builder.FinishSizePrefixed(root.Finish(), etd::ETDumpIdentifier());
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_t size) {
+  flatbuffers::Verifier::Options limits;
+  limits.max_tables = 100'000'000;  // an event has two, and there are as many events as one records
+  flatbuffers::Verifier verifier(data, size, limits);
+  if (!verifier.VerifySizePrefixedBuffer<etd::ETDump>(etd::ETDumpIdentifier())) {
+    return Status(Code::kExecution, "The engine's profile cannot be read: it is no ETDump.",
+                  "run without --profile");
+  }
+  std::vector<TraceBlock> blocks;
+  const etd::ETDump& root = *flatbuffers::GetSizePrefixedRoot<etd::ETDump>(data);
+  if (root.run_data() == nullptr) {
+    return blocks;
+  }
+  for (const etd::RunData* run : *root.run_data()) {
+    TraceBlock& block = blocks.emplace_back();
+    block.name = run->name() == nullptr ? "" : run->name()->str();
+    for (std::size_t i = 0; run->events() != nullptr && i < run->events()->size(); ++i) {
+      const etd::ProfileEvent* event =
+          run->events()->Get(static_cast<flatbuffers::uoffset_t>(i))->profile_event();
+      if (event == nullptr) {
+        continue;
+      }
+      const auto* id = event->delegate_debug_id_str();
+      const bool delegated = id != nullptr || event->delegate_debug_id_int() >= 0;
+      const std::string number = "operator " + std::to_string(event->delegate_debug_id_int());
+      const std::string name = event->name() == nullptr ? "" : event->name()->str();
+      block.events.push_back({!delegated ? name : (id == nullptr ? number : id->str()), delegated,
+                              event->chain_index(), event->instruction_id(), event->start_time(),
+                              event->end_time()});
+    }
+  }
+  return blocks;
+}
+
+std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks) {
+  Rows rows;
+  for (const TraceBlock& block : blocks) {
+    if (block.name == kExecuteBlock) {
+      add_block(block, &rows);
+    }
+  }
+  return rows.sorted();
+}
+
+}  // namespace slipway

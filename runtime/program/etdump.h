@@ -1,0 +1,48 @@
+// ETDump, upstream's record of what a method did and when: the form that executorch.devtools.Inspector reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "slipway/engine.h"
+#include "slipway/status.h"
+
+namespace slipway {
+
+// Names that the Inspector knows by heart.
+inline constexpr char kExecuteBlock[] = "Execute";
+inline constexpr char kLoadBlock[] = "Default";
+inline constexpr char kDelegateCall[] = "DELEGATE_CALL";
+inline constexpr char kOperatorCall[] = "OPERATOR_CALL";
+inline constexpr char kNativeCall[] = "native_call_";  // and the operator's name without "aten::"
+inline constexpr char kMethodExecute[] = "Method::execute";
+inline constexpr char kMethodInit[] = "Method::init";
+
+// Something that took time; nanoseconds on a clock that only goes forward.
+struct TraceEvent {
+  std::string name;
+  bool delegated = false;  // `name` is the delegate's own word for a part of its work
+  std::int32_t chain = -1;
+  std::int32_t instruction = 0;
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+};
+
+// What happened between two points that mean something: loading, or one execution. Upstream writes an event
+// when it has ended: what is inside another comes before it.
+struct TraceBlock {
+  std::string name;
+  std::vector<TraceEvent> events;
+};
+
+std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks);
+// kExecution when the bytes are no ETDump.
+Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_t size);
+
+// All executions summed up by operator, the costliest first. What a delegate's call or a method took besides
+// its operators is a row, too: the rows' sum is the executions' time.
+std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks);
+
+}  // namespace slipway

@@ -1,0 +1,121 @@
+"""What engines tell besides results: where the time went, ETDump for upstream's Inspector, weights packed once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from core.bundle import RUNNER
+from core.paths import ROOT
+from toolchains import builder
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+MAKER = ROOT / "tests" / "fixtures" / "runner" / "engines.py"
+EXECUTIONS = 3
+INSPECT = """
+import json, sys
+from executorch.devtools import Inspector
+events = []
+for block in Inspector(etdump_path=sys.argv[1], etrecord=sys.argv[2]).event_blocks:
+    for event in block.events:
+        events.append([block.name, event.name, event.is_delegated_op, event.perf_data.raw, event.op_types])
+print(json.dumps(events))
+"""
+WEIGHTS = 2 * 1024 * 1024 * 4
+"""Bytes of both layers."""
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the programs of fixtures/runner/engines.py."""
+    folder = tmp_path_factory.mktemp("engines")
+    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """Runs an engine's runner natively; its JSON."""
+
+    def call(engine: str, *words: object) -> dict[str, Any]:
+        runner = builder.build("linux-x86_64", engine).path / RUNNER
+        argv = [str(runner), *map(str, words), "--cpu_threads=1", "--json"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    return call
+
+
+@pytest.mark.parametrize("engine", ["executorch", "lean"])
+def test_a_profile_has_every_operator_and_all_the_time(run: Run, programs: Path, engine: str) -> None:
+    words = (f"--model_path={programs / 'mixed.pte'}", f"--inputs={programs / 'mixed.npy'}")
+    result = run(engine, *words, "--profile", f"--num_executions={EXECUTIONS}")
+    rows = {row["name"]: row for row in result["profile"]}
+    assert set(rows) == {
+        "Fully Connected (NC, F32) GEMM #1 @0", "DELEGATE_CALL @0", "native_layer_norm.out @1",
+        "Fully Connected (NC, F32) GEMM #1 @2", "DELEGATE_CALL @2", "cumsum.out @3", "Method::execute",
+    }  # fmt: skip
+    assert {row["count"] for row in rows.values()} == {EXECUTIONS}
+    assert {row["provider"] for row in rows.values()} == {"XnnpackBackend", "portable", "runtime"}
+    # The clock of latencies runs around the engine's own.
+    total = sum(row["total_ms"] for row in rows.values())
+    assert 0.3 * sum(result["latency_ms"]["all"]) < total <= sum(result["latency_ms"]["all"]) * 1.01
+    assert "profile" not in run(engine, *words)
+
+
+def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: Path, tmp_path: Path) -> None:
+    dump = tmp_path / "run.etdp"
+    run(
+        "lean", f"--model_path={programs / 'mixed.pte'}", f"--inputs={programs / 'mixed.npy'}",
+        f"--etdump_path={dump}", f"--num_executions={EXECUTIONS}",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    events = json.loads(done.stdout.splitlines()[-1])
+    executed = [event[1:] for event in events if event[0] == "Execute"]
+    assert [(name, delegated) for name, delegated, _, _ in executed] == [
+        ("Fully Connected (NC, F32) GEMM #1", True), ("DELEGATE_CALL", False),
+        ("native_call_native_layer_norm.out", False), ("OPERATOR_CALL", False),
+        ("Fully Connected (NC, F32) GEMM #1", True), ("DELEGATE_CALL", False),
+        ("native_call_cumsum.out", False), ("OPERATOR_CALL", False), ("Method::execute", False),
+    ]  # fmt: skip
+    assert all(len(times) == EXECUTIONS for _, _, times, _ in executed)
+    assert all(time > 0 for name, delegated, times, _ in executed if not delegated for time in times), "milliseconds"
+    # The .etrecord leads from instructions to what the model was written in.
+    operators = [types for name, _, _, types in executed if name in ("DELEGATE_CALL", "OPERATOR_CALL")]
+    assert operators == [
+        ["aten.linear.default"], ["aten.native_layer_norm.default"], ["aten.linear.default"], ["aten.cumsum.default"]
+    ]  # fmt: skip
+
+
+def test_methods_share_their_weights(run: Run, programs: Path, tmp_path: Path) -> None:
+    model = f"--model_path={programs / 'shared.pte'}"
+    alone, both = (
+        run("lean", model, "--method_name=decode", f"--inputs={programs / 'decode.npy'}",
+            f"--output_file={tmp_path / name}", *words)
+        for name, words in (("alone", ()), ("both", ("--also_load=prefill",)))
+    )  # fmt: skip
+    assert alone["weights"]["shared"] == 0
+    assert WEIGHTS <= alone["weights"]["bytes"] < WEIGHTS * 1.1
+    assert both["weights"] == {**alone["weights"], "shared": 2, "shared_bytes": alone["weights"]["bytes"]}
+    assert both["peak_rss_bytes"] - alone["peak_rss_bytes"] < WEIGHTS / 8
+    wanted = numpy.load(programs / "decode.out.npy")
+    for name in ("alone", "both"):
+        numpy.testing.assert_allclose(numpy.load(tmp_path / f"{name}0.npy"), wanted, rtol=1e-5, atol=1e-6)
+    # Upstream's engine takes the same flag; it does not tell what it shares.
+    assert "weights" not in run("executorch", model, "--method_name=decode", "--also_load=prefill")
