@@ -41,19 +41,18 @@ class Live:
         self._done = 0
 
     def __enter__(self) -> Self:
-        self._progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._progress.stop()
 
     def preparing(self, what: str) -> None:
-        """A build or an export begins."""
-        self._progress.update(self._all, description=f"matrix: {what}")
+        """A build or an export begins; it has a display of its own."""
+        console.note(f"matrix: {what}")
 
     def working(self, device: str, what: str) -> None:
         """A device is at something."""
-        self._progress.update(self._all, description="matrix")
+        self._progress.start()
         if device not in self._devices:
             self._devices[device] = self._progress.add_task("", total=None)
         self._progress.update(self._devices[device], description=f"  {device}: {what}"[:100])

@@ -55,6 +55,7 @@ def test_small_programs_with_the_default_engine_unless_more_is_asked_for() -> No
     [
         ("pi & mobilenet*", {"mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
         ("pi & mlp", {"mlp-fp32", "mlp-qs8"}),
+        ("pi & mlp*", {"mlp-fp32", "mlp-qs8"}),
         ("pi & fp16", {"mlp-fp16"}),
         ("pi & mlp-fp16", {"mlp-fp16"}),
         ("pi & program:m*-fp32", {"mlp-fp32", "matmul-fp32", "mobilenet_v2-fp32"}),
