@@ -60,6 +60,9 @@ class Live:
     def finished(self, cell: CellResult) -> None:
         """A cell is filled, or will not be."""
         self._done += 1
+        line = self._devices.pop(cell.device, None)
+        if line is not None:
+            self._progress.remove_task(line)
         self._progress.update(self._all, completed=self._done)
         again = ", kept from before" if cell.reused else ""
         problem = f": {cell.problem.what}" if cell.problem else f" ({_time(cell)}{again})"
@@ -73,7 +76,7 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
         return
     console.table(
         f"Matrix {found.name}" + (f": {found.only}" if found.only else ""),
-        ["device", "engine", "program", "outcome", "latency p50", "p90", "emulated time", "max error", "took"],
+        ["device", "engine", "program", "outcome", "latency p50, p90", "emulated time", "max error"],
         [_row(cell) for cell in found.cells],
         _caption(found, folder),
     )
@@ -106,14 +109,12 @@ def _row(cell: CellResult) -> list[str]:
     error = cell.max_abs
     return [
         cell.device,
-        f"{cell.engine} · {cell.target}",
+        f"{cell.engine}\n{cell.target}",
         cell.program,
         _MARKS[cell.outcome] + (" (kept)" if cell.reused else ""),
-        f"{latency.p50:.3f} ms{slow}" if latency else "",
-        f"{latency.p90:.3f} ms" if latency else "",
+        f"{latency.p50:.3f}, {latency.p90:.3f} ms{slow}" if latency else "",
         f"{emulated.p50:.1f} ms" if emulated else "",
         "" if error is None else f"{error:.3g}",
-        f"{cell.seconds:.1f} s" if cell.seconds else "",
     ]
 
 
