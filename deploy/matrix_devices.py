@@ -54,7 +54,10 @@ class Worker:
             child.stdin.write(json.dumps(request) + "\n")
             child.stdin.flush()
         for line in child.stdout:
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                break  # it was ended in the middle of a line
             if "result" in answer:
                 yield Result.model_validate(answer["result"])
                 return
@@ -65,6 +68,7 @@ class Worker:
         code = child.wait()
         if not self._stopped:
             self._child = None
+            _close(child)
             yield Problem.of(self._died(code))
 
     def interrupt(self) -> None:
@@ -94,8 +98,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.kill()
             child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
+        _close(child)
         if child.returncode in {0, INTERRUPTED}:
             self.log.unlink(missing_ok=True)
 
@@ -119,3 +122,10 @@ class Worker:
         return HostError(
             f"The process that deploys to {self.device} ended (exit {code}).", "; ".join(said), f"less {self.log}"
         )
+
+
+def _close(child: subprocess.Popen[str]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
