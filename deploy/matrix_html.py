@@ -135,7 +135,11 @@ def _history(found: Matrix, earlier: Sequence[Matrix]) -> list[Markup]:
             values = tuple(_p50(each.get(cell.key)) for each in before)
             change = base.get(cell.key)
             line = float(change.before.split()[0]) if change else None
-            series.append(plots.Series(cell.key, "ms", values, line, f"e-{cell.engine}", notes))
+            series.append(
+                plots.Series(
+                    f"{cell.device} · {cell.program} · {cell.engine}", "ms", values, line, f"e-{cell.engine}", notes
+                )
+            )
     if len(matrices) > 1 or base:
         return [plots.history(each) for each in series[:_SERIES]]
     return []

@@ -115,7 +115,7 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
         assert (cell.emulated_time is None) != cell.emulated
         if cell.reused:
             assert cell.latency == before[cell.key].latency
-    assert not list(tmp_path.glob("a store/lock/*"))
+    assert not list(tmp_path.glob("a store/runs/*"))
     assert gone(str(tmp_path))
 
     planted = json.loads(baseline.read_text())
