@@ -9,7 +9,7 @@ from typing import Any
 
 import invoke
 
-from core import environment
+from core import console, environment
 from core.errors import INTERRUPTED, SlipwayError, UsageError
 
 
@@ -21,20 +21,20 @@ def task(
 ) -> Callable[[Callable[..., None]], Any]:
     """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
 
-    With ``--json`` the error is printed as JSON on stdout too, so that a machine never parses prose.
+    With ``--json`` the error is printed as JSON on stdout too, so that a machine never parses prose; unless the task
+    printed its own document already, in which what failed stands: nobody reads two.
     """
 
     def declare(function: Callable[..., None]) -> Any:
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
+            printed = console.documents[0]
             try:
                 environment.enter()
                 function(*args, **kwargs)
             except SlipwayError as error:
-                if kwargs.get("json"):
-                    from core.console import print_json
-
-                    print_json(error.to_json())
+                if kwargs.get("json") and console.documents[0] == printed:
+                    console.print_json(error.to_json())
                 raise invoke.exceptions.Exit(str(error), error.exit_code) from None
             except KeyboardInterrupt:
                 raise invoke.exceptions.Exit("Interrupted.", INTERRUPTED) from None

@@ -60,8 +60,13 @@ def shown(path: Path | str) -> str:
     return str(full)
 
 
+documents = [0]
+"""How many JSON documents this process has printed."""
+
+
 def print_json(value: Any) -> None:
     """Indented JSON on stdout."""
+    documents[0] += 1
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 

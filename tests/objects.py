@@ -123,13 +123,15 @@ def macho(
     minimum: tuple[int, int] = (11, 0),
     pools: Sequence[tuple[int, int]] = (),
     underscore: str = "_",
+    linked: bool = False,
 ) -> bytes:
-    """A Mach-O object for macOS with ``functions`` one after the other in __text.
+    """A Mach-O object, or program, for macOS with ``functions`` one after the other in __text.
 
     Args:
         minimum: the least macOS.
         pools: offset and length of data between the instructions.
         underscore: what stands before the names.
+        linked: a program, where places of data are offsets in the file; in an object they are addresses.
     """
     text, strings, table, offset = b"".join(functions.values()), b"\0", b"", 0
     for name, code in functions.items():
@@ -137,7 +139,7 @@ def macho(
         strings += underscore.encode() + name.encode() + b"\0"
         offset += len(code)
     start = 32 + 152 + 24 + 24 + 16
-    data = b"".join(struct.pack("<IHH", start + where, length, 1) for where, length in pools)
+    data = b"".join(struct.pack("<IHH", where + start * linked, length, 1) for where, length in pools)
     at = start + len(text)
     segment = struct.pack("<II16sQQQQIIII", 0x19, 152, b"", 0, len(text), start, len(text), 7, 7, 1, 0)
     segment += struct.pack("<16s16sQQIIIIIIII", b"__text", b"__TEXT", 0, len(text), start, 2, 0, 0, 0x80000400, 0, 0, 0)
@@ -146,7 +148,9 @@ def macho(
     symtab = struct.pack("<IIIIII", 2, 24, at + len(data), len(functions), strings_at, len(strings))
     inside = struct.pack("<IIII", 0x29, 16, at, len(data))
     commands = segment + build + symtab + inside
-    head = struct.pack("<IIIIIIII", 0xFEEDFACF, MACHO_MACHINES[machine], 3, 1, 4, len(commands), 0x2000, 0)
+    head = struct.pack(
+        "<IIIIIIII", 0xFEEDFACF, MACHO_MACHINES[machine], 3, 2 if linked else 1, 4, len(commands), 0x2000, 0
+    )
     return head + commands + text + data + table + strings
 
 

@@ -198,7 +198,7 @@ def _commands(data: bytes, offset: int, count: int) -> Iterator[tuple[int, int]]
 
 
 def _macho(data: bytes) -> Symbols:
-    magic, cpu, _, _, count = struct.unpack_from("<IIIII", data)
+    magic, cpu, _, filetype, count = struct.unpack_from("<IIIII", data)
     mode = _MACHO_MODES.get(cpu)
     if magic not in {0xFEEDFACE, 0xFEEDFACF}:
         raise ValueError("it is big-endian, or no Mach-O file")
@@ -225,7 +225,8 @@ def _macho(data: bytes) -> Symbols:
     _macho_symbols(sections, rows, _part(data, table[2], table[3]))
     for begin, length, _ in _table(data, pools[0], pools[1] // 8, "<IHH"):
         for index, section in sections.items():
-            start = section.address + begin - offsets[index]
+            # An offset in the file, for the linker's work; in an object file (MH_OBJECT) LLVM writes an address.
+            start = begin if filetype == 1 else section.address + begin - offsets[index]
             if section.address <= start < section.address + len(section.code):
                 section.modes[start] = "data"
                 section.modes.setdefault(start + length, mode)

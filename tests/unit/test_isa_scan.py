@@ -265,9 +265,11 @@ def test_a_mac_has_an_m1(scan: Scanner) -> None:
     assert needs(scan("macos-arm64", data)) == [("f", "FEAT_I8MM")]
 
 
-def test_data_in_code_of_apples_files(scan: Scanner) -> None:
+@pytest.mark.parametrize("linked", [False, True])
+def test_data_in_code_of_apples_files(scan: Scanner, linked: bool) -> None:
     code = {"f": words(A64_RETURN, USDOT, USDOT)}
-    assert [item.address for item in scan("macos-arm64", macho("aarch64", code, pools=[(4, 4)])).findings] == [8]
+    data = macho("aarch64", code, pools=[(4, 4)], linked=linked)
+    assert [item.address for item in scan("macos-arm64", data).findings] == [8]
 
 
 # -- x86 ------------------------------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import invoke
 import pytest
 
 import tasks
-from core.cli import number
-from core.errors import UsageError
+from core import console
+from core.cli import number, task
+from core.errors import BuildError, UsageError
 from core.paths import ROOT
 from tests.conftest import Inv
 
@@ -97,3 +99,22 @@ def test_unfinished_targets_refuse_with_what_they_need(inv: Inv) -> None:
     assert done.returncode == 7
     assert "a C++ SDK from upstream" in done.stderr
     assert "Try: ./inv" in done.stderr
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that fails after it printed what it found prints no second document."""
+    monkeypatch.setattr("core.environment.enter", lambda: None)
+
+    @task(help={})
+    def failing(c: invoke.Context, json: bool = False) -> None:
+        """Fail."""
+        if own:
+            console.print_json({"builds": ["failed"]})
+        raise BuildError("1 build failed.", "", "")
+
+    with pytest.raises(invoke.exceptions.Exit) as caught:
+        failing(invoke.Context(), json=True)
+    assert caught.value.code == BuildError.exit_code
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"builds": ["failed"]} if own else said["error"] == "build"
