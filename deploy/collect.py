@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core.errors import TransferError
@@ -26,8 +26,10 @@ _HEADER = 4096
 """Bytes that a .npy file may hold beside its elements."""
 
 
-def read_result(transport: Transport, store: Store, deadline: Deadline) -> bytes:
-    """The runner's JSON from the run's folder; empty when it left none."""
+def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
+    """The runner's JSON: from what came with the run's end, else from the run's folder; empty when it left none."""
+    if runner.RESULT in sent:
+        return sent[runner.RESULT]
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / runner.RESULT
         with contextlib.suppress(TransferError):
@@ -37,9 +39,18 @@ def read_result(transport: Transport, store: Store, deadline: Deadline) -> bytes
 
 
 def fetch(
-    transport: Transport, store: Store, answer: runner.RunnerResult, folder: Path, etdump: bool, deadline: Deadline
+    transport: Transport,
+    store: Store,
+    answer: runner.RunnerResult,
+    sent: Mapping[str, bytes],
+    folder: Path,
+    etdump: bool,
+    deadline: Deadline,
 ) -> list[str]:
     """Bring the outputs (and the ETDump) to ``folder``; their names.
+
+    Args:
+        sent: files that came with the run's end.
 
     Raises:
         TransferError: missing, too long, or not the bytes whose digest the runner gave.
@@ -50,7 +61,12 @@ def fetch(
         limit = math.prod(tensor.shape) * _itemsize(tensor.dtype) + _HEADER
         if limit > _OUTPUT_LIMIT or min(tensor.shape, default=0) < 0:
             raise TransferError(f"{name} on {transport.name} is said to hold {limit:,} bytes.", "more than is fetched")
-        transport.get(f"{store.run_folder}/{name}", folder / name, limit, deadline)
+        if len(sent.get(name, b"")) > limit:
+            raise TransferError(f"{name} on {transport.name} is longer than expected.", f"more than {limit:,} bytes")
+        if name in sent:
+            (folder / name).write_bytes(sent[name])
+        else:
+            transport.get(f"{store.run_folder}/{name}", folder / name, limit, deadline)
         dtype, array = compare.load(folder / name)
         if (dtype, array.shape, compare.digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
             raise TransferError(

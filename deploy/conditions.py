@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
@@ -61,11 +62,44 @@ STATE = _STATE + "sys=$1\nstate now\nexit 0\n"
 UNPIN = _UNPIN + "note=$1\nunpin\nexit 0\n"
 """``$1`` the note of what was there before."""
 
+_LINK = r"""
+place() {
+  [ "$3" = 444 ] || chmod "$3" "$stores/$1"
+  ln "$stores/$1" "./$2" 2>/dev/null || cp -p "$stores/$1" "./$2" || return 1
+  used="$used $1"
+}
+"""
+
+_TAKE = r"""
+take() {
+  left=$1 chosen= found=
+  for f in result.json output*.npy; do
+    case $f in *[!a-z0-9.]*) ;; *) [ ! -e "$f" ] || found="$found $f";; esac
+  done
+  [ -z "$found" ] || set -- $(stat -c '%s %n' $found)
+  while [ $# -ge 2 ]; do
+    if [ "$1" -le "$left" ]; then left=$((left - $1)); chosen="$chosen $2"; echo "$1 $2"; fi
+    shift 2
+  done
+  echo @@data
+  [ -z "$chosen" ] || cat $chosen
+}
+clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
+"""
+
 RUN = (
     _STATE
     + _UNPIN
+    + _LINK
+    + _TAKE
     + r"""
-sys=$1 note=$2 governor=$3 mask=$4; shift 4
+sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 stores=$7 count=$8 used=; shift 8
+while [ "$count" -gt 0 ]; do
+  place "$1" "$2" "$3" || exit 1
+  shift 3; count=$((count - 1))
+done
+[ -z "$used" ] || (cd "$stores" && touch -c $used 2>/dev/null)
+echo "@@placed $marker"
 state before
 if [ -n "$governor" ]; then
   trap unpin EXIT
@@ -83,20 +117,60 @@ if [ -n "$governor" ]; then
   if [ -z "$set" ]; then echo "note governor not set"; elif [ -n "$refused" ]; then echo "note governor set on some"
   else echo "note governor set"; fi
 fi
-case $mask in
-  '') "$@"; code=$?;;
-  *) if command -v taskset >/dev/null 2>&1; then echo "note affinity set"; taskset "$mask" "$@"; code=$?
-    else echo "note affinity not set"; "$@"; code=$?; fi;;
-esac
+if [ -n "$mask" ]; then
+  if command -v taskset >/dev/null 2>&1; then echo "note affinity set"; else echo "note affinity not set"; mask=; fi
+fi
+clock; begun=$now
+case $mask in '') "$@"; code=$?;; *) taskset "$mask" "$@"; code=$?;; esac
+clock
 state after
+echo "ran $begun $now"
+echo "@@files $marker"
+take "$most"
 exit "$code"
 """
 )
-"""``$1`` where sysfs is, ``$2`` where to note what is changed, ``$3`` a governor, ``$4`` a mask of cores (hex), then
-the program's words. Prints the device's state before and after, and what could be set."""
+"""``$1`` where sysfs is, ``$2`` where to note what is changed, ``$3`` a governor, ``$4`` a mask of cores (hex), ``$5``
+a word that nobody else prints, ``$6`` bytes of files that may come back at once, ``$7`` the folder of blobs, ``$8`` how
+many of these go into the working folder; for each its SHA-256, its name there and its mode; then the program's words.
+
+Prints the device's state before and after, what could be set, when the program began and ended by the device's own
+uptime (s), and of ``result.json`` and the outputs those that are small: ``SIZE NAME`` each, ``@@data``, the bytes.
+All of it in one round trip.
+"""
 
 _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 """Of a Raspberry Pi's ``get_throttled``: now; 16 higher: since it was switched on."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a run finds in its folder, and how much of what it leaves there comes back with its end."""
+
+    stores: str = ""
+    """Absolute folder of the blobs on the device."""
+    placed: tuple[tuple[str, str, str], ...] = ()
+    """SHA-256, name in the run's folder, and mode of each."""
+    marker: str = ""
+    """A word that no program prints."""
+    most: int = 0
+    """Bytes of small files together."""
+
+    def were_placed(self, stdout: bytes) -> bool:
+        """Whether the program had all of them when it was started."""
+        return f"@@placed {self.marker}\n".encode() in stdout
+
+    def brought(self, stdout: bytes) -> dict[str, bytes]:
+        """The small files by name; empty when they did not come whole."""
+        names, _, data = stdout.partition(f"\n@@files {self.marker}\n".encode())[2].partition(b"@@data\n")
+        rows = [line.split(" ", 1) for line in names.decode(errors="replace").splitlines()]
+        if not all(len(row) == 2 and row[0].isdigit() for row in rows):
+            return {}
+        found, at = {}, 0
+        for size, name in rows:
+            found[name] = data[at : at + int(size)]
+            at += int(size)
+        return found if at == len(data) else {}
 
 
 class Snapshot(BaseModel):
@@ -139,6 +213,8 @@ class Conditions(BaseModel):
     """The one that was set for the run."""
     affinity: str = ""
     """The cores that it was kept to."""
+    ran_seconds: float | None = None
+    """From the program's start to its end, by the device's own clock; loading its libraries is a part of it."""
     cooled_seconds: float = 0.0
     """Time waited for the device to cool down."""
     notes: tuple[str, ...] = ()
@@ -172,9 +248,11 @@ def mask_of(cores: str) -> str:
     return f"{mask:x}" if mask else ""
 
 
-def wrapped(argv: Sequence[str], note: str, governor: str, cores: str) -> list[str]:
+def wrapped(argv: Sequence[str], note: str, governor: str, cores: str, files: Files = Files()) -> list[str]:
     """``argv`` under `RUN`."""
-    return ["sh", "-c", RUN, "slipway", SYSFS, note, governor, mask_of(cores), *argv]
+    words = [word for placed in files.placed for word in placed]
+    settings = [SYSFS, note, governor, mask_of(cores), files.marker, str(files.most), files.stores]
+    return ["sh", "-c", RUN, "slipway", *settings, str(len(files.placed)), *words, *argv]
 
 
 def snapshot(text: str, part: str = "now") -> Snapshot:
@@ -261,6 +339,12 @@ def conditions(text: str, governor: str, cores: str, cooled: float) -> Condition
         throttled=signs(before, after),
         governor=governor if governor and not any(note.startswith("governor") for note in notes) else "",
         affinity=cores if "affinity set" in told else "",
+        ran_seconds=_ran(text),
         cooled_seconds=round(cooled, 1),
         notes=tuple(notes),
     )
+
+
+def _ran(text: str) -> float | None:
+    match = re.search(r"^ran (\d+\.\d+) (\d+\.\d+)$", text, re.MULTILINE)
+    return round(float(match[2]) - float(match[1]), 2) if match else None

@@ -19,8 +19,12 @@ from dataclasses import dataclass
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from deploy.deadline import Deadline
 from deploy.owner import signature
+from deploy.probe import END, FUNCTION, parse
 from deploy.remote_scripts import LOCK
 from deploy.transport import Channel, Transport
+
+OPEN = FUNCTION + 'probe "$@" </dev/null\nshift 6\nset -- "$root" "$@"\n' + LOCK
+"""The probe and the lock in one command: six words of `deploy.probe.arguments`, then those of the lock but its root."""
 
 BEAT = 5.0
 """Seconds between two beats."""
@@ -30,6 +34,8 @@ wait behind an upload in the buffers of a slow link."""
 
 _ANSWER = 30.0
 """Seconds within which the device must have answered."""
+_TELLING = 90.0
+"""As many more when it is asked what it is: reading a library through takes a slow one a while."""
 _RELEASE = 8.0
 
 
@@ -45,13 +51,15 @@ class Answer:
     """The holder in words, when busy."""
     lines: tuple[str, ...] = ()
     """The survey, when acquired."""
+    told: str = ""
+    """What the device said of itself, when it was asked."""
 
 
 class DeviceLock:
     """The lock of the store at ``root`` on the device behind ``transport``."""
 
     def __init__(self, transport: Transport, root: str, owner: str) -> None:
-        self._transport, self._root, self._owner = transport, root, owner
+        self._transport, self.root, self._owner = transport, root, owner
         self._channel: Channel | None = None
         self._stop = threading.Event()
         self._beater: threading.Thread | None = None
@@ -100,6 +108,20 @@ class DeviceLock:
             time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
             pause = min(pause * 1.6, 5.0)
 
+    def ask(self, names: Sequence[str], question: Sequence[str], deadline: Deadline) -> Answer:
+        """One attempt to take the lock, together with the probe: all in one round trip.
+
+        Args:
+            question: the probe's words; the device finds the root by them, and makes none.
+
+        Returns:
+            ``acquired``, ``absent`` or ``busy``, with what the device told.
+
+        Raises:
+            UnreachableError, TransferError, DeviceFullError.
+        """
+        return self._attempt(names, "", make=False, deadline=deadline, question=question)
+
     def check(self) -> None:
         """See that the lock is still ours.
 
@@ -139,13 +161,16 @@ class DeviceLock:
                 pass
         self._drop()
 
-    def _attempt(self, names: Sequence[str], stale: str, make: bool, deadline: Deadline) -> Answer:
-        doing = f"locking {self._transport.name}"
+    def _attempt(
+        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str] = ()
+    ) -> Answer:
+        doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
-        words = [self._root, self._owner, signature(), stale, "yes" if make else "no", *names]
-        channel = self._transport.start(["sh", "-c", LOCK, "slipway", *words])
+        script, first = (OPEN, question) if question else (LOCK, [self.root])
+        words = [*first, self._owner, signature(), stale, "yes" if make else "no", *names]
+        channel = self._transport.start(["sh", "-c", script, "slipway", *words])
         try:
-            answer = self._read(channel, deadline, doing)
+            answer = self._read(channel, deadline, doing, asked=bool(question))
         except BaseException:
             channel.close()
             raise
@@ -158,24 +183,30 @@ class DeviceLock:
             channel.close()
         return answer
 
-    def _read(self, channel: Channel, deadline: Deadline, doing: str) -> Answer:
-        patience = Deadline.after(deadline.left(_ANSWER))
-        code = None
+    def _read(self, channel: Channel, deadline: Deadline, doing: str, asked: bool) -> Answer:
+        patience = Deadline.after(deadline.left(_ANSWER + _TELLING if asked else _ANSWER))
+        code, told = None, ""
         while code is None:
             code = channel.pump(patience.left(0.2))
-            lines = channel.stdout.decode(errors="replace").splitlines()
+            text = channel.stdout.decode(errors="replace")
+            if asked:
+                told, end, text = text.partition(END)
+                told += end
+            lines = text.splitlines()
             if "ready" in lines and lines[0].startswith("acquired "):
-                return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]))
+                return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), told=told)
             if code is None and patience.over:
                 raise deadline.error(doing) if deadline.over else UnreachableError(
                     f"{self._transport.name} stopped answering while {doing}.", "", "the same command again"
                 )  # fmt: skip
+        if asked and not told.endswith(END):
+            parse(told)  # raises: it is no answer
         first = lines[0] if lines else ""
         if code == 0 and first == "absent":
-            return Answer("absent")
+            return Answer("absent", told=told)
         if code == 0 and (match := re.fullmatch(r"busy (\d+:\d*)", first)):
             who = "".join(letter for letter in "".join(lines[1:2]) if letter.isprintable())[:120]
-            return Answer("busy", match[1], who)
+            return Answer("busy", match[1], who, told=told)
         said = channel.stderr.decode(errors="replace").strip()[-600:]
         if "no space" in said.lower() or "quota" in said.lower():
             raise DeviceFullError(
@@ -184,7 +215,7 @@ class DeviceLock:
                 "free some space there, or set another root for the device in devices.toml",
             )
         raise TransferError(
-            f"{self._transport.name} failed while making the store's folders in {self._root} (exit {code}).",
+            f"{self._transport.name} failed while making the store's folders in {self.root} (exit {code}).",
             said,
             "see that the folder belongs to the login's user, or set another root in devices.toml",
         )

@@ -29,15 +29,17 @@ _TRIPLETS = {
 }  # fmt: skip
 
 # $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (lists of names without
-# blanks), $6 the bundle's loader.
+# blanks), $6 the bundle's loader. Leaves the absolute root in `root`.
 # Each program that is started costs a slow device tens of milliseconds (and mksh may have no printf of its own):
-# whatever the shell can do, it does.
+# whatever the shell can do, it does, and without $( ), which is a process too.
 # The versions are those of the libraries of the bundle's own architecture: `getconf` and `ldd` would answer for the
 # login's, which on a 64-bit kernel with a 32-bit system (or the reverse) is another.
-SCRIPT = r"""
+FUNCTION = r"""
 part() { echo; echo "@@$1"; }
 first_line() { { read -r line <"$1"; } 2>/dev/null && echo "$line"; }
-part system; uname -s -n -r -m | { read -r s n r m; echo "$s"; echo "$m"; echo "$r"; echo "$n"; }
+named() { echo "$1"; echo "$4"; echo "$3"; echo "$2"; }
+probe() {
+part system; named $(uname -s -n -r -m)
 part home; echo "${HOME:-/}"
 case $1 in /*) root=$1;; *) root=${HOME:-/tmp}/$1;; esac
 part root; echo "$root"
@@ -46,29 +48,32 @@ part near; (cd "$near" && pwd -P)
 part writable; [ -w "$near" ] && echo yes
 part df; df -Pk "$near" 2>/dev/null
 part mounts; cat /proc/mounts 2>/dev/null
-part cpuinfo; head -n 40 /proc/cpuinfo 2>/dev/null
-part hardware; grep -m 5 -E '^(Model|Hardware|model name)' /proc/cpuinfo 2>/dev/null
+part cpuinfo; sed -n -e 1,40p -e '/^Model/p' -e '/^Hardware/p' /proc/cpuinfo 2>/dev/null
 part board; { cat /proc/device-tree/model || cat /sys/class/dmi/id/product_name; } 2>/dev/null
 part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo
-part memory; grep -E '^(MemTotal|MemAvailable|MemFree)' /proc/meminfo 2>/dev/null
+part memory
+for f in 1 2 3; do read -r line && echo "$line"; done 2>/dev/null </proc/meminfo
 part load; first_line /proc/loadavg
 part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
 dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
-find_library() { for d in $dirs; do [ -e "$d/$1" ] && { echo "$d/$1"; return; }; done; }
-part libraries; for f in $4; do p=$(find_library "$f"); [ -n "$p" ] && echo "$f $p"; done
+find_library() { p=; for d in $dirs; do [ ! -e "$d/$1" ] || { p=$d/$1; return; }; done; }
+part libraries; for f in $4; do find_library "$f"; [ -z "$p" ] || echo "$f $p"; done
 # Reading a library through takes seconds on a slow device: only where its loader or its file's name does not tell.
 # BusyBox's grep stops at the first NUL of a line: hand it one string a line.
 symbols_of() { tr '\000' '\n' < "$1" | grep -a -o "$2" | sort -u; }
 version_of() {
-  p=$(find_library "$1"); [ -n "$p" ] || return 0
+  find_library "$1"; [ -n "$p" ] || return 0
   real=$(readlink -f "$p")
   case ${real##*/} in $2) echo "$real";; *) symbols_of "$p" "$3";; esac
 }
 part glibc
-told=$([ ! -x "$6" ] || "$6" --version 2>/dev/null | head -n 1)
-case $told in *'release version 2.'*) echo "$told";; *) version_of libc.so.6 'libc-2.*.so' 'GLIBC_2\.[0-9]*';; esac
+told=; [ ! -x "$6" ] || told=$("$6" --version 2>/dev/null)
+case $told in
+  *'release version 2.'*) echo "$told";;
+  *) version_of libc.so.6 'libc-2.*.so' 'GLIBC_2\.[0-9]*'
+    part getconf; getconf GNU_LIBC_VERSION 2>/dev/null;;
+esac
 part glibcxx; version_of libstdc++.so.6 'libstdc++.so.6.0.*' 'GLIBCXX_3\.4\.[0-9]*'
-part getconf; getconf GNU_LIBC_VERSION 2>/dev/null
 part tools; for f in $5; do command -v "$f" >/dev/null 2>&1 && echo "$f"; done
 part governor; first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
 part frequency; first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq
@@ -81,8 +86,14 @@ done
 [ -n "$seen" ] || ! command -v dumpsys >/dev/null || dumpsys thermalservice 2>/dev/null | grep -o 'Temperature{[^}]*}'
 part android; getprop 2>/dev/null
 part end
-exit 0
+}
 """
+"""Defines `probe`."""
+
+END = "\n@@end\n"
+"""What the probe says last."""
+
+SCRIPT = FUNCTION + 'probe "$@"\nexit 0\n'
 
 # Arm's cores by implementer 0x41 and part, as in Linux's arch/arm64/include/asm/cputype.h and arch/arm's cputype.h.
 _ARM_PARTS = {
@@ -100,17 +111,22 @@ def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadli
         root: where Slipway may write, as the inventory has it.
         needs: what the bundle needs: its loader and libraries are looked for by name.
     """
-    loaders = [*LOADERS, *([needs.loader] if needs and needs.loader else [])]
-    libraries = needs.libraries if needs else ()
-    triplet = _TRIPLETS.get(needs.machine, "") if needs else ""
-    lists = (" ".join(names) for names in (loaders, libraries, TOOLS))
     done = run(
         transport,
-        ["sh", "-c", SCRIPT, "probe", root, triplet, *lists, needs.loader if needs else ""],
+        ["sh", "-c", SCRIPT, "probe", *arguments(root, needs)],
         deadline=deadline,
         doing="asking the device what it is",
     )
     return parse(done.text)
+
+
+def arguments(root: str, needs: Needs | None) -> list[str]:
+    """The words of the script; see `probe`."""
+    loaders = [*LOADERS, *([needs.loader] if needs and needs.loader else [])]
+    libraries = needs.libraries if needs else ()
+    triplet = _TRIPLETS.get(needs.machine, "") if needs else ""
+    lists = (" ".join(names) for names in (loaders, libraries, TOOLS))
+    return [root, triplet, *lists, needs.loader if needs else ""]
 
 
 def parse(text: str) -> DeviceFacts:
@@ -142,7 +158,7 @@ def parse(text: str) -> DeviceFacts:
         for key, _, rest in [line.partition(":")]
         if rest.split() and rest.split()[0].isdigit()
     }
-    cpuinfo = _cpuinfo(parts["cpuinfo"] + parts["hardware"])
+    cpuinfo = _cpuinfo(parts["cpuinfo"])
     glibc = _newest(parts["glibc"], r"(?:GLIBC_|/libc-|release version )(2\.[0-9]+)") or _first(
         parts, "getconf"
     ).removeprefix("glibc ")

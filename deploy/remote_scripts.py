@@ -6,6 +6,10 @@ File names come as arguments, never inside the script's text. What a script prin
 
 _SURVEY = """\
 survey() {
+  for name in "$@"; do
+    shift
+    case $name in */) set -- "$@" "$name"*;; *) set -- "$@" "$name";; esac
+  done
   [ $# -eq 0 ] || stat -c 'size %s %n' "$@" 2>/dev/null
   for left in incoming/*.part runs/* runs/.*.part bundles/.*.part; do
     [ ! -e "$left" ] || echo "leftover $left"
@@ -14,11 +18,10 @@ survey() {
     [ ! -L "$link" ] || echo "$link $(readlink "$link")"
   done
   [ ! -e governor ] || echo "pinned governor"
-  echo "usage $(du -sk . 2>/dev/null)"
 }
 """
-"""Arguments: paths. Prints the size of each that exists, what is unfinished or may be left over, the bundle of each
-``current`` link, and the kilobytes in use."""
+"""Arguments: paths; one that ends with a slash stands for all in that folder. Prints the size of each that exists,
+what is unfinished or may be left over, and the bundle of each ``current`` link."""
 
 _DISCARD = """\
 discard() {
@@ -28,7 +31,8 @@ discard() {
     esac
     case $name in *..*) continue;; esac
     case ${name#store/} in "$name") ;; *[!0-9a-f]*) continue;; esac
-    child=$(cat "$name/.pid" 2>/dev/null)
+    child=
+    { read -r child <"$name/.pid"; } 2>/dev/null
     case $child in
       ''|*[!0-9]*) ;;
       *) [ "$(readlink "/proc/$child/cwd")" != "$(pwd -P)/$name" ] || kill -KILL "-$child" 2>/dev/null;;
@@ -46,6 +50,7 @@ SURVEY = (
 cd "$1" 2>/dev/null || exit 0
 shift
 survey "$@"
+echo "usage $(du -sk . 2>/dev/null)"
 exit 0
 """
 )
@@ -72,9 +77,12 @@ if ! said=$(mkdir -p lock incoming store bundles runs current previous 2>&1); th
   [ "$make" = yes ] || { echo absent; exit 0; }
   echo "$said" >&2; exit 1
 fi
-boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+boot= machine= node=
+{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
+{ read -r machine </etc/machine-id; } 2>/dev/null
+{ read -r node </proc/sys/kernel/hostname; } 2>/dev/null || node=$(uname -n)
+node="$node $machine"
 space=$(readlink /proc/self/ns/pid 2>/dev/null)
-node="$(uname -n) $(cat /etc/machine-id 2>/dev/null)"
 start_of() {
   start=
   { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.bundle import RUNNER, Bundle
 from core.errors import DeadlineError, SlipwayError
@@ -23,13 +23,17 @@ from deploy.needs import ProgramNeeds, bundle_digest
 from deploy.preflight import Finding
 from deploy.probe import probe
 from deploy.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, now, overall, result_key, write
-from deploy.store import Blob, Store, Survey
+from deploy.store import Blob, Store, Survey, trouble
 from deploy.transport import Transport, run
 
 _CLEANUP = 20.0
 """Seconds for tidying up on the device."""
 _DEFAULT_ROOT = ".slipway"
 _NOTHING = Survey({})
+_SMALL = 256 << 10
+"""Bytes of results that come with the run's end; what is larger is fetched."""
+_AT_ONCE = 20
+"""Files that a run's own command puts in their place; more are put there before."""
 _COOLING = 2.0
 """Seconds between two looks at the temperature."""
 _PATIENCE = 2.0
@@ -88,6 +92,8 @@ class Session:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
         self.conditions = Conditions()
+        self.sent: dict[str, bytes] = {}
+        """What came with the run's end."""
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.parts = {
@@ -102,10 +108,8 @@ class Session:
         Args:
             attempts: which connection of this deploy it is, counted from 1.
         """
-        with self.steps.step("probe", "asking the device what it is"):
-            facts = self._probe()
-        with Store(self.transport, facts.root) as store, self._tidy(store, options):
-            survey = self._open(store, options, make=False)
+        with Store(self.transport, device_root(self.device)) as store, self._tidy(store, options):
+            facts, survey = self._ask(store, options)
             if survey is not None:
                 facts = self._make_room(store, survey, facts)
             missing, placed = self._missing(survey or _NOTHING)
@@ -121,7 +125,9 @@ class Session:
             key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
             with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
                 with self.steps.step("fetch", "fetching the outputs"):
-                    files = collect.fetch(self.transport, store, answer, folder, options.etdump, self.deadline)
+                    files = collect.fetch(
+                        self.transport, store, answer, self.sent, folder, options.etdump, self.deadline
+                    )
                 with self.steps.step("compare"):
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
         result = self._result(facts, found, upload, answer, outputs, tuple(f"{key}/{name}" for name in files))
@@ -130,6 +136,19 @@ class Session:
 
     def _probe(self) -> DeviceFacts:
         return probe(self.transport, device_root(self.device), self.bundle.manifest.needs, self.deadline)
+
+    def _ask(self, store: Store, options: Options) -> tuple[DeviceFacts, Survey | None]:
+        """What the device is and what is there, the lock with it; one round trip, if everything is as it mostly is."""
+        with self.steps.step("probe", "asking the device what it is"):
+            names = [*self._folders(), *(f"store/{blob.sha256}" for blob in self.job.files.values())]
+            facts, kind, survey = store.ask(names, self.bundle.manifest.needs, self.deadline)
+        if kind == "busy":
+            return facts, self._open(store, options, make=False)
+        if survey is None or self._placed(survey):
+            return facts, survey
+        with self.steps.step("survey"):
+            parts = store.survey([f"store/{blob.sha256}" for blob in self.parts.values()], self.deadline)
+        return facts, replace(survey, sizes={**survey.sizes, **parts.sizes})
 
     def _open(self, store: Store, options: Options, make: bool) -> Survey | None:
         """Lock the device and see what is there; waiting for another deploy does not use up this one's time."""
@@ -159,7 +178,7 @@ class Session:
         need = preflight.space_needed(sum(blob.size for blob in missing))
         short = facts.free is not None and facts.free < need
         if short:
-            limit = max(0, survey.usage - (need - (facts.free or 0)))
+            limit = max(0, store.survey([], self.deadline).usage - (need - (facts.free or 0)))
             gc.collect(
                 self.transport, store, self.deadline,
                 max_bytes=limit, max_days=self.device.store_days, in_use=self._in_use(),
@@ -194,13 +213,21 @@ class Session:
             with contextlib.suppress(SlipwayError):  # the result is here
                 store.keep(Deadline.after(_CLEANUP))
 
+    def _folders(self) -> list[str]:
+        """Those of the bundle in its place, each with a slash."""
+        return list(dict.fromkeys(f"{self.home}/{path}".rpartition("/")[0] + "/" for path in self.parts))
+
     def _names(self) -> list[str]:
-        placed = [f"{self.home}/{path}" for path in self.parts]
-        return [*placed, *(f"store/{blob.sha256}" for blob in (*self.parts.values(), *self.job.files.values()))]
+        blobs = (*self.parts.values(), *self.job.files.values())
+        return [*self._folders(), *(f"store/{blob.sha256}" for blob in blobs)]
+
+    def _placed(self, survey: Survey) -> bool:
+        """Whether the bundle is in its place already."""
+        return all(survey.sizes.get(f"{self.home}/{path}") == blob.size for path, blob in self.parts.items())
 
     def _missing(self, survey: Survey) -> tuple[list[Blob], bool]:
         """What must be uploaded, and whether the bundle is in its place already."""
-        placed = all(survey.sizes.get(f"{self.home}/{path}") == blob.size for path, blob in self.parts.items())
+        placed = self._placed(survey)
         wanted = [*([] if placed else self.parts.values()), *self.job.files.values()]
         missing = {blob.sha256: blob for blob in wanted if survey.sizes.get(f"store/{blob.sha256}") != blob.size}
         return list(missing.values()), placed
@@ -272,27 +299,36 @@ class Session:
         cooled = self._cool_down(options.cooldown) if options.cooldown else 0.0
         with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
             store.lock.check()
-            store.arrange(f"runs/{store.owner}", self.job.files, self.deadline)
+            files = self._files(store)
             done = run(
                 self.transport,
-                conditions.wrapped(argv, note, options.governor, options.cores),
+                conditions.wrapped(argv, note, options.governor, options.cores, files),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,
                 doing=f"running {self.job.name} on {self.device.name}",
                 check=False,
             )
+            if done.code != 0 and not files.were_placed(done.stdout):
+                raise trouble(self.device.name, "arranging the run", store.root, done)
+            self.sent = files.brought(done.stdout)
+            said = collect.read_result(self.transport, store, self.sent, self.deadline)
             if done.code != 0:
                 raise runner.failure(
-                    done.code,
-                    done.stderr.decode(errors="replace"),
-                    runner.error_in(collect.read_result(self.transport, store, self.deadline)),
-                    self.device.name,
+                    done.code, done.stderr.decode(errors="replace"), runner.error_in(said), self.device.name
                 )
             self.conditions = conditions.conditions(done.text, options.governor, options.cores, cooled)
             for line in self.conditions.notes:
                 step.note(line)
-            return runner.parse_result(collect.read_result(self.transport, store, self.deadline))
+            return runner.parse_result(said)
+
+    def _files(self, store: Store) -> conditions.Files:
+        """The program and its inputs, from the store."""
+        placed = tuple((blob.sha256, name, blob.mode) for name, blob in self.job.files.items())
+        if len(placed) > _AT_ONCE:  # one command would be too long for dropbear
+            store.arrange(f"runs/{store.owner}", self.job.files, self.deadline)
+            placed = ()
+        return conditions.Files(store.path("store"), placed, store.owner, _SMALL)
 
     def _cool_down(self, degrees: float) -> float:
         """Wait until the device's warmest zone is at most so warm; seconds waited.

@@ -32,11 +32,15 @@ from deploy import owner as owners
 from deploy.deadline import Deadline
 from deploy.lock import DeviceLock
 from deploy.owner import is_dead, new_owner
+from deploy.probe import arguments, parse
 from deploy.remote_scripts import ARRANGE, COMMIT, DISCARD, FLIP, KEEP, PREPARE, RESUME, SURVEY
 from deploy.transport import Completed, Transport, run, uninterrupted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from core.bundle import Needs
+    from deploy.facts import DeviceFacts
 
 __all__ = ["BATCH", "Blob", "Store", "Survey", "is_dead", "new_owner"]
 
@@ -45,6 +49,8 @@ BATCH = 8 << 20
 
 WORDS = 3500
 """Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
+_FEW = 1000
+"""The same for the longest script, which asks the device everything at once."""
 
 _LEFT = re.compile(r"(incoming|runs|bundles)/[^\s/]+")
 
@@ -77,7 +83,7 @@ class Survey:
     current: Mapping[str, str] = field(default_factory=dict)
     """Target and engine to the digest of the bundle their link points to."""
     usage: int = 0
-    """Bytes that everything below the root takes."""
+    """Bytes that everything below the root takes; 0 when that was not asked, as it is a walk through all files."""
     pinned: bool = False
     """Whether a run that set the governor never set it back."""
 
@@ -87,7 +93,6 @@ class Store:
 
     def __init__(self, transport: Transport, root: str) -> None:
         self._transport = transport
-        self.root = root
         self.owner = new_owner()
         self.lock = DeviceLock(transport, root, self.owner)
         self._left: tuple[str, ...] = ()
@@ -102,6 +107,11 @@ class Store:
         owners.end(self.owner)
 
     @property
+    def root(self) -> str:
+        """As it was given; absolute once the device was asked."""
+        return self.lock.root
+
+    @property
     def run_folder(self) -> str:
         """The run's folder, absolute on the device."""
         return f"{self.root}/runs/{self.owner}"
@@ -114,6 +124,36 @@ class Store:
     def path(self, name: str) -> str:
         """Absolute path on the device of ``name`` below the root."""
         return f"{self.root}/{name}"
+
+    def ask(
+        self, names: Iterable[str], needs: Needs | None, deadline: Deadline
+    ) -> tuple[DeviceFacts, str, Survey | None]:
+        """Ask the device what it is, lock it, and look at what is there: in one round trip.
+
+        Args:
+            names: paths below the root, for the survey.
+            needs: what the bundle needs, for the probe.
+
+        Returns:
+            The facts; ``acquired``, ``busy`` or ``absent`` (then nothing was touched); the survey, when acquired.
+
+        Raises:
+            UnreachableError, TransferError, DeviceFullError.
+        """
+        first, *others = _pieces(([name] for name in names), _FEW) or [[]]
+        answer = self.lock.ask(first, arguments(self.root, needs), deadline)
+        facts = parse(answer.told)
+        self.lock.root = facts.root
+        if answer.kind != "acquired":
+            return facts, answer.kind, None
+        return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)
+
+    def _completed(self, found: Survey, others: Sequence[Sequence[str]], deadline: Deadline) -> Survey:
+        """The survey with what did not go into its first command."""
+        if not others:
+            return found
+        more = self.survey([name for words in others for name in words], deadline)
+        return Survey({**found.sizes, **more.sizes}, more.left, more.stale, more.current, more.usage, more.pinned)
 
     def open(
         self,
@@ -136,11 +176,7 @@ class Store:
         answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
         if answer.kind == "absent":
             return None
-        found = self._parse(answer.lines)
-        if not others:
-            return found
-        more = self.survey([name for words in others for name in words], deadline)
-        return Survey({**found.sizes, **more.sizes}, more.left, more.stale, more.current, more.usage, more.pinned)
+        return self._completed(self._parse(answer.lines), others, deadline)
 
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
         """Sizes of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
@@ -190,6 +226,8 @@ class Store:
         Args:
             parts: unfinished uploads too; else they stay for the next session to go on with.
         """
+        if not self.root.startswith("/"):
+            return  # the device never said where it is: nothing was made there
         with uninterrupted(), contextlib.suppress(SlipwayError):
             left = self.survey([], deadline).left
             mine = [name for name in left if self.owner in name]
@@ -311,20 +349,25 @@ def on_device(transport: Transport, script: str, words: Sequence[str], deadline:
     )
     if done.code == 0:
         return done
+    raise trouble(transport.name, doing, words[0], done)
+
+
+def trouble(name: str, doing: str, root: str, done: Completed) -> SlipwayError:
+    """The error for a script of ours that failed on the device ``name``."""
     if "no space" in done.message.lower() or "quota" in done.message.lower():
-        raise DeviceFullError(
-            f"No space left on {transport.name} while {doing}.",
+        return DeviceFullError(
+            f"No space left on {name} while {doing}.",
             done.message,
             "free some space there, or set another root for the device in devices.toml",
         )
-    raise TransferError(
-        f"{transport.name} failed while {doing} in {words[0]} (exit {done.code}).",
+    return TransferError(
+        f"{name} failed while {doing} in {root} (exit {done.code}).",
         done.message,
         "see that the folder belongs to the login's user, or set another root in devices.toml",
     )
 
 
-def _pieces(groups: Iterable[Sequence[str]]) -> list[list[str]]:
+def _pieces(groups: Iterable[Sequence[str]], most: int = WORDS) -> list[list[str]]:
     """The words of ``groups`` in lists short enough for one command each; a group stays together."""
     pieces: list[list[str]] = []
     room = 0
@@ -332,7 +375,7 @@ def _pieces(groups: Iterable[Sequence[str]]) -> list[list[str]]:
         length = sum(len(word) + 3 for word in group)
         if not pieces or length > room:
             pieces.append([])
-            room = WORDS
+            room = most
         pieces[-1] += group
         room -= length
     return pieces

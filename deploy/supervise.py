@@ -30,6 +30,7 @@ program that takes longer than the pause itself."""
 # SIGPIPE is ignored once the command is started: dash says "Killed" on a stream that the broken connection has closed.
 SCRIPT = """\
 pidfile=$1 limit=$2 pauses=$3 cwd=$4; shift 4
+[ -d "$cwd" ] || mkdir "$cwd" || exit 126
 cd "$cwd" || exit 126
 exec 3<&0 </dev/null
 if command -v setsid >/dev/null 2>&1; then setsid "$@" 3<&- & child=$!; group=-$child
@@ -85,7 +86,7 @@ def supervised(
 
     Args:
         seconds: the device ends the command itself after these (and a little).
-        cwd: folder to run in; the login folder when empty.
+        cwd: folder to run in, made when only it is not there; the login folder when empty.
         env: set on top of the device's own environment.
         pidfile: file on the device that gets the group's number.
     """

@@ -132,7 +132,7 @@ def run(
     However this function is left (deadline, Ctrl-C, broken connection), the group is ended on the device.
 
     Args:
-        cwd: absolute folder on the device, or the login folder.
+        cwd: absolute folder on the device, made when only it is not there; or the login folder.
         env: added to the device's environment.
         pidfile: file on the device that gets the group's number while it runs.
         doing: completes "... while" in errors.

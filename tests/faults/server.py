@@ -145,6 +145,8 @@ async def _pump(source: Any, sink: Any) -> None:
             await sink.drain()
     with contextlib.suppress(OSError, asyncssh.Error):
         sink.write_eof()
+    if isinstance(source, asyncio.StreamReader):  # as sshd does: a command that still writes gets SIGPIPE
+        source._transport.close()  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

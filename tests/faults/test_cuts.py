@@ -31,6 +31,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny.make(tmp_path_factory.mktemp("tiny"))
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return tiny.make(tmp_path_factory.mktemp("large"), elements=tiny.LARGE)
+
+
 @pytest.fixture
 def proxy(board: server.Device) -> Iterator[Proxy]:
     with proxied(board.port) as running:
@@ -62,16 +67,19 @@ Strike = Callable[[str, str, int, float], Counter[str]]
 
 
 @pytest.fixture
-def strike(small: Tiny, board: server.Device, far: Device, proxy: Proxy, follow: Callable[[Event], None]) -> Strike:
+def strike(
+    small: Tiny, large: Tiny, board: server.Device, far: Device, proxy: Proxy, follow: Callable[[Event], None]
+) -> Strike:
     """Do a fault at ``points`` places of a phase, evenly spread; after each, see that nothing was lost or left."""
     root = board.home / ".slipway"
 
     def call(fault: str, phase: str, points: int, timeout: float) -> Counter[str]:
-        fresh = phase in {"upload", "settle"}  # a device that has everything has nothing to do there
-        small.deploy(far, listeners=[follow])
+        fresh = phase in {"survey", "upload", "settle"}  # a device that has everything has nothing to do there
+        what = large if phase == "fetch" else small
+        what.deploy(far, listeners=[follow])
         if not fresh:
             proxy.disarm()
-            small.deploy(far, listeners=[follow])
+            what.deploy(far, listeners=[follow])
         total = proxy.seen[phase]
         assert total > points
         # Not up to the last byte: how much is said varies with how it falls into packets, above all when it is little.
@@ -81,12 +89,12 @@ def strike(small: Tiny, board: server.Device, far: Device, proxy: Proxy, follow:
             if fresh:
                 shutil.rmtree(root)
             proxy.arm(fault, phase, reach * point // points)
-            seen[outcomes.outcome(lambda: small.deploy(far, listeners=[follow], timeout=timeout))] += 1
+            seen[outcomes.outcome(lambda: what.deploy(far, listeners=[follow], timeout=timeout))] += 1
             assert proxy.struck, (fault, phase, point)
             proxy.disarm()
             assert gone(str(board.home), 15), (fault, phase, point)
             assert tiny.whole(board.home, root) == [], (fault, phase, point)
-            small.deploy(far)
+            what.deploy(far)
             assert gone(str(board.home)), (fault, phase, point)
             assert tiny.settled(board.home, root) == [], (fault, phase, point)
         return seen

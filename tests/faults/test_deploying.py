@@ -247,20 +247,31 @@ def test_this_side_is_killed_during_the_run(
     nothing_partial(board)
 
 
+@pytest.mark.parametrize("small", [True, False], ids=["with the run's end", "fetched"])
 def test_an_output_that_changes_on_its_way_back(
-    device: Device, bundle: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch
+    device: Device, bundle: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
+    """It comes with the run's end when it is small, else as a file."""
+    from deploy.conditions import Files
     from deploy.ssh import SshTransport
 
-    real = SshTransport.get
+    brought, real = Files.brought, SshTransport.get
+
+    def changed(data: bytes) -> bytes:
+        return data[:-1] + bytes([data[-1] ^ 1])
+
+    def bring(self: Files, stdout: bytes) -> dict[str, bytes]:
+        whole = brought(self, stdout) if small else {}
+        assert len(whole) == (2 if small else 0)
+        return {name: changed(data) if name.endswith(".npy") else data for name, data in whole.items()}
 
     def get(self: SshTransport, remote: str, local: Path, *rest: object) -> None:
+        assert not small, "it was there already"
         real(self, remote, local, *rest)  # type: ignore[arg-type]
         if local.suffix == ".npy":
-            data = bytearray(local.read_bytes())
-            data[-1] ^= 1
-            local.write_bytes(data)
+            local.write_bytes(changed(local.read_bytes()))
 
+    monkeypatch.setattr(Files, "brought", bring)
     monkeypatch.setattr(SshTransport, "get", get)
     with pytest.raises(TransferError, match="is not what the runner on board computed"):
         go(device, bundle, program)

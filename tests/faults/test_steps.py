@@ -32,7 +32,7 @@ def _own_results(dist: Path) -> None:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return tiny.make(tmp_path_factory.mktemp("tiny"))
+    return tiny.make(tmp_path_factory.mktemp("tiny"), elements=tiny.LARGE)
 
 
 @pytest.fixture
@@ -91,6 +91,22 @@ def test_every_operation(fault: str, small: Tiny, device: Device, home: Path, mo
     assert at > 12
     for phase, counted in seen.items():
         outcomes.check(fault, phase, counted)
+
+
+def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a deploy costs on a link with latency, counted: commands, files put, files fetched."""
+    one = tiny.make(tmp_path / "tiny")
+    ways = [sabotage.Sabotage(home) for _ in range(3)]
+    left = iter(ways)
+    monkeypatch.setattr(pipeline, "open_device", lambda *_: next(left))
+    one.deploy(device)
+    one.deploy(device)
+    tiny.make(tmp_path / "other", "other", seed=3, elements=tiny.LARGE).deploy(device)
+    new, again, _ = (way.count for way in ways)
+    assert again == 2, "ask, lock and look; put in place, run and bring back"
+    # ask; lock a new store and look; two files of the bundle, program, input; verify; arrange; run; flip; collect
+    assert new == 11
+    assert tiny.settled(home, Path(device.root)) == []
 
 
 def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
@@ -166,12 +182,15 @@ def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: D
 
 
 @pytest.mark.parametrize("stamp", [1.0, 4_000_000_000.0], ids=["1970", "2096"])
-def test_the_devices_clock_jumps(small: Tiny, device: Device, home: Path, stamp: float) -> None:
+def test_the_devices_clock_jumps(small: Tiny, another: Tiny, device: Device, home: Path, stamp: float) -> None:
     """All of the store seems to be of another age, in every phase: nothing current is collected, no lock opens."""
     for phase in PHASES:
+        jumps = 0
 
         def jump(event: Event, phase: str = phase) -> None:
+            nonlocal jumps
             if (event.step, event.kind) == (phase, "start"):
+                jumps += 1
                 for path in home.rglob("*"):
                     if not path.is_symlink():
                         os.utime(path, (stamp, stamp))
@@ -179,21 +198,30 @@ def test_the_devices_clock_jumps(small: Tiny, device: Device, home: Path, stamp:
                     with pytest.raises(DeviceBusyError):
                         small.deploy(device, wait=0)
 
-        told = outcomes.outcome(lambda jump=jump: small.deploy(device, listeners=[jump]))  # type: ignore[misc]
+        what = another if phase == "survey" else small  # a bundle that is in its place is not looked for in the store
+        told = outcomes.outcome(lambda jump=jump, what=what: what.deploy(device, listeners=[jump]))  # type: ignore[misc]
+        assert jumps == 1
         outcomes.check("device's clock jumps", phase, Counter({told: 1}))
         assert tiny.settled(home, Path(device.root)) == []
 
 
-def test_this_machines_clock_jumps(small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_machines_clock_jumps(
+    small: Tiny, another: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, offset = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: real() + offset[0])
     for phase in PHASES:
+        jumps = 0
 
         def jump(event: Event, phase: str = phase) -> None:
+            nonlocal jumps
             if (event.step, event.kind) == (phase, "start"):
+                jumps += 1
                 offset[0] = -3e8 if offset[0] >= 0 else 3e8
 
-        told = outcomes.outcome(lambda jump=jump: small.deploy(device, listeners=[jump], timeout=30))  # type: ignore[misc]
+        what = another if phase == "survey" else small
+        told = outcomes.outcome(lambda jump=jump, what=what: what.deploy(device, listeners=[jump], timeout=30))  # type: ignore[misc]
+        assert jumps == 1
         outcomes.check("this machine's clock jumps", phase, Counter({told: 1}))
         assert tiny.settled(home, Path(device.root)) == []
 

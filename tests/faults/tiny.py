@@ -19,6 +19,9 @@ from tests.processes import marked
 
 PAYLOAD = 300_000
 MODEL = 60_000
+ELEMENTS = 1000
+LARGE = 100_000
+"""Elements of an output that is too large to come with the run's end: it is fetched as a file."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Tiny:
         return result
 
 
-def make(folder: Path, name: str = "model", seed: int = 1) -> Tiny:
+def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEMENTS) -> Tiny:
     """Write it below ``folder``; another ``seed`` gives other bytes."""
     noise = random.Random(seed)  # noqa: S311 - the same bytes every time
     path = folder / "bundle"
@@ -63,7 +66,7 @@ def make(folder: Path, name: str = "model", seed: int = 1) -> Tiny:
     write_json(path / "manifest.json", manifest.model_dump(mode="json"))
     model, data = folder / f"{name}.pte", folder / "input.npy"
     model.write_bytes(noise.randbytes(MODEL))
-    np.save(data, np.arange(1000, dtype=np.float32) + seed)
+    np.save(data, np.arange(elements, dtype=np.float32) + seed)
     return Tiny(Bundle.load(path), model, data)
 
 

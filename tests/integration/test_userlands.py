@@ -10,6 +10,7 @@ import pytest
 from core.errors import DeviceBusyError
 from core.files import sha256_file
 from deploy import gc
+from deploy.conditions import Files, wrapped
 from deploy.deadline import Deadline
 from deploy.probe import probe
 from deploy.store import Blob, Store
@@ -54,8 +55,12 @@ def test_the_probe(transport: UserlandTransport, tmp_path: Path) -> None:
 def test_the_whole_protocol(transport: UserlandTransport, tmp_path: Path, blobs: list[Blob]) -> None:
     root = tmp_path / "it's $(here)"
     with Store(transport, str(root)) as store, Store(transport, str(root)) as other:
+        facts, kind, nothing = store.ask([], None, soon())
+        assert (facts.root, kind, nothing) == (str(root), "absent", None)
+        assert not root.exists()
         assert store.open([], soon()) is None
         assert store.open([], soon(), make=True) is not None
+        assert other.ask([], None, soon())[1:] == ("busy", None)
         with pytest.raises(DeviceBusyError, match="process"):
             other.open([], soon())
         part = root / f"incoming/{blobs[0].sha256}.0badcafe-1-01234567.part"
@@ -84,8 +89,26 @@ def test_the_whole_protocol(transport: UserlandTransport, tmp_path: Path, blobs:
         (root / f"previous/{KEY}").unlink()
         done = gc.collect(transport, store, soon(), max_bytes=0, max_days=1)
         assert set(done.removed) == {f"bundles/{'1' * 64}", f"store/{blobs[2].sha256}"}
-        store.arrange(f"runs/{store.owner}", {"model.pte": blobs[0]}, soon())
+        _run_in_one_trip(transport, store, blobs)
     with Store(transport, str(root)) as again:
-        assert again.open([], soon()) is not None, "given back"
+        survey = again.ask([f"bundles/{'0' * 64}/bin/", "store/none"], None, soon())[2]
+        assert survey is not None, "given back"
+        assert survey.sizes == {f"bundles/{'0' * 64}/bin/a": 300_000}
     assert [path.name for path in (root / "runs").iterdir()] == []
     assert gone(str(tmp_path))
+
+
+def _run_in_one_trip(transport: UserlandTransport, store: Store, blobs: list[Blob]) -> None:
+    files = Files(store.path("store"), ((blobs[1].sha256, "-n $(x)", "444"),), store.owner, 1000)
+    script = 'cat ./-n* >output1.npy; echo "{}" >result.json; echo abc >output0.npy; echo x >"output 2.npy"; exit 3'
+    done = run(
+        transport, wrapped(["sh", "-c", script], store.path("governor"), "", "", files),
+        cwd=store.run_folder, pidfile=store.pidfile, deadline=soon(), check=False,
+    )  # fmt: skip
+    assert (done.code, files.were_placed(done.stdout)) == (3, True)
+    assert files.brought(done.stdout) == {"result.json": b"{}\n", "output0.npy": b"abc\n"}
+    folder = Path(store.run_folder)
+    assert (folder / "output1.npy").read_bytes() == (folder / "-n $(x)").read_bytes() == blobs[1].source.read_bytes()
+    lost = Files(store.path("store"), (("0" * 64, "x", "444"),), store.owner, 1000)
+    done = run(transport, wrapped(["true"], "", "", "", lost), cwd=store.run_folder, deadline=soon(), check=False)
+    assert (done.code, lost.were_placed(done.stdout)) == (1, False)

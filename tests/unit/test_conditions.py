@@ -111,6 +111,20 @@ def test_what_the_program_says_is_not_the_devices_state(tmp_path: Path) -> None:
     assert snapshot(done.text, "before").load1 not in {None, 4711.0}
 
 
+def test_what_came_with_the_end_is_taken_whole_or_not_at_all() -> None:
+    files = conditions.Files(marker="m", most=100)
+    data = b"\x00@@data\n\n@@files m\n"
+    head = b"said\n@@end\nran 1.00 2.50\n@@files m\n"
+    told = head + f"{len(data)} output0.npy\n2 result.json\n".encode() + b"@@data\n" + data + b"{}"
+    assert files.brought(told) == {"output0.npy": data, "result.json": b"{}"}
+    assert files.brought(told[:-1]) == {}
+    assert files.brought(told + b"x") == {}
+    assert files.brought(head + b"a output0.npy\n@@data\n") == {}
+    assert files.brought(b"\n@@files other\n1 a\n@@data\nx") == {}
+    assert conditions.conditions(told.decode(), "", "", 0).ran_seconds == 1.5
+    assert conditions.conditions("ran  \n", "", "", 0).ran_seconds is None
+
+
 @pytest.mark.parametrize("code", [0, 3, 137])
 def test_the_governor_is_set_for_the_run_alone(sysfs: Path, tmp_path: Path, code: int) -> None:
     end = "kill -KILL $$" if code == 137 else f"exit {code}"

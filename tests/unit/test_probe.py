@@ -42,7 +42,6 @@ Features\t: fp asimd evtstrm crc32 cpuid
 CPU implementer\t: 0x41
 CPU part\t: 0xd08
 
-@@hardware
 Model\t\t: Raspberry Pi 4 Model B Rev 1.4
 
 @@board
