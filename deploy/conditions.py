@@ -42,7 +42,9 @@ state() {
   done
   command -v vcgencmd >/dev/null 2>&1 && vcgencmd get_throttled 2>/dev/null
   { read -r load rest </proc/loadavg; } 2>/dev/null && echo "load $load"
-  grep MemAvailable /proc/meminfo 2>/dev/null
+  for n in 1 2 3; do
+    read -r key rest && case $key in MemAvailable:) echo "$key $rest";; esac
+  done 2>/dev/null </proc/meminfo
   echo "@@end"
 }
 """

@@ -44,13 +44,13 @@ part home; echo "${HOME:-/}"
 case $1 in /*) root=$1;; *) root=${HOME:-/tmp}/$1;; esac
 part root; echo "$root"
 near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=${near%/*}; near=${near:-/}; done
-part near; (cd "$near" && pwd -P)
+part near; cd "$near" && pwd -P
 part writable; [ -w "$near" ] && echo yes
 part df; df -Pk "$near" 2>/dev/null
-part mounts; cat /proc/mounts 2>/dev/null
-part cpuinfo; sed -n -e 1,40p -e '/^Model/p' -e '/^Hardware/p' /proc/cpuinfo 2>/dev/null
-part board; { cat /proc/device-tree/model || cat /sys/class/dmi/id/product_name; } 2>/dev/null
-part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo
+part files
+head -n 500 /proc/mounts /proc/cpuinfo /proc/device-tree/model /sys/class/dmi/id/product_name 2>/dev/null
+part online; first_line /sys/devices/system/cpu/online ||
+  { part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo; }
 part memory
 for f in 1 2 3; do read -r line && echo "$line"; done 2>/dev/null </proc/meminfo
 part load; first_line /proc/loadavg
@@ -63,8 +63,8 @@ part libraries; for f in $4; do find_library "$f"; [ -z "$p" ] || echo "$f $p"; 
 symbols_of() { tr '\000' '\n' < "$1" | grep -a -o "$2" | sort -u; }
 version_of() {
   find_library "$1"; [ -n "$p" ] || return 0
-  real=$(readlink -f "$p")
-  case ${real##*/} in $2) echo "$real";; *) symbols_of "$p" "$3";; esac
+  for f in "${p%/*}"/$2; do [ ! "$f" -ef "$p" ] || { echo "$f"; return; }; done
+  symbols_of "$p" "$3"
 }
 part glibc
 told=; [ ! -x "$6" ] || told=$("$6" --version 2>/dev/null)
@@ -173,7 +173,7 @@ def parse(text: str) -> DeviceFacts:
         board=_phone(properties) or _first(parts, "board"),
         cpu=_cpu(cpuinfo),
         cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
-        cores=_integer(_first(parts, "cores")) or 1,
+        cores=_count(_first(parts, "online")) or _integer(_first(parts, "cores")) or 1,
         android=properties.get("ro.build.version.release", ""),
         api_level=_integer(properties.get("ro.build.version.sdk", "")),
         abis=_abis(properties),
@@ -201,6 +201,18 @@ def parse(text: str) -> DeviceFacts:
     )
 
 
+_FILES = {
+    "/proc/mounts": "mounts", "/proc/cpuinfo": "cpuinfo", "/proc/device-tree/model": "board",
+    "/sys/class/dmi/id/product_name": "board",
+}  # fmt: skip
+
+
+def _count(ranges: str) -> int:
+    """How many there are in ``0-3,6``."""
+    matches = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in ranges.split(",")]
+    return sum(int(match[2] or match[1]) - int(match[1]) + 1 for match in matches if match)
+
+
 class _Parts(dict[str, list[str]]):
     def __missing__(self, key: str) -> list[str]:
         return []
@@ -212,6 +224,8 @@ def _parts(text: str) -> _Parts:
     for line in text.splitlines():
         if line.startswith("@@"):
             current = parts.setdefault(line[2:], [])
+        elif line.startswith("==> /") and line.endswith(" <=="):  # head's, before each of several files
+            current = parts.setdefault(_FILES.get(line[4:-4], line), [])
         elif clean := "".join(letter for letter in line if letter.isprintable()).strip():
             current.append(clean)  # what a device says goes to terminals: no escape sequences
     return parts

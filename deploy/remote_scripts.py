@@ -73,7 +73,9 @@ root=$1 owner=$2 who=$3 stale=$4 make=$5; shift 5
 if [ "$make" = yes ]; then umask 077; mkdir -p "$root" || exit 1; fi
 cd "$root" 2>/dev/null || { echo absent; exit 0; }
 umask 022
-if ! said=$(mkdir -p lock incoming store bundles runs current previous 2>&1); then
+there=yes
+for each in lock incoming store bundles runs current previous; do [ -d "$each" ] || there=no; done
+if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles runs current previous 2>&1); then
   [ "$make" = yes ] || { echo absent; exit 0; }
   echo "$said" >&2; exit 1
 fi
@@ -126,10 +128,12 @@ latest
 start_of $$
 printf '%s\\n' "$node" "$boot" "$space" "$$ $start" "$who" >"lock/$mine/holder" &&
   printf '%010d' 0 >"lock/$mine/beat" || { rm -rf "lock/$mine"; exit 1; }
-for each in lock/*; do [ "$each" = "lock/$mine" ] || rm -rf "$each"; done
 echo "acquired $mine"
 survey "$@"
 echo ready
+for each in lock/*; do
+  case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || rm -rf "$each";; esac
+done
 count=0
 while read -r _; do
   latest
