@@ -730,6 +730,18 @@ def bench(
     run(number("runs", runs, 1), json)
 
 
+@task(help={"minutes": "how long (default: 10)", "json": JSON})
+def fuzz(c: Any, minutes: str = "10", json: bool = False) -> None:
+    """Fuzz the engine lean with whole .pte files, under address and undefined-behaviour sanitizers.
+
+    Needs a Clang with libFuzzer (Debian's clang and libclang-rt-dev) on this machine. The corpus begins with programs
+    of the zoo and is kept in the cache. Exit code 0 means that nothing crashed, leaked or hung.
+    """
+    from tests.fuzzing import run
+
+    run(number("minutes", minutes, 0, whole=False), json)
+
+
 @task(
     help={
         "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
@@ -834,6 +846,6 @@ devices = invoke.Collection(
     devices_gc,
 )
 ns = invoke.Collection(
-    targets, doctor, build, prove, export, models, deploy, matrix, devices, operators, test, bench, clean
+    targets, doctor, build, prove, export, models, deploy, matrix, devices, operators, fuzz, test, bench, clean
 )
 ns.configure({"slipway": DEFAULTS})

@@ -21,6 +21,7 @@ CACHE_PARTS = {
     "debian": "apt's state, packages and unpacked trees",
     "describe": "what programs need, by digest",
     "devices": "virtual devices' state, and the store of the device local",
+    "fuzz": "the fuzzer, its corpus and what it found",
     "images": "virtual devices' images",
     "locks": "one file a lock",
     "logs": "whole outputs of builds and exports",

@@ -127,5 +127,6 @@ def runner_here(bundle: Bundle) -> list[str]:
     target = get_target(bundle.manifest.target)
     if not user_argv(target):
         return [str(bundle.path / RUNNER)]
-    root = None if bundle.manifest.needs.own_loader else sysroot(target)
+    alone = bundle.manifest.needs.own_loader or bundle.manifest.needs.libc == "static"
+    root = None if alone else sysroot(target)
     return [*user_argv(target, sysroot=root), *bundle.emulated_argv]

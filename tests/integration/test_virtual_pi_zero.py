@@ -10,8 +10,11 @@ import pytest
 
 from deploy.identify import choose_target
 from deploy.inventory import FILE, get_device
-from deploy.pipeline import open_device
+from deploy.pipeline import deploy, open_device
+from tests.deploying import program
 from tests.devices import ask, facts_of, own_devices, refuses, runs_programs
+
+__all__ = ["program"]
 
 pytestmark = pytest.mark.virtual
 
@@ -49,3 +52,15 @@ def test_static_programs_run(tmp_path: Path) -> None:
 def test_programs_of_later_processors_are_refused() -> None:
     refuses("pi-zero", "linux-armv7")
     refuses("pi-zero", "linux-arm64")
+
+
+@pytest.mark.build
+@pytest.mark.export
+def test_the_lean_engine_agrees_with_the_host(program: Path, dist: Path) -> None:
+    from toolchains.builder import build
+
+    bundle = build("linux-armv6")
+    assert (bundle.manifest.engine, bundle.manifest.needs.libc) == ("lean", "static")
+    result = deploy(get_device("pi-zero", FILE), bundle, program, num_executions=1, warmup=0, listeners=[], timeout=400)
+    assert result.verdict in {"identical", "agrees"}
+    assert (result.facts.cpu, result.emulated) == ("ARM1176", True)

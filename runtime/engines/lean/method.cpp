@@ -397,7 +397,15 @@ Status Method::execute() {
 
 Status Method::run_steps() {
   std::size_t next = 0;
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  std::size_t left = 10000;  // a damaged jump may lead round and round
+#endif
   while (next < steps_.size()) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    if (left-- == 0) {
+      return {Code::kExecution, "The program does not end.", "export it again"};
+    }
+#endif
     const std::size_t index = next++;
     const Step& step = steps_[index];
     const std::uint64_t start = recorder_ == nullptr ? 0 : Recorder::now();

@@ -1,0 +1,33 @@
+// Everything a program can be put through, for fuzzing and for tests with damaged files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "slipway/engine.h"
+#include "slipway/status.h"
+
+namespace slipway {
+
+// A file in memory alone, with a path that can be opened.
+class MemoryFile {
+ public:
+  MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile();
+
+  // Replaces what is in it. False when there is no memory.
+  bool write(const std::uint8_t* data, std::size_t size);
+  const std::string& path() const { return path_; }
+
+ private:
+  int descriptor_;
+  std::string path_;
+};
+
+// Describes the program, loads each of its methods and executes it on ones; the first failure ends it.
+Status exercise(Engine& engine, const std::string& path);
+
+}  // namespace slipway
