@@ -18,12 +18,22 @@ class SlipwayRuntimeConan(ConanFile):
     license = "Apache-2.0"
     package_type = "application"
     settings = "os", "arch", "compiler", "build_type"
-    options: ClassVar = {"engine": ["executorch", "lean", "onnxruntime"]}
-    default_options: ClassVar = {"engine": "executorch"}
+    # Operators ("aten/add.out+aten/mul.out") and backends to link, of the engine lean: "all", "none", or these.
+    options: ClassVar = {
+        "engine": ["executorch", "lean", "onnxruntime"],
+        "operators": ["ANY"],
+        "backends": ["ANY"],
+    }
+    default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all"}
     exports_sources = "runtime/*", "LICENSE"
     # A dependency's recipe may change without its version: the runner that took files from it is another then.
     package_id_embed_mode = "recipe_revision_mode"
     package_id_non_embed_mode = "recipe_revision_mode"
+
+    def configure(self):
+        if self.options.engine != "lean":
+            self.options.rm_safe("operators")
+            self.options.rm_safe("backends")
 
     def requirements(self):
         if self.options.engine == "executorch":
@@ -59,6 +69,9 @@ class SlipwayRuntimeConan(ConanFile):
             names = Path(self.generators_folder, "kernels")
             save(self, names / "kernel_names.inc", self._kernel_names())
             toolchain.cache_variables["SLIPWAY_KERNEL_NAMES"] = names.as_posix()
+            for name in ("operators", "backends"):
+                chosen = str(self.options.get_safe(name)).replace("/", "::").replace("+", ";")
+                toolchain.cache_variables[f"SLIPWAY_{name.upper()}"] = chosen
         # The bundle runs wherever it is put: its libraries are beside the program.
         toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
         # Nothing is written into the checkout: its files decide what is built.

@@ -58,6 +58,7 @@ def doctor(c: Any, json: bool = False) -> None:
         "target": "what to build for; ./inv targets lists them (default: linux-x86_64)",
         "engine": "which runtime to build (default: the target's own default; without one, its native packages)",
         "toolchain": "which compilers: zig, gnu, ndk or xcode (default: the target's own default)",
+        "ops-from": "link only what these programs need (comma-separated files or folders; the engine lean)",
         "packages": "only the native packages: XNNPACK and what it needs, from source",
         "all": "every target that this machine can build: native packages, and the default engine's bundle",
         "sources": "where sources come from: debian, git or auto (Debian's archive where this machine can read it)",
@@ -71,6 +72,7 @@ def build(
     target: str = "",
     engine: str = "",
     toolchain: str = "",
+    ops_from: str = "",
     packages: bool = False,
     all: bool = False,
     sources: str = "auto",
@@ -82,15 +84,18 @@ def build(
 
     A build with nothing to do ends at once. Compilers, system libraries and emulators are fetched as
     needed, without root, into a cache outside the checkout. --packages leaves XNNPACK, cpuinfo, pthreadpool and
-    FXdiv as libraries in dist/<target>/native/ instead.
+    FXdiv as libraries in dist/<target>/native/ instead. --ops-from leaves a smaller bundle, for some programs only,
+    in dist/<target>/lean-<programs>/.
 
     Example: ./inv build --target linux-arm64
     """
     from toolchains import report
 
     if all:
-        if target or engine or packages:
-            raise UsageError("--all goes without --target, --engine and --packages.", "", "./inv build --all")
+        if target or engine or packages or ops_from:
+            raise UsageError(
+                "--all goes without --target, --engine, --ops-from and --packages.", "", "./inv build --all"
+            )
         from toolchains import build_all
 
         rows = build_all.build_all(setting(c, "toolchain", toolchain), sources, force)
@@ -105,7 +110,9 @@ def build(
     from toolchains.builder import build as build_bundle
 
     family = setting(c, "toolchain", toolchain)
-    report.bundle(build_bundle(name, runtime, family, force, allow_newer_glibc=allow_newer_glibc), json)
+    selection = _selection(ops_from) if ops_from else None
+    built = build_bundle(name, runtime, family, force, allow_newer_glibc=allow_newer_glibc, selection=selection)
+    report.bundle(built, json)
 
 
 @task(
@@ -156,6 +163,30 @@ def prove(
         raise MismatchError(
             "XNNPACK computes wrongly.", "; ".join(failed), "./inv prove --target NAME --cpu CPU", failed
         )
+
+
+def _selection(programs: str) -> Any:
+    """What the programs need, as this machine's own bundle of the engine lean reads them."""
+    from core.files import sha256_file
+    from core.program import load_program
+    from deploy.inventory import host_target
+    from deploy.needs import describe
+    from models.options import words
+    from toolchains.builder import build as build_bundle
+    from toolchains.selection import select
+
+    names, files = [], []
+    for word in words(programs):
+        where = Path(word)
+        file = where / load_program(where).file if where.is_dir() else where
+        if not file.is_file():
+            raise UsageError(f"There is no program {file}.", "", "./inv build --ops-from model.pte")
+        names.append(file.parent.name if file.stem == "model" else file.stem)
+        files.append(file)
+    reader = build_bundle(host_target(), "lean")
+    methods = [method for file in files for method in describe(reader, file, sha256_file(file)).methods]
+    operators = [name for method in methods for name in method.operators]
+    return select(names, operators, [name for method in methods for name in method.backends])
 
 
 def _without_engine(name: str) -> bool:

@@ -85,6 +85,9 @@ class Offers(_Model):
     verified: str
     """How the runner was run to learn this: ``native``, ``qemu-aarch64 -cpu cortex-a72``, or ``not run: why``."""
 
+    programs: tuple[str, ...] = ()
+    """The only programs that a selective bundle was linked for; empty: it has everything the engine has."""
+
 
 class CodeCheck(_Model):
     """What the scan for instructions above the floor saw in one file."""
@@ -136,7 +139,8 @@ class Bundle(_Model):
         Raises:
             BundleError: no manifest, a manifest that is not one, a missing or changed file.
         """
-        again = f"./inv build --target {path.parent.name} --engine {path.name}"
+        # A selective bundle's folder has the names of its programs after the engine's.
+        again = f"./inv build --target {path.parent.name} --engine {path.name.partition('-')[0]}"
         source = path / MANIFEST
         try:
             manifest = Manifest.model_validate(json.loads(source.read_text(encoding="utf-8")))

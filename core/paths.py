@@ -66,9 +66,9 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-def bundle_dir(target: str, engine: str) -> Path:
-    """``dist/<target>/<engine>``."""
-    return dist_dir() / target / engine
+def bundle_dir(target: str, engine: str, selection: str = "") -> Path:
+    """``dist/<target>/<engine>``; of a selective bundle ``dist/<target>/<engine>-<its programs>``."""
+    return dist_dir() / target / (f"{engine}-{selection}" if selection else engine)
 
 
 def native_dir(target: str) -> Path:

@@ -12,10 +12,11 @@ from typing import Any
 
 from core import console
 from core.bundle import MANIFEST, SBOM, Bundle
-from core.errors import BuildError, BundleError
+from core.errors import BuildError, BundleError, NotSupportedError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import ROOT, bundle_dir, cache_dir
 from toolchains import tools
+from toolchains.selection import Selection
 from toolchains.steps import Steps
 from toolchains.targets import Target, get_target
 
@@ -24,7 +25,7 @@ MODULES = (
     *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
     *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf"),
     *("read_lief", "symbols"),
-    *("ndk", "offers", "own_loader", "xcode"),
+    *("ndk", "offers", "own_loader", "selection", "xcode"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
@@ -42,15 +43,16 @@ class _Job:
     toolchain: str
     force: bool
     allow_newer_glibc: bool
+    selection: Selection | None = None
 
     @property
     def folder(self) -> Path:
-        return bundle_dir(self.target.name, self.engine)
+        return bundle_dir(self.target.name, self.engine, self.selection.name if self.selection else "")
 
     @property
     def stamp(self) -> Path:
         """Beside the bundle, not in it: the digest of what it was made from."""
-        return self.folder.parent / f".{self.engine}.built.json"
+        return self.folder.parent / f".{self.folder.name}.built.json"
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
@@ -68,7 +70,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
 def _inputs(job: _Job) -> str:
     """Digest of everything that decides what a build makes; the same digest means nothing to do."""
     facts = [repr(job.target), json.dumps(tools.table(), sort_keys=True)]
-    facts += [job.engine, job.toolchain, str(job.allow_newer_glibc)]
+    facts += [job.engine, job.toolchain, str(job.allow_newer_glibc), repr(job.selection)]
     facts += [f"{name} {version(name)}" for name in ("conan", "cmake", "ninja")]
     facts += [f"{name} {sha256_file(file)}" for name, file in sorted(_sources())]
     return sha256_bytes("\n".join(facts).encode())
@@ -94,6 +96,7 @@ def build(
     force: bool = False,
     *,
     allow_newer_glibc: bool = False,
+    selection: Selection | None = None,
 ) -> Bundle:
     """The bundle of ``target_name``, built if it is not there or something it is made from has changed.
 
@@ -104,6 +107,7 @@ def build(
         force: compile and check again although nothing has changed.
         allow_newer_glibc: accept binaries that need a newer C or C++ library than the target promises
             (the manifest says which, and the preflight holds it against the device).
+        selection: link only what some programs need, into a bundle of their own; the engine ``lean`` alone can.
 
     Raises:
         ConfigError, NotSupportedError: the target, engine or toolchain is unknown or does not work yet.
@@ -112,7 +116,14 @@ def build(
     """
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
-    job = _Job(target.built_with(family_name), target.engine(engine), family_name, force, allow_newer_glibc)
+    chosen = target.engine(engine or ("lean" if selection else ""))
+    if selection and chosen != "lean":
+        raise NotSupportedError(
+            f"The engine {chosen} cannot be linked for some programs only.",
+            "its libraries come compiled from upstream",
+            f"./inv build --target {target_name} --engine lean --ops-from model.pte",
+        )
+    job = _Job(target.built_with(family_name), chosen, family_name, force, allow_newer_glibc, selection)
     digest = _inputs(job)
     if found := _current(job, digest):
         return found
@@ -131,7 +142,9 @@ def _build(job: _Job, digest: str) -> Bundle:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         package, graph = _package(job, steps, log)
-        origin = layout.Origin(job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc)
+        origin = layout.Origin(
+            job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc, job.selection
+        )
         with new_folder(job.folder) as new:
             steps.begin("reading the binaries: architecture, C library, libraries, instructions")
             layout.collect(package, new)
@@ -162,6 +175,7 @@ def _package(job: _Job, steps: Steps, log: Path) -> tuple[Path, dict[str, Any]]:
     with locked(conan.LOCK, "      waiting: Conan is building for somebody else"):
         host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--options=&:engine={job.engine}"]
+        words += job.selection.words if job.selection else []
         words += [f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
         words += ["--build=missing:*", *(["--build=slipway-runtime/*"] if job.force else []), "--format=json"]
         what = f"Building pte_runner for {job.target.name}"

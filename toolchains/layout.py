@@ -14,6 +14,7 @@ from core.errors import BuildError
 from core.files import sha256_file, write_json
 from toolchains import checks, inspect, own_loader
 from toolchains.offers import ask
+from toolchains.selection import Selection
 from toolchains.targets import Target
 
 BACKENDS: Mapping[str, tuple[str, ...]] = {
@@ -33,6 +34,12 @@ class Origin:
     toolchain: str
     """The compilers, for the manifest: ``zig 0.17.0``."""
     allow_newer_glibc: bool = False
+    selection: Selection | None = None
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Backends that this bundle is worthless without."""
+        return self.selection.backends if self.selection else BACKENDS[self.engine]
 
 
 def collect(package: Path, out: Path) -> None:
@@ -115,8 +122,8 @@ def offers(origin: Origin, folder: Path) -> Offers:
     Raises:
         BuildError: it does not run, or the linker dropped a backend that the engine must have.
     """
-    result = ask(origin.target, origin.engine, folder, BACKENDS[origin.engine])
-    dropped = [name for name in BACKENDS[origin.engine] if name not in result.backends]
+    result = ask(origin.target, origin.engine, folder, origin.backends)
+    dropped = [name for name in origin.backends if name not in result.backends]
     if dropped:
         raise BuildError(
             f"The bundle has no {' and no '.join(dropped)}.",
@@ -125,7 +132,7 @@ def offers(origin: Origin, folder: Path) -> Offers:
             "link the runner against executorch_backends of recipes/executorch, which keeps it",
             dropped,
         )
-    return result
+    return result.model_copy(update={"programs": origin.selection.programs}) if origin.selection else result
 
 
 def entries(folder: Path) -> tuple[FileEntry, ...]:

@@ -87,6 +87,7 @@ def bundle(built: Bundle, as_json: bool) -> None:
             ["engine", f"{offers.engine} {offers.engine_version}"],
             ["backends", ", ".join(offers.backends)],
             ["operators", str(len(offers.operators) or "not listed by the engine")],
+            *([["only for", ", ".join(offers.programs)]] if offers.programs else []),
             ["checked", _checked(manifest.checks)],
             ["verified", offers.verified],
         ],

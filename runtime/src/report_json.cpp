@@ -183,6 +183,9 @@ std::string capabilities_json(const EngineInfo& engine, const Capabilities& capa
   engine_member(json, engine);
   json.member("backends", capabilities.backends).member("operators", capabilities.operators);
   json.member("kleidiai", capabilities.kleidiai);
+  if (capabilities.selective) {
+    json.member("selective", true);
+  }
   cpu_member(json, cpu);
   return json.end_object().text();
 }

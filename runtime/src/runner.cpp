@@ -98,6 +98,10 @@ void on_abort(const char* message) {
   std::_Exit(code);
 }
 
+constexpr char kRebuild[] =
+    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
+    "--ops-from";
+
 Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities) {
   const auto list = [](const std::vector<std::string>& names) {
     std::string text;
@@ -111,20 +115,23 @@ Status check_offers(const Options& options, const MethodInfo& method, const Capa
     return {
         Code::kMissingBackend,
         list(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
-        "build the bundle again, or export " + options.model_path + " for the backends this runner has: " +
-            (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
+        capabilities.selective ? kRebuild
+                               : "build the bundle again, or export " + options.model_path +
+                                     " for the backends this runner has: " +
+                                     (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
         backends};
   }
   const std::vector<std::string> operators = missing_operators(method, capabilities, {});
   if (!operators.empty()) {
-    return {
-        Code::kMissingOperator,
-        "Method " + method.name + " needs " + std::to_string(operators.size()) +
-            (operators.size() == 1 ? " operator" : " operators") +
-            " this runner does not have: " + list(operators) + ".",
-        "build the bundle with a kernel library that holds them, or export the model so that a backend takes "
-        "them over",
-        operators};
+    return {Code::kMissingOperator,
+            "Method " + method.name + " needs " + std::to_string(operators.size()) +
+                (operators.size() == 1 ? " operator" : " operators") +
+                " this runner does not have: " + list(operators) + ".",
+            capabilities.selective ? kRebuild
+                                   : "build the bundle with a kernel library that holds them, or export the "
+                                     "model so that a backend takes "
+                                     "them over",
+            operators};
   }
   if (!method.external_weights.empty() && options.data_path.empty()) {
     return {Code::kFile,

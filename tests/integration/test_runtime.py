@@ -19,8 +19,10 @@ from toolchains.targets import get_target
 pytestmark = pytest.mark.build
 
 
-def compile_tests(target_name: str, folder: Path, engine: str = "executorch") -> Path:
-    """Configure runtime/ as the bundle's build does and compile ``runtime_tests``; its path."""
+def compile_tests(
+    target_name: str, folder: Path, engine: str = "executorch", wanted: str = "tests/runtime_tests"
+) -> Path:
+    """Configure runtime/ as the bundle's build does and compile ``runtime_tests`` or another program; its path."""
     log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
     target = get_target(target_name)
     with locked(conan.LOCK):
@@ -32,11 +34,11 @@ def compile_tests(target_name: str, folder: Path, engine: str = "executorch") ->
             log=log,
         )  # fmt: skip
     build = next(folder.rglob("CMakeCache.txt")).parent
-    argv = [conan.program("cmake"), "--build", str(build), "--target", "runtime_tests"]
+    argv = [conan.program("cmake"), "--build", str(build), "--target", Path(wanted).name]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return build / "tests" / "runtime_tests"
+    return build / wanted
 
 
 @pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])

@@ -44,7 +44,9 @@ std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
   for (const Table& table : tables()) {
     for (std::size_t i = 0; i < table.count; ++i) {
-      names.emplace_back(table.entries[i].name);
+      if (table.entries[i].function != nullptr) {
+        names.emplace_back(table.entries[i].name);
+      }
     }
   }
   std::sort(names.begin(), names.end());

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "selection.h"
 #include "value.h"
 
 namespace slipway::lean {
@@ -16,7 +17,11 @@ class Arguments;
 // Computes an operator. Arguments come in the order of the operator's schema, its outputs last.
 using Kernel = Status (*)(Arguments& arguments);
 
+// One that a selective build leaves out has neither name nor function: nothing refers to its code then.
 struct KernelEntry {
+  constexpr KernelEntry(const char* entry, Kernel kernel)
+      : name(is_selected(entry) ? entry : ""), function(is_selected(entry) ? kernel : nullptr) {}
+
   const char* name;  // "aten::add.out"
   Kernel function;
 };

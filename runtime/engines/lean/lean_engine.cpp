@@ -38,7 +38,14 @@ class LeanEngine : public Engine {
   EngineInfo info() const override { return {"lean", SLIPWAY_VERSION}; }
 
   Capabilities capabilities() const override {
-    return {{lean::kXnnpackBackend}, lean::kernel_names(), SLIPWAY_KLEIDIAI != 0};
+    Capabilities offered;
+    if (lean::kHasXnnpack) {
+      offered.backends.emplace_back(lean::kXnnpackBackend);
+    }
+    offered.operators = lean::kernel_names();
+    offered.kleidiai = lean::kHasXnnpack && SLIPWAY_KLEIDIAI != 0;
+    offered.selective = lean::kSelective;
+    return offered;
   }
 
   Result<unsigned> set_threads(unsigned count) override {

@@ -14,6 +14,10 @@ namespace {
 constexpr std::size_t kAlignment =
     64;  // a cache line, and more than any vector register of XNNPACK's asks for
 
+constexpr char kRebuild[] =
+    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
+    "--ops-from";
+
 Status no_memory(std::uint64_t bytes) {
   return {Code::kMemory, "There is no memory for the method: " + std::to_string(bytes) + " bytes wanted.",
           "use a smaller program or input, or a device with more memory"};
@@ -234,18 +238,21 @@ Status Method::find_operators(std::vector<Kernel>* kernels) const {
   for (const std::string& name : missing) {
     list += (list.empty() ? "" : ", ") + name;
   }
-  return {Code::kMissingOperator, "This runner has no kernel for " + list + ".",
-          "delegate the operators, or use the engine executorch where the target has it", missing};
+  return {
+      Code::kMissingOperator, "This runner has no kernel for " + list + ".",
+      kSelective ? kRebuild : "delegate the operators, or use the engine executorch where the target has it",
+      missing};
 }
 
 Status Method::make_delegates() {
   for (std::size_t i = 0; plan_->delegates() != nullptr && i < plan_->delegates()->size(); ++i) {
     const pte::BackendDelegate& stored = *plan_->delegates()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const std::string backend = stored.id()->str();
-    if (backend != kXnnpackBackend) {
+    if (!kHasXnnpack || backend != kXnnpackBackend) {
       return {Code::kMissingBackend,
-              "The program needs the backend " + backend + "; this runner has " + kXnnpackBackend + ".",
-              "export the program for XNNPACK (XnnpackPartitioner)",
+              "The program needs the backend " + backend + "; this runner has " +
+                  (kHasXnnpack ? kXnnpackBackend : "none") + ".",
+              kHasXnnpack ? "export the program for XNNPACK (XnnpackPartitioner)" : kRebuild,
               {backend}};
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();

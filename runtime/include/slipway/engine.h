@@ -80,6 +80,8 @@ struct Capabilities {
   bool kleidiai = false;
   // False: the runtime does not tell which operators it has, so `operators` is empty and proves nothing.
   bool lists_operators = true;
+  // True: built for some programs only, so what is lacking may be had by building it for more.
+  bool selective = false;
 };
 
 // Settings that only some engines have; what is left as it is here is the engine's default.
