@@ -35,7 +35,10 @@ bool make_inputs(const MethodInfo& method, std::vector<Tensor>* inputs) {
 }
 
 Status run_method(Engine& engine, const std::string& path, const MethodInfo& method) {
-  Status status = engine.load({path, "", method.name, false});
+  LoadOptions options;
+  options.model_path = path;
+  options.method = method.name;
+  Status status = engine.load(options);
   std::vector<Tensor> inputs;
   if (!status.ok() || !make_inputs(method, &inputs)) {
     return status;

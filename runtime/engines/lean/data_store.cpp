@@ -115,6 +115,13 @@ void DataStore::forget(Bytes bytes) const {
   }
 }
 
+void DataStore::forget_all() const {
+  file_.forget(file_.data(), file_.size());
+  for (const auto& [path, file] : data_files_) {
+    file.forget(file.data(), file.size());
+  }
+}
+
 Bytes DataStore::named(std::string_view key) const {
   const auto found = named_.find(key);
   return found == named_.end() ? Bytes() : found->second;

@@ -39,6 +39,8 @@ class DataStore {
   // These bytes were read and will hardly be read again: their memory goes back to the system. Nothing
   // happens to bytes that are not a file's.
   void forget(Bytes bytes) const;
+  // The same for all of the files, after a program was loaded: what is read again comes back by itself.
+  void forget_all() const;
 
  private:
   DataStore(MappedFile file, const pte::Program* program, ProgramLayout layout)

@@ -150,6 +150,7 @@ class LeanEngine : public Engine {
       }
       others_.push_back(std::move(other.value()));
     }
+    store_->forget_all();
     if (recorder_ != nullptr) {
       recorder_->begin(kLoadBlock);
       recorder_->add(kMethodInit, start);
