@@ -129,6 +129,14 @@ std::string nodes_text(const std::vector<NodeInfo>& nodes, const char* where) {
   return text;
 }
 
+std::string kernels_text(const std::vector<KernelUse>& kernels) {
+  std::string text;
+  for (const KernelUse& use : kernels) {
+    text += "  kernel     " + use.node + ": " + use.kernel + " (" + use.library + ", " + use.feature + ")\n";
+  }
+  return text;
+}
+
 std::string placement_text(const Placement& placement) {
   std::string text = nodes_text(placement.nodes, "on");
   for (const std::string& hint : placement.hints) {
@@ -197,6 +205,7 @@ std::string describe_text(const std::string& path, const ProgramInfo& program,
       text += "  missing    operator " + name + "\n";
     }
     text += nodes_text(method.nodes, "expected on");
+    text += kernels_text(method.kernels);
   }
   return text;
 }
