@@ -363,8 +363,18 @@ Status Method::run_delegate(const Step& step) {
   return step.delegate->execute(delegate_arguments_);
 }
 
-// The destination becomes the source: a tensor keeps no memory of its own, it looks where the source does.
+// The destination becomes the source. A tensor that has memory of its own takes the elements there: who only
+// looked where the source is would see what the next branch or round writes to the same place.
 Status Method::move(const Step& step) {
+  const auto* source = std::get_if<View>(&values_[step.from]);
+  auto* target = std::get_if<View>(&values_[step.to]);
+  const bool room = source != nullptr && target != nullptr && source->data != nullptr &&
+                    target->data != nullptr && !target->constant && source->dtype == target->dtype &&
+                    source->rank == target->rank && source->order == target->order;
+  if (room && resize(target, source->shape()).ok() && target->bytes() <= target->capacity) {
+    std::memmove(target->data, source->data, source->bytes());
+    return {};
+  }
   values_[step.to] = values_[step.from];
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "places.h"
 #include "tables.h"
+#include "volume.h"
 
 namespace slipway::lean {
 namespace {
@@ -36,7 +37,8 @@ Status nonzero(Arguments& arguments) {
   const auto rows = static_cast<std::int64_t>(in.rank == 0 ? 0 : places.size() / in.rank);
   const Status resized = resize(&out, Shape{rows, in.rank});
   if (resized.ok() && !places.empty()) {
-    store(out.dtype, places.data(), places.size(), out.data, 1);
+    // The exporter may have planned the table a column at a time, as ATen makes it.
+    copy(out, operand_of(straightened(out, places.data()), out));
   }
   return resized;
 }

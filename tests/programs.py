@@ -1,0 +1,295 @@
+"""Programs that need more of a runtime than operators: sizes that change, state, branches, loops, files of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of the runner."""
+
+    inputs: Tensors
+    results: Tensors
+    """What PyTorch gives; none: the runner must refuse the inputs."""
+    executions: int = 1
+    """In a row; the last one's outputs are compared."""
+    method: str = "forward"
+
+
+@dataclass(frozen=True)
+class Program:
+    """An exported program and what is to be seen of it."""
+
+    buffer: bytes
+    operators: tuple[str, ...]
+    runs: tuple[Run, ...]
+    data: dict[str, bytes] = field(default_factory=dict)
+    """Files of weights, by name without ``.ptd``."""
+
+
+def _flat(value: Any) -> Tensors:
+    leaves, _ = torch.utils._pytree.tree_flatten(value)
+    return tuple(leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves)
+
+
+def _lowered(exported: Any, runs: tuple[Run, ...], *, delegate: bool = False, config: Any = None) -> Program:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    lowered = to_edge_transform_and_lower(
+        exported,
+        partitioner=[XnnpackPartitioner()] if delegate else [],
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+    ).to_executorch(config)
+    names = sorted(
+        f"{item.name}.{item.overload}" if item.overload else item.name
+        for plan in lowered.executorch_program.execution_plan
+        for item in plan.operators
+    )
+    files = {name: bytes(blob) for name, blob in getattr(lowered, "_tensor_data", {}).items()}
+    return Program(bytes(lowered.buffer), tuple(names), runs, files)
+
+
+class Sizes(nn.Module):  # type: ignore[misc]  # torch's types are not read here
+    """Shapes and numbers computed from an input's size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 6)
+
+    def forward(self, x: Any) -> Any:
+        """``[n, 4]`` to what depends on ``n`` in all ways that a size can be computed with."""
+        n = x.shape[0]
+        return (
+            torch.relu(self.layer(x)),
+            torch.full(((n + 1) // 2,), 5.0),
+            x.reshape(2 * n, 2),
+            torch.arange(n),
+            torch.full((torch.sym_max(n, 6),), 1.0),
+            torch.full((torch.sym_min(n, 6) - 1,), 3.0),
+            x * (n / 3),
+            torch.full((math.ceil(n / 2),), 4),
+            torch.zeros(n + 2).sum() + torch.ones(3, n).sum(),
+            torch.cat([x, x[:1]]).cumsum(0),
+        )
+
+
+def dynamic(*, delegate: bool) -> Program:
+    """Between 4 and 9 rows."""
+    module = Sizes() if not delegate else nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3), nn.Softmax(-1))
+    rows = torch.export.Dim("n", min=4, max=9)
+    exported = torch.export.export(module, (torch.randn(5, 4),), dynamic_shapes=({0: rows},), strict=False)
+    runs = []
+    for count in (4, 9, 5, 8):
+        x = torch.randn(count, 4)
+        runs.append(Run((x,), _flat(module(x))))
+    return _lowered(exported, (*runs, Run((torch.randn(10, 4),), ())), delegate=delegate)
+
+
+class Chosen(nn.Module):  # type: ignore[misc]
+    """As many results as the numbers say."""
+
+    def forward(self, x: Any) -> Any:
+        """``[4, 5]`` to the places and the values above 0, and how often each row is repeated."""
+        places = torch.nonzero(x)
+        chosen = torch.masked_select(x, x > 0)
+        repeated = torch.repeat_interleave(x[0].abs().ceil().long())
+        # How large they may become: what the exporter plans memory for.
+        torch._check(places.shape[0] <= 20)
+        torch._check(chosen.shape[0] <= 20)
+        torch._check(repeated.shape[0] <= 50)
+        return places, chosen, repeated
+
+
+def data_dependent() -> Program:
+    """From no element at all to every one."""
+    module = Chosen()
+    exported = torch.export.export(module, (torch.randn(4, 5),), strict=False)
+    given = (torch.randn(4, 5), torch.zeros(4, 5), torch.ones(4, 5), -torch.ones(4, 5))
+    return _lowered(exported, tuple(Run((x,), _flat(module(x))) for x in given))
+
+
+def _initialized() -> Any:
+    """Settings by which a buffer's first value is kept: else the exporter keeps shapes, and the value is no promise."""
+    from executorch.exir import ExecutorchBackendConfig
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    return ExecutorchBackendConfig(passes=[InitializedMutableBufferPass(["seen", "total", "count"])])
+
+
+class Counter(nn.Module):  # type: ignore[misc]
+    """State of several kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("seen", torch.full((6, 2), -1.0))
+        self.register_buffer("total", torch.ones(2))
+
+    def forward(self, x: Any) -> Any:
+        """``[2]``: written to the next row, added up, counted."""
+        self.seen[self.count] = x
+        self.total.add_(x)
+        self.count += 1
+        return self.seen.clone(), self.total * 1, self.count * 1
+
+
+def mutable() -> Program:
+    """One, two and five executions in a row."""
+    exported = torch.export.export(Counter(), (torch.randn(2),), strict=False)
+    runs = []
+    for times in (1, 2, 5):
+        module, x = Counter(), torch.randn(2)
+        results = [module(x) for _ in range(times)]
+        runs.append(Run((x,), _flat(results[-1]), times))
+    return _lowered(exported, tuple(runs), config=_initialized())
+
+
+class Branches(nn.Module):  # type: ignore[misc]
+    """Two ways, one of them taken, twice in a row."""
+
+    def forward(self, flag: Any, x: Any) -> Any:
+        """``bool []`` and ``[3]``."""
+        first = torch.cond(flag, lambda x: x * 2 + 1, lambda x: x.sin(), (x,))
+        return first, torch.cond(first.sum() > 0, lambda x: x + 10, lambda x: x - 10, (first,))
+
+
+def conditional() -> Program:
+    """Both ways through both branches."""
+    module, x = Branches(), torch.tensor([0.5, 1.0, -0.2])
+    exported = torch.export.export(module, (torch.tensor(True), x), strict=False)
+    given = [(torch.tensor(flag), sign * x) for flag in (True, False) for sign in (1.0, -3.0)]
+    return _lowered(exported, tuple(Run(one, _flat(module(*one)), 2) for one in given))
+
+
+class Mapped(nn.Module):  # type: ignore[misc]
+    """The same for every row."""
+
+    def forward(self, rows: Any, y: Any) -> Any:
+        """``[4, 3]`` and ``[3]``."""
+        from torch._higher_order_ops.map import map as each
+
+        return each(lambda row, y: row * y + row.sum(), rows, y)
+
+
+def mapped() -> Program:
+    """Twice in a row: the second execution begins anew."""
+    module = Mapped()
+    inputs = (torch.randn(4, 3), torch.randn(3))
+    return _lowered(torch.export.export(module, inputs, strict=False), (Run(inputs, _flat(module(*inputs)), 2),))
+
+
+class Scanned(nn.Module):  # type: ignore[misc]
+    """Something carried from row to row."""
+
+    def forward(self, start: Any, rows: Any) -> Any:
+        """``[3]`` and ``[4, 3]``."""
+        from torch._higher_order_ops.scan import scan
+
+        def step(carried: Any, row: Any) -> Any:
+            following = carried * 0.5 + row
+            return following, following * 2
+
+        return scan(step, start, rows)
+
+
+def scanned() -> Program:
+    """Twice in a row."""
+    module = Scanned()
+    inputs = (torch.randn(3), torch.randn(4, 3))
+    return _lowered(torch.export.export(module, inputs, strict=False), (Run(inputs, _flat(module(*inputs)), 2),))
+
+
+class Ordered(nn.Module):  # type: ignore[misc]
+    """Images whose channels lie innermost in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Any) -> Any:
+        """``[1, 3, 5, 6]`` through layers, and back in the usual order."""
+        y = self.layer(x.to(memory_format=torch.channels_last))
+        pooled = nn.functional.max_pool2d(y, 2)
+        joined = torch.cat([y, y * 2], 1)
+        return y.to(memory_format=torch.contiguous_format), pooled, joined.sum(1), y.mean((2, 3)), joined.flip(2)
+
+
+def channels_last() -> Program:
+    """With an input in either order."""
+    module = Ordered().eval()
+    x = torch.randn(1, 3, 5, 6)
+    return _lowered(torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),))
+
+
+def channels_last_input() -> Program:
+    """The program says its input lies channels innermost."""
+    module = Ordered().eval()
+    x = torch.randn(1, 3, 5, 6).to(memory_format=torch.channels_last)
+    return _lowered(torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),))
+
+
+class Doubled(nn.Module):  # type: ignore[misc]
+    """Another method."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        """Two tensors of any shape."""
+        return x * 2 + y
+
+
+def several_methods() -> Program:
+    """Three methods, one of them delegated in part."""
+    layer, doubled, sizes = nn.Linear(3, 2), Doubled(), Counter()
+    x, y = torch.randn(4, 3), torch.randn(3)
+    methods = {
+        "forward": torch.export.export(layer, (x,), strict=False),
+        "doubled": torch.export.export(doubled, (x, y), strict=False),
+        "counter": torch.export.export(sizes, (torch.ones(2),), strict=False),
+    }
+    runs = (
+        Run((x,), _flat(layer(x))),
+        Run((x, y), _flat(doubled(x, y)), method="doubled"),
+        Run((torch.ones(2),), _flat(Counter()(torch.ones(2))), method="counter"),
+    )
+    return _lowered(methods, runs, config=_initialized())
+
+
+def weights_apart(*, delegate: bool) -> Program:
+    """Constants in a ``.ptd`` file."""
+    from executorch.exir import ExecutorchBackendConfig
+
+    module = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
+    x = torch.randn(3, 4)
+    return _lowered(
+        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=delegate,
+        config=ExecutorchBackendConfig(external_constants=True),
+    )  # fmt: skip
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "dynamic": lambda: dynamic(delegate=False),
+    "dynamic-delegated": lambda: dynamic(delegate=True),
+    "data-dependent": data_dependent,
+    "mutable": mutable,
+    "conditional": conditional,
+    "mapped": mapped,
+    "scanned": scanned,
+    "channels-last": channels_last,
+    "channels-last-input": channels_last_input,
+    "several-methods": several_methods,
+    "weights-apart": lambda: weights_apart(delegate=False),
+}
+
+KERNELS = {
+    "data-dependent": ("aten::nonzero.out", "aten::masked_select.out", "aten::repeat_interleave.Tensor_out"),
+}
+"""Kernels that a program is there to exercise."""
