@@ -796,6 +796,24 @@ def operators(
 
 @task(
     help={
+        "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "only": "only architectures whose names hold this text, as llama",
+        "update": "keep what was seen in docs/architectures.json",
+        "json": JSON,
+    }
+)
+def agree(c: Any, target: str = "", only: str = "", update: bool = False, json: bool = False) -> None:
+    """Run further architectures on the lean engine, and compare with upstream's runtime.
+
+    Example: ./inv agree --only llama
+    """
+    from tests.agree import run
+
+    run(setting(c, "target", target), json, update, only)
+
+
+@task(
+    help={
         "cache": "also remove the cache outside the checkout: downloads, Conan packages, tools, device images",
         "env": "also remove .venv",
         "json": JSON,
@@ -877,6 +895,6 @@ devices = invoke.Collection(
     devices_gc,
 )
 ns = invoke.Collection(
-    targets, doctor, build, prove, export, models, deploy, matrix, devices, operators, fuzz, test, bench, clean
+    targets, doctor, build, prove, export, models, deploy, matrix, devices, operators, agree, fuzz, test, bench, clean
 )
 ns.configure({"slipway": DEFAULTS})

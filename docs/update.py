@@ -116,17 +116,28 @@ def onnx() -> str:
 
 
 def lean() -> str:
-    """``docs/lean.md`` with the table of figures as ``lean-bench.json`` has it now."""
-    from tests import lean_bench
+    """``docs/lean.md`` with its two tables as they were seen last."""
+    from tests import agree, lean_bench
 
     text = (ROOT / "docs" / "lean.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition("<!-- bench -->\n")
-    return f"{before}<!-- bench -->\n{lean_bench.markdown()}<!-- /bench -->{rest.partition('<!-- /bench -->')[2]}"
+    for name, table in (("architectures", agree.markdown()), ("bench", lean_bench.markdown())):
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = before + start + table + end + rest.partition(end)[2]
+    return text
+
+
+def operators() -> str:
+    """``docs/operators.md``, from ``docs/operators.json``."""
+    from tests import operator_coverage
+
+    return operator_coverage.markdown()
 
 
 def main() -> None:
     """Write all files."""
     write_atomic(ROOT / "docs" / "lean.md", lean())
+    write_atomic(ROOT / "docs" / "operators.md", operators())
     write_atomic(ROOT / "docs" / "faults.md", faults_markdown())
     write_atomic(ROOT / "docs" / "onnx.md", onnx())
     write_atomic(ROOT / "docs" / "errors.md", errors_markdown())

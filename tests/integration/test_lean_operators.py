@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,28 @@ def lean() -> Bundle:
     return build(host_target(), "lean")
 
 
-def _run(lean: Bundle, folder: Path, program: bytes, inputs: Any, count: int) -> list[Any]:
+SEED = 11
+FAMILIES = ["elementwise", "lines", "shapes", "images"]
+
+
+def _run(lean: Bundle, folder: Path, program: bytes, inputs: Any) -> list[Any]:
+    from tests.agree import execute
+
     (folder / "program.pte").write_bytes(program)
+    names = []
     for i, value in enumerate(inputs):
-        np.save(folder / f"in{i}.npy", value.numpy())
-    names = ",".join(str(folder / f"in{i}.npy") for i in range(len(inputs)))
-    argv = [str(lean.path / "bin" / "pte_runner"), "--model_path", str(folder / "program.pte"), "--inputs", names]
-    argv += ["--output_file", str(folder / "out"), "--num_executions", "1", "--warmup", "0"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return [np.load(folder / f"out{i}.npy") for i in range(count)]
+        names.append(folder / f"in{i}.npy")
+        np.save(names[-1], value.detach().contiguous().numpy())
+    return execute(lean, folder / "program.pte", names, folder)
+
+
+def _compare(found: Any, expected: Any, where: str) -> None:
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), where
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(found, expected, where)
+    else:
+        tolerance = TOLERANCE[expected.dtype.name]
+        np.testing.assert_allclose(found, expected, tolerance, tolerance, err_msg=where)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -49,18 +60,68 @@ def test_a_group_of_operators_computes_what_aten_does(lean: Bundle, tmp_path: Pa
     program, inputs, wanted, names = operators.export(group, seed=0)
     missing = sorted(set(names) - set(lean.manifest.offers.operators))
     assert not missing, "operators without a kernel"
-    for i, (found, result) in enumerate(zip(_run(lean, tmp_path, program, inputs, len(wanted)), wanted, strict=True)):
-        expected = result.detach().numpy()
-        where = f"result {i} of {group}, of {', '.join(names)}"
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape), where
-        if expected.dtype.kind in "biu":
-            np.testing.assert_array_equal(found, expected, where)
-        else:
-            tolerance = TOLERANCE[expected.dtype.name]
-            np.testing.assert_allclose(found, expected, tolerance, tolerance, err_msg=where)
+    for i, (found, result) in enumerate(zip(_run(lean, tmp_path, program, inputs), wanted, strict=True)):
+        _compare(found, result.detach().numpy(), f"result {i} of {group}, of {', '.join(names)}")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kernel_computes_what_aten_does(lean: Bundle, tmp_path: Path, family: str) -> None:
+    from tests import operator_batches
+
+    batch = operator_batches.export(operator_batches.draw(family, SEED))
+    assert {case.kernel for case in batch.cases} <= set(batch.operators), "cases that no longer exercise their kernel"
+    found = iter(_run(lean, tmp_path, batch.program, batch.inputs))
+    for case, results in zip(batch.cases, batch.results, strict=True):
+        given = ", ".join(f"{one.dtype} {tuple(one.shape)}" for one in case.inputs)
+        for i, result in enumerate(results):
+            _compare(next(found), result.detach().contiguous().numpy(), f"{case.kernel}, result {i}, of {given}")
+    assert next(found, None) is None
+
+
+@pytest.mark.parametrize("which", ["numbers", "calls"])
+def test_kernels_that_no_export_calls(lean: Bundle, tmp_path: Path, which: str) -> None:
+    import torch
+
+    from tests import written
+
+    torch.manual_seed(SEED)
+    writer = getattr(written, which)()
+    outputs = _run(lean, tmp_path, writer.program(), writer.inputs)
+    assert len(outputs) == len(writer.results)
+    for i, (found, result) in enumerate(zip(outputs, writer.results, strict=True)):
+        _compare(found, result.contiguous().numpy(), f"output {i} of {which}")
+
+
+def test_random_numbers_are_spread_as_they_should_be(lean: Bundle, tmp_path: Path) -> None:
+    from tests import written
+
+    writer = written.chance()
+    rand, randn, dropped, mask, kept, kept_mask, *empty = _run(lean, tmp_path, writer.program(), writer.inputs)
+    assert 0 <= rand.min() < 0.01 and 0.99 < rand.max() < 1 and abs(rand.mean() - 0.5) < 0.02
+    assert abs(randn.mean()) < 0.06 and abs(randn.std() - 1) < 0.05 and abs(randn).max() > 2.5
+    assert len(np.unique(rand)) > 3900, "numbers come again"
+    assert 0.72 < mask.mean() < 0.78
+    np.testing.assert_array_equal(dropped, np.where(mask, np.float32(1 / 0.75), np.float32(0)))
+    assert kept_mask.all() and (kept == 1).all()
+    assert [one.shape for one in empty] == [(2, 3), (2, 3)]
+
+
+def test_every_kernel_is_exercised_and_the_table_is_what_is_there(lean: Bundle) -> None:
+    from tests import operator_coverage
+
+    found = operator_coverage.look(lean.manifest.offers.operators)
+    assert [name for name, group in found["kernels"].items() if not group] == [], "kernels that no test exercises"
+    assert set(operator_coverage.NOT_COVERED) == set(found["upstream"]) - set(found["kernels"])
+    assert found == operator_coverage.kept(), "python -m tests.operator_coverage, then python -m docs.update"
 
 
 def test_the_groups_are_all_tested() -> None:
     from tests import operators
 
     assert list(operators.GROUPS) == GROUPS
+
+
+def test_the_families_are_all_tested() -> None:
+    from tests import operator_batches
+
+    assert list(operator_batches.FAMILIES) == FAMILIES

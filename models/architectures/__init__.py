@@ -1,0 +1,1 @@
+"""Further architectures, small and with random weights: what engines are compared on (docs/lean.md)."""

@@ -1,0 +1,75 @@
+"""``architectures.toml`` as objects. No torch."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import ConfigError
+from models.schemes import Scheme, get_scheme
+from models.tables import HERE, near, read
+
+PORTABLE = "portable"
+"""Instead of a scheme: float32 without any delegate, so that portable kernels compute all of it."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One network to compare engines on."""
+
+    name: str
+    title: str
+    maker: str
+    """``module:function``."""
+    schemes: tuple[str, ...]
+    """Names of schemes, or `PORTABLE`."""
+    tests: tuple[str, ...]
+    """Those that every test run compares."""
+    runs: int
+    """Executions in a row; the last one's outputs are compared."""
+
+    @property
+    def source(self) -> Path:
+        """The file that defines it."""
+        return HERE.parent.joinpath(*self.maker.partition(":")[0].split(".")).with_suffix(".py")
+
+
+def scheme_of(name: str) -> Scheme:
+    """The scheme behind a name of `Architecture.schemes`."""
+    return get_scheme("fp32" if name == PORTABLE else name)
+
+
+@functools.cache
+def load_architectures() -> dict[str, Architecture]:
+    """All by name, in the table's order.
+
+    Raises:
+        ConfigError: an unknown scheme, or a tested one that the row does not have.
+    """
+    found = {}
+    for name, row in read("architectures.toml").items():
+        one = Architecture(name=name, **{**row, "schemes": tuple(row["schemes"]), "tests": tuple(row["tests"])})
+        for scheme in one.schemes:
+            scheme_of(scheme)
+        if not set(one.tests) <= set(one.schemes) or one.runs < 1:
+            raise ConfigError(f"{name} in architectures.toml is wrong.", "tests names schemes, runs is at least 1", "")
+        found[name] = one
+    return found
+
+
+def get_architecture(name: str) -> Architecture:
+    """The architecture called ``name``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    table = load_architectures()
+    if name not in table:
+        raise ConfigError(
+            f"There is no architecture {name!r}.",
+            f"{near(name, table)}they are {', '.join(table)}",
+            "./inv agree --help",
+            [name],
+        )
+    return table[name]
