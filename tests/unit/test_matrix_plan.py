@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+import tasks
 from core.errors import ConfigError, NotSupportedError, UsageError
 from deploy import matrix_report
 from deploy.inventory import Device, get_device, host_target
+from deploy.matrix import Asked
 from deploy.matrix_plan import Plan, Selection, Wanted, plan
 from deploy.matrix_words import parse
 from toolchains.targets import get_target
@@ -136,3 +138,18 @@ def test_more_jobs_than_github_takes_are_refused() -> None:
     found = plan(many, CATALOGUE, Selection(models=("matmul",), schemes=("fp32",)))
     with pytest.raises(UsageError, match="257 jobs"):
         matrix_report.print_matrix(found)
+
+
+def test_models_of_the_users_own_are_in_the_catalogue_by_their_names(tmp_path: Path) -> None:
+    file = tmp_path / "nets.py"
+    file.write_text("def make_model():\n    return None\n")
+    source = f"{file}:make_model"
+    asked, catalogue = tasks._catalogue(Asked(models=("mlp", source), schemes=("fp32", "fp16")))
+    own = {each for each in catalogue if each.source}
+    assert {(each.scheme, each.format) for each in own} == {("fp32", "pte"), ("fp32", "onnx"), ("fp16", "pte")}
+    assert {each.source for each in own} == {source}
+    (short,) = {each.model for each in own}
+    assert asked.models == ("mlp", short)
+    found = plan(DEVICES, catalogue, Selection(devices=("pi",), models=asked.models, schemes=("fp32",)))
+    assert {cell.program.model for cell in found.cells} == {"mlp", short}
+    assert {each.name for each in catalogue} >= {"mlp-fp32", "mlp-fp32-onnx", "mobilenet_v2-qs8"}
