@@ -725,7 +725,7 @@ def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verb
         "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
         "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
         "mib": "with --device: MiB to send (default: 64)",
-        "update": "with --engines and --lean: keep the figures for the docs, if the machine was quiet",
+        "update": "with --engines, --lean and --device: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
 )
@@ -744,7 +744,7 @@ def bench(
     if device:
         from tests.bench_transfer import report as report_transfers
 
-        report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json)
+        report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
         return
     if lean:
         from tests.lean_bench import run as run_lean

@@ -134,8 +134,19 @@ def operators() -> str:
     return operator_coverage.markdown()
 
 
+def transfers() -> str:
+    """``docs/deploy.md`` with the figures that ``./inv bench --device NAME --update`` kept."""
+    from tests import bench_transfer
+
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition("<!-- transfers -->\n")
+    after = rest.partition("<!-- /transfers -->")[2]
+    return f"{before}<!-- transfers -->\n{bench_transfer.markdown()}\n<!-- /transfers -->{after}"
+
+
 def main() -> None:
     """Write all files."""
+    write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "lean.md", lean())
     write_atomic(ROOT / "docs" / "operators.md", operators())
     write_atomic(ROOT / "docs" / "faults.md", faults_markdown())

@@ -3,11 +3,12 @@
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
 transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, in turns; the
 ratios of one run say more than the times. Then a deploy with nothing to upload, and what of its time is neither
-transfer nor run; and one with a changed file, and the bytes that moved.
+transfer nor run (the program's own, by the device's clock); and one with a changed file, and the bytes that moved.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.errors import HostError
-from core.files import sha256_file
+from core.errors import HostError, NotSupportedError
+from core.files import sha256_file, write_json
+from core.paths import ROOT
 from deploy.deadline import Deadline
 from deploy.inventory import Device, get_device
 from deploy.pipeline import open_device
@@ -32,6 +34,10 @@ from deploy.store import Blob, Store
 from deploy.transport import Transport, run
 
 Send = Callable[[Path, str], None]
+KEPT = ROOT / "docs" / "transfers.json"
+BUSY = 1.0
+"""Load average before the run above which figures are not worth keeping."""
+HEADINGS = ["way", "median", "MB/s", "time / slipway store"]
 
 
 @contextmanager
@@ -134,43 +140,87 @@ def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
 
 
 def overhead(name: str, runs: int) -> dict[str, Any]:
-    """A deploy with nothing to upload: seconds that are neither connecting, transfer nor run; and a changed file."""
+    """A deploy with nothing to upload: seconds that are neither transfer nor the program's; and a changed file.
+
+    Returns:
+        ``why_not`` instead of figures, where no engine works on the device's target.
+    """
     from deploy.pipeline import deploy
     from models.export import export
     from toolchains.builder import build
 
     device = get_device(name)
-    bundle, where = build(device.target), export("mlp", "fp32")
-    deploy(device, bundle, where, num_executions=1, warmup=0, listeners=[])
-    spent = []
+    try:
+        bundle = build(device.target)
+    except NotSupportedError as error:
+        return {"why_not": f"{error.what} Its transfers were measured, a deploy was not."}
+    where = export("mlp", "fp32")
+    once = {"num_executions": 1, "warmup": 0, "listeners": []}
+    deploy(device, bundle, where, **once)  # type: ignore[arg-type]
+    rows: list[dict[str, float]] = []
     for _ in range(runs):
         begun = time.monotonic()
-        result = deploy(device, bundle, where, num_executions=1, warmup=0, listeners=[])
-        spent.append(time.monotonic() - begun - sum(result.seconds[step] for step in ("upload", "run")))
+        result = deploy(device, bundle, where, **once)  # type: ignore[arg-type]
+        took = time.monotonic() - begun
+        ran = result.conditions.ran_seconds
+        apart = {**result.seconds, "run": result.seconds["run"] - (ran or 0.0), "ran": ran or 0.0}
+        rest = took - apart["ran"] - apart["upload"]
+        rows.append({**apart, "overhead": rest, "elsewhere": took - sum(result.seconds.values())})
     with tempfile.TemporaryDirectory() as here:
         changed = Path(here) / "changed.pte"
         changed.write_bytes((where / "model.pte").read_bytes() + secrets.token_bytes(16))
-        again = deploy(device, bundle, changed, inputs=[where / "input0.npy"], num_executions=1, warmup=0, listeners=[])
+        again = deploy(device, bundle, changed, inputs=[where / "input0.npy"], **once)  # type: ignore[arg-type]
         size = changed.stat().st_size
+    medians = {key: round(statistics.median(row.get(key, 0.0) for row in rows), 3) for key in rows[0]}
     return {
-        "overhead_s": round(statistics.median(spent), 3),
+        "overhead_s": medians.pop("overhead"),
+        "steps_s": medians,
         "changed_file_bytes": size,
         "moved_bytes": again.upload.bytes,
         "moved_files": again.upload.files,
     }
 
 
-def report(name: str, runs: int, mib: int, as_json: bool) -> None:
-    """Print both."""
+def report(name: str, runs: int, mib: int, as_json: bool, update: bool = False) -> None:
+    """Print both; keep them for the docs when ``update`` and the machine was quiet."""
+    load = os.getloadavg()[0]
+    rest = overhead(name, runs)  # first: the large transfers leave a device busy with writing
     rows = measure(name, runs, mib)
-    rest = overhead(name, runs)
+    result = {"device": name, "mib": mib, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
+    if update and load <= BUSY:
+        kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []
+        others = [row for row in kept if row["device"] != name]
+        write_json(KEPT, sorted([*others, result], key=lambda row: str(row["device"])))
+        console.note(f"kept in {KEPT.relative_to(ROOT)}; python -m docs.update writes docs/deploy.md")
+    elif update:
+        console.note(f"Warning: the machine was busy (load average {load:.1f}): nothing was kept")
     if as_json:
-        console.print_json({"device": name, "mib": mib, "runs": runs, "ways": rows, **rest})
+        console.print_json(result)
         return
-    console.table(
-        f"{mib} MiB to {name}, {runs} turns",
-        ["way", "median", "MB/s", "time / slipway store"],
-        [[str(row["way"]), f"{row['median_s']:.2f} s", f"{row['mb_per_s']}", f"{row['ratio']}"] for row in rows],
-        f"Overhead of a deploy with nothing to upload: {rest['overhead_s']:.2f} s. With one changed file of "
-        f"{rest['changed_file_bytes']:,} bytes, {rest['moved_bytes']:,} bytes moved.",
+    cells = [[str(row["way"]), f"{row['median_s']:.2f} s", f"{row['mb_per_s']}", f"{row['ratio']}"] for row in rows]
+    console.table(f"{mib} MiB to {name}, {runs} turns", HEADINGS, cells, summary(result))
+
+
+def summary(result: dict[str, Any]) -> str:
+    """What is to be said beside the table."""
+    if "why_not" in result:
+        return str(result["why_not"])
+    steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in result["steps_s"].items() if seconds >= 0.01)
+    return (
+        f"Overhead of a deploy with nothing to upload: {result['overhead_s']:.2f} s (s by step: {steps}). With one "
+        f"changed file of {result['changed_file_bytes']:,} bytes, {result['moved_bytes']:,} bytes moved."
     )
+
+
+def markdown() -> str:
+    """The kept figures, for ``docs/deploy.md``."""
+    text = ""
+    for result in json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []:
+        text += (
+            f"\n`./inv bench --device {result['device']} --runs {result['runs']}`, {result['mib']} MiB; load average "
+        )
+        text += f"before {result['load_average_before']}:\n\n| {' | '.join(HEADINGS)} |\n|---|---|---|---|\n"
+        for row in result["ways"]:
+            text += f"| {row['way']} | {row['median_s']:.2f} s | {row['mb_per_s']} | {row['ratio']} |\n"
+        text += f"\n{summary(result)}\n"
+    return text

@@ -17,6 +17,7 @@ def _read(name: str) -> str:
 def test_generated_parts_are_up_to_date() -> None:
     assert report.targets_markdown() in _read("README.md"), "python -m docs.update writes it"
     assert update.readme() == _read("README.md"), "python -m docs.update writes it"
+    assert update.transfers() == _read("docs/deploy.md"), "python -m docs.update writes it"
     assert update.onnx() == _read("docs/onnx.md"), "python -m docs.update writes it"
     assert update.faults_markdown() == _read("docs/faults.md"), "python -m docs.update writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
@@ -27,14 +28,14 @@ def test_generated_parts_are_up_to_date() -> None:
 
 def test_every_pinned_package_is_explained() -> None:
     text = _read("docs/dependencies.md")
-    for name in ("core", "export", "onnx", "test"):
+    for name in ("core", "export", "onnx", "labgrid", "test"):
         for line in bootstrap.requirements(name):
             package = re.split(r"==", line)[0]
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", text), package
 
 
 def test_every_requirement_is_a_pin() -> None:
-    for name in ("core", "export", "onnx", "test"):
+    for name in ("core", "export", "onnx", "labgrid", "test"):
         for line in bootstrap.requirements(name):
             assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*( ; .+)?", line), line
 
