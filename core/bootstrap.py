@@ -26,6 +26,7 @@ LABELS = {
     "core": "Slipway's own packages (seconds)",
     "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
     "onnx": "the ONNX exporter and its runtime (about 60 MB)",
+    "labgrid": "labgrid, for devices that are a lab's places (about 20 MB)",
     "test": "the test tools",
 }
 _LEAST_FREE = 32 << 20  # bytes; less than this and no environment fits

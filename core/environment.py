@@ -35,7 +35,7 @@ def enter() -> None:
 
 
 def ensure(name: str) -> None:
-    """Install the set ``name`` (``export``, ``onnx`` or ``test``) unless it is there.
+    """Install the set ``name`` (``export``, ``onnx``, ``labgrid`` or ``test``) unless it is there.
 
     Raises:
         HostError: it could not be installed; the reason was printed.

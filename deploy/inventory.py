@@ -29,6 +29,9 @@ VARIABLE = "SLIPWAY_DEVICES_FILE"
 HOST = "host"
 """The target of a device that is this machine."""
 
+EMULATED = "emulated"
+"""The tag of a device that is no real one, wherever it is: its times are no latency figures."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 _MACHINES = {
@@ -68,6 +71,12 @@ class Device(BaseModel):
     """Folder on the device that Slipway may fill: absolute, or below the login folder (``.slipway``)."""
     virtual: str = ""
     """Name of the virtual device (``deploy/virtual.toml``) that is started when this device is used."""
+    source: Literal["", "labgrid"] = ""
+    """Who says where it is, and whose it is: ``labgrid``, with ``place`` and ``coordinator``."""
+    coordinator: str = Field(default="", pattern=r"^([A-Za-z0-9_\[][A-Za-z0-9_.:%\[\]-]*)?$")
+    """Address and port of a labgrid coordinator; unset: ``LG_COORDINATOR``, else this machine's."""
+    place: str = Field(default="", pattern=r"^([A-Za-z0-9_.][A-Za-z0-9_.-]*)?$")
+    """The labgrid place, or an alias of it."""
     tags: tuple[str, ...] = ()
     fixtures: tuple[str, ...] = ()
     """What is attached to it or installed there, to select it by: ``camera``."""
@@ -94,14 +103,16 @@ class Device(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Device:
-        if self.transport == "ssh" and not (self.host or self.virtual):
+        if self.source == "labgrid" and (self.transport != "ssh" or not self.place or self.virtual or self.host):
+            raise ValueError('a labgrid device has transport = "ssh", place = "..." and no host: the place says where')
+        if self.transport == "ssh" and not (self.host or self.virtual or self.source):
             raise ValueError('an ssh device needs host = "..." (or virtual = "...")')
         return self
 
     @property
     def emulated(self) -> bool:
         """Whether its times are an emulator's, never a latency figure."""
-        return bool(self.virtual)
+        return bool(self.virtual) or EMULATED in self.tags
 
 
 def host_target() -> str:

@@ -43,6 +43,10 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.adb import open_adb
 
         return open_adb(device, deadline)
+    if device.source == "labgrid":
+        from deploy.labgrid import open_place
+
+        return open_place(device, deadline)
     from deploy.ssh import open_ssh
 
     return open_ssh(device, deadline)

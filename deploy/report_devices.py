@@ -88,6 +88,8 @@ def _where(device: Device) -> str:
         return f"virtual {device.virtual}"
     if device.transport == "adb":
         return device.serial or "the only one attached"
+    if device.source:
+        return f"{device.source} place {device.place}"
     user = f"{device.user}@" if device.user else ""
     return f"{user}{device.host}" + (f":{device.port}" if device.port else "")
 

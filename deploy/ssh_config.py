@@ -77,6 +77,11 @@ def address(device: Device) -> Address:
 
         end = virtual.ensure(device.virtual)
         return Address(device.name, end.host, end.port, end.user, end.key, (end.known_hosts,), device.virtual)
+    if device.source == "labgrid":
+        from deploy.deadline import NEVER
+        from deploy.labgrid import locate
+
+        device = locate(device, NEVER)
     config = user_config()
     found = _look_up(config, device.name, device.host, device.user, device.port, 0)
     changes: dict[str, object] = {}

@@ -82,6 +82,7 @@ def run(*, unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
         environment.ensure("onnx")
     if not (unit or lint):
         environment.ensure_export()
+        environment.ensure("labgrid")
     rows: list[list[str]] = []
     failed: list[str] = []
     for step in _steps(unit, lint, keyword, verbose):

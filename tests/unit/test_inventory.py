@@ -88,3 +88,23 @@ def test_missing_users_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
     with pytest.raises(ConfigError, match=r"none\.toml is not there"):
         load_devices()
+
+
+LAB = '[desk]\ntransport = "ssh"\nsource = "labgrid"\nplace = "rack-3"\n'
+
+
+def test_a_place_of_a_lab(tmp_path: Path) -> None:
+    device = load_devices(write(tmp_path, LAB))["desk"]
+    assert (device.source, device.place, device.coordinator, device.host) == ("labgrid", "rack-3", "", "")
+    assert not device.emulated
+    assert load_devices(write(tmp_path, LAB + 'tags = ["emulated"]\n'))["desk"].emulated
+
+
+@pytest.mark.parametrize(
+    "change", ['host = "a"', 'virtual = "pi"', 'place = ""', 'transport = "adb"', 'source = "else"', 'place = "-p x"']
+)
+def test_a_place_that_is_none(tmp_path: Path, change: str) -> None:
+    key = change.partition(" ")[0]
+    kept = "".join(line + "\n" for line in LAB.splitlines() if not line.startswith(f"{key} "))
+    with pytest.raises(ConfigError, match=r"table \[desk\] is not a device"):
+        load_devices(write(tmp_path, f"{kept}{change}\n"))
