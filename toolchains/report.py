@@ -10,6 +10,7 @@ from toolchains.targets import WORKS, Target, load_targets
 
 if TYPE_CHECKING:
     from core.bundle import Bundle, Checks, Native
+    from toolchains.proof import Proofs
 
 
 def _state(target: Target) -> str:
@@ -117,11 +118,15 @@ def native(built: Native, as_json: bool) -> None:
     console.table(f"Native packages of {manifest.target}", ["", ""], rows)
 
 
-def targets_markdown() -> str:
-    """The README's table of targets. A bundle's column says what a user gets today, the last what ran where."""
-    lines = ["| target | ISA floor | compilers | engines that build today | run on |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {t.name} | {t.isa_floor} | {_compilers(t)} | {', '.join(t.working_engines) or 'none yet'} | {_proof(t)} |"
-        for t in load_targets().values()
+def targets_markdown(proofs: Proofs) -> str:
+    """The README's table of targets: what a user gets today, where it ran, and where XNNPACK alone was proved."""
+    lines = [
+        "| target | ISA floor | compilers | engines that build today | run on | XNNPACK from source proved on |",
+        "|---|---|---|---|---|---|",
     ]
+    for target in load_targets().values():
+        passed = [row.cpu for row in proofs.rows if row.target == target.name and row.outcome == "passed"]
+        engines = ", ".join(target.working_engines) or "none yet"
+        cells = [target.name, target.isa_floor, _compilers(target), engines, _proof(target), ", ".join(passed)]
+        lines.append(f"| {' | '.join([*cells[:-1], cells[-1] or 'not run'])} |")
     return "\n".join(lines) + "\n"
