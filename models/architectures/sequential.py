@@ -169,7 +169,10 @@ class Root(nn.Module):  # type: ignore[misc]
 
 
 class Decoder(nn.Module):  # type: ignore[misc]
-    """Llama's decoder, a token a call; it counts its tokens itself, and feeds back what it found likeliest."""
+    """Llama's decoder, a token a call; it counts its calls itself.
+
+    The same token again and again would leave no trace in the cache (all values the same), so each call takes another.
+    """
 
     def __init__(self, width: int = 64, most: int = 16) -> None:
         super().__init__()
@@ -187,7 +190,7 @@ class Decoder(nn.Module):  # type: ignore[misc]
 
     def forward(self, token: Any) -> Any:
         """``int64 [1, 1] -> [1, 1, WORDS]``; each call is one place further on."""
-        x = self.words(token)
+        x = self.words((token + 7 * self.place) % WORDS)
         turn = self.cos[self.place], self.sin[self.place]
         for i in range(2):
             x = x + self.attend[i](self.norms[2 * i](x), self.place, turn)
@@ -200,7 +203,8 @@ class Decoder(nn.Module):  # type: ignore[misc]
 
 def llama() -> tuple[Any, ...]:
     """Llama with a cache of 16 places."""
-    return made(Decoder(), torch.randint(0, WORDS, (1, 1)))
+    # Its cache is written from what the weights give: without gradients, or the cache would want one, too.
+    return made(Decoder().requires_grad_(False), torch.randint(0, WORDS, (1, 1)))
 
 
 class Window(nn.Module):  # type: ignore[misc]

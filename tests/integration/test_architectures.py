@@ -1,0 +1,44 @@
+"""Further architectures on the lean engine, against upstream's runtime; ``./inv agree`` compares all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.bundle import Bundle
+from models.architectures.table import load_architectures
+
+pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
+
+TESTED = [(name, scheme) for name, one in load_architectures().items() for scheme in one.tests]
+
+
+@pytest.fixture(scope="module")
+def lean() -> Bundle:
+    """This machine's own bundle of the lean engine."""
+    from core.environment import ensure_export
+    from deploy.inventory import host_target
+    from toolchains.builder import build
+
+    ensure_export()
+    return build(host_target(), "lean")
+
+
+@pytest.mark.parametrize(("name", "scheme"), TESTED)
+def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str, scheme: str) -> None:
+    from models.architectures.exporting import references
+    from tests.agree import look
+
+    reference = references([(load_architectures()[name], scheme)])[0]
+    seen = look(lean, reference)
+    assert seen.agrees, seen
+    assert seen.delegates == 0 if scheme == "portable" else seen.delegates > 0
+
+
+def test_state_that_is_lost_between_executions_would_be_seen(lean: Bundle) -> None:
+    from dataclasses import replace
+
+    from models.architectures.exporting import references
+    from tests.agree import look
+
+    reference = references([(load_architectures()["llama"], "portable")])[0]
+    assert not look(lean, replace(reference, runs=1)).agrees
