@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 from deploy.matrix_model import CellResult
 
 _WIDTH = 860
-_LABEL = 250
+_LABEL = 290
 _RIGHT = 96
 _ROW = 22
-_CHARACTERS = 38
+_CHARACTERS = 40
 """Of a label, at most."""
 
 
@@ -212,7 +212,7 @@ class Series:
 
 def history(series: Series) -> Markup:
     """One figure over time, the baseline dashed. The scale begins at 0."""
-    width, height, left, right, top = 270.0, 110.0, 8.0, 62.0, 30.0
+    width, height, left, right, top = 270.0, 110.0, 8.0, 76.0, 30.0
     known = [value for value in series.values if value is not None]
     highest = max([*known, series.baseline or 0.0, 1e-12]) * 1.1
     step = (width - left - right) / max(len(series.values) - 1, 1)
