@@ -1,0 +1,182 @@
+"""pytest on devices: ``--device``, the fixtures ``slipway_device``, ``slipway_deploy`` and ``slipway_run``, a marker.
+
+A project of its own takes it in with ``pytest_plugins = ["deploy.pytest_plugin"]`` in its topmost ``conftest.py``, run
+by the Python of Slipway's environment with the checkout on ``PYTHONPATH``: docs/testing.md. Building and exporting are
+the commands of ``./inv``, in processes of their own: no torch is imported into the tests' process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.bundle import Bundle
+from core.errors import SlipwayError
+from core.paths import ROOT
+from deploy import matrix_words
+from deploy.execute import Executed, execute
+from deploy.inventory import Device, get_device, load_devices
+from deploy.pipeline import deploy
+from deploy.result import Result
+
+ALL = "all"
+MARKER = (
+    "slipway(target=..., needs=...): only devices whose target is like one of these globs, and that have these tags"
+)
+
+Deploy = Callable[..., Result]
+Run = Callable[..., Executed]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Called by pytest."""
+    group = parser.getgroup("slipway", "Slipway: tests on devices")
+    group.addoption(
+        "--device", action="append", default=[], metavar="NAME",
+        help="a device of the inventory, 'all', or an expression such as 'linux-arm64 & !emulated'; repeatable (local)",
+    )  # fmt: skip
+    group.addoption(
+        "--device-wait", type=float, default=300.0, metavar="SECONDS", help="wait so long for a busy device"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Called by pytest."""
+    config.addinivalue_line("markers", MARKER)
+    try:
+        chosen(config.getoption("--device"))
+    except SlipwayError as error:
+        raise pytest.UsageError(f"--device: {error}") from error
+
+
+def chosen(words: Sequence[str]) -> list[Device]:
+    """The devices that ``--device`` names, each once, in the inventory's order; ``local`` when it names none.
+
+    Raises:
+        ConfigError, UsageError: the inventory or an expression cannot be read, or a word of it fits nothing.
+    """
+    devices = {name: get_device(name) for name in load_devices()}
+    tests = []
+    for word in words or ["local"]:
+        expression = matrix_words.parse("" if word == ALL else word)
+        expression.check(words_of(device) for device in devices.values())
+        tests.append(expression)
+    return [device for device in devices.values() if any(test.fits(words_of(device)) for test in tests)]
+
+
+def words_of(device: Device) -> dict[str, tuple[str, ...]]:
+    """What an expression may call ``device``: by its name, its target, or a tag of it."""
+    return {"device": (device.name,), "target": (device.target,), "tag": device.tags}
+
+
+def misfit(device: Device, markers: Iterable[pytest.Mark]) -> str:
+    """Why a test with these markers is not for ``device``; empty when it is.
+
+    Raises:
+        UsageError: a marker has other arguments than ``target`` and ``needs``.
+    """
+    for marker in markers:
+        if marker.args or set(marker.kwargs) - {"target", "needs"}:
+            raise pytest.UsageError(f"@pytest.mark.slipway takes target=... and needs=... only, not {marker}")
+        targets, needs = (_several(marker.kwargs.get(key, ())) for key in ("target", "needs"))
+        if targets and not any(matrix_words.Word(glob, "target").fits(words_of(device)) for glob in targets):
+            return f"{device.name} is {device.target}, not {' or '.join(targets)}"
+        if lacking := [tag for tag in needs if tag not in device.tags]:
+            return f"{device.name} is not tagged {', '.join(lacking)}"
+    return ""
+
+
+def _several(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for the device, itself or through a fixture, runs once on each."""
+    if "slipway_device" in metafunc.fixturenames:
+        devices = chosen(metafunc.config.getoption("--device"))
+        markers = list(metafunc.definition.iter_markers("slipway"))
+        cases = [
+            pytest.param(device, id=device.name, marks=[pytest.mark.skip(reason=why)] if why else [])
+            for device, why in ((device, misfit(device, markers)) for device in devices)
+        ]
+        metafunc.parametrize("slipway_device", cases, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def slipway_device(request: pytest.FixtureRequest) -> Device:
+    """The device that the test runs on."""
+    device: Device = request.param
+    return device
+
+
+@pytest.fixture
+def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest, record_property: Any) -> Deploy:
+    """Deploys to the device: a zoo's model, an exported folder or a ``.pte`` or ``.onnx`` file; gives the result.
+
+    ``slipway_deploy(what, scheme="fp32", engine="", check=True, **options)``; options are `deploy.pipeline.deploy`'s.
+    A result that differs from its reference fails the test unless ``check=False``. Its figures go into JUnit XML.
+    """
+
+    def call(what: str | Path, scheme: str = "fp32", engine: str = "", check: bool = True, **options: Any) -> Result:
+        given = {"wait": request.config.getoption("--device-wait"), "listeners": [], **options}
+        try:
+            result = deploy(slipway_device, built(slipway_device.target, engine), exported(what, scheme), **given)
+            if check:
+                result.check()
+        except SlipwayError as error:
+            pytest.fail(str(error), pytrace=False)
+        latency = "" if result.emulated else result.runner.latency_ms.p50
+        for key, value in (("device", result.device), ("verdict", result.verdict), ("p50_ms", latency)):
+            record_property(f"slipway.{key}", value)
+        return result
+
+    return call
+
+
+@pytest.fixture
+def slipway_run(slipway_device: Device) -> Run:
+    """Runs any executable on the device: ``slipway_run(executable, arguments, files)``; `deploy.execute.execute`."""
+
+    def call(executable: Path, arguments: Sequence[str] = (), files: Sequence[Path] = (), **options: Any) -> Executed:
+        try:
+            return execute(slipway_device, executable, arguments, files, **options)
+        except SlipwayError as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return call
+
+
+def built(target: str, engine: str = "") -> Bundle:
+    """The bundle for ``target``, by ``./inv build``; nothing is done when it is there."""
+    words = ["build", "--target", target, *(["--engine", engine] if engine else [])]
+    return Bundle.load(Path(_inv(words)["path"]))
+
+
+def exported(what: str | Path, scheme: str) -> Path:
+    """``what`` itself when it is a file or folder, else the zoo's model of that name, by ``./inv export``."""
+    if isinstance(what, Path) or Path(what).exists():
+        return Path(what)
+    return Path(_inv(["export", "--model", what, "--scheme", scheme])["path"])
+
+
+def _inv(words: Sequence[str]) -> dict[str, Any]:
+    """What ``./inv WORDS --json`` printed.
+
+    Raises:
+        SlipwayError: it failed; with what it said.
+    """
+    done = subprocess.run([ROOT / "inv", *words, "--json"], capture_output=True, text=True, check=False, cwd=ROOT)
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        found = {}
+    answer: dict[str, Any] = found[0] if isinstance(found, list) and found else found
+    if done.returncode or "path" not in answer:
+        what = answer.get("what") or f"./inv {' '.join(words)} failed (exit {done.returncode})."
+        raise SlipwayError(what, str(answer.get("cause") or done.stderr.strip()[-300:]), str(answer.get("try") or ""))
+    return answer
