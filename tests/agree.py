@@ -106,11 +106,10 @@ def run(target: str, as_json: bool, update: bool, only: str = "") -> None:
     for architecture, scheme in rows:
         console.note(f"{architecture.name} {scheme}")
         seen = look(bundle, references([(architecture, scheme)])[0])
-        found[f"{architecture.name} {scheme}"] = {**asdict(seen), "max_abs": float(f"{seen.max_abs:.2g}")}
-    if update:
-        before = kept()
-        row = {"how": bundle.manifest.offers.verified, "rows": {**before.get(target, {"rows": {}})["rows"], **found}}
-        write_json(KEPT, {**before, target: row})
+        name = f"{architecture.name} {scheme}"
+        found[name] = {**asdict(seen), "max_abs": float(f"{seen.max_abs:.2g}")}
+        if update:  # row by row: whoever interrupts it keeps what was seen
+            keep(target, bundle.manifest.offers.verified, {name: found[name]})
     if as_json:
         console.print_json({"target": target, "rows": found})
     else:
@@ -134,6 +133,13 @@ def run(target: str, as_json: bool, update: bool, only: str = "") -> None:
 
 def _verdict(row: dict[str, Any]) -> str:
     return "identical" if row["identical"] else "agrees" if row["agrees"] else "DIFFERS"
+
+
+def keep(target: str, how: str, rows: dict[str, dict[str, Any]]) -> None:
+    """Put what was seen on a target into ``docs/architectures.json``."""
+    before = kept()
+    known = before.get(target, {"rows": {}})["rows"]
+    write_json(KEPT, {**before, target: {"how": how, "rows": {**known, **rows}}})
 
 
 def kept() -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Reference:
 def _digest(architecture: Architecture, scheme: str) -> str:
     own = [architecture.source, *(HERE / "architectures" / name for name in ("making.py", "exporting.py"))]
     own += [HERE / f"{name}.py" for name in ("quantize", "tolerances", "partitioners")]
-    parts = [repr(architecture), scheme, versions(), [sha256_file(path) for path in own]]
+    parts = [architecture.maker, architecture.runs, scheme, versions(), [sha256_file(path) for path in own]]
     return sha256_bytes(json.dumps(parts).encode())[:20]
 
 
