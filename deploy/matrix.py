@@ -16,7 +16,7 @@ from core.files import locked, sha256_bytes, write_atomic
 from core.paths import matrix_dir
 from deploy import matrix_baseline, matrix_html, matrix_junit, matrix_report
 from deploy.inventory import load_devices
-from deploy.matrix_model import Change, Impossible, Matrix
+from deploy.matrix_model import PATIENCE, Change, Impossible, Matrix
 from deploy.matrix_plan import Cell, Plan, Selection, Wanted, plan
 from deploy.matrix_run import JOURNAL, Build, Export, Filling, Journal
 from deploy.matrix_words import parse
@@ -173,7 +173,7 @@ def _told(asked: Asked) -> dict[str, Any]:
         "devices": list(asked.devices), "engines": list(asked.engines), "models": list(asked.models),
         "schemes": list(asked.schemes), "num_executions": asked.num_executions, **asked.options,
     }  # fmt: skip
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in given.items() if value and name not in PATIENCE}
 
 
 def _impossible(cell: Cell) -> Impossible:

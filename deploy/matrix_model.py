@@ -21,7 +21,7 @@ Outcome = Literal["passed", "differs", "failed", "not run"]
 """``differs``: it ran, and an output is not the reference's. ``failed``: anything before that went wrong."""
 
 
-_PATIENCE = ("timeout", "wait", "retries")
+PATIENCE = ("timeout", "wait", "retries")
 """Settings that decide whether there is a result, not what it is."""
 
 
@@ -199,7 +199,7 @@ def inputs_of(cell: Cell, bundle: Bundle, where: Path, settings: dict[str, Any])
     """Digest of everything that decides the cell's result."""
     program = load_program(where, verify=False)
     device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
-    decisive = {name: value for name, value in settings.items() if name not in _PATIENCE}
+    decisive = {name: value for name, value in settings.items() if name not in PATIENCE}
     facts = {
         "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
         "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
