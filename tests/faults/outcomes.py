@@ -20,6 +20,8 @@ _ALSO: dict[str, set[str]] = {
     # Of these, chance decides how they end, and in which step.
     # A changed length keeps either side waiting for what never comes, or not, as chance has it.
     "byte changed": {"unreachable", "deadline"},
+    # Whether the deadline or the pulse is the first to notice.
+    "link stalls": {"unreachable", "deadline"},
     # How far the command got before it was killed.
     "command killed": {"unreachable", "transfer", "run", "done"},
     "second deploy, not waiting": {"device-busy", "done"},

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy import ssh_sessions
 from deploy.events import Event
 from deploy.inventory import Device
 from tests.faults import outcomes, server, tiny
@@ -110,6 +111,17 @@ def test_cut(strike: Strike, phase: str) -> None:
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "connect"])
 def test_a_changed_byte(strike: Strike, phase: str) -> None:
     outcomes.check("byte changed", phase, strike("corrupt", phase, CORRUPTED, 5))
+
+
+STALLED = ("probe", "upload", "run", "fetch")
+
+
+@pytest.mark.parametrize("phase", STALLED)
+def test_a_stalled_link(strike: Strike, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes through any more, and the connection does not end: the deadline ends the deploy, or the pulse."""
+    monkeypatch.setattr(ssh_sessions, "PULSE", 2.0)
+    monkeypatch.setattr(ssh_sessions, "SILENCE", 5.0)
+    outcomes.check("link stalls", phase, strike("stall", phase, 1, 4))
 
 
 def test_there_are_enough_places() -> None:
