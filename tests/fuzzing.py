@@ -108,7 +108,7 @@ def build(log: Path) -> Path:
         "SLIPWAY_SANITIZE": "ON",
         "SLIPWAY_FUZZ": "ON",
     }
-    given = {name: variables[name] for name in ("SLIPWAY_ENGINE", "EXECUTORCH_SCHEMA_DIR")}
+    given = {name: value for name, value in variables.items() if name.startswith(("SLIPWAY_", "EXECUTORCH_"))}
     words = [f"-D{name}={value}" for name, value in {**given, **own}.items()]
     ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
     cmake = conan.program("cmake")

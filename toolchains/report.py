@@ -87,7 +87,7 @@ def bundle(built: Bundle, as_json: bool) -> None:
             ["needs", f"{needs.os} {needs.machine}, {libc}"],
             ["engine", f"{offers.engine} {offers.engine_version}"],
             ["backends", ", ".join(offers.backends)],
-            ["operators", str(len(offers.operators) or "not listed by the engine")],
+            ["operators", str(len(offers.operators) or ("none" if offers.programs else "not listed by the engine"))],
             *([["only for", ", ".join(offers.programs)]] if offers.programs else []),
             ["checked", _checked(manifest.checks)],
             ["verified", offers.verified],

@@ -43,6 +43,7 @@ unsigned truncate(Engine& engine, const char* path, std::size_t step) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // what was done is told even if the next file ends all
   const std::unique_ptr<Engine> engine = make_engine(on_abort);
   const std::vector<std::string> words(argv + 1, argv + argc);
   const bool cut = words.size() > 2 && words[0] == "--truncate";
