@@ -1,7 +1,7 @@
 """What ``./inv fuzz`` does: damaged programs against the engine lean, under Clang's sanitizers, guided by libFuzzer.
 
-The corpus grows from run to run in the cache; what a bug was found with is kept in ``tests/fixtures/damaged`` and
-tried by every test run.
+The corpus grows from run to run in the cache; what a bug was found with belongs in ``tests/fixtures/damaged``, which
+every corpus begins with.
 """
 
 from __future__ import annotations
