@@ -158,7 +158,7 @@ def markdown() -> str:
     for architecture in load_architectures().values():
         for scheme in architecture.schemes:
             rows = [seen[target]["rows"].get(f"{architecture.name} {scheme}") for target in targets]
-            cells = ["" if row is None else _cell(row) for row in rows]
+            cells = ["not compared yet" if row is None else _cell(row) for row in rows]
             kind = "float32, no delegate" if scheme == PORTABLE else f"{scheme}, XNNPACK"
             lines.append(f"| {architecture.title} | {kind} | {' | '.join(cells)} |")
     how = [f"{target}: {row['how']}" for target, row in seen.items()]
