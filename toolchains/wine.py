@@ -32,6 +32,7 @@ _DLLS = (
     "ucrtbase.dll", "user32.dll", "userenv.dll", "version.dll", "win32u.dll", "wineboot.exe", "winedevice.exe",
     "ws2_32.dll", "*.sys", "*.drv",
 )  # fmt: skip
+_ZLIB = "zlib1.dll"
 _LIBRARIES = ("libc", "libgcc_s", "liblzma", "libm", "libunwind")
 _INSIDE = ("proc", "sys", "dev", "tmp", "prefix", "work")
 """Folders that are mounted into the tree."""
@@ -120,7 +121,7 @@ def _tree(wine: _Wine) -> Path:
     root = debian.tree(_SUITE, wine.arch, [wine.package], closure=True, keep=wine.keep())
     for name in _INSIDE:
         (root / name).mkdir(exist_ok=True)
-    zlib = root / f"usr/{wine.mingw}/lib/zlib1.dll"
+    zlib = root / f"usr/{wine.mingw}/lib" / _ZLIB
     beside = root / f"usr/lib/{wine.multiarch}/wine/{wine.cpu}-windows" / zlib.name
     if not beside.exists():
         write_atomic(beside, zlib.read_bytes())
@@ -165,6 +166,10 @@ def argv(target: Target, program: Path, words: Sequence[str] = ()) -> list[str]:
     wine = _wine(target)
     root = _tree(wine)
     prefix = _prefix(target, wine, root)
+    # user32.dll, which shell32.dll loads, wants it; Wine takes it for no part of its own and looks here.
+    zlib = prefix / "drive_c/windows/system32" / _ZLIB
+    if not zlib.exists():
+        write_atomic(zlib, (root / f"usr/{wine.mingw}/lib" / _ZLIB).read_bytes())
     return _namespace(_RUN, root, prefix, program.parent, wine.loader, f"Z:\\work\\{program.name}", *words)
 
 

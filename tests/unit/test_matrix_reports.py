@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import JUnitXml
 
+from core import console
 from deploy import matrix as room
 from deploy import matrix_html, matrix_junit, matrix_report
 from deploy.matrix_baseline import Baseline, compare
@@ -132,7 +133,10 @@ def test_the_report_has_plots_with_their_figures() -> None:
     assert text.count("<polyline") == 1  # one real cell was in the earlier matrices too
 
 
-def test_tables_on_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_tables_on_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(console.out(), "width", console.PIPED_WIDTH)  # whatever runs the tests says COLUMNS is
     matrix_report.report(everything(), tmp_path)
     out = capsys.readouterr().out
     shown = ("20.000, 11.000 ms", "passed (kept)", "DIFFERS", "FAILED", "not run", "Impossible", "Against odd", "worse")
