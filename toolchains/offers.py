@@ -17,7 +17,7 @@ from toolchains import emulators, own_loader, wine
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target
 
-_KERNEL = re.compile(rb"(?<=\0)(?!std::)[a-z_0-9]+::[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)?(?=\0)")
+_KERNEL = re.compile(rb"(?<=\0)(?!(?:std|ios_base|string_view)::)[a-z_0-9]+::[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)?(?=\0)")
 """How an operator's name stands in a program: ``aten::add.out`` between two zero bytes."""
 
 

@@ -1,0 +1,78 @@
+"""pte_runner for Windows, under Wine: numbers, files, words in UTF-8, and faults."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.program import load_program
+from tests.deploying import program
+from toolchains import builder, wine
+from toolchains.offers import operators_in
+from toolchains.targets import get_target
+
+__all__ = ["program"]
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def folder(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runner and a program in one folder, as Wine sees no other."""
+    bundle = builder.build("windows-x86_64", "lean")
+    made = tmp_path_factory.mktemp("windows") / "wörk"
+    shutil.copytree(program, made)
+    shutil.copy(bundle.path / "bin" / "pte_runner.exe", made)
+    offers = bundle.manifest.offers
+    assert offers.verified == "wine"
+    # Where nothing runs the runner its operators are read from it: here both can be done.
+    assert operators_in((made / "pte_runner.exe").read_bytes()) == offers.operators
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    target = get_target("windows-x86_64")
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
+        return subprocess.run(
+            argv, env=wine.environment(target), capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return call
+
+
+def test_it_computes_what_upstreams_runtime_computes(run: Run, folder: Path) -> None:
+    facts = load_program(folder)
+    inputs = ",".join(f"Z:\\work\\{one.file}" for one in facts.inputs)
+    done = run(f"--model_path=Z:\\work\\{facts.file}", f"--inputs={inputs}", "--output_file=Z:\\work\\ÿ")
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["cpu"]["arch"] == "x86_64"
+    assert answer["peak_rss_bytes"] > 1 << 20
+    for index, reference in enumerate(facts.outputs):
+        found, wanted = np.load(folder / f"ÿ{index}.npy"), np.load(folder / reference.file)
+        assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_faults_have_their_words_and_codes(run: Run, folder: Path) -> None:
+    facts = load_program(folder)
+    data = (folder / facts.file).read_bytes()
+    (folder / "cut.pte").write_bytes(data[: len(data) // 2])
+    cut = run("--model_path=Z:\\work\\cut.pte")
+    assert (cut.returncode, json.loads(cut.stdout)["error"]["kind"]) == (3, "file")
+    absent = run("--model_path=Z:\\work\\nö.pte")
+    assert absent.returncode == 3
+    assert "nö.pte" in json.loads(absent.stdout)["error"]["message"]
+    nowhere = run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
+    assert nowhere.returncode == 8
