@@ -10,6 +10,8 @@ from conan.tools.files import copy, save
 
 required_conan_version = ">=2.4"
 
+KLEIDIAI = "kleidiai/1.19.0"
+
 
 class SlipwayRuntimeConan(ConanFile):
     name = "slipway-runtime"
@@ -42,9 +44,19 @@ class SlipwayRuntimeConan(ConanFile):
         elif self.options.engine == "lean":
             self.requires("xnnpack/cci.20241108")
             self.requires("xnnpack_internals/cci.20241108")
+            if self._kleidiai_layers:
+                self.requires(KLEIDIAI)
             self.requires("flatbuffers/23.5.26")
         elif self.options.engine == "onnxruntime":
             self.requires("onnxruntime/1.21.0")
+
+    @property
+    def _kleidiai_layers(self):
+        """Whether XNNPACK comes with a KleidiAI that has kernels which XNNPACK does not call: Debian's."""
+        debian = bool(self.conf.get("user.slipway:fetch", default=[], check_type=list))
+        place = self.conf.get("user.slipway:sources", default="auto")
+        arm = self.settings.arch == "armv8" and self.settings.os in ("Linux", "Android")
+        return arm and (place == "debian" or (place == "auto" and debian))
 
     def build_requirements(self):
         if self.options.engine in ("executorch", "lean"):
@@ -66,6 +78,7 @@ class SlipwayRuntimeConan(ConanFile):
             toolchain.cache_variables["EXECUTORCH_SCHEMA_DIR"] = schemas.as_posix()
             kleidiai = any(item.ref.name == "kleidiai" for item in self.dependencies.host.values())
             toolchain.cache_variables["SLIPWAY_KLEIDIAI"] = kleidiai
+            toolchain.cache_variables["SLIPWAY_KLEIDIAI_LAYERS"] = self._kleidiai_layers
             names = Path(self.generators_folder, "kernels")
             save(self, names / "kernel_names.inc", self._kernel_names())
             toolchain.cache_variables["SLIPWAY_KERNEL_NAMES"] = names.as_posix()

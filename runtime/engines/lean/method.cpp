@@ -256,7 +256,7 @@ Status Method::make_delegates() {
               {backend}};
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
-    Result<std::unique_ptr<XnnDelegate>> loaded = XnnDelegate::load(
+    Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
         context_, store_, weights_, store_.delegate(*stored.processed()), what, recorder_ != nullptr);
     if (!loaded.ok()) {
       return loaded.status();

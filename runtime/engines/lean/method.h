@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "data_store.h"
+#include "delegate.h"
 #include "kernel.h"
 #include "recorder.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "value.h"
-#include "xnn_delegate.h"
 
 namespace slipway::lean {
 
@@ -45,7 +45,7 @@ class Method {
   struct Step {
     Action action;
     Kernel kernel = nullptr;
-    XnnDelegate* delegate = nullptr;
+    Delegate* delegate = nullptr;
     const std::int32_t* arguments = nullptr;  // in the program
     std::size_t count = 0;
     std::size_t from = 0;  // of a move; the condition of a jump
@@ -81,7 +81,7 @@ class Method {
   std::vector<Bytes> arenas_;
   std::vector<Value> values_;
   std::vector<std::string> operators_;
-  std::vector<std::unique_ptr<XnnDelegate>> delegates_;
+  std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Step> steps_;
   std::vector<View*> delegate_arguments_;
   Scratch scratch_;

@@ -90,7 +90,8 @@ Result<unsigned> XnnContext::set_threads(unsigned count) {
 
 Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const DataStore& store,
                                                        PackedWeights& weights, Bytes payload,
-                                                       const std::string& what, bool profile) {
+                                                       const std::string& what, bool profile,
+                                                       const GraphPart* part) {
   Result<XnnPayload> read = XnnPayload::read(payload, store, what);
   if (!read.ok()) {
     return read.status();
@@ -99,7 +100,7 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
   made->what_ = what;
   made->profile_ = profile;
   made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
-  made->graph_ = std::make_unique<GraphBuilder>(*made->payload_, what);
+  made->graph_ = std::make_unique<GraphBuilder>(*made->payload_, what, part);
   const Status built = made->graph_->build();
   if (!built.ok()) {
     return built;

@@ -1,4 +1,4 @@
-// Runs delegated graphs on XNNPACK.
+// Runs graphs on XNNPACK.
 #pragma once
 
 #include <pthreadpool.h>
@@ -45,11 +45,12 @@ class XnnContext {
 
 class XnnDelegate {
  public:
-  // Builds the graph and packs its weights into `weights`. `payload` is what the program stores for the
-  // delegate.
+  // Builds the graph, or a part of it, and packs its weights into `weights`. `payload` is what the program
+  // stores for the delegate.
   static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const DataStore& store,
                                                    PackedWeights& weights, Bytes payload,
-                                                   const std::string& what, bool profile);
+                                                   const std::string& what, bool profile,
+                                                   const GraphPart* part = nullptr);
 
   // Runs the graph. `arguments` are the call's values, found by the ids the graph gives its inputs and
   // outputs; outputs get the shapes that follow from the inputs'.

@@ -59,13 +59,6 @@ const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
   return value.xvalue_union_as_XNNTensorValue();
 }
 
-// Values of the external kind have a number the program knows; the others get XNNPACK's own.
-std::uint32_t external_id(const xnn::XNNTensorValue& value) {
-  const bool external =
-      (value.flags() & (XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT)) != 0;
-  return external ? value.external_id() : XNN_INVALID_VALUE_ID;
-}
-
 }  // namespace
 
 const char* name_of(xnn_status status) {
@@ -94,8 +87,20 @@ xnn_datatype to_xnn(xnn::XNNDatatype datatype) {
   return row == nullptr ? xnn_datatype_invalid : row->datatype;
 }
 
-GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what)
-    : payload_(payload), what_(std::move(what)) {}
+GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part)
+    : payload_(payload), what_(std::move(what)), part_(part) {}
+
+// Values of the external kind have a number the program knows; the others get XNNPACK's own.
+PartValue GraphBuilder::place_of(const xnn::XNNTensorValue& value) const {
+  PartValue place{value.flags(), value.external_id()};
+  if (part_ != nullptr) {
+    place = part_->values.at(value.id_out());
+  }
+  if ((place.flags & (XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT)) == 0) {
+    place.external_id = XNN_INVALID_VALUE_ID;
+  }
+  return place;
+}
 
 Status GraphBuilder::fault(const std::string& text) const {
   return {Code::kFile, what_ + ": " + text + ".", kCopyAgain};
@@ -111,7 +116,8 @@ Status GraphBuilder::build() {
   if (graph.num_externs() > graph.xvalues()->size()) {
     return fault("it says it has more inputs and outputs than values");
   }
-  if (xnn_create_subgraph(graph.num_externs(), 0, &made) != xnn_status_success) {
+  const std::uint32_t externals = part_ == nullptr ? graph.num_externs() : part_->externals;
+  if (xnn_create_subgraph(externals, 0, &made) != xnn_status_success) {
     return {Code::kMemory, what_ + ": XNNPACK has no memory for its graph.", "use a device with more memory"};
   }
   subgraph_.reset(made);
@@ -122,6 +128,10 @@ Status GraphBuilder::build() {
     }
   }
   for (const xnn::XNode* node : *graph.xnodes()) {
+    uses_.emplace_back();
+    if (part_ != nullptr && part_->nodes.count(uses_.size() - 1) == 0) {
+      continue;
+    }
     const Status defined = define_node(*node);
     if (!defined.ok()) {
       return defined;
@@ -135,6 +145,9 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
   if (tensor == nullptr) {
     return fault("it has an empty value");
   }
+  if (part_ != nullptr && part_->values.count(tensor->id_out()) == 0) {
+    return {};
+  }
   const std::string name = "value " + std::to_string(tensor->id_out());
   if (dims_of(*tensor).size() != tensor->num_dims() || tensor->num_dims() > XNN_MAX_TENSOR_DIMS) {
     return fault(name + " has an impossible shape");
@@ -147,11 +160,12 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
             "export the model with another quantization scheme (./inv models)",
             {xnn::EnumNameXNNDatatype(tensor->datatype())}};
   }
-  if (external_id(*tensor) != XNN_INVALID_VALUE_ID) {
-    if (external_id(*tensor) >= payload_.graph().num_externs()) {
+  const PartValue place = place_of(*tensor);
+  if (place.external_id != XNN_INVALID_VALUE_ID) {
+    if (place.external_id >= (part_ == nullptr ? payload_.graph().num_externs() : part_->externals)) {
       return fault(name + " is an input or output beyond those it says it has");
     }
-    externals_.push_back({tensor->external_id(), (tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
+    externals_.push_back({place.external_id, (place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
                           to_xnn(tensor->datatype()), tensor->num_dims()});
   }
   const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
@@ -204,11 +218,11 @@ Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
   if (!found.ok()) {
     return found;
   }
+  const PartValue place = place_of(value);
   std::uint32_t id = XNN_INVALID_VALUE_ID;
   const std::vector<std::size_t> dims = dims_of(value);
-  const xnn_status status =
-      xnn_define_tensor_value(subgraph_.get(), to_xnn(value.datatype()), dims.size(), dims.data(), data,
-                              external_id(value), value.flags(), &id);
+  const xnn_status status = xnn_define_tensor_value(subgraph_.get(), to_xnn(value.datatype()), dims.size(),
+                                                    dims.data(), data, place.external_id, place.flags, &id);
   return remember(value, status, id);
 }
 
@@ -238,12 +252,13 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
   const xnn_datatype datatype = to_xnn(value.datatype());
   const std::int32_t zero_point =
       datatype == xnn_datatype_qcint4 || datatype == xnn_datatype_qbint4 ? kInt4ZeroPoint : 0;
+  const PartValue place = place_of(value);
   std::uint32_t id = XNN_INVALID_VALUE_ID;
   xnn_status status = xnn_status_invalid_parameter;
   if (const auto* tensor = quantized.quant_params_as_PerTensorQuant()) {
     status = xnn_define_quantized_tensor_value(subgraph_.get(), datatype, tensor->zero_point(),
                                                tensor->scale(), dims.size(), dims.data(), data,
-                                               external_id(value), value.flags(), &id);
+                                               place.external_id, place.flags, &id);
   } else if (const auto* channels = quantized.quant_params_as_PerChannelQuant()) {
     const auto channel = static_cast<std::size_t>(channels->channel_dim());
     scales_.push_back(scales_of(*channels));
@@ -252,7 +267,7 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
     }
     status = xnn_define_channelwise_quantized_tensor_value_v2(
         subgraph_.get(), datatype, zero_point, scales_.back().data(), dims.size(), channel, dims.data(), data,
-        external_id(value), value.flags(), &id);
+        place.external_id, place.flags, &id);
   } else if (const auto* blocks = quantized.quant_params_as_PerChannelGroupQuant()) {
     // Scales are bfloat16.
     const Bytes stored = payload_.constant(blocks->scale_buffer_idx());
@@ -265,14 +280,14 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
     }
     status = xnn_define_blockwise_quantized_tensor_value(
         subgraph_.get(), datatype, zero_point, reinterpret_cast<const std::uint16_t*>(stored.data),
-        dims.size(), channel, size, dims.data(), data, external_id(value), value.flags(), &id);
+        dims.size(), channel, size, dims.data(), data, place.external_id, place.flags, &id);
   } else if (const auto* dynamic = quantized.quant_params_as_PerTokenDynamicQuant()) {
     if (dynamic->num_nonbatch_dims() < 0) {
       return fault(name + " has an impossible quantization");
     }
     status = xnn_define_dynamically_quantized_tensor_value(
         subgraph_.get(), datatype, dims.size(), static_cast<std::size_t>(dynamic->num_nonbatch_dims()),
-        dims.data(), external_id(value), value.flags(), &id);
+        dims.data(), place.external_id, place.flags, &id);
   } else {
     return fault(name + " is quantized in an unknown way");
   }
@@ -297,7 +312,13 @@ Status GraphBuilder::define_node(const xnn::XNode& node) {
 
 const GraphValue* GraphBuilder::find(std::uint32_t exported_id) const {
   const auto found = values_.find(exported_id);
-  return found == values_.end() ? nullptr : &found->second;
+  if (found == values_.end()) {
+    return nullptr;
+  }
+  if (!uses_.empty()) {
+    uses_.back().insert(exported_id);
+  }
+  return &found->second;
 }
 
 bool GraphBuilder::feeds_only(std::uint32_t exported_id, xnn_datatype weights) const {

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "slipway/status.h"
 #include "xnn_payload.h"
+#include "xnn_split.h"
 
 namespace slipway::lean {
 
@@ -38,7 +40,8 @@ struct GraphValue {
 // A graph in the making: the exporter's value ids lead to XNNPACK's.
 class GraphBuilder {
  public:
-  GraphBuilder(const XnnPayload& payload, std::string what);
+  // `part`: only these nodes; nullptr for all. It must outlive the builder.
+  GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part = nullptr);
 
   // Defines all values, then all nodes. A node or a type that this XNNPACK cannot do is refused by its name
   // (kMissingOperator).
@@ -46,6 +49,8 @@ class GraphBuilder {
 
   xnn_subgraph_t subgraph() const { return subgraph_.get(); }
   const std::vector<External>& externals() const { return externals_; }
+  // The values that each node names, by the exporter's ids.
+  const std::vector<std::set<std::uint32_t>>& uses() const { return uses_; }
 
   // For the functions that define nodes (xnn_nodes.cpp).
   const GraphValue* find(std::uint32_t exported_id) const;
@@ -54,6 +59,8 @@ class GraphBuilder {
 
  private:
   Status define_value(const xnn::XValue& value);
+  // The value's flags in this graph, and its place among the arguments (XNN_INVALID_VALUE_ID: none).
+  PartValue place_of(const xnn::XNNTensorValue& value) const;
   Status define_plain(const xnn::XNNTensorValue& value);
   Status define_quantized(const xnn::XNNQuantizedTensorValue& value);
   Status define_node(const xnn::XNode& node);
@@ -64,6 +71,8 @@ class GraphBuilder {
 
   const XnnPayload& payload_;
   std::string what_;
+  const GraphPart* part_;
+  mutable std::vector<std::set<std::uint32_t>> uses_;
   Subgraph subgraph_;
   std::unordered_map<std::uint32_t, GraphValue> values_;
   std::vector<External> externals_;
