@@ -32,6 +32,8 @@ _DLLS = (
     "ucrtbase.dll", "user32.dll", "userenv.dll", "version.dll", "win32u.dll", "wineboot.exe", "winedevice.exe",
     "ws2_32.dll", "*.sys", "*.drv",
 )  # fmt: skip
+_LOCALE = "libc-bin"
+"""The package with the locale C.UTF-8."""
 _ZLIB = "zlib1.dll"
 _LIBRARIES = ("libc", "libgcc_s", "liblzma", "libm", "libunwind")
 _INSIDE = ("proc", "sys", "dev", "tmp", "prefix", "work")
@@ -78,6 +80,7 @@ class _Wine:
             "usr/lib/ld-linux*",
             f"{lib}/ld-linux*",
             "usr/share/wine/*",
+            "usr/lib/locale/C.utf8/*",
             f"usr/{self.mingw}/lib/zlib1.dll",
             *(f"{lib}/{name}.so*" for name in _LIBRARIES),
             f"{lib}/wine/{self.cpu}-unix/*.so",
@@ -118,7 +121,7 @@ def _wine(target: Target) -> _Wine:
 
 def _tree(wine: _Wine) -> Path:
     """Wine's files; what Debian keeps elsewhere is where Wine looks for it, and mount points are there."""
-    root = debian.tree(_SUITE, wine.arch, [wine.package], closure=True, keep=wine.keep())
+    root = debian.tree(_SUITE, wine.arch, [wine.package, _LOCALE], closure=True, keep=wine.keep())
     for name in _INSIDE:
         (root / name).mkdir(exist_ok=True)
     zlib = root / f"usr/{wine.mingw}/lib" / _ZLIB
@@ -150,6 +153,8 @@ def environment(target: Target) -> dict[str, str]:
         "WINEPREFIX": "/prefix",
         "WINESERVER": wine.server,
         "WINEDEBUG": "-all",
+        # How Wine reads the words that it is given.
+        "LC_ALL": "C.UTF-8",
         # No browser, no .NET, no menus: nothing is asked for or downloaded.
         "WINEDLLOVERRIDES": "mscoree,mshtml,winemenubuilder.exe=",
         **wine.environment,
