@@ -12,6 +12,9 @@ import invoke
 from core import console, environment
 from core.errors import INTERRUPTED, SlipwayError, UsageError
 
+JSON = "print JSON for machines instead of a table"
+"""What ``--help`` says of ``--json``."""
+
 
 def task(
     *,

@@ -1,0 +1,117 @@
+"""The tasks that test and measure Slipway itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.cli import JSON, number, setting, task
+
+
+@task(
+    help={
+        "unit": "the fast tests only (seconds)",
+        "lint": "ruff, mypy and clang-format only",
+        "keyword": "only tests whose name matches, as pytest's -k",
+        "verbose": "a line for every test",
+    }
+)
+def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verbose: bool = False) -> None:
+    """Run the checks and the tests: style, types, unit tests, builds, exports, the virtual Pi, faults."""
+    from tests.runner import run
+
+    run(unit=unit, lint=lint, keyword=keyword, verbose=verbose)
+
+
+@task(
+    help={
+        "runs": "timed runs of each command, or rounds (default: 5)",
+        "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
+        "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
+        "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
+        "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
+        "mib": "with --device: MiB to send (default: 64)",
+        "update": "with --engines, --lean and --device: keep the figures for the docs, if the machine was quiet",
+        "json": JSON,
+    }
+)
+def bench(
+    c: Any,
+    runs: int = 5,
+    engines: bool = False,
+    lean: bool = False,
+    cpu_threads: int = 2,
+    device: str = "",
+    mib: int = 64,
+    update: bool = False,
+    json: bool = False,
+) -> None:
+    """Measure Slipway's own speed (start-up, a second build, a second deploy), or its engines', or its transfers'."""
+    if device:
+        from tests.bench_transfer import report as report_transfers
+
+        report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
+        return
+    if lean:
+        from tests.lean_bench import run as run_lean
+
+        run_lean(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
+        return
+    if engines:
+        from tests.engines_bench import run as run_engines
+
+        run_engines(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
+        return
+    from tests.bench import run
+
+    run(number("runs", runs, 1), json)
+
+
+@task(help={"minutes": "how long (default: 10)", "json": JSON})
+def fuzz(c: Any, minutes: str = "10", json: bool = False) -> None:
+    """Fuzz the engine lean with whole .pte files, under address and undefined-behaviour sanitizers.
+
+    Needs a Clang with libFuzzer (Debian's clang and libclang-rt-dev) on this machine. The corpus begins with programs
+    of the zoo and is kept in the cache. Exit code 0 means that nothing crashed, leaked or hung.
+    """
+    from tests.fuzzing import run
+
+    run(number("minutes", minutes, 0, whole=False), json)
+
+
+@task(
+    help={
+        "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "together": "many forms in one model: quicker where the runner is emulated",
+        "only": "only forms whose names hold this text, as conv-2d",
+        "update": "keep what was seen in docs/onnx-operators.json",
+        "json": JSON,
+    }
+)
+def operators(
+    c: Any, target: str = "", only: str = "", together: bool = False, update: bool = False, json: bool = False
+) -> None:
+    """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
+
+    Example: ./inv operators --target linux-arm64
+    """
+    from tests.onnx_operators import run
+
+    run(setting(c, "target", target), json, update, only, together)
+
+
+@task(
+    help={
+        "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "only": "only architectures whose names hold this text, as llama",
+        "update": "keep what was seen in docs/architectures.json",
+        "json": JSON,
+    }
+)
+def agree(c: Any, target: str = "", only: str = "", update: bool = False, json: bool = False) -> None:
+    """Run further architectures on the lean engine, and compare with upstream's runtime.
+
+    Example: ./inv agree --only llama
+    """
+    from tests.agree import run
+
+    run(setting(c, "target", target), json, update, only)
