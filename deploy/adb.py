@@ -136,7 +136,7 @@ class AdbTransport:
         self._touched = 0.0
         self._files = Files(self._open, name)
 
-    def start(self, argv: Sequence[str]) -> AdbChannel:
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> AdbChannel:
         """See `deploy.transport.Transport`."""
         service = f"shell,v2,raw:export HOME={HOME} TMPDIR={HOME}; cd {HOME}; exec {quoted(argv)}"
         if len(service.encode()) > _LONGEST:
@@ -146,8 +146,9 @@ class AdbTransport:
                 "fewer files in one bundle",
             )
         try:
-            stream = self._open(service, _OPEN_SECONDS)
+            stream = self._open(service, deadline.left(_OPEN_SECONDS))
         except (AdbError, OSError, EOFError) as error:
+            deadline.check(f"asking {self.name} to run a command")
             raise broken(self.name, error) from error
         stream.conn.settimeout(_OPEN_SECONDS)
         return AdbChannel(stream, self.name, self._used)

@@ -14,14 +14,14 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.environment import ensure
 from core.errors import ConfigError, DeviceBusyError, NotSupportedError, UnreachableError
-from deploy.deadline import Deadline
+from deploy.deadline import NEVER, Deadline
 from deploy.transport import Channel, Progress, Transport, uninterrupted
 
 if TYPE_CHECKING:
@@ -263,9 +263,9 @@ class PlaceTransport:
         self.name = inner.name
         self._inner, self._coordinator = inner, coordinator
 
-    def start(self, argv: Any) -> Channel:
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
         """See `deploy.transport.Transport`."""
-        return self._inner.start(argv)
+        return self._inner.start(argv, deadline)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from core.errors import DeviceFullError, HostError, TransferError
-from deploy.deadline import Deadline
+from deploy.deadline import NEVER, Deadline
 from deploy.transport import Progress
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class LocalTransport:
     def __init__(self, name: str = "local") -> None:
         self.name = name
 
-    def start(self, argv: Sequence[str]) -> LocalChannel:
+    def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
         """See `deploy.transport.Transport`."""
         return LocalChannel(argv)
 

@@ -168,7 +168,7 @@ class DeviceLock:
         deadline.check(doing)
         script, first = (OPEN, question) if question else (LOCK, [self.root])
         words = [*first, self._owner, signature(), stale, "yes" if make else "no", *names]
-        channel = self._transport.start(["sh", "-c", script, "slipway", *words])
+        channel = self._transport.start(["sh", "-c", script, "slipway", *words], deadline)
         try:
             answer = self._read(channel, deadline, doing, asked=bool(question))
         except BaseException:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import select
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,19 +27,23 @@ if TYPE_CHECKING:
     from deploy.inventory import Device
 
 _CHUNK = 1 << 18
+_PATIENCE = 30.0
+"""Seconds for a session, and for its command, to be confirmed."""
 
 
 class SshChannel:
     """A command on the device; see `deploy.transport.Channel`."""
 
-    def __init__(self, sessions: Sessions, name: str, argv: Sequence[str]) -> None:
+    def __init__(self, sessions: Sessions, name: str, argv: Sequence[str], deadline: Deadline = NEVER) -> None:
         self._name = name
         self.stdout = bytearray()
         self.stderr = bytearray()
         try:
-            self._channel = sessions.open()
-            self._channel.exec_command(quoted(argv))
+            self._channel = sessions.open(deadline.left(_PATIENCE))
+            with _closed_after(self._channel, deadline.left(_PATIENCE)):
+                self._channel.exec_command(quoted(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
+            deadline.check(f"asking {name} to run a command")
             raise broken(name, error) from error
 
     def pump(self, seconds: float) -> int | None:
@@ -96,6 +101,18 @@ class SshChannel:
             self._channel.close()
 
 
+@contextlib.contextmanager
+def _closed_after(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
+    """Close the channel when the time is up: paramiko waits for an answer to a request without end otherwise."""
+    timer = threading.Timer(seconds, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def broken(name: str, error: BaseException | None) -> UnreachableError:
     """The error for a connection that was there and is not any more."""
     detail = f" ({error})" if error is not None and str(error) else ""
@@ -115,9 +132,9 @@ class SshTransport:
         self._sessions = sessions
         self._files = Files(sessions, where.device)
 
-    def start(self, argv: Sequence[str]) -> SshChannel:
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
         """See `deploy.transport.Transport`."""
-        return SshChannel(self._sessions, self.name, argv)
+        return SshChannel(self._sessions, self.name, argv, deadline)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport`."""

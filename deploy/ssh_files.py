@@ -28,6 +28,8 @@ _CHUNK = 128 << 10
 takes messages of up to 256 KiB (SFTP_MAX_MSG_LENGTH in its sftp-common.h)."""
 _SILENCE = 60.0
 """Seconds without any answer after which a transfer is given up."""
+_OPEN = 30.0
+"""Seconds for a session to be granted."""
 _SMALL = 256 << 10
 """A file system with less than this left counts as full when a write fails without saying why."""
 
@@ -109,7 +111,7 @@ class Files:
         return self._sftp
 
     def _session(self, deadline: Deadline) -> paramiko.Channel:
-        channel = self._sessions.open()
+        channel = self._sessions.open(deadline.left(_OPEN))
         channel.settimeout(max(1.0, deadline.left(_SILENCE)))
         return channel
 

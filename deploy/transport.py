@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from core.errors import RunError, SlipwayError, TransferError
-from deploy.deadline import Deadline
+from deploy.deadline import NEVER, Deadline
 from deploy.supervise import END_SCRIPT, GRACE, supervised
 
 if TYPE_CHECKING:
@@ -88,8 +88,12 @@ class Transport(Protocol):
 
     name: str
 
-    def start(self, argv: Sequence[str]) -> Channel:
-        """Start ``argv`` on the device as it is, unsupervised."""
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
+        """Start ``argv`` on the device as it is, unsupervised.
+
+        Raises:
+            DeadlineError: the device did not confirm it in time. UnreachableError: the connection broke.
+        """
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """Write the file ``local`` to the path ``remote``, replacing what is there.
@@ -144,7 +148,8 @@ def run(
     words = tuple(argv)
     doing = doing or f"running {words[0]}"
     deadline.check(doing)
-    channel = transport.start(supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile))
+    what = supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile)
+    channel = transport.start(what, deadline)
     try:
         code = None
         while code is None:
@@ -178,21 +183,25 @@ def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
                 return
     except SlipwayError:
         return  # the connection is gone, so the lifeline is: the device's supervisor ends the group
-    if pidfile:
-        end_group(transport, pidfile)
+    ended: bool | None = None
+    with contextlib.suppress(SlipwayError):
+        ended = end_group(transport, pidfile) if pidfile else None
+    if ended is None:
+        # Nothing comes through: what else is to be done there would wait in vain. The lifeline ends with the line.
+        transport.close()
 
 
-def end_group(transport: Transport, pidfile: str) -> bool:
-    """End the process group whose number is in ``pidfile`` on the device; whether it is gone now."""
-    channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile])
+def end_group(transport: Transport, pidfile: str) -> bool | None:
+    """End the process group whose number is in ``pidfile`` on the device; whether it is gone now, None: no answer."""
     patience = Deadline.after(GRACE + _SLOW)
+    channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile], patience)
     try:
         while not patience.over:
             if (code := channel.pump(patience.left(_TICK))) is not None:
                 return code == 0
     finally:
         channel.close()
-    return False
+    return None
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from deploy.deadline import NEVER, Deadline
 from deploy.local import LocalChannel, LocalTransport
 from toolchains import debian
 from toolchains.debian_tree import own_loader_argv
@@ -55,6 +56,6 @@ class UserlandTransport(LocalTransport):
         super().__init__("userland")
         self._folder = folder
 
-    def start(self, argv: Sequence[str]) -> LocalChannel:
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
         """See `deploy.transport.Transport`."""
         return LocalChannel(["/usr/bin/env", f"PATH={self._folder}", *argv])

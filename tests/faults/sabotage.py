@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import UnreachableError
-from deploy.deadline import Deadline
+from deploy.deadline import NEVER, Deadline
 from deploy.local import LocalChannel, LocalTransport
 from deploy.transport import Progress
 from tests.processes import marked
@@ -32,12 +32,12 @@ class Sabotage(LocalTransport):
         self.struck = False
         self._dead = False
 
-    def start(self, argv: Sequence[str]) -> LocalChannel:
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
         """See `deploy.transport.Transport`."""
         if self._dead:
             raise self._broken()
         if not self._turn():
-            return super().start(argv)
+            return super().start(argv, deadline)
         if self._fault == "never started":
             self._dead = True
             raise self._broken()

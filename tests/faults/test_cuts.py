@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import ssh_sessions
+from deploy import lock, session, transport
 from deploy.events import Event
 from deploy.inventory import Device
 from tests.faults import outcomes, server, tiny
@@ -113,14 +113,15 @@ def test_a_changed_byte(strike: Strike, phase: str) -> None:
     outcomes.check("byte changed", phase, strike("corrupt", phase, CORRUPTED, 5))
 
 
-STALLED = ("probe", "upload", "run", "fetch")
+STALLED = ("probe", "survey", "upload", "run", "settle", "fetch")
 
 
 @pytest.mark.parametrize("phase", STALLED)
 def test_a_stalled_link(strike: Strike, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing comes through any more, and the connection does not end: the deadline ends the deploy, or the pulse."""
-    monkeypatch.setattr(ssh_sessions, "PULSE", 2.0)
-    monkeypatch.setattr(ssh_sessions, "SILENCE", 5.0)
+    """Nothing comes through any more, and the connection does not end: the deadline ends the deploy."""
+    # How long a slow device may take to end what runs there, to clean up, and to unlock.
+    for module, name in ((transport, "_SLOW"), (session, "_CLEANUP"), (lock, "_RELEASE")):
+        monkeypatch.setattr(module, name, 2.0)
     outcomes.check("link stalls", phase, strike("stall", phase, 1, 4))
 
 
