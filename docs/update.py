@@ -21,7 +21,8 @@ ERRORS_HEAD = """# Exit codes
 
 Every foreseen failure ends with three lines on stderr (what happened, the likely cause, the next thing to
 try) and with the exit code of its class. With `--json` the same is printed as an object with the keys
-`error`, `exit_code`, `what`, `cause`, `try` and `names`.
+`error`, `exit_code`, `what`, `cause`, `try` and `names`, unless a document with what was found was printed before
+(`build --all`, `prove`, `matrix`): standard output has one document, never two.
 
 | code | kind | when |
 |---|---|---|

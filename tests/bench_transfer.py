@@ -23,7 +23,7 @@ from typing import Any
 
 from core import console
 from core.errors import HostError, NotSupportedError
-from core.files import sha256_file, write_json
+from core.files import sha256_file
 from core.paths import ROOT
 from deploy.deadline import Deadline
 from deploy.inventory import Device, get_device
@@ -32,6 +32,7 @@ from deploy.probe import probe
 from deploy.session import device_root
 from deploy.store import Blob, Store
 from deploy.transport import Transport, run
+from tests.kept import keep
 
 Send = Callable[[Path, str], None]
 KEPT = ROOT / "docs" / "transfers.json"
@@ -187,13 +188,10 @@ def report(name: str, runs: int, mib: int, as_json: bool, update: bool = False) 
     rest = overhead(name, runs)  # first: the large transfers leave a device busy with writing
     rows = measure(name, runs, mib)
     result = {"device": name, "mib": mib, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
-    if update and load <= BUSY:
+    if update:
         kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []
         others = [row for row in kept if row["device"] != name]
-        write_json(KEPT, sorted([*others, result], key=lambda row: str(row["device"])))
-        console.note(f"kept in {KEPT.relative_to(ROOT)}; python -m docs.update writes docs/deploy.md")
-    elif update:
-        console.note(f"Warning: the machine was busy (load average {load:.1f}): nothing was kept")
+        keep(KEPT, sorted([*others, result], key=lambda row: str(row["device"])), load, BUSY)
     if as_json:
         console.print_json(result)
         return

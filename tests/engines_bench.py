@@ -20,9 +20,9 @@ from core import console
 from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError
-from core.files import write_json
 from core.paths import ROOT
 from core.program import ENGINES, Program, load_program
+from tests.kept import keep
 
 KEPT = ROOT / "docs" / "engines-bench.json"
 MODEL = "mobilenet_v2"
@@ -139,11 +139,8 @@ def measure(found: Sequence[Case], threads: int, rounds: int, executions: int) -
 def run(runs: int, threads: int, as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     result = measure(cases(), threads, runs, executions=20)
-    busy = result["load_average_before"] > BUSY
-    if update and busy:
-        console.note(f"Warning: the machine was busy (load average {result['load_average_before']}): nothing was kept")
-    elif update:
-        write_json(KEPT, result)
+    if update:
+        keep(KEPT, result, result["load_average_before"], BUSY)
     if as_json:
         console.print_json(result)
         return

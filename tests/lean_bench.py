@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from core import console
-from core.files import write_json
 from core.paths import ROOT
 from core.program import load_program
 from tests.engines_bench import BUSY, Case, percentile
+from tests.kept import keep
 
 KEPT = ROOT / "docs" / "lean-bench.json"
 PROGRAMS = (("mobilenet_v2", "fp32"), ("mobilenet_v2", "qs8"), ("linear", "fp32"), ("mixed", "fp32"))
@@ -95,11 +95,8 @@ def measure(found: Sequence[Pair], threads: int, rounds: int, executions: int) -
 def run(runs: int, threads: int, as_json: bool, update: bool) -> None:
     """Measure and print; with ``update`` keep the figures for the docs."""
     result = measure(pairs(), threads, runs, executions=50)
-    busy = result["load_average_before"] > BUSY
-    if update and busy:
-        console.note(f"Warning: the machine was busy (load average {result['load_average_before']}): nothing was kept")
-    elif update:
-        write_json(KEPT, result)
+    if update:
+        keep(KEPT, result, result["load_average_before"], BUSY)
     if as_json:
         console.print_json(result)
         return

@@ -171,10 +171,6 @@ def argv(target: Target, program: Path, words: Sequence[str] = ()) -> list[str]:
     wine = _wine(target)
     root = _tree(wine)
     prefix = _prefix(target, wine, root)
-    # user32.dll, which shell32.dll loads, wants it; Wine takes it for no part of its own and looks here.
-    zlib = prefix / "drive_c/windows/system32" / _ZLIB
-    if not zlib.exists():
-        write_atomic(zlib, (root / f"usr/{wine.mingw}/lib" / _ZLIB).read_bytes())
     return _namespace(_RUN, root, prefix, program.parent, wine.loader, f"Z:\\work\\{program.name}", *words)
 
 
@@ -194,6 +190,9 @@ def _prefix(target: Target, wine: _Wine, root: Path) -> Path:
                     what="Making Wine's prefix",
                     hint="allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1), then again",
                 )
-                if not (new / "drive_c/windows/system32/kernel32.dll").is_file():
+                system = new / "drive_c/windows/system32"
+                if not (system / "kernel32.dll").is_file():
                     raise HostError("Wine made no whole prefix.", f"no kernel32.dll in {new}", "./inv clean --cache")
+                # user32.dll, which shell32.dll loads, wants it; Wine takes it for no part of its own and looks here.
+                write_atomic(system / _ZLIB, (root / f"usr/{wine.mingw}/lib" / _ZLIB).read_bytes())
     return folder

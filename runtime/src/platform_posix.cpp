@@ -164,15 +164,6 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size));
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
     ::munmap(const_cast<std::uint8_t*>(data_), size_);
@@ -218,15 +209,6 @@ Pages Pages::allocate(std::size_t size) {
 #endif
   }
   return {data, size};
-}
-
-Pages::Pages(Pages&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-Pages& Pages::operator=(Pages&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 Pages::~Pages() {

@@ -146,15 +146,6 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(bytes));
 }
 
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
     ::UnmapViewOfFile(data_);
@@ -172,15 +163,6 @@ void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
 Pages Pages::allocate(std::size_t size) {
   void* memory = ::VirtualAlloc(nullptr, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
   return {static_cast<std::uint8_t*>(memory), memory == nullptr ? 0 : size};
-}
-
-Pages::Pages(Pages&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-Pages& Pages::operator=(Pages&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
 }
 
 Pages::~Pages() {

@@ -14,9 +14,9 @@ std::vector<double> factors_of(Arguments& arguments, std::size_t i) {
   return list == nullptr ? std::vector<double>() : list->items;
 }
 
-// The shape of a resized image: as asked for, or by factors.
-Status resized_shape(const View& in, const std::vector<std::int64_t>& sizes,
-                     const std::vector<double>& factors, Shape* shape) {
+// Gives `out` the shape of a resized image, which is also left in `shape`: as asked for, or by factors.
+Status resize_image(const View& in, const std::vector<std::int64_t>& sizes,
+                    const std::vector<double>& factors, View* out, Shape* shape) {
   if (in.rank != 4 || (sizes.size() != 2 && factors.size() != 2)) {
     return mismatch("cannot resize " + to_text(in.shape()));
   }
@@ -29,7 +29,7 @@ Status resized_shape(const View& in, const std::vector<std::int64_t>& sizes,
     }
     (*shape)[2 + i] = static_cast<std::int64_t>(wanted);
   }
-  return {};
+  return resize(out, *shape);
 }
 
 // Pixels of the input a pixel of the output is apart from the next.
@@ -50,10 +50,7 @@ Status nearest(Arguments& arguments) {
   View& out = arguments.tensor(3);
   const std::vector<double> factors = factors_of(arguments, 2);
   Shape shape;
-  Status done = resized_shape(in, arguments.integers(1), factors, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
+  const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
   if (!done.ok()) {
     return done;
   }
@@ -104,10 +101,7 @@ Status bilinear(Arguments& arguments) {
   View& out = arguments.tensor(4);
   const std::vector<double> factors = factors_of(arguments, 3);
   Shape shape;
-  Status done = resized_shape(in, arguments.integers(1), factors, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
+  const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
   if (!done.ok()) {
     return done;
   }
@@ -185,10 +179,7 @@ Status smooth_bilinear(Arguments& arguments) {
     return {};
   }
   Shape shape;
-  Status done = resized_shape(in, sizes, {}, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
+  const Status done = resize_image(in, sizes, {}, &out, &shape);
   if (!done.ok() || out.count() == 0 || in.count() == 0) {
     return done;
   }
