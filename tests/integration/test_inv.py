@@ -15,7 +15,7 @@ import pytest
 
 from core.paths import ROOT
 
-NEEDED = ("inv", "tasks.py", "pyproject.toml", "core")
+NEEDED = ("inv", "tasks.py", "pyproject.toml", "core", "deploy", "tests")
 
 
 @pytest.fixture

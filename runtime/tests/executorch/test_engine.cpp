@@ -57,7 +57,7 @@ TEST(engine_executes) {
   const auto running = engine();
   const auto threads = running->set_threads(2);
   CHECK(threads.ok() && threads.value() == 2);
-  CHECK(running->load({folder.write("a.pte", make_program()), "", "forward", true}).ok());
+  CHECK(running->load({folder.write("a.pte", make_program()), "", "forward", {}, true}).ok());
   const std::vector<Tensor> inputs{ones(DType::kFloat32, {2, 3}, 6)};
   for (int i = 0; i < 3; ++i) {
     CHECK(running->set_inputs(inputs).ok());
@@ -72,12 +72,12 @@ TEST(engine_executes) {
 
 TEST(engine_reports_what_it_cannot_load) {
   const TemporaryFolder folder;
-  CHECK(engine()->load({folder.file("none.pte"), "", "forward", false}).code() == Code::kFile);
+  CHECK(engine()->load({folder.file("none.pte"), "", "forward", {}, false}).code() == Code::kFile);
   const std::string path = folder.write("a.pte", make_program());
-  CHECK(!engine()->load({path, "", "backward", false}).ok());
+  CHECK(!engine()->load({path, "", "backward", {}, false}).ok());
   ProgramRecipe recipe;
   recipe.overload = "nonsense";
-  CHECK(engine()->load({folder.write("b.pte", make_program(recipe)), "", "forward", false}).code() ==
+  CHECK(engine()->load({folder.write("b.pte", make_program(recipe)), "", "forward", {}, false}).code() ==
         Code::kMissingOperator);
 }
 

@@ -42,7 +42,7 @@ TEST(engine_executes_on_both_providers) {
     options.provider = provider;
     const auto running = engine(options);
     CHECK(running->set_threads(1).ok());
-    CHECK(running->load({path, "", "forward", false}).ok());
+    CHECK(running->load({path, "", "forward", {}, false}).ok());
     const std::vector<Tensor> inputs{ones(DType::kFloat32, {1, 1, 4, 4}, 16)};
     CHECK(running->set_inputs(inputs).ok());
     CHECK(running->execute().ok());
@@ -63,7 +63,7 @@ TEST(engine_profiles_every_execution) {
   const TemporaryFolder folder;
   const auto running = engine();
   CHECK(running->set_threads(1).ok());
-  CHECK(running->load({folder.write_text("a.onnx", make_model(conv_model())), "", "forward", true}).ok());
+  CHECK(running->load({folder.write_text("a.onnx", make_model(conv_model())), "", "forward", {}, true}).ok());
   const std::vector<Tensor> inputs{ones(DType::kFloat32, {1, 1, 4, 4}, 16)};
   for (int i = 0; i < 3; ++i) {
     CHECK(running->set_inputs(inputs).ok() && running->execute().ok());
