@@ -119,14 +119,25 @@ def onnx() -> str:
 
 def lean() -> str:
     """``docs/lean.md`` with its two tables as they were seen last."""
-    from tests import agree, lean_bench
+    from tests import agree_kept, lean_bench
 
     text = (ROOT / "docs" / "lean.md").read_text(encoding="utf-8")
-    for name, table in (("architectures", agree.markdown()), ("bench", lean_bench.markdown())):
+    agreed = agree_kept.summary(agree_kept.load(agree_kept.KEPT))
+    for name, table in (("agreement", agreed), ("bench", lean_bench.markdown())):
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, _, rest = text.partition(start)
         text = before + start + table + end + rest.partition(end)[2]
     return text
+
+
+def agreement() -> str:
+    """``docs/agreement.md`` with the tables of ``docs/agreement.json``."""
+    from tests import agree_kept
+
+    text = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
+    start, end = "<!-- agreement -->\n", "<!-- /agreement -->"
+    before, _, rest = text.partition(start)
+    return before + start + agree_kept.markdown(agree_kept.load(agree_kept.KEPT)) + end + rest.partition(end)[2]
 
 
 def operators() -> str:
@@ -150,6 +161,7 @@ def main() -> None:
     """Write all files."""
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "lean.md", lean())
+    write_atomic(ROOT / "docs" / "agreement.md", agreement())
     write_atomic(ROOT / "docs" / "operators.md", operators())
     write_atomic(ROOT / "docs" / "faults.md", faults_markdown())
     write_atomic(ROOT / "docs" / "onnx.md", onnx())

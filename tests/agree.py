@@ -1,170 +1,191 @@
-"""What ``./inv agree`` does: run further architectures on the lean engine, and compare with upstream's runtime.
+"""What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
 
-What was seen is kept in ``docs/architectures.json``, from which ``docs/lean.md`` has its table.
+Cells are gathered in ``dist/agreement`` as they come: a sweep that was interrupted goes on where it was. Those of
+``docs/agreement.json``, from which the docs have their tables, are put there by ``--update``.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from core import console
 from core.bundle import Bundle
-from core.commands import run as run_command
-from core.errors import MismatchError
-from core.files import write_json
-from core.paths import ROOT
-from models.architectures.table import PORTABLE, load_architectures
+from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
+from core.paths import bundle_dir
+from tests.agree_kept import Column, Facts, add, counts, gathered, load, publish, text
+from tests.agree_look import Spot, look
+from tests.agree_programs import Compared, chosen, prepare
+from toolchains import places
+from toolchains.targets import get_target, load_targets
 
-if TYPE_CHECKING:
-    from models.architectures.exporting import Reference
-
-KEPT = ROOT / "docs" / "architectures.json"
 ENGINE = "lean"
-_SECONDS = 600.0
+ALL = "all"
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What became of one program."""
-
-    identical: bool
-    """All outputs the same, bit for bit."""
-    max_abs: float
-    """Largest difference from upstream's outputs."""
-    agrees: bool
-    """Within the tolerances; whole numbers equal."""
-    operators: int
-    """Operators that ran on portable kernels, by kinds."""
-    delegates: int
-
-
-def execute(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path, *flags: str) -> list[Any]:
-    """The outputs of a program on a bundle's runner, which is emulated where it is not native.
-
-    Args:
-        flags: further words for the runner; by default it executes once.
+def spots(target: str, cpu: str) -> list[Spot]:
+    """Where to compare: one target, built if need be, or every target that was built; at one place of it or at all.
 
     Raises:
-        MismatchError: the runner failed; with what it said.
+        UsageError: ``--cpu`` with all targets. ConfigError: no such target or place.
     """
-    from deploy.needs import runner_here
+    if target == ALL:
+        if cpu:
+            raise UsageError("--cpu goes with one target.", "every target has CPUs of its own", "./inv agree")
+        return [spot for name in load_targets() for spot in _built(name)]
+    from toolchains.builder import build
 
-    argv = [*runner_here(bundle), f"--model_path={program}", f"--output_file={folder / 'out'}", "--warmup=0"]
-    argv += [f"--json={folder / 'result.json'}", *(flags or ("--num_executions=1",))]
-    if inputs:
-        argv.append(f"--inputs={','.join(map(str, inputs))}")
-    done = run_command(argv, timeout=_SECONDS, error=None, what=f"Running {program.name}")
-    if done.returncode:
-        raise MismatchError(f"{program} does not run on {bundle.path}.", done.stderr.strip(), "run it by hand")
-    said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    return [np.load(folder / Path(one["file"]).name) for one in said["outputs"]]
-
-
-def compare(reference: Reference, outputs: Sequence[Any]) -> Seen:
-    """Hold outputs against upstream's."""
-    identical, worst, agrees = True, 0.0, len(outputs) == len(reference.tolerances)
-    for index, (got, (atol, rtol)) in enumerate(zip(outputs, reference.tolerances, strict=False)):
-        want = np.load(reference.folder / f"output{index}.npy")
-        if (got.dtype, got.shape) != (want.dtype, want.shape):
-            return Seen(False, float("inf"), False, len(reference.operators), reference.delegates)
-        identical = identical and got.tobytes() == want.tobytes()
-        apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
-        worst = max(worst, float(apart.max(initial=0.0)))
-        agrees = agrees and bool((apart <= atol + rtol * np.abs(want.astype(np.float64))).all())
-    return Seen(identical, worst, agrees, len(reference.operators), reference.delegates)
+    wanted = places.cpus(get_target(target))
+    if not wanted or cpu not in ("", *wanted):
+        raise ConfigError(
+            f"Programs for {target} are not run on {cpu!r}." if cpu else f"Nothing here runs programs for {target}.",
+            f"CPU models are {', '.join(wanted)}" if wanted else get_target(target).proof,
+            "./inv agree --target linux-arm64",
+        )
+    return _at(build(target, ENGINE), (cpu,) if cpu else wanted)
 
 
-def look(bundle: Bundle, reference: Reference) -> Seen:
-    """Run one program, as often in a row as its reference was, and compare the last outputs."""
-    inputs = [reference.folder / f"input{index}.npy" for index in range(reference.inputs)]
-    with tempfile.TemporaryDirectory(prefix="slipway-agree-") as folder:
-        flag = f"--num_executions={reference.runs}"
-        return compare(reference, execute(bundle, reference.folder / "model.pte", inputs, Path(folder), flag))
+def _built(target: str) -> list[Spot]:
+    wanted = places.cpus(get_target(target))
+    try:
+        return _at(Bundle.load(bundle_dir(target, ENGINE)), wanted) if wanted else []
+    except BundleError as error:
+        console.note(f"{target}: left out: {error.what} {error.hint}")
+        return []
 
 
-def run(target: str, as_json: bool, update: bool, only: str = "") -> None:
-    """Compare every architecture in every scheme on ``target``, or those whose names hold ``only``.
+def _at(bundle: Bundle, cpus: Sequence[str]) -> list[Spot]:
+    return [spot for cpu in cpus if (spot := _spot(bundle, cpu))]
+
+
+def _spot(bundle: Bundle, cpu: str) -> Spot | None:
+    """The bundle at a place, unless that cannot be had on this machine."""
+    try:
+        return Spot.of(bundle, places.place(get_target(bundle.manifest.target), cpu))
+    except (HostError, NotSupportedError) as error:
+        console.note(f"{bundle.manifest.target} on {cpu}: left out: {error.what} {error.cause}")
+        return None
+
+
+def _how(spot: Spot, features: Sequence[str]) -> str:
+    """How programs ran there; of an x86 of this machine's own, with the greatest of the features that kernels want."""
+    if not features or spot.place.cpu != places.NATIVE or spot.place.target.machine not in ("x86_64", "i686"):
+        return spot.place.how
+    level = next((word for name, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if name in features), "SSE")
+    return f"{spot.place.how} ({level})"
+
+
+def facts(program: Compared) -> Facts:
+    """What the tables say of a program."""
+    return Facts(kernels=program.kernels, delegates=program.delegates, allowed=program.allowed)
+
+
+def _todo(where: Sequence[Spot], programs: Sequence[Compared]) -> list[tuple[Spot, Compared]]:
+    """What is not gathered yet, or was with another program or runner; cheap programs first."""
+    kept = {target: load(gathered(target)) for target in {spot.target for spot in where}}
+    found = []
+    for program in sorted(programs, key=lambda one: one.file.stat().st_size):
+        for spot in where:
+            column = kept[spot.target].get(spot.target, spot.place.cpu)
+            cell = column.cells.get(program.about.name) if column else None
+            if cell is None or cell.key != spot.cell_key(program):
+                found.append((spot, program))
+    return found
+
+
+def sweep(where: Sequence[Spot], programs: Sequence[Compared], again: bool = False) -> list[Column]:
+    """Compare all programs at all places; what is gathered already is not run again unless ``again``.
+
+    Raises:
+        HostError: something that runs programs here is gone.
+    """
+    todo = [(spot, one) for one in programs for spot in where] if again else _todo(where, programs)
+    with console.counter() as bar:
+        task = bar.add_task("comparing", total=len(todo))
+        for number, (spot, program) in enumerate(todo, 1):
+            name, at = program.about.name, f"{spot.target} {spot.place.cpu}"
+            bar.update(task, description=f"{name} on {at}")
+            seen = look(spot, program)
+            cell = seen.cell.model_copy(update={"key": spot.cell_key(program)})
+            how = _how(spot, seen.features)
+            column = Column(target=spot.target, cpu=spot.place.cpu, how=how, cells={name: cell})
+            add(gathered(spot.target), [column], {name: facts(program)})
+            bar.advance(task)
+            if bar.disable or not cell.good:
+                console.note(f"[{number}/{len(todo)}] {at}: {name}: {text(cell)} {cell.why}")
+    return _found(where, {program.about.name for program in programs})
+
+
+def _found(where: Sequence[Spot], names: set[str]) -> list[Column]:
+    """What is gathered of these places and programs."""
+    found = []
+    for spot in where:
+        column = load(gathered(spot.target)).get(spot.target, spot.place.cpu)
+        if column:
+            cells = {name: cell for name, cell in column.cells.items() if name in names}
+            found.append(column.model_copy(update={"cells": cells}))
+    return found
+
+
+def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, again: bool = False) -> None:
+    """Compare programs at places.
+
+    Args:
+        target: one, or `ALL`.
+        cpu: one of its `places.cpus`; all when empty.
+        expression: which programs, as `chosen` reads it.
+        update: put what was seen into the docs' file, also what an interrupted sweep saw.
+        again: run also what is gathered.
 
     Raises:
         MismatchError: some do not agree.
     """
     from core.environment import ensure_export
-    from models.architectures.exporting import references
-    from toolchains.builder import build
 
+    abouts = chosen(expression)
+    where = spots(target, cpu)
     ensure_export()
-    bundle = build(target, ENGINE)
-    rows = [(one, scheme) for one in load_architectures().values() if only in one.name for scheme in one.schemes]
-    found: dict[str, dict[str, Any]] = {}
-    for architecture, scheme in rows:
-        console.note(f"{architecture.name} {scheme}")
-        seen = look(bundle, references([(architecture, scheme)])[0])
-        name = f"{architecture.name} {scheme}"
-        found[name] = {**asdict(seen), "max_abs": float(f"{seen.max_abs:.2g}")}
-        if update:  # row by row: whoever interrupts it keeps what was seen
-            keep(target, bundle.manifest.offers.verified, {name: found[name]})
-    if as_json:
-        console.print_json({"target": target, "rows": found})
-    else:
-        console.table(
-            f"Architectures on {target}, engine {ENGINE}, against upstream's runtime",
-            ["program", "delegates", "operators outside", "max difference", "verdict"],
-            [
-                [name, str(one["delegates"]), str(one["operators"]), f"{one['max_abs']:.2g}", _verdict(one)]
-                for name, one in found.items()
-            ],
-        )
-    wrong = [name for name, one in found.items() if not one["agrees"]]
+    programs = list(prepare(abouts))
+    try:
+        columns = sweep(where, programs, again)
+    finally:
+        if update:
+            publish(_found(where, {about.name for about in abouts}), {one.about.name: facts(one) for one in programs})
+    show(columns, programs, as_json)
+    wrong = [
+        f"{name} on {one.target} {one.cpu}"
+        for one in columns
+        for name, cell in one.cells.items()
+        if cell.outcome in ("differs", "failed")
+    ]
     if wrong:
+        count = sum(len(one.cells) for one in columns)
         raise MismatchError(
-            f"{len(wrong)} of {len(found)} programs do not agree with upstream's runtime.",
-            ", ".join(wrong),
-            "./inv agree --only NAME",
+            f"{len(wrong)} of {count} comparisons do not agree with upstream's runtime.",
+            ", ".join(wrong[:8]) + (", ..." if len(wrong) > 8 else ""),
+            "./inv agree --target TARGET --cpu CPU --program NAME",
             wrong,
         )
 
 
-def _verdict(row: dict[str, Any]) -> str:
-    return "identical" if row["identical"] else "agrees" if row["agrees"] else "DIFFERS"
-
-
-def keep(target: str, how: str, rows: dict[str, dict[str, Any]]) -> None:
-    """Put what was seen on a target into ``docs/architectures.json``."""
-    before = kept()
-    known = before.get(target, {"rows": {}})["rows"]
-    write_json(KEPT, {**before, target: {"how": how, "rows": {**known, **rows}}})
-
-
-def kept() -> dict[str, Any]:
-    """What was seen before, by target."""
-    value: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {}
-    return value
-
-
-def markdown() -> str:
-    """The table of ``docs/lean.md``: a row a program, a column a target."""
-    seen = kept()
-    if not seen:
-        return "Nothing is kept yet.\n"
-    targets = list(seen)
-    lines = [f"| architecture | program | {' | '.join(targets)} |", "|---|---|" + "---|" * len(targets)]
-    for architecture in load_architectures().values():
-        for scheme in architecture.schemes:
-            rows = [seen[target]["rows"].get(f"{architecture.name} {scheme}") for target in targets]
-            cells = ["not compared yet" if row is None else _cell(row) for row in rows]
-            kind = "float32, no delegate" if scheme == PORTABLE else f"{scheme}, XNNPACK"
-            lines.append(f"| {architecture.title} | {kind} | {' | '.join(cells)} |")
-    how = [f"{target}: {row['how']}" for target, row in seen.items()]
-    return "\n".join(lines) + "\n\n" + "; ".join(how) + ".\n"
-
-
-def _cell(row: dict[str, Any]) -> str:
-    outside = f"; {row['operators']} kernels" if row["operators"] else ""
-    return ("identical" if row["identical"] else f"{row['max_abs']:.1g}") + outside
+def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool) -> None:
+    """Print a table with a line a program, or a line a place where there are many; or JSON."""
+    if as_json:
+        console.print_json(
+            {
+                "engine": ENGINE,
+                "programs": {one.about.name: facts(one).model_dump(mode="json") for one in programs},
+                "columns": [one.model_dump(mode="json", exclude={"cells": {"__all__": {"key"}}}) for one in columns],
+            }
+        )
+        return
+    heads = [f"{one.target} {one.cpu}" for one in columns]
+    title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
+    if len(columns) <= 4:
+        rows = []
+        for one in programs:
+            cells = [text(column.cells.get(one.about.name)).replace("*", "") for column in columns]
+            rows.append([one.about.name, f"{one.allowed:.1g}", *cells])
+        console.table(title, ["program", "allowed", *heads], rows)
+        return
+    heads, rows = counts(columns)
+    console.table(title, heads, rows)

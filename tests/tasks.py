@@ -101,17 +101,29 @@ def operators(
 
 @task(
     help={
-        "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
-        "only": "only architectures whose names hold this text, as llama",
-        "update": "keep what was seen in docs/architectures.json",
+        "target": "whose bundle, or all: every target that was built (default: linux-x86_64)",
+        "cpu": "only on this CPU model of the target's, native or wine (default: on all)",
+        "program": "only programs of these names, as llama or 'mlp q*,conv fp32' (default: the zoo and all others)",
+        "again": "run also what was run before with the same program and runner",
+        "update": "keep what was seen in docs/agreement.json",
         "json": JSON,
     }
 )
-def agree(c: Any, target: str = "", only: str = "", update: bool = False, json: bool = False) -> None:
-    """Run further architectures on the lean engine, and compare with upstream's runtime.
+def agree(
+    c: Any,
+    target: str = "",
+    cpu: str = "",
+    program: str = "",
+    again: bool = False,
+    update: bool = False,
+    json: bool = False,
+) -> None:
+    """Run programs on the lean engine on every CPU that can be had here, and compare with upstream's runtime.
 
-    Example: ./inv agree --only llama
+    What was run is kept in dist/agreement, a comparison at a time: the same command goes on where it was interrupted.
+
+    Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
     """
     from tests.agree import run
 
-    run(setting(c, "target", target), json, update, only)
+    run(setting(c, "target", target), cpu, program, json, update, again)

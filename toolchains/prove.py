@@ -6,44 +6,19 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from core import console
 from core.bundle import Native
-from core.commands import Done, run
 from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupportedError
 from core.files import locked, write_json
 from core.paths import dist_dir, native_dir
-from toolchains import emulators, kernels, proof, wine
+from toolchains import kernels, places, proof
+from toolchains.places import NATIVE, WINE, Place
 from toolchains.proof import CaseResult, Report, Row
 from toolchains.targets import Target, get_target, load_targets
 
-NATIVE, WINE = "native", "wine"
 _SAMPLE_MS = 200
-_TIMEOUT = 900.0
-"""Seconds: an emulated run takes some ten, on a busy machine."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Somewhere to run a target's program."""
-
-    target: Target
-    cpu: str
-    how: str
-    before: tuple[str, ...] = ()
-    """What stands before the program."""
-
-    def run(self, program: Path, words: list[str], qemu: tuple[str, ...] = ()) -> Done:
-        """Run the program with arguments; ``qemu``: options for the emulator, where it is one."""
-        if self.cpu == WINE:
-            argv, env = wine.argv(self.target, program, words), wine.environment(self.target)
-        else:
-            argv = [*self.before[:1], *qemu, *self.before[1:], os.fspath(program), *words]
-            # Nothing of the caller's may lend the program a library, or the emulator an option.
-            env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
-        return run(argv, env=env, error=None, timeout=_TIMEOUT, what=f"{program.name} ({self.how})")
 
 
 def file_of(target: str) -> Path:
@@ -51,57 +26,11 @@ def file_of(target: str) -> Path:
     return dist_dir() / "proof" / f"{target}.json"
 
 
-def _runs_here(target: Target) -> bool:
-    """Whether this machine's CPU and kernel run the target's programs as they are."""
-    if emulators.is_native(target):
-        return True
-    machine = os.uname().machine if os.name == "posix" else ""
-    same = target.machine == machine or (machine, target.machine) == ("x86_64", "i686")
-    # Android's are static: any Linux runs them.
-    return os.name == "posix" and os.uname().sysname == "Linux" and same and target.os in ("linux", "android")
-
-
-def cpus(target: Target) -> tuple[str, ...]:
-    """Where the target's program is to run: ``native``, CPU models, ``wine``; nothing when nothing can run it."""
-    if target.os == "windows":
-        return (WINE,) if target.machine in ("x86_64", "i686") else ()
-    return (*((NATIVE,) if _runs_here(target) else ()), *emulators.cpus(target))
-
-
-def _place(target: Target, cpu: str) -> _Place:
-    """How to run on ``cpu``.
-
-    Raises:
-        HostError, NotSupportedError: it cannot be had on this machine.
-    """
-    from toolchains.sysroot import library, sysroot
-
-    if cpu == WINE:
-        wine.require(target)
-        return _Place(target, cpu, "Wine, on this machine's CPU")
-    root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
-    if cpu != NATIVE:
-        return _Place(
-            target, cpu, emulators.describe(target, cpu), tuple(emulators.user_argv(target, cpu, _qemu_root(target)))
-        )
-    if root is None:
-        return _Place(target, cpu, "this machine's CPU")
-    # 32-bit programs on a 64-bit system that may have no loader for them.
-    loader = library(root, target, "ld-linux.so.2")
-    return _Place(target, cpu, "this machine's CPU", (os.fspath(loader), "--library-path", os.fspath(loader.parent)))
-
-
-def _qemu_root(target: Target) -> Path | None:
-    from toolchains.sysroot import sysroot
-
-    return sysroot(target) if target.libc == "glibc" else None
-
-
 def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list[Row]:
     """Run the proof program of ``dist/<target>/native`` on one CPU model or on all; the results are kept.
 
     Args:
-        cpu: one of `cpus`; all when empty.
+        cpu: one of `places.cpus`; all when empty.
         with_kernels: find out which kernels ran, which takes one more run a case under QEMU, and a fifth of a second
             a case natively.
 
@@ -110,7 +39,7 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list
         BundleError: the native packages are not there, or not whole.
     """
     target = get_target(target_name)
-    wanted = cpus(target)
+    wanted = places.cpus(target)
     if cpu and cpu not in wanted:
         raise ConfigError(
             f"Programs for {target_name} are not run on {cpu!r}.",
@@ -172,7 +101,7 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
         )
     program = native.path / native.manifest.proof
     try:
-        place = _place(target, cpu)
+        place = places.place(target, cpu)
     except (HostError, NotSupportedError) as error:
         return _not_run(target, native, cpu, f"{error.what} {error.cause}")
     console.note(f"{target.name}: {place.how}")
@@ -218,14 +147,14 @@ def _sampled(report: Report, program: Path) -> Mapping[str, tuple[str, ...]]:
     return {case.name: kernels.sampled(case.samples, symbols) for case in report.cases}
 
 
-def _translated(report: Report, place: _Place, program: Path) -> Mapping[str, tuple[str, ...]]:
+def _translated(report: Report, place: Place, program: Path) -> Mapping[str, tuple[str, ...]]:
     """Kernels of every case: each runs alone, so that what the emulator translates is for it."""
     names = [case.name for case in report.cases if case.outcome == "passed"]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return dict(zip(names, pool.map(lambda name: _kernels_of(place, program, name), names), strict=True))
 
 
-def _kernels_of(place: _Place, program: Path, case: str) -> tuple[str, ...]:
+def _kernels_of(place: Place, program: Path, case: str) -> tuple[str, ...]:
     """Kernels that one case runs under QEMU.
 
     Raises:

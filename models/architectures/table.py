@@ -28,6 +28,8 @@ class Architecture:
     """Those that every test run compares."""
     runs: int
     """Executions in a row; the last one's outputs are compared."""
+    exact: bool
+    """Whether it only moves elements or computes with whole numbers: no tolerance."""
 
     @property
     def source(self) -> Path:

@@ -34,14 +34,14 @@ FAMILIES = ["elementwise", "lines", "shapes", "images"]
 
 
 def _run(lean: Bundle, folder: Path, program: bytes, inputs: Any) -> list[Any]:
-    from tests.agree import execute
+    from tests.agree_look import outputs_of
 
     (folder / "program.pte").write_bytes(program)
     names = []
     for i, value in enumerate(inputs):
         names.append(folder / f"in{i}.npy")
         np.save(names[-1], value.detach().contiguous().numpy())
-    return execute(lean, folder / "program.pte", names, folder)
+    return outputs_of(lean, folder / "program.pte", names, folder)
 
 
 def _compare(found: Any, expected: Any, where: str) -> None:

@@ -22,6 +22,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.faults_markdown() == _read("docs/faults.md"), "python -m docs.update writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
     assert update.lean() == _read("docs/lean.md"), "python -m docs.update writes it"
+    assert update.agreement() == _read("docs/agreement.md"), "python -m docs.update writes it"
     assert update.operators() == _read("docs/operators.md"), "python -m docs.update writes it"
     assert update.native() == _read("docs/native.md"), "python -m docs.update writes it"
 

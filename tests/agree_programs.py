@@ -1,0 +1,168 @@
+"""The programs that ``./inv agree`` compares: the zoo in all schemes and further architectures; upstream's outputs.
+
+Upstream's own runtime computed the outputs on this machine, once: an export of the zoo keeps them beside the program,
+those of the architectures are in the cache.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.errors import ConfigError
+from core.files import sha256_bytes, sha256_file
+from core.program import Tolerance, load_program
+from models.architectures.table import PORTABLE, load_architectures
+from models.zoo import everything, load_zoo
+
+if TYPE_CHECKING:
+    from models.architectures.exporting import Reference
+
+ZOO, FURTHER = "zoo", "architecture"
+_EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a program without exporting it."""
+
+    name: str
+    """``mlp qs8``, ``llama portable``."""
+    kind: str
+    """`ZOO` or `FURTHER`."""
+    model: str
+    title: str
+    scheme: str
+    exact: bool
+    """Whether it only moves elements or computes with whole numbers."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A program, and what upstream's runtime computed with it."""
+
+    about: About
+    file: Path
+    inputs: tuple[Path, ...]
+    outputs: tuple[Path, ...]
+    """Upstream's, after the last of ``runs`` executions."""
+    limits: tuple[Tolerance, ...]
+    """One an output."""
+    runs: int
+    kernels: int
+    """Operators outside delegates, by kinds."""
+    delegates: int
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of everything that decides what a comparison says, but the engine."""
+        files = [sha256_file(file) for file in (self.file, *self.inputs, *self.outputs)]
+        limits = [[one.atol, one.rtol] for one in self.limits]
+        return sha256_bytes(json.dumps([files, limits, self.runs]).encode())[:16]
+
+    @property
+    def allowed(self) -> float:
+        """The widest absolute tolerance of its outputs; 0: the same bits everywhere."""
+        return max((one.atol for one in self.limits), default=0.0)
+
+
+def table() -> dict[str, About]:
+    """All programs by name, the zoo's first."""
+    zoo, further = load_zoo(), load_architectures()
+    found = [
+        # Static 8 bits from the first layer to the last: XNNPACK computes with whole numbers alone.
+        About(f"{model} {scheme}", ZOO, model, zoo[model].title, scheme, exact=scheme == "qs8")
+        for model, scheme in everything()
+    ]
+    found += [
+        About(f"{one.name} {scheme}", FURTHER, one.name, one.title, scheme, one.exact)
+        for one in further.values()
+        for scheme in one.schemes
+    ]
+    return {about.name: about for about in found}
+
+
+def chosen(expression: str) -> list[About]:
+    """The programs that ``expression`` names.
+
+    Args:
+        expression: parts of names or patterns, with commas between them: ``llama,mlp q*``; all when empty.
+
+    Raises:
+        ConfigError: one of them names nothing.
+    """
+    known = table()
+    wanted = [part.strip() for part in expression.split(",") if part.strip()]
+    for part in wanted:
+        if not any(_names(part, name) for name in known):
+            models = ", ".join(dict.fromkeys(about.model for about in known.values()))
+            raise ConfigError(
+                f"No program to compare is called {part!r}.", f"they are {models}, each with a scheme", "./inv agree"
+            )
+    return [about for name, about in known.items() if not wanted or any(_names(part, name) for part in wanted)]
+
+
+def _names(part: str, name: str) -> bool:
+    return part in name or fnmatch.fnmatchcase(name, part)
+
+
+def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
+    """Export what is not kept yet, and let upstream's runtime compute it.
+
+    Raises:
+        ExportError: one cannot be exported.
+    """
+    from models.architectures.exporting import references
+    from models.current import is_current
+    from models.export import export
+
+    for about in abouts:
+        if about.kind == FURTHER:
+            yield of_reference(about, references([(load_architectures()[about.model], about.scheme)])[0])
+            continue
+        if not is_current(about.model, about.scheme):
+            export(about.model, about.scheme)
+        yield _of_zoo(about)
+
+
+def _of_zoo(about: About) -> Compared:
+    from models.request import resolve
+
+    folder = resolve(about.model, about.scheme).folder
+    program = load_program(folder)
+    limits = tuple(_EXACT if about.exact else program.tolerance_of(index) for index in range(len(program.outputs)))
+    return Compared(
+        about=about,
+        file=folder / program.file,
+        inputs=tuple(folder / one.file for one in program.inputs),
+        outputs=tuple(folder / one.file for one in program.outputs),
+        limits=limits,
+        runs=1,
+        kernels=len(program.undelegated),
+        delegates=program.delegates,
+    )
+
+
+def of_reference(about: About, reference: Reference) -> Compared:
+    """An architecture that was exported, as something to compare."""
+    limits = tuple(Tolerance(atol=atol, rtol=rtol, why=about.scheme) for atol, rtol in reference.tolerances)
+    return Compared(
+        about=about,
+        file=reference.folder / "model.pte",
+        inputs=tuple(reference.folder / f"input{index}.npy" for index in range(reference.inputs)),
+        outputs=tuple(reference.folder / f"output{index}.npy" for index in range(len(limits))),
+        limits=tuple(_EXACT for _ in limits) if about.exact else limits,
+        runs=reference.runs,
+        kernels=len(reference.operators),
+        delegates=reference.delegates,
+    )
+
+
+def scheme_words(scheme: str) -> str:
+    """A scheme as the tables have it."""
+    return "float32, no delegate" if scheme == PORTABLE else f"{scheme}, XNNPACK"

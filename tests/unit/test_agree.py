@@ -1,0 +1,177 @@
+"""Comparisons with upstream's runtime: what is found wrong, what is kept, which programs there are, the tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import ConfigError, UsageError
+from core.program import Tolerance
+from tests import agree, agree_kept, agree_look, agree_programs
+from tests.agree_kept import Cell, Column, Columns, Facts
+from tests.agree_programs import FURTHER, About, Compared
+from toolchains import places
+from toolchains.targets import get_target, load_targets
+
+ABOUT = About("mlp fp32", FURTHER, "mlp", "", "fp32", exact=False)
+LIMIT = Tolerance(atol=1e-5, rtol=0.0, why="fp32")
+EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Compared:
+    """One with two outputs: floats, and whole numbers."""
+    np.save(tmp_path / "output0.npy", np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4))
+    np.save(tmp_path / "output1.npy", np.arange(5))
+    (tmp_path / "model.pte").write_bytes(b"program")
+    outputs = (tmp_path / "output0.npy", tmp_path / "output1.npy")
+    return Compared(ABOUT, tmp_path / "model.pte", (), outputs, (LIMIT, EXACT), 1, 0, 1)
+
+
+def planted(program: Compared, folder: Path, index: int, error: float) -> list[Path]:
+    """The outputs as files of their own, one element of one of them wrong."""
+    folder.mkdir()
+    files = []
+    for number, file in enumerate(program.outputs):
+        array = np.load(file)
+        if number == index:
+            array.reshape(-1)[-2] += error
+        files.append(folder / file.name)
+        np.save(files[-1], array)
+    return files
+
+
+def test_the_same_bits_are_exact(program: Compared) -> None:
+    cell = agree_look.judge(program, program.outputs)
+    assert (cell.outcome, cell.max_abs) == ("exact", 0)
+
+
+def test_one_wrong_element_is_found(program: Compared, tmp_path: Path) -> None:
+    near = agree_look.judge(program, planted(program, tmp_path / "near", 0, 5e-6))
+    assert near.outcome == "agrees" and 4e-6 < near.max_abs < 6e-6
+    far = agree_look.judge(program, planted(program, tmp_path / "far", 0, 1e-3))
+    assert far.outcome == "differs" and "output0: 1 of 12" in far.why
+    whole = agree_look.judge(program, planted(program, tmp_path / "whole", 1, 1))
+    assert whole.outcome == "differs" and "output1: 1 of 5" in whole.why
+    nan = agree_look.judge(program, planted(program, tmp_path / "nan", 0, float("nan")))
+    assert nan.outcome == "differs" and nan.max_abs == agree_kept.INFINITE
+    assert agree_kept.text(nan) == "**differs**"
+
+
+def test_an_exact_program_may_not_differ_at_all(program: Compared, tmp_path: Path) -> None:
+    strict = replace(program, limits=(EXACT, EXACT))
+    assert agree_look.judge(strict, planted(program, tmp_path / "near", 0, 1e-6)).outcome == "differs"
+    assert strict.allowed == 0 and program.allowed == 1e-5
+
+
+def test_another_number_or_shape_of_outputs_is_wrong(program: Compared, tmp_path: Path) -> None:
+    assert agree_look.judge(program, program.outputs[:1]).outcome == "differs"
+    np.save(tmp_path / "flat.npy", np.load(program.outputs[0]).reshape(-1))
+    cell = agree_look.judge(program, [tmp_path / "flat.npy", program.outputs[1]])
+    assert cell.outcome == "differs" and "shape" in cell.why
+
+
+def test_what_a_comparison_depends_on_is_in_its_digest(program: Compared, tmp_path: Path) -> None:
+    assert replace(program).digest == program.digest
+    assert replace(program, runs=2).digest != program.digest
+    assert replace(program, limits=(EXACT, EXACT)).digest != program.digest
+    other = replace(program, outputs=tuple(planted(program, tmp_path / "other", 0, 1.0)))
+    assert other.digest != program.digest
+
+
+def test_every_scheme_of_the_zoo_and_twelve_architectures_are_compared() -> None:
+    known = agree_programs.table().values()
+    assert {"mlp qs8", "mobilenet_v2 fp16", "mixed qd8_qb4w", "llama portable", "lstm fp32"} <= {
+        one.name for one in known
+    }
+    assert len({one.model for one in known if one.kind == FURTHER}) >= 12
+    assert {one.name for one in known if one.exact} >= {"mlp qs8", "moved portable", "moved fp32", "hashed portable"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("mlp qs8", ["mlp qs8"]),
+        ("moved, hashed", ["moved portable", "moved fp32", "hashed portable"]),
+        ("m*lp f*", ["mlp fp32", "mlp fp16"]),
+    ],
+)
+def test_programs_are_chosen_by_names_and_patterns(expression: str, names: list[str]) -> None:
+    assert [one.name for one in agree_programs.chosen(expression)] == names
+
+
+def test_words_that_name_nothing_are_refused() -> None:
+    with pytest.raises(ConfigError, match="mpl"):
+        agree_programs.chosen("mlp,mpl")
+    with pytest.raises(ConfigError, match="pentium3"):
+        agree.spots("linux-arm64", "pentium3")
+    with pytest.raises(ConfigError, match="macos-arm64"):
+        agree.spots("macos-arm64", "")
+    with pytest.raises(UsageError, match="--cpu"):
+        agree.spots("all", "max")
+
+
+def cells(**found: str) -> dict[str, Cell]:
+    return {f"mlp {name}": Cell.model_validate({"outcome": outcome, "key": "k"}) for name, outcome in found.items()}
+
+
+def test_cells_are_kept_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "kept.json"
+    here = Column(target="linux-arm64", cpu="max", how="qemu", cells=cells(fp32="differs", qs8="exact"))
+    agree_kept.add(file, [here], {"mlp fp32": Facts(delegates=1, allowed=1e-5)})
+    gone = Cell(outcome="failed")
+    agree_kept.add(file, [here.model_copy(update={"cells": {**cells(fp32="exact"), "left the zoo": gone}})], {})
+    agree_kept.add(file, [here.model_copy(update={"cpu": "cortex-a53", "cells": cells(fp16="refused")})], {})
+    kept = agree_kept.load(file)
+    assert [one.cpu for one in kept.columns] == ["cortex-a53", "max"], "in the order of the table of targets"
+    column = kept.get("linux-arm64", "max")
+    assert column is not None
+    assert {name: cell.outcome for name, cell in column.cells.items()} == {"mlp fp32": "exact", "mlp qs8": "exact"}
+    assert kept.programs["mlp fp32"].delegates == 1
+    file.write_text("{}x")
+    with pytest.raises(ConfigError, match="remove it"):
+        agree_kept.load(file)
+
+
+def test_the_table_says_exact_how_far_or_why_not() -> None:
+    found = {
+        "mlp fp32": Cell(outcome="agrees", max_abs=2.4e-7),
+        "mlp fp16": Cell(outcome="refused", why="no half precision"),
+        "mlp qs8": Cell(outcome="exact"),
+        "mlp qd8_qc8w": Cell(outcome="differs", max_abs=0.5),
+        "mobilenet_v2 fp32": Cell(outcome="too slow", why="over 300 s, qemu-arm"),
+    }
+    kept = Columns(
+        columns=(Column(target="linux-armv6", cpu="arm1176", how="qemu-arm -cpu arm1176", cells=found),),
+        programs={"mlp fp32": Facts(delegates=1, kernels=2, allowed=1e-5), "mlp qs8": Facts(delegates=1)},
+    )
+    text = agree_kept.markdown(kept)
+    total = len(agree_programs.table())
+    assert f"| linux-armv6 | arm1176 | qemu-arm -cpu arm1176 | 1 | 1 | 1 | 1 | {total - 4} |" in text
+    assert "| mlp fp32 | 1, 2 | 1e-05 | 2e-07 |" in text
+    assert "| mlp qs8 | 1, 0 | exact | exact |" in text
+    assert "| **differs: 0.5** |" in text and "not run: over 300 s, qemu-arm" in text
+    assert "refused: no half precision" in text
+    assert "linear fp32 |  |  | not run |" in text
+    assert "macos-arm64: Mach-O check only" in text
+
+
+def test_every_place_has_its_place_in_the_order() -> None:
+    order = [(target.name, cpu) for target, cpu in agree_kept.everywhere()]
+    assert len(order) == len(set(order))
+    for name, target in load_targets().items():
+        assert {(name, cpu) for cpu in places.cpus(target)} <= set(order)
+
+
+def test_what_the_docs_say_of_every_place() -> None:
+    """Nothing differs or failed; the places that the issue of the engine names are all there."""
+    kept = agree_kept.load(agree_kept.KEPT)
+    for column in kept.columns:
+        get_target(column.target)
+        for name, cell in column.cells.items():
+            assert cell.outcome not in ("differs", "failed"), f"{name} on {column.target} {column.cpu}: {cell.why}"
+            assert not cell.key
+            assert name in kept.programs
