@@ -9,11 +9,13 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core import console
 from core.errors import ConfigError
 from core.files import sha256_bytes, sha256_file
 from core.program import Tolerance, load_program
@@ -120,10 +122,16 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
     from models.architectures.exporting import references
     from models.current import is_current
     from models.export import export
+    from models.quiet import log_path, quiet
 
     for about in abouts:
         if about.kind == FURTHER:
-            yield of_reference(about, references([(load_architectures()[about.model], about.scheme)])[0])
+            started = time.monotonic()
+            with quiet(log_path("architectures")):
+                reference = references([(load_architectures()[about.model], about.scheme)])[0]
+            if (took := time.monotonic() - started) > 1:
+                console.note(f"{about.name}: exported in {took:.0f} s")
+            yield of_reference(about, reference)
             continue
         if not is_current(about.model, about.scheme):
             export(about.model, about.scheme)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from core.errors import ConfigError, UsageError
+from core import environment
+from core.errors import ConfigError, MismatchError, UsageError
 from core.program import Tolerance
 from tests import agree, agree_kept, agree_look, agree_programs
 from tests.agree_kept import Cell, Column, Columns, Facts
+from tests.agree_look import Seen, Spot
 from tests.agree_programs import FURTHER, About, Compared
 from toolchains import places
+from toolchains.places import Place
 from toolchains.targets import get_target, load_targets
 
 ABOUT = About("mlp fp32", FURTHER, "mlp", "", "fp32", exact=False)
@@ -134,6 +139,66 @@ def test_cells_are_kept_one_by_one(tmp_path: Path) -> None:
     file.write_text("{}x")
     with pytest.raises(ConfigError, match="remove it"):
         agree_kept.load(file)
+
+
+def spot(target: str, cpu: str, key: str = "runner") -> Spot:
+    """A place whose bundle nobody asks for."""
+    place = Place(get_target(target), cpu, f"qemu -cpu {cpu}")
+    return Spot(cast("Any", None), place, key)
+
+
+class Looks:
+    """Stands for running a program: notes what is asked for, and is interrupted after so many."""
+
+    def __init__(self, until: int = 99) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.until = until
+
+    def __call__(self, where: Spot, program: Compared) -> Seen:
+        if len(self.asked) == self.until:
+            raise KeyboardInterrupt
+        self.asked.append((where.place.cpu, program.about.name))
+        return Seen(Cell(outcome="exact"))
+
+
+def test_a_sweep_goes_on_where_it_was_interrupted(
+    program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agree, "gathered", lambda target: tmp_path / f"{target}.json")
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "large.pte").write_bytes(bytes(100))
+    large = replace(program, about=replace(ABOUT, name="mlp fp16"), file=tmp_path / "large.pte")
+    where = [spot("linux-arm64", "cortex-a53"), spot("linux-armv6", "arm1176")]
+
+    def sweep(*spots: Spot, until: int = 99, again: bool = False) -> list[tuple[str, str]]:
+        looks = Looks(until)
+        monkeypatch.setattr(agree, "look", looks)
+        with contextlib.suppress(KeyboardInterrupt):
+            agree.sweep(spots, [large, program], again)
+        return looks.asked
+
+    assert sweep(*where, until=3) == [
+        ("cortex-a53", "mlp fp32"), ("arm1176", "mlp fp32"), ("cortex-a53", "mlp fp16"),
+    ], "small programs first"  # fmt: skip
+    assert sweep(*where) == [("arm1176", "mlp fp16")]
+    assert sweep(*where) == []
+    newer = spot("linux-armv6", "arm1176", "another runner")
+    assert sweep(where[0], newer) == [("arm1176", "mlp fp32"), ("arm1176", "mlp fp16")]
+    large.file.write_bytes(bytes(101))
+    large = replace(large)  # what it knew of its files is forgotten
+    assert sweep(where[0], newer) == [("cortex-a53", "mlp fp16"), ("arm1176", "mlp fp16")]
+    assert len(sweep(where[0], again=True)) == 2
+
+
+def test_a_wrong_cell_fails_the_command(program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Seen(Cell(outcome="differs", max_abs=0.5, why="output0: 1 of 12 elements"))
+    monkeypatch.setattr(agree, "gathered", lambda target: tmp_path / f"{target}.json")
+    monkeypatch.setattr(agree, "spots", lambda target, cpu: [spot("linux-armv6", "arm1176")])
+    monkeypatch.setattr(agree, "prepare", lambda abouts: [program])
+    monkeypatch.setattr(agree, "look", lambda where, program: wrong)
+    monkeypatch.setattr(environment, "ensure_export", lambda: None)
+    with pytest.raises(MismatchError, match="mlp fp32 on linux-armv6 arm1176"):
+        agree.run("linux-armv6", "", "mlp fp32", as_json=False, update=False)
 
 
 def test_the_table_says_exact_how_far_or_why_not() -> None:
