@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SECONDS = 300.0
 """How long one program may take at one place; MobileNetV2 on the slowest takes a fifth of it."""
-_REFUSED = ("missing-operator", "missing-backend", "execution")
+_REFUSED = ("missing-operator", "missing-backend")
 """Kinds of the runner's errors by which it refuses a program that is not damaged (docs/runner.md)."""
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "file_format.h"
+#include "xnn_choices.h"
 #include "xnn_kernels.h"
 #include "xnn_packing.h"
 
@@ -74,6 +75,7 @@ Status XnnContext::start() {
   if (status != xnn_status_success || xnn_create_workspace(&workspace_) != xnn_status_success) {
     return {Code::kMemory, "XNNPACK has no memory to begin with.", "use a device with more memory"};
   }
+  mend_kernel_choices();
   started_ = true;
   return {};
 }

@@ -1,0 +1,63 @@
+"""A few comparisons of docs/agreement.md made again, and a planted error that must not pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.bundle import Bundle
+from tests import agree_kept
+from tests.agree_look import Spot, look
+from tests.agree_programs import Compared, prepare, table
+from toolchains import places
+from toolchains.builder import build
+from toolchains.targets import get_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+PLACES = [("linux-x86_64", "native"), ("linux-armv6", "arm1176")]
+
+
+@pytest.fixture(scope="module")
+def programs() -> dict[str, Compared]:
+    """Programs of the zoo that other tests export, too."""
+    return {one.about.name: one for one in prepare([table()[name] for name in ("mlp fp32", "mlp qs8")])}
+
+
+def at(target: str, cpu: str) -> Spot:
+    bundle: Bundle = build(target, "lean")
+    return Spot.of(bundle, places.place(get_target(target), cpu))
+
+
+@pytest.mark.parametrize(("target", "cpu"), PLACES)
+def test_the_table_is_right_today(programs: dict[str, Compared], target: str, cpu: str) -> None:
+    column = agree_kept.load(agree_kept.KEPT).get(target, cpu)
+    assert column is not None
+    spot = at(target, cpu)
+    for name, program in programs.items():
+        cell = look(spot, program).cell
+        assert cell.good and column.cells[name].good, f"{name}: {cell}"
+        if program.about.exact:
+            assert cell.outcome == column.cells[name].outcome == "exact"
+
+
+def test_a_planted_error_is_found_where_it_is_emulated(programs: dict[str, Compared], tmp_path: Path) -> None:
+    program = programs["mlp fp32"]
+    (real,) = program.outputs
+    wrong = np.load(real)
+    wrong.reshape(-1)[0] += 1e-3
+    np.save(tmp_path / "output0.npy", wrong)
+    cell = look(at(*PLACES[1]), replace(program, outputs=(tmp_path / "output0.npy",))).cell
+    assert (cell.outcome, cell.why) == ("differs", f"output0: 1 of {wrong.size} elements")
+    assert 9e-4 < cell.max_abs < 1.1e-3
+
+
+def test_a_runner_that_fails_is_no_agreement(programs: dict[str, Compared], tmp_path: Path) -> None:
+    program = programs["mlp fp32"]
+    data = program.file.read_bytes()
+    (tmp_path / "model.pte").write_bytes(data[: len(data) // 2])
+    cell = look(at(*PLACES[1]), replace(program, file=tmp_path / "model.pte")).cell
+    assert cell.outcome == "failed" and cell.why
