@@ -220,6 +220,6 @@ def _reasons(kept: Columns) -> list[str]:
     lines = []
     for (outcome, why), where in found.items():
         programs = sorted({name for names in where.values() for name in names})
-        lines.append(f"- {outcome}: {why or 'the outputs are outside the tolerance'}. {', '.join(where)}:")
-        lines.append(f"  {', '.join(programs)}")
+        said = why.rstrip(".") or "the outputs are outside the tolerance"
+        lines.append(f"- {outcome}: {said}: {', '.join(programs)} on {', '.join(where)}")
     return lines

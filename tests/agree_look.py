@@ -29,6 +29,8 @@ SECONDS = 300.0
 """How long one program may take at one place; MobileNetV2 on the slowest takes a fifth of it."""
 _REFUSED = ("missing-operator", "missing-backend")
 """Kinds of the runner's errors by which it refuses a program that is not damaged (docs/runner.md)."""
+_HARDWARE = "(unsupported hardware)"
+"""How an error of any kind ends where XNNPACK refuses because of the processor."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ def look(spot: Spot, program: Compared, seconds: float = SECONDS) -> Seen:
             return Seen(Cell(outcome="too slow", why=why))
         if not answer.error:
             return Seen(judge(program, answer.outputs), answer.features)
-        outcome = "refused" if answer.error.get("kind") in _REFUSED else "failed"
         why = " ".join(str(answer.error.get("message", "")).split())
-        return Seen(Cell.model_validate({"outcome": outcome, "why": why}))
+        refused = answer.error.get("kind") in _REFUSED or _HARDWARE in why
+        return Seen(Cell(outcome="refused" if refused else "failed", why=why))
 
 
 def _native(bundle: Bundle) -> Spot:

@@ -24,7 +24,7 @@ PLACES = [("linux-x86_64", "native"), ("linux-armv6", "arm1176")]
 @pytest.fixture(scope="module")
 def programs() -> dict[str, Compared]:
     """Programs of the zoo that other tests export, too."""
-    return {one.about.name: one for one in prepare([table()[name] for name in ("mlp fp32", "mlp qs8")])}
+    return {one.about.name: one for one in prepare([table()[name] for name in ("mlp fp32", "mlp qs8", "mixed fp32")])}
 
 
 def at(target: str, cpu: str) -> Spot:
@@ -42,6 +42,12 @@ def test_the_table_is_right_today(programs: dict[str, Compared], target: str, cp
         assert cell.good and column.cells[name].good, f"{name}: {cell}"
         if program.about.exact:
             assert cell.outcome == column.cells[name].outcome == "exact"
+
+
+def test_gelu_runs_where_there_is_no_neon(programs: dict[str, Compared]) -> None:
+    """XNNPACK chooses a kernel for NEON there; `mixed` has a GELU in a delegate."""
+    cell = look(at(*PLACES[1]), programs["mixed fp32"]).cell
+    assert cell.good, cell
 
 
 def test_a_planted_error_is_found_where_it_is_emulated(programs: dict[str, Compared], tmp_path: Path) -> None:

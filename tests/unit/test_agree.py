@@ -24,6 +24,14 @@ from toolchains.targets import get_target, load_targets
 ABOUT = About("mlp fp32", FURTHER, "mlp", "", "fp32", exact=False)
 LIMIT = Tolerance(atol=1e-5, rtol=0.0, why="fp32")
 EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
+NAMED = {
+    *(("linux-x86_64", cpu) for cpu in ("native", "Nehalem", "Haswell")),
+    *(("linux-arm64", cpu) for cpu in ("cortex-a53", "cortex-a72", "cortex-a76", "max")),
+    *(("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176"), ("windows-x86_64", "wine")),
+    *(("android-arm64", "cortex-a53"), ("android-armv7", "cortex-a7")),
+    *(("android-x86", "Conroe"), ("android-x86_64", "Nehalem")),
+}
+"""Where programs must have run."""
 
 
 @pytest.fixture
@@ -234,6 +242,7 @@ def test_every_place_has_its_place_in_the_order() -> None:
 def test_what_the_docs_say_of_every_place() -> None:
     """Nothing differs or failed; the places that the issue of the engine names are all there."""
     kept = agree_kept.load(agree_kept.KEPT)
+    assert {(one.target, one.cpu) for one in kept.columns} >= NAMED
     for column in kept.columns:
         get_target(column.target)
         for name, cell in column.cells.items():
