@@ -273,7 +273,7 @@ def models(c: Any, json: bool = False) -> None:
         "num-executions": "timed executions (default: 10; 1 on an emulated device, whose times mean nothing)",
         "warmup": "executions before the timed ones (default: 1; 0 on an emulated device)",
         "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",
-        "timeout": "seconds from the connection to the last byte (default: the device's own, else 600)",
+        "timeout": "seconds from connecting to the last byte (default: the device's own, else 600)",
         "inputs": "with --program: comma-separated .npy files to feed it",
         "input-shapes": "with --program: shapes to fill with ones, as 1x3x224x224,1x8",
         "expected": "with --program: comma-separated .npy files to compare the outputs with",

@@ -193,15 +193,17 @@ class AdbTransport:
         self._used()
         self._files.get(remote, local, limit, deadline)
 
-    def require_shell(self) -> None:
+    def require_shell(self, deadline: Deadline = NEVER) -> None:
         """See that the device speaks the shell protocol.
 
         Raises:
             NotSupportedError: it is older than Android 7. UnreachableError: it does not answer.
         """
         try:
-            features = set(self.server.ask(f"host-serial:{self.serial}:features").split(","))
+            seconds = max(0.1, deadline.left(10))
+            features = set(self.server.ask(f"host-serial:{self.serial}:features", seconds).split(","))
         except (AdbError, OSError, ValueError) as error:
+            deadline.check(f"asking {self.name} what it speaks")
             raise broken(self.name, error) from error
         if "shell_v2" not in features:
             raise NotSupportedError(
@@ -249,5 +251,5 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
         assert found is not None  # noqa: S101 - started when there was none
         server, serial, touch = found, device.serial, None
     transport = AdbTransport(server, attach(server, serial, deadline), device.name, touch)
-    transport.require_shell()
+    transport.require_shell(deadline)
     return transport

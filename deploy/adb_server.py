@@ -35,6 +35,8 @@ PATIENCE = 10.0
 """Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
 
 _CONNECT_SECONDS = 5.0
+_LEAST = 0.1
+"""Seconds that an answer is waited for at least: 0 would mean no limit."""
 
 _PASSING = frozenset({"offline", "connecting", "authorizing", "absent"})
 _TAGS = re.compile(r"\s+(?:usb|product|model|device|features|transport_id):")
@@ -250,14 +252,14 @@ def adb_program() -> str:
         raise HostError("There is no adb on this machine.", str(error), "sudo apt-get install adb") from error
 
 
-def listed(server: Server) -> list[Seen]:
-    """What the server sees now.
+def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
+    """What the server sees now; ``seconds`` are for its answer.
 
     Raises:
         UnreachableError: it does not answer any more.
     """
     try:
-        return parse_devices(server.ask("host:devices-l"))
+        return parse_devices(server.ask("host:devices-l", seconds))
     except (AdbError, OSError) as error:
         raise UnreachableError(
             "adb's server does not answer.", str(error) or type(error).__name__, "the same command again"
@@ -283,18 +285,19 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
     pauses, `PATIENCE` seconds at most.
 
     Raises:
-        ConfigError, AuthenticationError, UnreachableError: as `pick` has it.
+        ConfigError, AuthenticationError, UnreachableError: as `pick` has it. DeadlineError.
     """
     from deploy.deadline import Deadline
 
     patience = Deadline.after(deadline.left(PATIENCE))
     wanted = serial or os.environ.get("ANDROID_SERIAL", "")
+    deadline.check(f"looking for {wanted or 'a device'} through adb")
 
     def once() -> str:
-        seen = listed(server)
+        seen = listed(server, max(_LEAST, deadline.left(10)))
         if _is_address(wanted) and not any(each.serial == wanted and each.state == "device" for each in seen):
-            connect(server, wanted)
-            seen = listed(server)
+            connect(server, wanted, max(_LEAST, deadline.left(20)))
+            seen = listed(server, max(_LEAST, deadline.left(10)))
         try:
             return pick(seen, wanted)
         except (AuthenticationError, UnreachableError) as error:
@@ -313,14 +316,14 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
     return policy(once)
 
 
-def connect(server: Server, address: str) -> None:
-    """Let the server connect to a device's TCP port.
+def connect(server: Server, address: str, seconds: float = 20.0) -> None:
+    """Let the server connect to a device's TCP port, within ``seconds``.
 
     Raises:
         UnreachableError: refused or no answer. AuthenticationError: it has not allowed this computer.
     """
     try:
-        answer = server.ask(f"host:connect:{address}", 20)
+        answer = server.ask(f"host:connect:{address}", seconds)
     except (AdbError, OSError) as error:
         answer = str(error) or "no answer"
     if answer.startswith(("connected to", "already connected to")):

@@ -100,7 +100,7 @@ while [ "$count" -gt 0 ]; do
   place "$1" "$2" "$3" || exit 1
   shift 3; count=$((count - 1))
 done
-[ -z "$used" ] || (cd "$stores" && touch -c $used 2>/dev/null)
+[ -z "$used" ] || { cd "$stores" && exec touch -c $used 2>/dev/null; } &
 echo "@@placed $marker"
 state before
 if [ -n "$governor" ]; then
@@ -129,6 +129,7 @@ state after
 echo "ran $begun $now"
 echo "@@files $marker"
 take "$most"
+wait
 exit "$code"
 """
 )

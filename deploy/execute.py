@@ -18,7 +18,7 @@ from core.files import sha256_file
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts
 from deploy.inventory import Device
-from deploy.pipeline import device_root, open_device
+from deploy.pipeline import device_root, open_device, ready
 from deploy.preflight import RUNS, at_least
 from deploy.probe import probe
 from deploy.store import Blob, Store, Survey
@@ -61,15 +61,16 @@ def execute(
 
     Args:
         files: put beside it, under their own names; its working folder holds them.
-        timeout: seconds from the connection to the end; 0 takes the device's own.
+        timeout: seconds from the first attempt to connect to the end; 0 takes the device's own.
 
     Raises:
         UsageError: a file is not there, or two have one name. PreflightError: it cannot run on the device.
         SlipwayError: what connecting, uploading and running raise.
     """
     blobs = _blobs(executable, files)
-    with open_device(device) as transport:
-        deadline = Deadline.after(timeout or device.timeout)
+    ready(device)
+    deadline = Deadline.after(timeout or device.timeout)
+    with open_device(device, deadline) as transport:
         needs = needs_of(executable, files)
         facts = probe(transport, device_root(device), needs, deadline)
         check(executable, needs, facts, device.name)

@@ -64,10 +64,10 @@ def is_dead(owner: str) -> bool:
 
 
 def signature() -> str:
-    """Who we are, for people on another machine: ``ann@laptop, process 4711``."""
+    """Who we are, for people on another machine: ``ann@laptop, process 4711``; without what a shell's echo changes."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):
         user = "?"
     text = f"{user}@{socket.gethostname()}, process {os.getpid()}"
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in text.replace("\\", "/"))

@@ -23,10 +23,26 @@ from deploy.retry import retrying
 from deploy.session import Options, Session, device_root
 from deploy.transport import Transport
 
-__all__ = ["RETRIES", "deploy", "device_root", "open_device"]
+__all__ = ["RETRIES", "deploy", "device_root", "open_device", "ready"]
 
 RETRIES = 2
 """Further attempts after a transient error."""
+
+
+def ready(device: Device) -> None:
+    """What goes before the first connection and counts towards no deadline: start a virtual device, install labgrid.
+
+    Raises:
+        UnreachableError: it does not start. HostError, ConfigError
+    """
+    if device.virtual:
+        from deploy import virtual
+
+        virtual.ensure(device.virtual)
+    if device.source == "labgrid":
+        from core.environment import ensure
+
+        ensure("labgrid")
 
 
 def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
@@ -83,7 +99,7 @@ def deploy(
         where: a folder that an export left, or a program file (then there is no reference unless ``expected``).
         program: the folder's description, if it is read already.
         threads: on the device; 0 leaves the choice to the runner (physical cores).
-        timeout: seconds from the connection to the last byte; 0 takes the device's own.
+        timeout: seconds from the first attempt to connect to the last byte; 0 takes the device's own.
         etdump: bring back ``run.etdp``.
         inputs, input_shapes, expected, method: see `deploy.job.load_job`.
         keep_run: leave the run's folder on the device, as ``runs/kept-…``.
@@ -128,9 +144,10 @@ def deploy(
         nonlocal deadline, attempts
         attempts += 1
         with steps.step("connect", f"connecting to {device.name}"):
+            if deadline is NEVER:
+                ready(device)
+                deadline = Deadline.after(timeout or device.timeout)
             transport = open_device(device, deadline)
-        if deadline is NEVER:
-            deadline = Deadline.after(timeout or device.timeout)
         with transport:
             session = Session(device, bundle, job, needs, steps, deadline, transport)
             try:

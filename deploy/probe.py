@@ -29,7 +29,8 @@ _TRIPLETS = {
 }  # fmt: skip
 
 # $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (lists of names without
-# blanks), $6 the bundle's loader. Leaves the absolute root in `root`.
+# blanks), $6 the bundle's loader; when it needs none, any of glibc's that is there tells the version.
+# Leaves the absolute root in `root`.
 # Each program that is started costs a slow device tens of milliseconds (and mksh may have no printf of its own):
 # whatever the shell can do, it does, and without $( ), which is a process too.
 # The versions are those of the libraries of the bundle's own architecture: `getconf` and `ldd` would answer for the
@@ -67,7 +68,9 @@ version_of() {
   symbols_of "$p" "$3"
 }
 part glibc
-told=; [ ! -x "$6" ] || told=$("$6" --version 2>/dev/null)
+own=$6 told=
+[ -n "$own" ] || for f in $3; do case $f in */ld-linux*) [ ! -x "$f" ] || { own=$f; break; };; esac; done
+[ ! -x "$own" ] || told=$("$own" --version 2>/dev/null)
 case $told in
   *'release version 2.'*) echo "$told";;
   *) version_of libc.so.6 'libc-2.*.so' 'GLIBC_2\.[0-9]*'

@@ -15,7 +15,10 @@ survey() {
     [ ! -e "$left" ] || echo "leftover $left"
   done
   for link in current/*; do
-    [ ! -L "$link" ] || echo "$link $(readlink "$link")"
+    [ -L "$link" ] || continue
+    there=
+    for bundle in bundles/*; do [ ! "$link" -ef "$bundle" ] || { there=../$bundle; break; }; done
+    echo "$link ${there:-$(readlink "$link")}"
   done
   [ ! -e governor ] || echo "pinned governor"
 }
@@ -26,22 +29,26 @@ what is unfinished or may be left over, and the bundle of each ``current`` link.
 _DISCARD = """\
 discard() {
   for name in "$@"; do
+    shift
     case $name in
-      incoming/?*|runs/?*|bundles/?*|store/?*) ;; *) continue;;
+      incoming/?*|runs/?*|bundles/?*|store/?*|lock/?*) ;; *) continue;;
     esac
     case $name in *..*) continue;; esac
     case ${name#store/} in "$name") ;; *[!0-9a-f]*) continue;; esac
+    case ${name#lock/} in "$name") ;; *[!0-9]*) continue;; esac
     child=
     { read -r child <"$name/.pid"; } 2>/dev/null
     case $child in
       ''|*[!0-9]*) ;;
-      *) [ "$(readlink "/proc/$child/cwd")" != "$(pwd -P)/$name" ] || kill -KILL "-$child" 2>/dev/null;;
+      *) [ ! -d "/proc/$child" ] || [ "$(readlink "/proc/$child/cwd")" != "$(pwd -P)/$name" ] ||
+        kill -KILL "-$child" 2>/dev/null;;
     esac
-    rm -rf "$name"
+    set -- "$@" "$name"
   done
+  [ $# -eq 0 ] || rm -rf "$@"
 }
 """
-"""Arguments: paths below incoming, runs, bundles or store. A run whose process group still lives loses it first;
+"""Arguments: paths below incoming, runs, bundles, store or lock. A run whose process group still lives loses it first;
 that it is the run's is told by its working folder, since after a restart the number may be anybody's."""
 
 SURVEY = (
@@ -84,13 +91,14 @@ boot= machine= node=
 { read -r machine </etc/machine-id; } 2>/dev/null
 { read -r node </proc/sys/kernel/hostname; } 2>/dev/null || node=$(uname -n)
 node="$node $machine"
-space=$(readlink /proc/self/ns/pid 2>/dev/null)
 start_of() {
   start=
   { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
   set -- ${line##*) }
   [ "$1" = Z ] || start=${20}
 }
+start_of 1
+space=${start:-$(readlink /proc/self/ns/pid 2>/dev/null)}
 latest() {
   last=0
   for each in lock/*; do
@@ -126,24 +134,30 @@ fi
 latest
 [ "$last" = "$mine" ] || { rmdir "lock/$mine"; busy "$last:"; }
 start_of $$
-printf '%s\\n' "$node" "$boot" "$space" "$$ $start" "$who" >"lock/$mine/holder" &&
-  printf '%010d' 0 >"lock/$mine/beat" || { rm -rf "lock/$mine"; exit 1; }
+count=1000000000
+{ for each in "$node" "$boot" "$space" "$$ $start" "$who"; do echo "$each"; done; } >"lock/$mine/holder" &&
+  echo "$count" >"lock/$mine/beat" || { rm -rf "lock/$mine"; exit 1; }
 echo "acquired $mine"
 survey "$@"
 echo ready
-for each in lock/*; do
-  case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || rm -rf "$each";; esac
-done
-count=0
+forgotten() {
+  old=
+  for each in lock/*; do
+    case ${each#lock/} in ''|*[!0-9]*) ;; *) [ "${each#lock/}" -ge "$mine" ] || old="$old $each";; esac
+  done
+}
 while read -r _; do
   latest
   [ "$last" = "$mine" ] || { echo lost; exit 1; }
   count=$((count + 1))
-  printf '%010d' "$count" 1<>"lock/$mine/beat"
+  echo "$count" 1<>"lock/$mine/beat"
+  forgotten; discard $old
 done
-discard "runs/$owner"
+forgotten; discard "runs/$owner" $old
 latest
-[ "$last" != "$mine" ] || mv -f "lock/$mine/holder" "lock/$mine/released"
+[ "$last" = "$mine" ] || exit 0
+while read -r each; do echo "$each"; done <"lock/$mine/holder" 2>/dev/null >"lock/$mine/released" ||
+  mv -f "lock/$mine/holder" "lock/$mine/released"
 exit 0
 """
 )
@@ -153,8 +167,11 @@ make the root, ``$6…`` paths for the survey. Prints ``absent``, ``busy GENERAT
 
 The lock is the folder with the highest number below ``lock``; it is free when it holds ``released``. Taking it is
 making the next number, which the file system grants to one alone; a number is never used again while a higher one
-is there, and the highest is never removed, so that a slow contender cannot undo another's. Old numbers go once a
-new one is held.
+is there, and the highest is never removed, so that a slow contender cannot undo another's. Old numbers go with
+the holder's beats, or when it gives the lock back.
+
+A process's number is told from an equal one of another pid namespace by when that namespace's first process was
+started; where that is hidden, by the namespace's own name.
 
 The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
 once. It beats by order of the other side, a line each, into a file that is overwritten in place (a full disk stops

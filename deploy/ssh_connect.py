@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +31,10 @@ SILENCE_MS = 30_000
 """Unanswered packets for so long mean a broken connection (Linux's TCP_USER_TIMEOUT)."""
 WINDOW = 16 << 20
 RETRIES = 2
+_AUTH_SECONDS = 60.0
+"""For the server to judge a key or password: a device may be slow at it."""
+_LEAST = 0.1
+"""Seconds that a wait lasts at least: 0 would mean no limit to some."""
 
 _given: dict[str, str] = {}
 """Secrets that were given to this process, so that a further connection does not ask again."""
@@ -79,8 +85,8 @@ def connect(where: Address, deadline: Deadline, retries: int = RETRIES) -> Conne
 
 
 def _connect(where: Address, deadline: Deadline) -> Connection:
-    deadline.check(f"connecting to {where.device}")
-    seconds = max(1.0, deadline.left(where.connect_seconds))
+    doing = f"connecting to {where.device}"
+    deadline.check(doing)
     key = _load_key(where)
     client = Connection()
     revoked = _load_known(where, client)
@@ -88,15 +94,40 @@ def _connect(where: Address, deadline: Deadline) -> Connection:
     sock: Any = None
     try:
         sock = way(where, deadline, client)
-        _log_in(client, where, sock, key, seconds)
+        with _ended_with(deadline) as transport_of:
+            _log_in(client, where, sock, key, deadline, transport_of)
     except BaseException as error:
         client.close()
         if sock is not None:
             sock.close()
+        if isinstance(error, (*LOST, UnreachableError)) and deadline.over:
+            raise deadline.error(doing) from error
         if isinstance(error, Exception):
             _translate(where, error)
         raise
     return client
+
+
+@contextlib.contextmanager
+def _ended_with(deadline: Deadline) -> Iterator[Callable[..., AuthTransport]]:
+    """What makes the connection's transport; it is closed under whatever waits for an answer when the time is up.
+
+    paramiko's own limits are each for one wait, and some waits have none.
+    """
+    timers: list[threading.Timer] = []
+
+    def transport_of(sock: Any, **options: Any) -> AuthTransport:
+        made = AuthTransport(sock, default_window_size=WINDOW, **options)
+        timers.append(threading.Timer(deadline.left(threading.TIMEOUT_MAX), made.close))
+        timers[-1].daemon = True
+        timers[-1].start()
+        return made
+
+    try:
+        yield transport_of
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def _load_known(where: Address, client: Connection) -> set[str]:
@@ -108,7 +139,15 @@ def _load_known(where: Address, client: Connection) -> set[str]:
     return revoked
 
 
-def _log_in(client: Connection, where: Address, sock: Any, key: paramiko.PKey | None, seconds: float) -> None:
+def _log_in(
+    client: Connection,
+    where: Address,
+    sock: Any,
+    key: paramiko.PKey | None,
+    deadline: Deadline,
+    transport_of: Callable[..., AuthTransport],
+) -> None:
+    seconds = max(_LEAST, deadline.left(where.connect_seconds))
     others = [str(file) for file in where.keys if not _is_locked(file)]
     try:
         client.connect(
@@ -120,11 +159,11 @@ def _log_in(client: Connection, where: Address, sock: Any, key: paramiko.PKey | 
             key_filename=others or None,  # type: ignore[arg-type] # a list is documented and taken
             timeout=seconds,
             banner_timeout=seconds,
-            auth_timeout=max(seconds, 60.0),
+            auth_timeout=max(seconds, deadline.left(_AUTH_SECONDS)),
             allow_agent=not where.virtual and not (where.only_these and key is not None),
             look_for_keys=not where.virtual and key is None and not where.only_these,
             compress=where.compress,
-            transport_factory=_transport,
+            transport_factory=transport_of,
         )
     except paramiko.SSHException as error:
         transport = client.get_transport()
@@ -174,17 +213,13 @@ def _secret(account: str, prompt: str) -> str | None:
     return _given.get(account)
 
 
-def _transport(sock: Any, **options: Any) -> paramiko.Transport:
-    return AuthTransport(sock, default_window_size=WINDOW, **options)
-
-
 def way(where: Address, deadline: Deadline, client: Connection) -> Any:
     """What bytes for ``where`` go through: a socket, a channel of a jump host (then kept in ``client``), a program.
 
     Raises:
         UnreachableError: there is no way.
     """
-    seconds = max(1.0, deadline.left(where.connect_seconds))
+    seconds = max(_LEAST, deadline.left(where.connect_seconds))
     if where.jump is not None:
         client.via = _connect(where.jump, deadline)
         transport = client.via.get_transport()
@@ -306,7 +341,9 @@ def _print_of(key: paramiko.PKey) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether all that was offered to log in with was refused."""
+    """Whether all that was offered to log in with was refused; no answer is no refusal."""
+    if "timeout" in str(error).lower():
+        return False
     return isinstance(error, paramiko.AuthenticationException) or (
         isinstance(error, paramiko.SSHException)
         and any(word in str(error) for word in ("No authentication methods", "private key", "encountered RSA key"))

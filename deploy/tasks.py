@@ -48,7 +48,7 @@ def devices_add(c: Any, adb: str = "", ssh: str = "", name: str = "", json: bool
         "executable": "the file to run there, statically linked or for the device's own libraries",
         "args": "its arguments, quoted as for a shell",
         "files": "comma-separated files to put beside it; it runs in their folder",
-        "timeout": "seconds from the connection to the end (default: the device's own, else 600)",
+        "timeout": "seconds from connecting to the end (default: the device's own, else 600)",
         "json": "print streams and exit status as JSON instead of passing them on",
     },
     name="run",

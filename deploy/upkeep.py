@@ -11,7 +11,7 @@ from deploy import gc
 from deploy.deadline import Deadline
 from deploy.gc import Collected
 from deploy.inventory import Device
-from deploy.pipeline import open_device
+from deploy.pipeline import open_device, ready
 from deploy.probe import probe
 from deploy.remote_scripts import ROLLBACK
 from deploy.session import device_root
@@ -48,8 +48,9 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
     Raises:
         ConfigError: there is none on the device. DeviceBusyError: see ``wait`` (s).
     """
-    with open_device(device) as transport:
-        deadline = Deadline.after(device.timeout)
+    ready(device)
+    deadline = Deadline.after(device.timeout)
+    with open_device(device, deadline) as transport:
         facts = probe(transport, device_root(device), None, deadline)
         with Store(transport, facts.root) as store:
             survey = store.open([], Deadline.after(deadline.left() + wait), wait=wait)

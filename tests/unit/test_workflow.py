@@ -43,9 +43,11 @@ def test_scripts_get_values_through_the_environment(workflow: Any) -> None:
             assert word.startswith('"'), f"{word} is not quoted: {script}"
 
 
-def test_actions_have_a_version_and_jobs_an_end(workflow: Any) -> None:
-    for step in _steps(workflow):
-        assert re.fullmatch(r"actions/[a-z-]+@(v\d+|[0-9a-f]{40})", step.get("uses", "actions/a@v1"))
+def test_actions_are_commits_and_jobs_have_an_end(workflow: Any) -> None:
+    """A tag may be moved to other code."""
+    used = [step["uses"] for step in _steps(workflow) if "uses" in step]
+    assert len(used) >= 4
+    assert [each for each in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", each)] == []
     assert all(job["timeout-minutes"] <= 120 for job in workflow["jobs"].values())
 
 
