@@ -149,7 +149,7 @@ def _build(job: _Job, digest: str) -> Bundle:
             steps.begin("reading the binaries: architecture, C library, libraries, instructions")
             layout.collect(package, new)
             binaries, checked = layout.check(origin, new), layout.scan(origin, new)
-            steps.begin(f"running pte_runner ({emulators.describe(job.target)})")
+            steps.begin("asking pte_runner what it offers, where it can be run")
             offered = layout.offers(origin, new)
             name = f"slipway-{job.engine}-{job.target.name}"
             write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))
