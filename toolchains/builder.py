@@ -132,7 +132,7 @@ def build(
 
 
 def _build(job: _Job, digest: str) -> Bundle:
-    from toolchains import emulators, layout, sbom
+    from toolchains import layout, sbom
     from toolchains.compilers import family
 
     started = time.monotonic()
