@@ -187,5 +187,5 @@ def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool)
             rows.append([one.about.name, f"{one.allowed:.1g}", *cells])
         console.table(title, ["program", "allowed", *heads], rows)
         return
-    heads, rows = counts(columns)
+    heads, rows = counts(columns, [one.about.name for one in programs])
     console.table(title, heads, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -149,10 +149,9 @@ _FAMILIES = {
 }
 
 
-def counts(columns: Iterable[Column]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a table with a line a place: how programs ran there, and how many came to what."""
+def counts(columns: Iterable[Column], programs: Collection[str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of a table with a line a place: how ``programs`` ran there, and how many came to what."""
     heads = ["target", "CPU", "how", "exact", "within tolerance", "refused", "wrong", "not run"]
-    programs = table()
     rows = []
     for column in columns:
         found = [
@@ -168,7 +167,7 @@ def summary(kept: Columns) -> str:
     """`counts` for the docs, and what was run nowhere."""
     if not kept.columns:
         return "Nothing is kept yet.\n"
-    heads, rows = counts(kept.columns)
+    heads, rows = counts(kept.columns, table())
     lines = [f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)]
     return f"{len(table())} programs.\n\n" + "\n".join(lines) + "\n" + _elsewhere(kept)
 
