@@ -25,6 +25,8 @@ from models.zoo import everything, load_zoo
 if TYPE_CHECKING:
     from models.architectures.exporting import Reference
 
+STATIC = "qs8"
+"""Static 8 bits: where nothing is left outside the delegate, XNNPACK computes with whole numbers alone."""
 ZOO, FURTHER = "zoo", "architecture"
 _EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
 
@@ -77,8 +79,7 @@ def table() -> dict[str, About]:
     """All programs by name, the zoo's first."""
     zoo, further = load_zoo(), load_architectures()
     found = [
-        # Static 8 bits from the first layer to the last: XNNPACK computes with whole numbers alone.
-        About(f"{model} {scheme}", ZOO, model, zoo[model].title, scheme, exact=scheme == "qs8")
+        About(f"{model} {scheme}", ZOO, model, zoo[model].title, scheme, exact=scheme == STATIC)
         for model, scheme in everything()
     ]
     found += [
@@ -159,12 +160,13 @@ def _of_zoo(about: About) -> Compared:
 def of_reference(about: About, reference: Reference) -> Compared:
     """An architecture that was exported, as something to compare."""
     limits = tuple(Tolerance(atol=atol, rtol=rtol, why=about.scheme) for atol, rtol in reference.tolerances)
+    exact = about.exact or (about.scheme == STATIC and not reference.operators)
     return Compared(
         about=about,
         file=reference.folder / "model.pte",
         inputs=tuple(reference.folder / f"input{index}.npy" for index in range(reference.inputs)),
         outputs=tuple(reference.folder / f"output{index}.npy" for index in range(len(limits))),
-        limits=tuple(_EXACT for _ in limits) if about.exact else limits,
+        limits=tuple(_EXACT for _ in limits) if exact else limits,
         runs=reference.runs,
         kernels=len(reference.operators),
         delegates=reference.delegates,
