@@ -266,6 +266,7 @@ def models(c: Any, json: bool = False) -> None:
         "target": "instead of the device's own target",
         "engine": "which runtime (default: by the program's format, then the target's own default)",
         "toolchain": "which compilers build it (default: the target's own default)",
+        "bundle": "instead of the target's full bundle: a folder, or a name in dist/<target>, as lean-mlp-fp32",
         "provider": "onnxruntime: xnnpack or cpu (default: xnnpack)",
         "ort-threads": "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)",
         "ort-spinning": "onnxruntime: let that pool's threads spin while they wait",
@@ -297,6 +298,7 @@ def deploy(
     target: str = "",
     engine: str = "",
     toolchain: str = "",
+    bundle: str = "",
     provider: str = "",
     ort_threads: str = "",
     ort_spinning: bool = False,
@@ -326,6 +328,7 @@ def deploy(
 
     Example: ./inv deploy --device pi --model mobilenet_v2
     """
+    from core.bundle import find_bundle
     from core.program import ENGINES, FORMATS, format_at
     from deploy import report
     from deploy.conditions import governor
@@ -358,24 +361,27 @@ def deploy(
         "cooldown": number("cooldown", setting(c, "cooldown", cooldown), 1, 0, whole=False),
         "retries": number("retries", setting(c, "retries", retries), 0, 2),
     }
-    runtime = setting(c, "engine", engine)
+    if bundle and (engine or toolchain):
+        raise UsageError("--bundle goes without --engine and --toolchain.", "a bundle has them", "leave them out")
+    given = find_bundle(bundle, target or chosen.target) if bundle else None
+    runtime = given.manifest.engine if given else setting(c, "engine", engine)
     if program:
         runtime = runtime or ("onnxruntime" if format_at(Path(program)) == "onnx" else "")
         check_engine(Path(program), runtime)
     flags = engine_flags(
         runtime, provider=provider, ort_threads=ort_threads, ort_spinning=ort_spinning, profile=profile
     )
-    bundle = build_bundle(target or chosen.target, runtime, setting(c, "toolchain", toolchain))
+    built = given or build_bundle(target or chosen.target, runtime, setting(c, "toolchain", toolchain))
     compute = None
     if program:
         where = Path(program)
-        if ENGINES[bundle.manifest.engine] == "onnx":
+        if ENGINES[built.manifest.engine] == "onnx":
             compute = partial(_compute, where, [Path(name) for name in words(inputs)], input_shapes)
     else:
-        (where,) = _export(wanted, setting(c, "scheme", scheme), format=ENGINES[bundle.manifest.engine])
+        (where,) = _export(wanted, setting(c, "scheme", scheme), format=ENGINES[built.manifest.engine])
     result = run_on_device(
         chosen,
-        bundle,
+        built,
         where,
         etdump=etdump,
         keep_run=keep_run,

@@ -13,8 +13,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from core.errors import BundleError
+from core.errors import BundleError, UsageError
 from core.files import sha256_file
+from core.paths import dist_dir
 
 MANIFEST = "manifest.json"
 SBOM = "sbom.cdx.json"
@@ -179,6 +180,24 @@ def _differences(folder: Path, files: tuple[FileEntry, ...]) -> list[str]:
         elif file.stat().st_size != entry.size or sha256_file(file) != entry.sha256:
             wrong.append(f"{entry.path}: changed")
     return wrong
+
+
+def find_bundle(word: str, target: str) -> Bundle:
+    """The bundle in folder ``word``, or the one of that name in ``dist/<target>``: ``lean-mlp-fp32``.
+
+    Raises:
+        UsageError: there is neither. BundleError: it is damaged.
+    """
+    folder = Path(word) if (Path(word) / MANIFEST).is_file() else dist_dir() / target / word
+    if not word or not (folder / MANIFEST).is_file():
+        there = sorted(file.parent.name for file in (dist_dir() / target).glob(f"*/{MANIFEST}"))
+        raise UsageError(
+            f"There is no bundle {word or 'without a name'}.",
+            f"for {target} there are: {', '.join(name for name in there if name != 'native') or 'none'}",
+            f"./inv build --target {target} --ops-from model.pte",
+            [word],
+        )
+    return Bundle.load(folder)
 
 
 class NativePackage(_Model):

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from core.bundle import Bundle
+from core.bundle import Bundle, Offers
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
 from deploy.facts import DeviceFacts
 from deploy.inventory import Device
@@ -272,13 +272,13 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
             )
         ]
     otherwise = "for an older operator set" if needs.program.opsets else "with a partitioner that takes it"
+    if offers.programs:
+        otherwise = f"./inv build --target {bundle.manifest.target} --ops-from with this program too"
     return [
         _finding("program", f"readable by {engine}", "read", True),
         *_onnx(needs, described),
-        _offered("backends", described.backends, described.missing_backends, offers.backends, "backend", otherwise),
-        _offered(
-            "operators", described.operators, described.missing_operators, offers.operators, "operator", otherwise
-        ),
+        _offered("backends", described.backends, described.missing_backends, offers, "backend", otherwise),
+        _offered("operators", described.operators, described.missing_operators, offers, "operator", otherwise),
     ]
 
 
@@ -299,10 +299,15 @@ def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:
 
 
 def _offered(
-    name: str, wanted: Sequence[str], missing: Sequence[str], offered: Sequence[str], kind: str, otherwise: str
+    name: str, wanted: Sequence[str], missing: Sequence[str], offers: Offers, kind: str, otherwise: str
 ) -> Finding:
-    """What the runner says is missing counts, and so does what the manifest does not list."""
-    lacking = tuple(dict.fromkeys([*missing, *(each for each in wanted if offered and each not in offered)]))
+    """What the runner says is missing counts, and so does what the manifest does not list.
+
+    An empty list is one that the engine does not tell; a selective bundle's is empty when it has none.
+    """
+    offered = offers.backends if kind == "backend" else offers.operators
+    told = bool(offered or offers.programs)
+    lacking = tuple(dict.fromkeys([*missing, *(each for each in wanted if told and each not in offered)]))
     has = f"without {', '.join(lacking)}" if lacking else "all of them"
     fix = f"export without the {kind}{'s' if len(lacking) > 1 else ''}, or {otherwise}"
     row = _finding(name, _count(wanted, kind), has, not lacking, fix)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 
 from core.bundle import RUNNER
+from core.errors import MissingOperatorError
+from core.paths import ROOT
 from tests.integration.test_runner import programs
 from toolchains import builder
 from toolchains.selection import select
@@ -42,3 +46,30 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
         error = json.loads(refused.stdout)["error"]
         assert (refused.returncode, "--ops-from" in error["fix"]) == (code, True)
         assert error["names"][0].startswith(lacking)
+
+
+def test_deploy_refuses_what_it_lacks_before_anything_is_uploaded(programs: Path, tmp_path: Path) -> None:
+    builder.build("linux-x86_64", "lean", selection=select(["portable"], OPERATORS, []))
+    devices = tmp_path / "devices.toml"
+    devices.write_text(
+        f'[here]\ntransport = "local"\ntarget = "linux-x86_64"\nroot = "{tmp_path}/device"\n', encoding="utf-8"
+    )
+
+    def deploy(program: str, *words: str) -> tuple[int, dict[str, Any]]:
+        argv = [ROOT / "inv", "deploy", "--device", "here", "--bundle", "lean-portable", "--json", *words]
+        done = subprocess.run(
+            [*argv, "--program", programs / f"{program}.pte"], capture_output=True, text=True, timeout=120,
+            check=False, env={**os.environ, "SLIPWAY_DEVICES_FILE": str(devices)},
+        )  # fmt: skip
+        return done.returncode, json.loads(done.stdout)
+
+    code, refused = deploy("numbers")
+    lacking = set(refused["names"])
+    assert (code, refused["error"]) == (MissingOperatorError.exit_code, MissingOperatorError.kind)
+    assert len(lacking) > 1
+    assert all(name.startswith("aten::") for name in lacking)
+    assert "--ops-from" in refused["try"]
+    assert not list(tmp_path.rglob("*.pte"))
+    code, done = deploy("portable", "--inputs", str(programs / "portable.in0.npy"))
+    assert (code, done["bundle"]["engine"]) == (0, "lean")
+    assert list(tmp_path.rglob("*.pte"))

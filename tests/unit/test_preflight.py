@@ -148,6 +148,22 @@ def test_missing_backend() -> None:
     assert error.names == ("QnnBackend",)
 
 
+def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:
+    """Its empty list means none, where an engine's own means that it does not tell."""
+    method = METHOD.model_copy(update={"operators": ("aten::add.out", "aten::a.out", "aten::b.out")})
+    described = ProgramNeeds(methods=(method,))
+    for offered, missing in (((), ("XnnpackBackend", *method.operators)), (("aten::a.out",), method.operators[::2])):
+        selective = bundle(backends=("XnnpackBackend",) if offered else (), operators=offered, programs=("mlp-fp32",))
+        found = check(selective, FACTS, described, "forward", upload_bytes=0, program_bytes=0)
+        error = failure(found, PI, selective)
+        assert isinstance(error, MissingOperatorError)
+        assert error.names == missing
+        assert "./inv build --target linux-arm64 --ops-from" in error.hint
+        assert "nothing was uploaded" in error.what
+    full = bundle(operators=())
+    assert bad(check(full, FACTS, described, "forward", upload_bytes=0, program_bytes=0)) == []
+
+
 def test_unknown_method() -> None:
     found = check(bundle(), FACTS, ProgramNeeds(methods=(METHOD,)), "encode", upload_bytes=0, program_bytes=0)
     assert bad(found) == ["method"]
