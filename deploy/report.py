@@ -85,6 +85,10 @@ def _engine_rows(value: Result) -> list[list[str]]:
         used = Counter((kernel.library, kernel.feature) for kernel in value.runner.kernels)
         text = ", ".join(f"{count} of {library}'s for {feature}" for (library, feature), count in used.most_common())
         rows.append(["kernels", text + " (--json names them)"])
+    rows += [
+        ["instead", f"{fallback.used} for {fallback.wanted} in {fallback.where}: {fallback.why}"]
+        for fallback in value.runner.fallbacks
+    ]
     if value.runner.placement:
         coverage = sorted(value.runner.placement.coverage.items(), key=lambda item: -item[1])
         text = ", ".join(f"{count} on {name.removesuffix('ExecutionProvider')}" for name, count in coverage)

@@ -93,6 +93,15 @@ class Kernel(_Answer):
     """What it wants of the processor; ``scalar``: nothing."""
 
 
+class Fallback(_Answer):
+    """What the engine did otherwise than the program says, because that processor cannot."""
+
+    where: str
+    wanted: str
+    used: str
+    why: str
+
+
 class Weights(_Answer):
     """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
 
@@ -130,6 +139,7 @@ class RunnerResult(_Answer):
     placement: Placement | None = None
     kernels: tuple[Kernel, ...] = ()
     """Of every matrix product, linear layer and convolution, from engines that tell."""
+    fallbacks: tuple[Fallback, ...] = ()
     weights: Weights | None = None
     profile: tuple[ProfileRow, ...] = ()
     """By operator, the costliest first; empty when none was asked for."""

@@ -40,6 +40,7 @@ struct RunReport {
   std::vector<std::pair<std::string, std::string>> settings;
   Placement placement;
   std::vector<KernelUse> kernels;
+  std::vector<Fallback> fallbacks;
   std::optional<WeightsInfo> weights;
   bool profiled = false;
   std::vector<ProfileRow> profile;

@@ -99,6 +99,14 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
   if (!report.kernels.empty()) {
     kernels_member(json, report.kernels);
   }
+  if (!report.fallbacks.empty()) {
+    json.key("fallbacks").begin_array();
+    for (const Fallback& fallback : report.fallbacks) {
+      json.begin_object().member("where", fallback.where).member("wanted", fallback.wanted);
+      json.member("used", fallback.used).member("why", fallback.why).end_object();
+    }
+    json.end_array();
+  }
   if (report.weights) {
     json.key("weights").begin_object();
     json.member("bytes", report.weights->bytes).member("blocks", report.weights->blocks);

@@ -174,6 +174,10 @@ std::string run_text(const RunReport& report) {
   for (std::size_t i = 0; i < report.outputs.size(); ++i) {
     text += tensor_line("output", i, report.outputs[i]);
   }
+  for (const Fallback& fallback : report.fallbacks) {
+    text += "instead    " + fallback.used + " for " + fallback.wanted + " in " + fallback.where + ": " +
+            fallback.why + "\n";
+  }
   return text + placement_text(report.placement) + profile_text(report);
 }
 

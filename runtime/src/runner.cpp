@@ -292,6 +292,7 @@ Status run(const Options& options, Engine& engine) {
   report.settings = engine.settings();
   report.placement = engine.placement();
   report.kernels = engine.kernels();
+  report.fallbacks = engine.fallbacks();
   report.weights = engine.weights();
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));

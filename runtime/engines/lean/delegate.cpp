@@ -166,6 +166,16 @@ Status Delegate::execute(const std::vector<View*>& arguments) {
   return {};
 }
 
+std::optional<Fallback> Delegate::fallback() const {
+  for (const Part& part : parts_) {
+    if (part.graph != nullptr && part.graph->widened()) {
+      return Fallback{what_, name_of(DType::kFloat16), name_of(DType::kFloat32),
+                      "XNNPACK has no kernels in half precision for this processor"};
+    }
+  }
+  return {};
+}
+
 std::vector<OperatorTime> Delegate::times() const {
   std::vector<OperatorTime> all;
   Numbering numbered;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class Delegate {
   Status execute(const std::vector<View*>& arguments);
   std::vector<OperatorTime> times() const;
   std::vector<KernelUse> kernels() const;
+  // What this processor made the delegate do otherwise; nothing where it does as exported.
+  std::optional<Fallback> fallback() const;
 
  private:
   struct Part {

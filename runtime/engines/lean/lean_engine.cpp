@@ -101,6 +101,15 @@ class LeanEngine : public Engine {
     return loaded.ok() ? kernels() : std::vector<KernelUse>();
   }
 
+  std::vector<Fallback> fallbacks() const override {
+    std::vector<Fallback> all = method_ == nullptr ? std::vector<Fallback>() : method_->fallbacks();
+    for (const auto& other : others_) {
+      const std::vector<Fallback> more = other->fallbacks();
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }
+
   std::optional<WeightsInfo> weights() const override {
     if (weights_ == nullptr) {
       return {};

@@ -159,7 +159,12 @@ Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, View* v
     view->sizes[i] = view->bounds[i] = tensor.sizes()->Get(i);
     view->order[i] = tensor.dim_order()->Get(i);
   }
-  return give_memory(tensor, index, view);
+  const Status given = give_memory(tensor, index, view);
+  const std::size_t size = element_size(tensor.scalar_type());
+  if (given.ok() && reinterpret_cast<std::uintptr_t>(view->data) % size != 0) {
+    return {Code::kFile, "Value " + std::to_string(index) + " lies across its elements' bounds.", kCopyAgain};
+  }
+  return given;
 }
 
 // Where a tensor's bytes are: in an arena (with an initial value, perhaps), among the program's constants, in
@@ -306,44 +311,6 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
   return {};
 }
 
-Status Method::set_input(std::size_t index, const Tensor& input) {
-  Value& value =
-      values_[static_cast<std::size_t>(plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
-  if (auto* view = std::get_if<View>(&value)) {
-    const Status resized = resize(view, input.shape);
-    if (!resized.ok()) {
-      return {Code::kInput, resized.message(), resized.fix()};
-    }
-    if (view->dtype != input.dtype || view->bytes() != input.bytes.size() || view->bytes() > view->capacity) {
-      return {Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
-              "compare with pte_runner --describe"};
-    }
-    const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
-    if (view->bytes() == 0) {
-      return {};
-    }
-    if (view->contiguous()) {
-      std::memcpy(view->data, input.bytes.data(), input.bytes.size());
-    } else {
-      const auto reordered = to_memory_order(input.bytes, input.shape, order, size_of(input.dtype));
-      std::memcpy(view->data, reordered.data(), reordered.size());
-    }
-    return {};
-  }
-  if (std::holds_alternative<std::int64_t>(value)) {
-    std::int64_t number = 0;
-    std::memcpy(&number, input.bytes.data(), sizeof(number));
-    value = number;
-  } else if (std::holds_alternative<double>(value)) {
-    double number = 0;
-    std::memcpy(&number, input.bytes.data(), sizeof(number));
-    value = number;
-  } else if (std::holds_alternative<bool>(value)) {
-    value = input.bytes.front() != 0;
-  }
-  return {};
-}
-
 Status Method::run_kernel(const Step& step) {
   Arguments arguments(&values_, step.arguments, step.count, &scratch_);
   const Status done = step.kernel(arguments);
@@ -387,6 +354,17 @@ std::vector<KernelUse> Method::kernels() const {
         use.node += " @" + std::to_string(i);
         all.push_back(std::move(use));
       }
+    }
+  }
+  return all;
+}
+
+std::vector<Fallback> Method::fallbacks() const {
+  std::vector<Fallback> all;
+  for (const auto& delegate : delegates_) {
+    const std::optional<Fallback> found = delegate->fallback();
+    if (found) {
+      all.push_back(*found);
     }
   }
   return all;
@@ -463,42 +441,6 @@ Status Method::run_steps() {
     }
   }
   return {};
-}
-
-Result<Tensor> Method::output(std::size_t index) const {
-  const Value& value =
-      values_[static_cast<std::size_t>(plan_->outputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
-  Tensor tensor;
-  if (const auto* view = std::get_if<View>(&value)) {
-    if (view->dtype == DType::kUnknown || view->data == nullptr) {
-      return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
-                    "export the model with outputs of plain number types");
-    }
-    tensor.dtype = view->dtype;
-    tensor.shape = view->shape();
-    tensor.bytes.assign(view->data, view->data + view->bytes());
-    if (!view->contiguous()) {
-      const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
-      tensor.bytes = to_row_major(tensor.bytes, tensor.shape, order, size_of(tensor.dtype));
-    }
-    return tensor;
-  }
-  const auto scalar = [&tensor](DType dtype, auto number) {
-    tensor.dtype = dtype;
-    tensor.bytes.resize(sizeof(number));
-    std::memcpy(tensor.bytes.data(), &number, sizeof(number));
-  };
-  if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-    scalar(DType::kInt64, *integer);
-  } else if (const auto* real = std::get_if<double>(&value)) {
-    scalar(DType::kFloat64, *real);
-  } else if (const auto* flag = std::get_if<bool>(&value)) {
-    scalar(DType::kBool, static_cast<std::uint8_t>(*flag ? 1 : 0));
-  } else {
-    return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
-                  "export the model with tensors and numbers as outputs");
-  }
-  return tensor;
 }
 
 }  // namespace slipway::lean

@@ -38,6 +38,8 @@ class Method {
   Result<Tensor> output(std::size_t index) const;
   // Of all delegates' layers, by the instructions that call them.
   std::vector<KernelUse> kernels() const;
+  // Of all delegates.
+  std::vector<Fallback> fallbacks() const;
 
  private:
   enum class Action : std::uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree };

@@ -102,24 +102,38 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
   made->what_ = what;
   made->profile_ = profile;
   made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
-  made->graph_ = std::make_unique<GraphBuilder>(*made->payload_, what, part);
-  const Status built = made->graph_->build();
-  if (!built.ok()) {
-    return built;
+  Status done = made->prepare(context, weights, part, false);
+  // Half precision is there on some processors only; every one computes in float32.
+  if (done.code() == Code::kMissingOperator && made->graph_->has_halves() &&
+      made->prepare(context, weights, part, true).ok()) {
+    done = {};
   }
-  xnn_runtime_t runtime = nullptr;
-  weights.expect(made->payload_->constants(), packing_forms(*made->payload_));
-  const xnn_status status =
-      xnn_create_runtime_v4(made->graph_->subgraph(), weights.provider(), context.workspace(),
-                            context.threads(), profile ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
-  if (status != xnn_status_success) {
-    return made->fault("prepare", status);
+  if (!done.ok()) {
+    return done;
   }
-  made->runtime_.reset(runtime);
   for (const External& external : made->graph_->externals()) {
     made->bound_.push_back({external, {}, nullptr});
   }
   return made;
+}
+
+Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part,
+                            bool widen) {
+  graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
+  const Status built = graph_->build();
+  if (!built.ok()) {
+    return built;
+  }
+  xnn_runtime_t runtime = nullptr;
+  weights.expect(payload_->constants(), packing_forms(*payload_));
+  const xnn_status status =
+      xnn_create_runtime_v4(graph_->subgraph(), weights.provider(), context.workspace(), context.threads(),
+                            profile_ ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
+  if (status != xnn_status_success) {
+    return fault("prepare", status);
+  }
+  runtime_.reset(runtime);
+  return {};
 }
 
 Status XnnDelegate::fault(const char* step, xnn_status status) const {

@@ -63,6 +63,9 @@ class XnnDelegate {
   // Empty without profiling.
   std::vector<OperatorTime> times() const;
 
+  // Whether the graph computes in float32 what it was exported to compute in float16.
+  bool widened() const { return graph_->widened(); }
+
  private:
   struct RuntimeDeleter {
     void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
@@ -73,6 +76,7 @@ class XnnDelegate {
     void* data = nullptr;
   };
 
+  Status prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part, bool widen);
   Status fault(const char* step, xnn_status status) const;
   Status reshape_inputs(const std::vector<View*>& arguments, bool* changed);
   Status resize_outputs(const std::vector<View*>& arguments);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "elements.h"
 #include "file_format.h"
 #include "slipway/tensor.h"
 
@@ -87,8 +88,8 @@ xnn_datatype to_xnn(xnn::XNNDatatype datatype) {
   return row == nullptr ? xnn_datatype_invalid : row->datatype;
 }
 
-GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part)
-    : payload_(payload), what_(std::move(what)), part_(part) {}
+GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part, bool widen)
+    : payload_(payload), what_(std::move(what)), part_(part), widen_(widen) {}
 
 // Values of the external kind have a number the program knows; the others get XNNPACK's own.
 PartValue GraphBuilder::place_of(const xnn::XNNTensorValue& value) const {
@@ -132,9 +133,18 @@ Status GraphBuilder::build() {
     if (part_ != nullptr && part_->nodes.count(uses_.size() - 1) == 0) {
       continue;
     }
+    results_.emplace_back();
     const Status defined = define_node(*node);
     if (!defined.ok()) {
       return defined;
+    }
+  }
+  if (!all_used()) {
+    return fault("a node's results are used nowhere");
+  }
+  for (const auto& [result, output] : narrowed_) {
+    if (convert(result, output) != xnn_status_success) {
+      return fault("its outputs in half precision cannot be converted");
     }
   }
   return {};
@@ -207,9 +217,53 @@ Status GraphBuilder::remember(const xnn::XNNTensorValue& value, xnn_status statu
                 xnn::EnumNameXNNDatatype(value.datatype()) + " (" + name_of(status) + ").",
             "export the model again, or with another quantization scheme"};
   }
+  const bool widened = widen_ && value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16;
   GraphValue& entry = values_[value.id_out()];
-  entry = {id, to_xnn(value.datatype()), dims_of(value), value.constant_buffer_idx() != 0};
+  const bool constant = value.constant_buffer_idx() != 0;
+  const std::uint32_t flags = place_of(value).flags;
+  entry = {id,
+           widened ? xnn_datatype_fp32 : to_xnn(value.datatype()),
+           dims_of(value),
+           constant,
+           constant || (flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0,
+           (flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0};
   return {};
+}
+
+xnn_status GraphBuilder::convert(std::uint32_t from, std::uint32_t to) {
+  return xnn_define_unary(subgraph_.get(), xnn_unary_convert, nullptr, from, to, 0);
+}
+
+// A value of float16 as one of float32; behind an input, or before an output, of float16.
+Status GraphBuilder::define_widened(const xnn::XNNTensorValue& value, const void* data) {
+  const PartValue place = place_of(value);
+  const std::vector<std::size_t> dims = dims_of(value);
+  if (data != nullptr) {
+    std::size_t count = 1;
+    for (const std::size_t dim : dims) {
+      count *= dim;
+    }
+    // Behind the last element XNNPACK may read.
+    widened_.emplace_back(count + XNN_EXTRA_BYTES / sizeof(float));
+    const auto* halves = static_cast<const std::uint8_t*>(data);
+    load(DType::kFloat16, halves, 1, count, widened_.back().data());
+    data = widened_.back().data();
+  }
+  std::uint32_t id = XNN_INVALID_VALUE_ID;
+  xnn_status status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, dims.size(), dims.data(),
+                                              data, XNN_INVALID_VALUE_ID, 0, &id);
+  if (status == xnn_status_success && place.external_id != XNN_INVALID_VALUE_ID) {
+    std::uint32_t outside = XNN_INVALID_VALUE_ID;
+    status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp16, dims.size(), dims.data(), nullptr,
+                                     place.external_id, place.flags, &outside);
+    if (status == xnn_status_success && (place.flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0) {
+      status = convert(outside, id);
+    }
+    if ((place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0) {
+      narrowed_.emplace_back(id, outside);
+    }
+  }
+  return remember(value, status, id);
 }
 
 Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
@@ -217,6 +271,12 @@ Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
   const Status found = constant_of(value, &data);
   if (!found.ok()) {
     return found;
+  }
+  if (value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16) {
+    has_halves_ = true;
+    if (widen_) {
+      return define_widened(value, data);
+    }
   }
   const PartValue place = place_of(value);
   std::uint32_t id = XNN_INVALID_VALUE_ID;
@@ -319,6 +379,41 @@ const GraphValue* GraphBuilder::find(std::uint32_t exported_id) const {
     uses_.back().insert(exported_id);
   }
   return &found->second;
+}
+
+const GraphValue* GraphBuilder::claim(std::uint32_t exported_id) const {
+  const auto found = values_.find(exported_id);
+  if (found == values_.end() || found->second.known) {
+    return nullptr;
+  }
+  found->second.known = true;
+  if (!results_.empty()) {
+    results_.back().push_back(exported_id);
+  }
+  return find(exported_id);
+}
+
+const GraphValue* GraphBuilder::use(std::uint32_t exported_id) const {
+  const auto found = values_.find(exported_id);
+  if (found == values_.end() || !found->second.known) {
+    return nullptr;
+  }
+  found->second.used = true;
+  return find(exported_id);
+}
+
+// XNNPACK ends the process where a node's result is used by a node whose own results are not.
+bool GraphBuilder::all_used() const {
+  for (const std::vector<std::uint32_t>& results : results_) {
+    bool used = results.empty();
+    for (const std::uint32_t id : results) {
+      used = used || values_.at(id).used;
+    }
+    if (!used) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool GraphBuilder::feeds_only(std::uint32_t exported_id, xnn_datatype weights) const {

@@ -22,17 +22,20 @@ class Ids {
  public:
   explicit Ids(const GraphBuilder& graph) : graph_(graph) {}
 
-  std::uint32_t operator()(std::uint32_t exported) {
-    const GraphValue* value = graph_.find(exported);
-    good_ = good_ && value != nullptr;
-    return value == nullptr ? XNN_INVALID_VALUE_ID : value->id;
-  }
+  std::uint32_t operator()(std::uint32_t exported) { return take(graph_.use(exported)); }
+  // After the node's inputs.
+  std::uint32_t output(std::uint32_t exported) { return take(graph_.claim(exported)); }
   std::uint32_t optional(std::uint32_t exported) {
     return exported == XNN_INVALID_VALUE_ID ? XNN_INVALID_VALUE_ID : (*this)(exported);
   }
   bool good() const { return good_; }
 
  private:
+  std::uint32_t take(const GraphValue* value) {
+    good_ = good_ && value != nullptr;
+    return value == nullptr ? XNN_INVALID_VALUE_ID : value->id;
+  }
+
   const GraphBuilder& graph_;
   bool good_ = true;
 };
@@ -65,7 +68,7 @@ xnn_status unary(const GraphBuilder& graph, const xnn::_XNNNode1x1& node, xnn_un
                  const xnn_unary_params* params = nullptr) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return id.good() ? xnn_define_unary(graph.subgraph(), type, params, input, output, node.flags())
                    : xnn_status_invalid_parameter;
 }
@@ -75,7 +78,7 @@ xnn_status binary(const GraphBuilder& graph, const xnn::XNode& outer, const xnn:
   Ids id(graph);
   const std::uint32_t first = id(node.input1_id());
   const std::uint32_t second = id(node.input2_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const Range range = range_of(outer);
   const xnn_binary_params params{range.min, range.max};
   return id.good() ? xnn_define_binary(graph.subgraph(), type, &params, first, second, output, node.flags())
@@ -90,9 +93,13 @@ constexpr std::uint32_t kMaybePackForQb4w = 0x100;
 xnn_status convert(const GraphBuilder& graph, const xnn::_XNNNode1x1& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   if (!id.good()) {
     return xnn_status_invalid_parameter;
+  }
+  const xnn_datatype from = graph.find(node.input_id())->datatype;
+  if (from == xnn_datatype_fp32 && from == graph.find(node.output_id())->datatype) {
+    return xnn_define_copy(graph.subgraph(), input, output, 0);  // from or to what was widened
   }
   std::uint32_t flags = node.flags() & ~(kMaybePackForQc4w | kMaybePackForQb4w);
   if (graph.feeds_only(node.output_id(), xnn_datatype_qcint4)) {
@@ -115,7 +122,7 @@ xnn_status with_slope(const GraphBuilder& graph, const Node& node, xnn_unary_ope
                       const xnn_unary_params& params) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return id.good() ? xnn_define_unary(graph.subgraph(), type, &params, input, output, node.flags())
                    : xnn_status_invalid_parameter;
 }
@@ -135,7 +142,7 @@ xnn_status leaky_relu(const GraphBuilder& graph, const xnn::XNNLeakyReLU& node) 
 xnn_status softmax(const GraphBuilder& graph, const xnn::_XNNNode1x1& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return id.good() ? xnn_define_softmax(graph.subgraph(), input, output, node.flags())
                    : xnn_status_invalid_parameter;
 }
@@ -143,7 +150,7 @@ xnn_status softmax(const GraphBuilder& graph, const xnn::_XNNNode1x1& node) {
 xnn_status copy(const GraphBuilder& graph, const xnn::_XNNNode1x1& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return id.good() ? xnn_define_copy(graph.subgraph(), input, output, node.flags())
                    : xnn_status_invalid_parameter;
 }
@@ -152,7 +159,7 @@ xnn_status copy(const GraphBuilder& graph, const xnn::_XNNNode1x1& node) {
 xnn_status global_average(const GraphBuilder& graph, const xnn::_XNNNode1x1& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   if (!id.good() || graph.find(node.input_id())->dims.size() < 3) {
     return xnn_status_invalid_parameter;
   }
@@ -169,7 +176,7 @@ xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer,
   const std::uint32_t input = id(node.input1_id());
   const std::uint32_t filter = id(node.filter_id());
   const std::uint32_t bias = id.optional(node.bias_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   if (!id.good() || graph.find(node.filter_id())->dims.size() != 2) {
     return xnn_status_invalid_parameter;
   }
@@ -189,7 +196,7 @@ struct Layer {
     input = id(node.input1_id());
     filter = id(node.filter_id());
     bias = id.optional(node.bias_id());
-    output = id(node.output_id());
+    output = id.output(node.output_id());
     const std::size_t kernel = std::size_t{node.kernel_height()} * node.kernel_width();
     const std::size_t outputs = std::size_t{node.groups()} * node.group_output_channels();
     good = id.good() && fits(graph, node.filter_id(), node.bias_id(),
@@ -246,7 +253,7 @@ xnn_status average_pooling(const GraphBuilder& graph, const xnn::XNode& outer,
                            const xnn::_XNNPooling2D& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const Range range = range_of(outer);
   return !id.good()
              ? xnn_status_invalid_parameter
@@ -259,7 +266,7 @@ xnn_status average_pooling(const GraphBuilder& graph, const xnn::XNode& outer,
 xnn_status max_pooling(const GraphBuilder& graph, const xnn::XNode& outer, const xnn::_XNNPooling2D& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const Range range = range_of(outer);
   return !id.good() ? xnn_status_invalid_parameter
                     : xnn_define_max_pooling_2d(
@@ -272,8 +279,8 @@ xnn_status max_pooling(const GraphBuilder& graph, const xnn::XNode& outer, const
 xnn_status argmax_pooling(const GraphBuilder& graph, const xnn::XNNArgMaxPooling2d& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t value = id(node.output_value_id());
-  const std::uint32_t index = id(node.output_index_id());
+  const std::uint32_t value = id.output(node.output_value_id());
+  const std::uint32_t index = id.output(node.output_index_id());
   return !id.good()
              ? xnn_status_invalid_parameter
              : xnn_define_argmax_pooling_2d(graph.subgraph(), node.padding_top(), node.padding_right(),
@@ -285,7 +292,7 @@ xnn_status argmax_pooling(const GraphBuilder& graph, const xnn::XNNArgMaxPooling
 xnn_status transpose(const GraphBuilder& graph, const xnn::XNNStaticTranspose& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const std::vector<std::size_t> order = sizes_of(node.perm());
   if (!id.good() || order.size() != node.num_dims() ||
       order.size() != graph.find(node.input_id())->dims.size()) {
@@ -298,7 +305,7 @@ xnn_status transpose(const GraphBuilder& graph, const xnn::XNNStaticTranspose& n
 xnn_status slice(const GraphBuilder& graph, const xnn::XNNStaticSlice& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const std::vector<std::size_t> offsets = sizes_of(node.offsets());
   const std::vector<std::size_t> sizes = sizes_of(node.sizes());
   if (!id.good() || offsets.size() != node.num_dims() || sizes.size() != offsets.size() ||
@@ -312,7 +319,7 @@ xnn_status slice(const GraphBuilder& graph, const xnn::XNNStaticSlice& node) {
 xnn_status reshape(const GraphBuilder& graph, const xnn::XNNStaticReshape& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const std::vector<std::size_t> sizes = sizes_of(node.new_shape());
   if (!id.good() || sizes.size() != node.num_dims() || sizes.size() > XNN_MAX_TENSOR_DIMS) {
     return xnn_status_invalid_parameter;
@@ -323,7 +330,7 @@ xnn_status reshape(const GraphBuilder& graph, const xnn::XNNStaticReshape& node)
 xnn_status resize_bilinear(const GraphBuilder& graph, const xnn::XNNStaticResizeBilinear2D& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return !id.good() ? xnn_status_invalid_parameter
                     : xnn_define_static_resize_bilinear_2d(graph.subgraph(), node.new_height(),
                                                            node.new_width(), input, output, node.flags());
@@ -332,7 +339,7 @@ xnn_status resize_bilinear(const GraphBuilder& graph, const xnn::XNNStaticResize
 xnn_status pad(const GraphBuilder& graph, const xnn::XNNStaticConstantPad& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const std::vector<std::size_t> before = sizes_of(node.pre_paddings());
   const std::vector<std::size_t> after = sizes_of(node.post_paddings());
   if (!id.good() || before.size() != after.size() ||
@@ -350,7 +357,7 @@ xnn_status concatenate(const GraphBuilder& graph, const xnn::_XNNCat& node, int 
   const std::uint32_t three = count > 2 ? id(node.input3_id()) : XNN_INVALID_VALUE_ID;
   const std::uint32_t four = count > 3 ? id(node.input4_id()) : XNN_INVALID_VALUE_ID;
   const std::uint32_t five = count > 4 ? id(node.input5_id()) : XNN_INVALID_VALUE_ID;
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   const auto axis = static_cast<std::int32_t>(node.axis());
   if (!id.good()) {
     return xnn_status_invalid_parameter;
@@ -375,7 +382,7 @@ xnn_status attention(const GraphBuilder& graph, const xnn::XNNScaledDotProductAt
   const std::uint32_t value = id(node.value_id());
   const std::uint32_t scale = id(node.scale_id());
   const std::uint32_t mask = id(node.mask_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return !id.good() ? xnn_status_invalid_parameter
                     : xnn_define_scaled_dot_product_attention(
                           graph.subgraph(), xnn_attention_logits_cap_type_none, nullptr, query, key, value,
@@ -386,7 +393,7 @@ xnn_status batch_matrix_multiply(const GraphBuilder& graph, const xnn::_XNNNode2
   Ids id(graph);
   const std::uint32_t first = id(node.input1_id());
   const std::uint32_t second = id(node.input2_id());
-  const std::uint32_t output = id(node.output_id());
+  const std::uint32_t output = id.output(node.output_id());
   return !id.good() ? xnn_status_invalid_parameter
                     : xnn_define_batch_matrix_multiply(graph.subgraph(), first, second, output, node.flags());
 }

@@ -45,6 +45,14 @@ struct KernelUse {
   std::string feature;  // of the processor, for which it was chosen: "neondot"; "scalar" for none
 };
 
+// What the engine did otherwise than the program says, because this processor cannot.
+struct Fallback {
+  std::string where;   // "Delegate 0 of method forward"
+  std::string wanted;  // "float16"
+  std::string used;    // "float32"
+  std::string why;
+};
+
 struct MethodInfo {
   std::string name;
   std::vector<ValueSpec> inputs;
@@ -172,6 +180,9 @@ class Engine {
                                             const std::string& /*method*/) {
     return {};
   }
+
+  // Known after load(); empty where everything is done as the program says.
+  virtual std::vector<Fallback> fallbacks() const { return {}; }
 
   // Known after load(); nothing from engines that do not tell.
   virtual std::optional<WeightsInfo> weights() const { return {}; }
