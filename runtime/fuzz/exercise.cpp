@@ -38,6 +38,7 @@ Status run_method(Engine& engine, const std::string& path, const MethodInfo& met
   LoadOptions options;
   options.model_path = path;
   options.method = method.name;
+  options.profile = true;
   Status status = engine.load(options);
   std::vector<Tensor> inputs;
   if (!status.ok() || !make_inputs(method, &inputs)) {
@@ -53,8 +54,14 @@ Status run_method(Engine& engine, const std::string& path, const MethodInfo& met
       return status;
     }
   }
+  engine.kernels();
+  engine.fallbacks();
+  const Result<std::vector<std::uint8_t>> profile = engine.profile();
   const Result<std::vector<Tensor>> outputs = engine.outputs();
-  return outputs.ok() ? Status() : outputs.status();
+  if (!outputs.ok()) {
+    return outputs.status();
+  }
+  return profile.ok() ? Status() : profile.status();
 }
 
 }  // namespace

@@ -29,6 +29,13 @@ bool all_below(const Vector* indices, std::size_t limit) {
   return true;
 }
 
+// Whether elements can be read as what they are: the verifier sees to four bytes only.
+template <typename Vector>
+bool aligned(const Vector* vector) {
+  return vector == nullptr ||
+         reinterpret_cast<std::uintptr_t>(vector->Data()) % sizeof(typename Vector::return_type) == 0;
+}
+
 bool below(std::int64_t index, std::size_t limit) {
   return index >= 0 && static_cast<std::uint64_t>(index) < limit;
 }
@@ -40,6 +47,9 @@ class Checker {
   std::string run() {
     segments();
     data_tables();
+    if (!fault_.empty()) {
+      return fault_;  // tensors are looked up there
+    }
     if (length(program_.execution_plan()) == 0) {
       fail("it has no method");
     }
@@ -87,6 +97,10 @@ class Checker {
     if (table == nullptr || length(table->offsets()) == 0) {
       return;
     }
+    if (!aligned(table->offsets())) {
+      fail(std::string(name) + " is at an odd address");
+      return;
+    }
     if (table->segment_index() >= length(program_.segments())) {
       fail(std::string(name) + " names segment " + std::to_string(table->segment_index()) +
            ", which is not there");
@@ -113,6 +127,14 @@ class Checker {
 
   void plan(const pte::ExecutionPlan& plan) {
     const std::size_t values = length(plan.values());
+    if (plan.values() == nullptr || plan.inputs() == nullptr || plan.outputs() == nullptr) {
+      fail("it has no values, inputs or outputs");
+      return;
+    }
+    if (!aligned(plan.non_const_buffer_sizes())) {
+      fail("the sizes of planned memory are at an odd address");
+      return;
+    }
     for (std::size_t i = 0; i < values; ++i) {
       value(plan, *plan.values()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
     }
@@ -190,7 +212,7 @@ class Checker {
     } else if (const auto* text = value.val_as_String()) {
       require(text->string_val() != nullptr, name + " is an empty string");
     } else if (const auto* ints = value.val_as_IntList()) {
-      require(ints->items() != nullptr && all_below(ints->items(), values),
+      require(ints->items() != nullptr && aligned(ints->items()) && all_below(ints->items(), values),
               name + " refers to a value not there");
     } else if (const auto* tensors = value.val_as_TensorList()) {
       require(tensors->items() != nullptr && all_tensors(plan, tensors->items(), false),
@@ -199,7 +221,7 @@ class Checker {
       require(optional->items() != nullptr && all_tensors(plan, optional->items(), true),
               name + " refers to a tensor not there");
     } else if (const auto* doubles = value.val_as_DoubleList()) {
-      require(doubles->items() != nullptr, name + " has no items");
+      require(doubles->items() != nullptr && aligned(doubles->items()), name + " has no items");
     } else if (const auto* bools = value.val_as_BoolList()) {
       require(bools->items() != nullptr, name + " has no items");
     }

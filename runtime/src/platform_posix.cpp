@@ -128,6 +128,19 @@ int create_temporary(const std::string& path, std::string* temporary) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::size_t kReserve = std::size_t{1} << 20;  // more than what is mapped behind a file
+
+// Address space that a file of that size takes: kernels read whole registers, so that some bytes behind its
+// last one must be there, too.
+std::size_t mapped_size(std::size_t size) {
+  constexpr std::size_t kReadBehind = 64;
+  return (size + kReadBehind + page_size() - 1) / page_size() * page_size();
+}
+
+}  // namespace
+
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const auto fail = [&](const std::string& what, const std::string& fix) {
     return Status(Code::kFile, "Cannot read " + path + ": " + what + ".", fix, {path});
@@ -146,13 +159,21 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
                 "name the file itself");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size > SIZE_MAX) {
+  if (size > SIZE_MAX - kReserve) {
     return fail("it is larger than this machine's address space", "use a 64-bit target");
   }
   if (size == 0) {
     return MappedFile(nullptr, 0);
   }
-  void* data = ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  const std::size_t mapped = mapped_size(static_cast<std::size_t>(size));
+  void* data = ::mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data != MAP_FAILED && ::mmap(data, static_cast<std::size_t>(size), PROT_READ, MAP_PRIVATE | MAP_FIXED,
+                                   descriptor.get(), 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(data, mapped);
+    errno = error;
+    data = MAP_FAILED;
+  }
   if (data == MAP_FAILED) {
     const int error = errno;
     if (error == ENOMEM) {
@@ -166,7 +187,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
-    ::munmap(const_cast<std::uint8_t*>(data_), size_);
+    ::munmap(const_cast<std::uint8_t*>(data_), mapped_size(size_));
   }
 }
 

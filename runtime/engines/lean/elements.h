@@ -21,6 +21,8 @@ inline float bfloat16_to_float(std::uint16_t bits) {
   return value;
 }
 std::uint16_t float_to_bfloat16(float value);  // to nearest, ties to even
+// Towards zero; the nearest there is beyond an integer's range, 0 for what is no number.
+std::int64_t to_int64(double value);
 
 enum class Domain : std::uint8_t { kInt, kFloat, kDouble };
 

@@ -27,6 +27,19 @@ const std::vector<Table>& tables() {
   return all;
 }
 
+// A tensor for kernels that were given none: one element, which can be read and not be written.
+View& no_tensor() {
+  static View nothing;
+  static std::uint64_t zero;
+  zero = 0;
+  nothing = View();
+  nothing.dtype = DType::kFloat32;
+  nothing.data = reinterpret_cast<std::uint8_t*>(&zero);
+  nothing.capacity = sizeof(zero);
+  nothing.constant = true;
+  return nothing;
+}
+
 }  // namespace
 
 Kernel find_kernel(std::string_view name) {
@@ -84,14 +97,20 @@ Value& Arguments::value(std::size_t i) {
 }
 
 View& Arguments::tensor(std::size_t i) {
-  static View nothing;
+  View& found = unplaced_tensor(i);
+  if (found.data != nullptr || found.count() == 0) {
+    return found;
+  }
+  fail(i, "tensor that has memory");
+  return no_tensor();
+}
+
+View& Arguments::unplaced_tensor(std::size_t i) {
   if (auto* view = std::get_if<View>(&value(i)); view != nullptr && view->dtype != DType::kUnknown) {
     return *view;
   }
   fail(i, "tensor");
-  nothing = View();
-  nothing.dtype = DType::kFloat32;
-  return nothing;
+  return no_tensor();
 }
 
 View* Arguments::optional_tensor(std::size_t i) {
@@ -150,6 +169,11 @@ std::vector<std::int64_t> Arguments::integers(std::size_t i) {
         fail(i, "list of integers");
         return {};
       }
+      // Sizes, paddings and the like are 32-bit numbers in programs; kernels multiply them with one another.
+      if (*number < INT32_MIN || *number > INT32_MAX) {
+        fail(i, "list of sizes");
+        return {};
+      }
       found.push_back(*number);
     }
   } else if (!is_none(i)) {
@@ -163,7 +187,13 @@ std::vector<View*> Arguments::tensors(std::size_t i) {
   if (const auto* list = std::get_if<TensorList>(&value(i))) {
     for (const std::int32_t item : list->items) {
       Value* one = item < 0 ? nullptr : &(*values_)[static_cast<std::size_t>(item)];
-      found.push_back(one == nullptr ? nullptr : std::get_if<View>(one));
+      View* view = one == nullptr ? nullptr : std::get_if<View>(one);
+      if (view != nullptr &&
+          ((view->data == nullptr && view->count() != 0) || view->dtype == DType::kUnknown)) {
+        fail(i, "list of tensors that have memory");
+        return {};
+      }
+      found.push_back(view);
     }
   } else if (!is_none(i)) {
     fail(i, "list of tensors");

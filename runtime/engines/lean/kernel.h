@@ -62,6 +62,7 @@ class Arguments {
   Value& value(std::size_t i);
   bool is_none(std::size_t i) { return std::holds_alternative<std::monostate>(value(i)); }
   View& tensor(std::size_t i);
+  View& unplaced_tensor(std::size_t i);  // one that may have no memory yet
   View* optional_tensor(std::size_t i);
   std::int64_t integer(std::size_t i);
   std::optional<std::int64_t> optional_integer(std::size_t i);

@@ -34,6 +34,12 @@ std::array<std::int64_t, kMostDims> View::strides() const {
 
 Status resize(View* view, const std::int64_t* sizes, std::size_t rank) {
   const Shape wanted(sizes, sizes + rank);
+  if (view->constant || (view->data == nullptr && view->count() != 0)) {
+    return {
+        Code::kFile,
+        view->constant ? "A constant would be written to." : "A tensor without memory would be written to.",
+        "export the model again"};
+  }
   if (rank == view->rank && std::equal(sizes, sizes + rank, view->sizes.begin())) {
     return {};
   }

@@ -46,7 +46,8 @@ struct View {
   }
 };
 
-// Gives `view` new sizes. Fails when its memory or its exported bounds do not allow them.
+// Gives `view`, which is about to be written, new sizes. Fails when its memory or its exported bounds do not
+// allow them, and when it is a constant or has no memory.
 Status resize(View* view, const std::int64_t* sizes, std::size_t rank);
 inline Status resize(View* view, const Shape& shape) {
   return resize(view, shape.data(), shape.size());

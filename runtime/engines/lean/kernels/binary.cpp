@@ -30,8 +30,7 @@ T wrapping(T a, T b, F f) {
 // A number, ready in every type that is computed in.
 struct Factor {
   Factor(Arguments& arguments, std::size_t i)
-      : integer(arguments.is_integral(i) ? arguments.integer(i)
-                                         : static_cast<std::int64_t>(arguments.real(i))),
+      : integer(arguments.is_integral(i) ? arguments.integer(i) : to_int64(arguments.real(i))),
         real(arguments.real(i)) {}
 
   template <typename T>
@@ -58,7 +57,7 @@ T add_scaled(T a, T factor, T b) {
 template <typename T>
 T scalar(Arguments& arguments, std::size_t i) {
   if constexpr (std::is_integral_v<T>) {
-    return arguments.is_integral(i) ? arguments.integer(i) : static_cast<T>(arguments.real(i));
+    return arguments.is_integral(i) ? arguments.integer(i) : to_int64(arguments.real(i));
   } else {
     return static_cast<T>(arguments.real(i));
   }

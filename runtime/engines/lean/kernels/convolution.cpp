@@ -46,6 +46,9 @@ Taps taps_of(const Geometry& g, std::size_t d, std::int64_t k, std::int64_t smal
 // elements.
 template <typename T, typename F>
 void each_row(const Volume<T>& small, const Volume<T>& big, const Volume<T>& weight, const Geometry& g, F f) {
+  if (small.values.empty() || big.values.empty() || weight.values.empty()) {
+    return;
+  }
   const std::int64_t group = weight.sizes[0] / g.groups;
   const auto& s = small.sizes;
   const auto& b = big.sizes;

@@ -112,7 +112,7 @@ Status range(Arguments& arguments, double start, double end, double step, std::s
     if (is_floating(out.dtype)) {
       store(out.dtype, &value, 1, to, 1);
     } else {
-      const auto integer = static_cast<std::int64_t>(value);
+      const std::int64_t integer = to_int64(value);
       store(out.dtype, &integer, 1, to, 1);
     }
   }

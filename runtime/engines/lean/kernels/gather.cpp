@@ -46,8 +46,8 @@ Status index_select(Arguments& arguments) {
   View& out = arguments.tensor(3);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
+  if (!wrapped.ok() || in.dtype != out.dtype) {
+    return wrapped.ok() ? mismatch("what is selected is of another type") : wrapped;
   }
   Shape shape = in.shape();
   shape[dim] = static_cast<std::int64_t>(index.count());
@@ -87,7 +87,7 @@ Status gather(Arguments& arguments) {
   View& out = arguments.tensor(4);
   std::size_t dim = 0;
   const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok() || index.rank != in.rank) {
+  if (!wrapped.ok() || index.rank != in.rank || in.dtype != out.dtype) {
     return wrapped.ok()
                ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(in.shape()))
                : wrapped;

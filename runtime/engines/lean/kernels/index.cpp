@@ -157,7 +157,8 @@ Status index(Arguments& arguments) {
   const View& in = arguments.tensor(0);
   View& out = arguments.tensor(2);
   Lookup lookup;
-  Status done = lookup.prepare(in, arguments.tensors(1));
+  Status done = in.dtype == out.dtype ? lookup.prepare(in, arguments.tensors(1))
+                                      : mismatch("the result of indexing is of another type");
   if (done.ok()) {
     done = resize(&out, lookup.shape);
   }
@@ -220,9 +221,10 @@ Status index_put(Arguments& arguments) {
 // aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False)
 Status index_put_in_place(Arguments& arguments) {
   View& self = arguments.tensor(0);
-  return arguments.fault().ok()
+  const Status writable = resize(&self, self.shape());
+  return arguments.fault().ok() && writable.ok()
              ? put_into(self, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3))
-             : Status();
+             : writable;
 }
 
 constexpr KernelEntry kTable[] = {

@@ -335,7 +335,7 @@ Status pixel_shuffle(Arguments& arguments) {
   if (!arguments.fault().ok()) {
     return {};
   }
-  if (in.rank < 3 || in.rank + 2U > kMostDims || factor <= 0) {
+  if (in.rank < 3 || in.rank + 2U > kMostDims || factor <= 0 || factor > INT16_MAX) {
     return mismatch("cannot shuffle the pixels of " + to_text(in.shape()));
   }
   const std::size_t c = in.rank - 3U;
@@ -402,7 +402,8 @@ Status tril(Arguments& arguments) {
   const std::int64_t rows = in.sizes[in.rank - 2U];
   const std::int64_t columns = in.sizes[in.rank - 1U];
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t kept = std::clamp<std::int64_t>(row + diagonal + 1, 0, columns);
+    const std::int64_t kept =
+        std::clamp<std::int64_t>(row + std::clamp(diagonal, -rows, columns) + 1, 0, columns);
     Part target = part_of(out, out.rank - 2U, row, 1);
     target.shape[out.rank - 1U] = kept;
     copy_into(target, part_of(in, in.rank - 2U, row, 1).operand);

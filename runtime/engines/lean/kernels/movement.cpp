@@ -359,11 +359,12 @@ Status as_strided_copy(Arguments& arguments) {
   const std::vector<std::int64_t> strides = arguments.integers(2);
   const std::int64_t offset = arguments.optional_integer(3).value_or(0);
   Operand operand = whole(in);
-  std::int64_t last = offset;
+  std::int64_t last = std::min(offset, INT64_MAX / 4);
   bool empty = false;
   for (std::size_t i = 0; i < shape.size() && i < strides.size() && i < kMostDims; ++i) {
     empty = empty || shape[i] <= 0;
-    last += (shape[i] - 1) * strides[i];
+    // What is too far stays too far.
+    last = std::min(last + (shape[i] - 1) * strides[i], INT64_MAX / 4);
     operand.steps[i] = strides[i];
     if (strides[i] < 0) {
       return mismatch("a stride is negative");
@@ -438,8 +439,11 @@ Status copy_in_place(Arguments& arguments) {
     return done.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
                      : done;
   }
-  copy(self, operand_of(source, self));
-  return {};
+  const Status writable = resize(&self, shape);
+  if (writable.ok()) {
+    copy(self, operand_of(source, self));
+  }
+  return writable;
 }
 
 constexpr KernelEntry kTable[] = {

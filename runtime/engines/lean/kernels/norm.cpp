@@ -114,7 +114,7 @@ Status layer_norm(Arguments& arguments) {
     }
   }
   const Status resized = resize(&out, in.shape());
-  if (!resized.ok() || in.count() == 0) {
+  if (!resized.ok() || in.count() == 0 || width == 0) {
     return resized;
   }
   if ((weight != nullptr && weight->count() != width) || (bias != nullptr && bias->count() != width)) {

@@ -16,7 +16,7 @@ Status pad(Arguments& arguments) {
   if (!arguments.fault().ok()) {
     return {};
   }
-  if (padding.size() != 2 * Dims || in.rank < Dims) {
+  if (padding.size() != 2 * Dims || in.rank < Dims || in.dtype != out.dtype) {
     return mismatch("the padding does not fit " + to_text(in.shape()));
   }
   Shape shape = in.shape();

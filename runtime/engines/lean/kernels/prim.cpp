@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <type_traits>
 
 #include "tables.h"
 #include "walk.h"
@@ -49,6 +51,16 @@ bool both_whole(Arguments& arguments) {
   return arguments.is_integral(0) && arguments.is_integral(1);
 }
 
+// Sizes wrap around: a damaged one must not be more than wrong.
+template <typename T, typename F>
+T wrapping(T a, T b, F f) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  } else {
+    return f(a, b);
+  }
+}
+
 #define SLIPWAY_OP(name, expression)  \
   struct name {                       \
     template <typename T>             \
@@ -56,9 +68,9 @@ bool both_whole(Arguments& arguments) {
       return expression;              \
     }                                 \
   }
-SLIPWAY_OP(Add, a + b);
-SLIPWAY_OP(Sub, a - b);
-SLIPWAY_OP(Mul, a* b);
+SLIPWAY_OP(Add, wrapping(a, b, [](auto x, auto y) { return x + y; }));
+SLIPWAY_OP(Sub, wrapping(a, b, [](auto x, auto y) { return x - y; }));
+SLIPWAY_OP(Mul, wrapping(a, b, [](auto x, auto y) { return x * y; }));
 SLIPWAY_OP(Max, a > b ? a : b);
 SLIPWAY_OP(Min, a < b ? a : b);
 SLIPWAY_OP(Eq, a == b);
@@ -120,7 +132,7 @@ Status truediv(Arguments& arguments) {
 
 template <double (*Round)(double)>
 Status to_whole(Arguments& arguments) {
-  arguments.value(1) = static_cast<std::int64_t>(Round(arguments.real(0)));
+  arguments.value(1) = to_int64(Round(arguments.real(0)));
   return {};
 }
 
@@ -156,33 +168,36 @@ Status sym_ite(Arguments& arguments) {
 // memory.
 Status et_view(Arguments& arguments) {
   const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
+  View& out = arguments.unplaced_tensor(2);
   Shape shape = arguments.integers(1);
   if (!arguments.fault().ok()) {
     return {};
   }
-  std::int64_t known = 1;
-  std::int64_t* open = nullptr;
-  for (std::int64_t& size : shape) {
-    if (size == -1) {
-      open = &size;
-    } else {
-      known *= size;
+  const std::string wanted = to_text(shape);
+  const auto open = std::find(shape.begin(), shape.end(), -1);
+  if (open != shape.end()) {
+    *open = 1;
+    std::size_t known = 0;
+    if (count_elements(shape, 1, &known) && known != 0) {
+      *open = static_cast<std::int64_t>(in.count() / known);
     }
   }
-  if (open != nullptr && known != 0) {
-    *open = static_cast<std::int64_t>(in.count()) / known;
+  std::size_t count = 0;
+  if (!count_elements(shape, size_of(in.dtype), &count) || count != in.count() || out.dtype != in.dtype ||
+      shape.size() != out.rank) {
+    return mismatch("cannot view " + to_text(in.shape()) + " as " + wanted);
   }
   // Its memory is the input's: only the exported bounds limit its shape.
-  out.data = in.data;
-  out.capacity = in.capacity;
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
+  View view = out;
+  view.data = in.data;
+  view.capacity = in.capacity;
+  view.constant = false;
+  const Status resized = resize(&view, shape);
+  if (resized.ok()) {
+    view.constant = in.constant;
+    out = view;
   }
-  return out.count() == in.count() && out.dtype == in.dtype
-             ? Status()
-             : mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(shape));
+  return resized;
 }
 
 // executorch_prim::et_copy_index.tensor(Tensor self, Tensor copy_from, int index) -> Tensor: row `index` of
@@ -204,14 +219,11 @@ Status copy_index(Arguments& arguments) {
       return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
     }
   }
-  if (shape != self.shape()) {
-    const Status resized = resize(&self, shape);
-    if (!resized.ok()) {
-      return resized;
-    }
+  const Status resized = resize(&self, shape);
+  if (resized.ok() && source.bytes() != 0) {
+    std::memmove(self.data + static_cast<std::size_t>(index) * source.bytes(), source.data, source.bytes());
   }
-  std::memcpy(self.data + static_cast<std::size_t>(index) * source.bytes(), source.data, source.bytes());
-  return {};
+  return resized;
 }
 
 double round_to_even(double x) {

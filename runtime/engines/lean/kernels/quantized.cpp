@@ -231,7 +231,7 @@ Chosen choose(float low, float high, Range range, float least) {
   const float from_low = min + low / scale;
   const float from_high = max + high / scale;
   const float zero_point = from_low + from_high > 0 ? min - low / scale : max - high / scale;
-  return {scale, static_cast<std::int64_t>(std::nearbyint(std::min(std::max(zero_point, min), max)))};
+  return {scale, to_int64(std::nearbyint(std::min(std::max(zero_point, min), max)))};
 }
 
 // quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, ScalarType dtype, *, Tensor(a!)

@@ -24,7 +24,7 @@ Status resize_image(const View& in, const std::vector<std::int64_t>& sizes,
   for (std::size_t i = 0; i < 2; ++i) {
     const double wanted =
         sizes.size() == 2 ? static_cast<double>(sizes[i]) : static_cast<double>(in.sizes[2 + i]) * factors[i];
-    if (!(wanted >= 0 && wanted <= INT32_MAX)) {
+    if (!(wanted >= 0 && wanted <= INT32_MAX) || (wanted >= 1 && in.sizes[2 + i] == 0)) {
       return mismatch("cannot resize " + to_text(in.shape()));
     }
     (*shape)[2 + i] = static_cast<std::int64_t>(wanted);
@@ -41,6 +41,13 @@ T scale_of(std::int64_t in, std::int64_t out, const std::vector<double>& factors
   }
   return factors.size() == 2 && factors[i] > 0 ? static_cast<T>(1.0 / factors[i])
                                                : static_cast<T>(in) / static_cast<T>(out);
+}
+
+// The pixel of `size` that a place falls on: an image's edge for what is outside, or no number.
+template <typename T>
+std::int64_t pixel_at(T place, std::int64_t size) {
+  return std::clamp<std::int64_t>(to_int64(static_cast<double>(place)), 0,
+                                  std::max<std::int64_t>(size - 1, 0));
 }
 
 // aten::upsample_nearest2d.vec_out(Tensor input, SymInt[]? output_size, float[]? scale_factors, *, Tensor(a!)
@@ -61,7 +68,7 @@ Status nearest(Arguments& arguments) {
     const auto rows = scale_of<float>(in.sizes[2], shape[2], factors, 0, false);
     const auto columns = scale_of<float>(in.sizes[3], shape[3], factors, 1, false);
     const auto nearest_to = [](std::int64_t at, float scale, std::int64_t size) {
-      return std::min(static_cast<std::int64_t>(std::floor(static_cast<float>(at) * scale)), size - 1);
+      return pixel_at(std::floor(static_cast<float>(at) * scale), size);
     };
     for (std::int64_t n = 0; n < shape[0]; ++n) {
       for (std::int64_t c = 0; c < shape[1]; ++c) {
@@ -84,7 +91,7 @@ struct Between {
   Between(std::int64_t at, T scale, std::int64_t size, bool corners) {
     const T place =
         corners ? static_cast<T>(at) * scale : std::max((static_cast<T>(at) + T(0.5)) * scale - T(0.5), T(0));
-    first = std::min(static_cast<std::int64_t>(place), size - 1);
+    first = pixel_at(place, size);
     second = std::min(first + 1, size - 1);
     share = std::min(std::max(place - static_cast<T>(first), T(0)), T(1));
   }
@@ -149,7 +156,7 @@ std::vector<Blend<T>> triangles(std::int64_t in, std::int64_t out, T scale) {
     Blend<T>& blend = blends[static_cast<std::size_t>(i)];
     const T center = scale * (static_cast<T>(i) + T(0.5));
     const auto inside = [in](T x) {
-      return static_cast<std::int64_t>(std::clamp(x, T(0), static_cast<T>(in)));
+      return std::clamp<std::int64_t>(to_int64(static_cast<double>(x)), 0, in);
     };
     blend.first = inside(center - reach + T(0.5));
     const std::int64_t last = inside(center + reach + T(0.5));

@@ -51,8 +51,7 @@ Status masked_fill(Arguments& arguments) {
   const View& mask = arguments.tensor(1);
   View& out = arguments.tensor(3);
   const double real = arguments.real(2);
-  const std::int64_t integer =
-      arguments.is_integral(2) ? arguments.integer(2) : static_cast<std::int64_t>(real);
+  const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
   if (!arguments.fault().ok()) {
     return {};
   }
