@@ -31,7 +31,7 @@ def runner() -> Path:
 
 
 def run(runner: Path, program: Path) -> subprocess.CompletedProcess[str]:
-    argv = [runner, f"--model_path={program}", "--json", "--warmup=1", "--num_executions=1"]
+    argv = [str(runner), f"--model_path={program}", "--json", "--warmup=1", "--num_executions=1"]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
