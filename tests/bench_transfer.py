@@ -32,6 +32,7 @@ from deploy.probe import probe
 from deploy.session import device_root
 from deploy.store import Blob, Store
 from deploy.transport import Transport, run
+from tests import bench_rsync
 from tests.kept import keep
 
 Send = Callable[[Path, str], None]
@@ -101,12 +102,10 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
         found["scp"] = _program(
             lambda file, name: ["scp", "-q", "-P", str(where.port), *options, str(file), f"{ends}:{folder}/{name}"]
         )
-    there = run(transport, ["sh", "-c", "command -v rsync"], deadline=Deadline.after(60), check=False).code == 0
-    if shutil.which("rsync") and there:
-        shell = " ".join(["ssh", "-p", str(where.port), *options])
-        found["rsync"] = _program(
-            lambda file, name: ["rsync", "--whole-file", "-e", shell, str(file), f"{ends}:{folder}/{name}"]
-        )
+    own, far = bench_rsync.here(), bench_rsync.there(device, transport, folder)
+    if own and far:
+        words = [*own, "--whole-file", "-e", " ".join(["ssh", "-p", str(where.port), *options]), f"--rsync-path={far}"]
+        found["rsync"] = _program(lambda file, name: [*words, str(file), f"{ends}:{folder}/{name}"])
     return found
 
 

@@ -16,17 +16,22 @@ import pytest
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
 from deploy import virtual
 from deploy.deadline import NEVER
+from deploy.events import Event
 from deploy.execute import execute
 from deploy.inventory import Device, host_target
-from deploy.labgrid import VARIABLE, Coordinator
+from deploy.labgrid import VARIABLE, Coordinator, own_name
+from deploy.pipeline import deploy
 from deploy.ssh_config import address
-from tests.deploying import Deploying
+from tests.deploying import Deploying, program
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.processes import gone, marked
 from tests.small_program import small_program
+from toolchains.builder import build
 
-pytestmark = [pytest.mark.virtual, pytest.mark.build]
+__all__ = ["program"]
+
+pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 HERE = Path(sys.executable).parent
 
@@ -134,7 +139,7 @@ def _own_results(dist: Path) -> None:
     """Results go to a folder of the test's own."""
 
 
-def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint) -> None:
+def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, program: Path) -> None:
     device = Device(
         name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi", target="linux-arm64",
         key=pi.key, known_hosts=pi.known_hosts, tags=("emulated",),
@@ -142,6 +147,18 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint) -> None:
     assert device.emulated
     done = execute(device, small_program("linux-arm64"), ["echo", "from the rack"])
     assert (done.code, done.stdout) == (0, b"from the rack\n")
+    assert lab.holder("pi") == ""
+    held: list[str] = []
+
+    def listen(event: Event) -> None:
+        if (event.step, event.kind) == ("run", "start"):
+            held.append(lab.holder("pi"))
+
+    result = deploy(
+        device, build("linux-arm64"), program, num_executions=1, warmup=0, timeout=300, listeners=[listen]
+    )  # fmt: skip
+    assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
+    assert held == [own_name()]
     assert lab.holder("pi") == ""
 
 

@@ -9,10 +9,14 @@ import pytest
 
 from deploy.identify import choose_target
 from deploy.inventory import FILE, get_device
-from deploy.pipeline import open_device
+from deploy.pipeline import deploy, open_device
+from tests.deploying import program
 from tests.devices import ask, facts_of, own_devices, refuses, runs_programs
+from toolchains.builder import build
 
-pytestmark = pytest.mark.virtual
+__all__ = ["program"]
+
+pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,6 +37,18 @@ def test_it_is_a_32_bit_phone() -> None:
 
 def test_static_programs_run(tmp_path: Path) -> None:
     runs_programs("phone-armv7", "android-armv7", tmp_path)
+
+
+def test_a_whole_deploy(program: Path, dist: Path) -> None:
+    device = get_device("phone-armv7", FILE)
+    bundle = build(device.target)
+    result = deploy(device, bundle, program, num_executions=1, warmup=0, listeners=[], timeout=300)
+    assert (result.bundle.target, result.bundle.engine) == ("android-armv7", "lean")
+    assert (result.verdict, result.emulated) == ("agrees", True)
+    again = deploy(device, bundle, program, num_executions=1, warmup=0, listeners=[], timeout=300)
+    assert again.upload.bytes == 0
+    assert again.runner.outputs[0].sha256 == result.runner.outputs[0].sha256
+    assert list((dist / "results").glob("phone-armv7-*.json"))
 
 
 def test_64_bit_programs_are_refused() -> None:
