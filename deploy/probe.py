@@ -38,6 +38,16 @@ _TRIPLETS = {
 FUNCTION = r"""
 part() { echo; echo "@@$1"; }
 first_line() { { read -r line <"$1"; } 2>/dev/null && echo "$line"; }
+# Not by echo, which changes backslashes. With a second word: only what comes before an empty line.
+case ${KSH_VERSION-} in '') say() { printf '%s\n' "$1"; };; *) say() { print -r -- "$1"; };; esac
+unended() { line=; { read -r line <"$1"; } 2>/dev/null; [ -n "$line" ] && say "$line"; }
+lines_of() {
+  count=0
+  while [ "$count" -lt 500 ] && IFS= read -r line; do
+    [ -z "$2" ] || [ -n "$line" ] || return 0
+    say "$line"; count=$((count + 1))
+  done 2>/dev/null <"$1"
+}
 named() { echo "$1"; echo "$4"; echo "$3"; echo "$2"; }
 probe() {
 part system; named $(uname -s -n -r -m)
@@ -48,8 +58,9 @@ near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=${near%/*}; near
 part near; cd "$near" && pwd -P
 part writable; [ -w "$near" ] && echo yes
 part df; df -Pk "$near" 2>/dev/null
-part files
-head -n 500 /proc/mounts /proc/cpuinfo /proc/device-tree/model /sys/class/dmi/id/product_name 2>/dev/null
+part mounts; lines_of /proc/mounts
+part cpuinfo; lines_of /proc/cpuinfo first
+part board; unended /proc/device-tree/model || unended /sys/class/dmi/id/product_name
 part online; first_line /sys/devices/system/cpu/online ||
   { part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo; }
 part memory
@@ -204,12 +215,6 @@ def parse(text: str) -> DeviceFacts:
     )
 
 
-_FILES = {
-    "/proc/mounts": "mounts", "/proc/cpuinfo": "cpuinfo", "/proc/device-tree/model": "board",
-    "/sys/class/dmi/id/product_name": "board",
-}  # fmt: skip
-
-
 def _count(ranges: str) -> int:
     """How many there are in ``0-3,6``."""
     matches = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in ranges.split(",")]
@@ -227,8 +232,6 @@ def _parts(text: str) -> _Parts:
     for line in text.splitlines():
         if line.startswith("@@"):
             current = parts.setdefault(line[2:], [])
-        elif line.startswith("==> /") and line.endswith(" <=="):  # head's, before each of several files
-            current = parts.setdefault(_FILES.get(line[4:-4], line), [])
         elif clean := "".join(letter for letter in line if letter.isprintable()).strip():
             current.append(clean)  # what a device says goes to terminals: no escape sequences
     return parts
