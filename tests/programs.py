@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ class Run:
     executions: int = 1
     """In a row; the last one's outputs are compared."""
     method: str = "forward"
+    first: tuple[tuple[str, Tensors], ...] = ()
+    """Methods that run once before, in the same process."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +266,96 @@ def several_methods() -> Program:
     return _lowered(methods, runs, config=_initialized())
 
 
+class Memory(nn.Module):  # type: ignore[misc]
+    """Keys and values of up to eight tokens, and the layers that make them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Linear(4, 12)
+        self.register_buffer("keys", torch.full((8, 4), 0.25))
+        self.register_buffer("values", torch.full((8, 4), -0.5))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+
+class Prefill(nn.Module):  # type: ignore[misc]
+    """Remembers a whole sequence."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        self.memory = memory
+
+    def forward(self, x: Any) -> Any:
+        """``[3, 4]`` to the sum of what is remembered now."""
+        _, key, value = self.memory.layers(x).chunk(3, -1)
+        self.memory.keys[: x.shape[0]] = key
+        self.memory.values[: x.shape[0]] = value
+        self.memory.count.fill_(x.shape[0])
+        return (key + value).sum()
+
+
+class Decode(Prefill):
+    """Remembers one token more, and looks back on all of them."""
+
+    def forward(self, x: Any) -> Any:
+        """``[1, 4]`` to ``[1, 4]``, and how many tokens there are."""
+        memory = self.memory
+        query, key, value = memory.layers(x).chunk(3, -1)
+        memory.keys[memory.count] = key
+        memory.values[memory.count] = value
+        memory.count += 1
+        seen = torch.arange(8) < memory.count
+        weights = torch.softmax(torch.where(seen, query @ memory.keys.T, -1e9), -1)
+        return weights @ memory.values, memory.count * 1
+
+
+class Recall(Prefill):
+    """Only reads."""
+
+    def forward(self, x: Any) -> Any:
+        """``[4]``: compared with all keys."""
+        return self.memory.keys * x, self.memory.count * 1
+
+
+def shared_state(*, shared: bool) -> Program:
+    """Two methods write to what a third one reads, too: in one place, or each in its own."""
+    from executorch.exir import ExecutorchBackendConfig
+    from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    first = Memory().requires_grad_(False)
+    sequence, token, probe = torch.randn(3, 4), torch.randn(1, 4), torch.randn(4)
+    kinds: dict[str, tuple[type[Prefill], torch.Tensor]] = {
+        "prefill": (Prefill, sequence), "forward": (Decode, token), "recall": (Recall, probe),
+    }  # fmt: skip
+    methods = {
+        name: torch.export.export(kind(first), (example,), strict=False) for name, (kind, example) in kinds.items()
+    }
+
+    def eager(*calls: str) -> Tensors:
+        memories = {name: copy.deepcopy(first) for name in kinds}
+        if shared:
+            memories = dict.fromkeys(kinds, memories["forward"])
+        for name in calls:
+            kind, example = kinds[name]
+            results = kind(memories[name])(example)
+        return _flat(results)
+
+    def run(*calls: str, executions: int = 1) -> Run:
+        earlier = tuple((name, (kinds[name][1],)) for name in calls[:-1])
+        wanted = eager(*calls[:-1], *[calls[-1]] * executions)
+        return Run((kinds[calls[-1]][1],), wanted, executions, calls[-1], earlier)
+
+    runs = (
+        run("recall"), run("forward", executions=2), run("prefill", "forward"), run("prefill", "forward", executions=3),
+        run("prefill", "forward", "forward", "recall"), run("forward", "prefill", "recall"),
+    )  # fmt: skip
+    config = ExecutorchBackendConfig(
+        passes=[InitializedMutableBufferPass(["keys", "values", "count"])],
+        memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=shared),
+    )
+    return _lowered(methods, runs, delegate=True, config=config)
+
+
 def weights_apart(*, delegate: bool) -> Program:
     """Constants in a ``.ptd`` file."""
     from executorch.exir import ExecutorchBackendConfig
@@ -286,6 +379,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "channels-last": channels_last,
     "channels-last-input": channels_last_input,
     "several-methods": several_methods,
+    "shared-state": lambda: shared_state(shared=True),
+    "separate-state": lambda: shared_state(shared=False),
     "weights-apart": lambda: weights_apart(delegate=False),
 }
 

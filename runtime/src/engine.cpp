@@ -13,6 +13,11 @@ Status Engine::configure(const EngineOptions& options) {
           "onnxruntime"};
 }
 
+Status Engine::choose(const std::string& /*method*/) {
+  return {Code::kUsage, "The engine " + info().name + " runs one method in a process.",
+          "leave --run_first to bundles of the engine lean"};
+}
+
 Result<std::vector<ProfileRow>> Engine::profile_rows() {
   return Status(Code::kUsage, "The engine " + info().name + " makes no table of its profile.",
                 "give --profile_path FILE, and read the file with the engine's own tools");

@@ -67,6 +67,7 @@ constexpr Flag kFlags[] = {
     {"cpu_threads", Takes::kCount, nullptr, &Options::cpu_threads, 1},
     {"method_name", Takes::kText, &Options::method_name, nullptr, 0},
     {"also_load", Takes::kValue, nullptr, nullptr, 0},
+    {"run_first", Takes::kText, nullptr, nullptr, 0},
     {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
@@ -111,11 +112,29 @@ Status set_switch(Options* options, std::string_view name) {
   return set_action(options, name == "version" ? Action::kVersion : Action::kHelp);
 }
 
+// "prefill=a.npy,b.npy", or "prefill" alone.
+Status add_run(Options* options, const std::string& value) {
+  const std::size_t equals = value.find('=');
+  EarlierRun run{value.substr(0, equals), {}};
+  if (equals != std::string::npos) {
+    run.inputs = split(value.substr(equals + 1), ',');
+  }
+  if (run.method.empty() || std::find(run.inputs.begin(), run.inputs.end(), "") != run.inputs.end()) {
+    return usage("--run_first has an empty name in '" + value + "'.",
+                 "give METHOD=a.npy,b.npy, without blanks");
+  }
+  options->run_first.push_back(std::move(run));
+  return {};
+}
+
 Status set_value(Options* options, const Flag& flag, const std::string& value) {
   const std::string name = std::string("--") + flag.name;
   if (flag.takes == Takes::kText) {
     if (value.empty()) {
       return usage(name + " needs a value.");
+    }
+    if (flag.text == nullptr) {
+      return add_run(options, value);
     }
     options->*flag.text = value;
     return {};
@@ -260,6 +279,8 @@ Flags are --flag=value or --flag value.
   --data_path FILE        weights stored apart from it (.ptd)
   --method_name NAME      the method to run (default: forward)
   --also_load A,B         methods that are made ready besides, as an application that uses several does
+  --run_first M=A.npy,..  method M runs once before, with these inputs (none: ones); what it leaves in buffers that
+                          methods share, the measured method finds. May be given several times
   --inputs A.npy,B.npy    the inputs, in the method's order
   --input_shapes 1x8,2x3  inputs of ones in these shapes; without this and --inputs: the declared shapes
   --output_file PREFIX    write the outputs as PREFIX0.npy, PREFIX1.npy, ...

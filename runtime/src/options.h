@@ -11,6 +11,12 @@ namespace slipway {
 
 enum class Action { kRun, kDescribe, kCapabilities, kVersion, kHelp };
 
+// A method that runs once before the one that is measured.
+struct EarlierRun {
+  std::string method;
+  std::vector<std::string> inputs;
+};
+
 struct Options {
   Action action = Action::kRun;
   std::string model_path;
@@ -24,6 +30,7 @@ struct Options {
   unsigned cpu_threads = 0;  // 0: as many as there are physical cores
   std::string method_name = "forward";
   std::vector<std::string> also_load;
+  std::vector<EarlierRun> run_first;
   std::string profile_path;
   bool profile = false;  // the profile by operators, in the result
   EngineOptions engine;

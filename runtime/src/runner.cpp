@@ -155,6 +155,19 @@ Result<MethodInfo> find_method(const Options& options, const std::string& wanted
                 "give --method_name one of: " + names, {wanted});
 }
 
+// Each once.
+std::vector<std::string> also_loaded(const Options& options) {
+  std::vector<std::string> names = options.also_load;
+  for (const EarlierRun& earlier : options.run_first) {
+    const bool known = earlier.method == options.method_name ||
+                       std::find(names.begin(), names.end(), earlier.method) != names.end();
+    if (!known) {
+      names.push_back(earlier.method);
+    }
+  }
+  return names;
+}
+
 // Executes as often as asked. The clock runs around execute() alone.
 Status measure(const Options& options, Engine& engine, const std::vector<Tensor>& inputs,
                std::vector<double>* all) {
@@ -177,6 +190,48 @@ Status measure(const Options& options, Engine& engine, const std::vector<Tensor>
     }
   }
   return {};
+}
+
+// Method by method, in the order in which they were given, each with its inputs.
+using EarlierInputs = std::vector<std::pair<std::string, std::vector<Tensor>>>;
+
+Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo& program,
+                                      const Capabilities& capabilities) {
+  EarlierInputs all;
+  for (const EarlierRun& earlier : options.run_first) {
+    const Result<MethodInfo> method = find_method(options, earlier.method, program);
+    const Status offered =
+        method.ok() ? check_offers(options, method.value(), capabilities) : method.status();
+    if (!offered.ok()) {
+      return offered;
+    }
+    Options own = options;
+    own.inputs = earlier.inputs;
+    own.have_input_shapes = false;
+    std::string note;
+    Result<std::vector<Tensor>> inputs = prepare_inputs(own, method.value(), &note);
+    if (!inputs.ok()) {
+      return inputs.status();
+    }
+    all.emplace_back(earlier.method, std::move(inputs.value()));
+  }
+  return all;
+}
+
+Status run_earlier(const Options& options, Engine& engine, const EarlierInputs& all) {
+  for (const auto& [method, inputs] : all) {
+    Status status = engine.choose(method);
+    if (status.ok()) {
+      status = engine.set_inputs(inputs);
+    }
+    if (status.ok()) {
+      status = engine.execute();
+    }
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return all.empty() ? Status() : engine.choose(options.method_name);
 }
 
 Status write_outputs(const Options& options, const std::vector<Tensor>& outputs, RunReport* report) {
@@ -251,6 +306,10 @@ Status run(const Options& options, Engine& engine) {
   if (!note.empty()) {
     std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
   }
+  const Result<EarlierInputs> earlier = prepare_earlier(options, program.value(), report.capabilities);
+  if (!earlier.ok()) {
+    return earlier.status();
+  }
   const Result<unsigned> threads =
       engine.set_threads(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
   if (!threads.ok()) {
@@ -262,8 +321,8 @@ Status run(const Options& options, Engine& engine) {
                               {options.model_path}});
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
-  status =
-      engine.load({options.model_path, options.data_path, options.method_name, options.also_load, profile});
+  status = engine.load(
+      {options.model_path, options.data_path, options.method_name, also_loaded(options), profile});
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;
@@ -273,7 +332,10 @@ Status run(const Options& options, Engine& engine) {
       {Code::kExecution, "The engine crashed while it executed method " + options.method_name + ".",
        "export or copy the program again; when it crashes still, check the inputs' values and "
        "that the bundle was built for this processor (pte_runner --capabilities)"});
-  status = measure(options, engine, inputs.value(), &report.latencies_ms);
+  status = run_earlier(options, engine, earlier.value());
+  if (status.ok()) {
+    status = measure(options, engine, inputs.value(), &report.latencies_ms);
+  }
   if (!status.ok()) {
     return status;
   }

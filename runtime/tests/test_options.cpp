@@ -41,6 +41,20 @@ TEST(options_both_forms) {
   CHECK(options.value().json && options.value().print_output);
 }
 
+TEST(options_earlier_runs) {
+  const Result<Options> options =
+      parse_options({"--model_path=a", "--run_first=prefill=x.npy,y=z.npy", "--run_first", "reset"});
+  CHECK(options.ok());
+  CHECK_EQUAL(options.value().run_first.size(), std::size_t{2});
+  CHECK_EQUAL(options.value().run_first[0].method, "prefill");
+  CHECK_EQUAL(options.value().run_first[0].inputs.size(), std::size_t{2});
+  CHECK_EQUAL(options.value().run_first[0].inputs[1], "y=z.npy");
+  CHECK_EQUAL(options.value().run_first[1].method, "reset");
+  CHECK(options.value().run_first[1].inputs.empty());
+  refused({"--model_path=a", "--run_first==x.npy"}, "empty name");
+  refused({"--model_path=a", "--run_first=prefill="}, "empty name");
+}
+
 TEST(options_json_takes_no_word) {
   const Result<Options> options = parse_options({"--json", "--model_path", "a.pte"});
   CHECK(options.ok() && options.value().json && options.value().json_path.empty());

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 
 NAMES = [
     "dynamic", "dynamic-delegated", "data-dependent", "mutable", "conditional", "mapped", "scanned", "channels-last",
-    "channels-last-input", "several-methods", "weights-apart",
+    "channels-last-input", "several-methods", "shared-state", "separate-state", "weights-apart",
 ]  # fmt: skip
 
 
@@ -47,7 +47,18 @@ def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: st
         for index, one in enumerate(run.inputs):
             np.save(tmp_path / f"in{index}.npy", one.contiguous().numpy())
         names = ",".join(str(tmp_path / f"in{index}.npy") for index in range(len(run.inputs)))
-        words = [f"--inputs={names}", f"--output_file={tmp_path / 'out'}", f"--num_executions={run.executions}"]
+        earlier = []
+        for place, (method, inputs) in enumerate(run.first):
+            for index, one in enumerate(inputs):
+                np.save(tmp_path / f"first{place}-{index}.npy", one.contiguous().numpy())
+            files = ",".join(str(tmp_path / f"first{place}-{index}.npy") for index in range(len(inputs)))
+            earlier.append(f"--run_first={method}={files}")
+        words = [
+            *earlier,
+            f"--inputs={names}",
+            f"--output_file={tmp_path / 'out'}",
+            f"--num_executions={run.executions}",
+        ]
         done = subprocess.run(
             [*argv, *words, f"--method_name={run.method}"], capture_output=True, text=True, check=False, timeout=60
         )

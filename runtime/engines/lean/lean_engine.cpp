@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "arenas.h"
 #include "data_store.h"
 #include "etdump.h"
 #include "kernel.h"
@@ -49,8 +50,7 @@ class LeanEngine : public Engine {
   }
 
   Result<unsigned> set_threads(unsigned count) override {
-    others_.clear();  // their graphs use the threads that are about to end
-    method_.reset();
+    end_methods();  // their graphs use the threads that are about to end
     return contained([&] { return context_.set_threads(count); });
   }
 
@@ -60,6 +60,16 @@ class LeanEngine : public Engine {
 
   Status load(const LoadOptions& options) override {
     return contained([&] { return load_method(options); });
+  }
+
+  Status choose(const std::string& method) override {
+    for (const std::unique_ptr<lean::Method>& loaded : methods_) {
+      if (loaded->name() == method) {
+        method_ = loaded.get();
+        return {};
+      }
+    }
+    return {Code::kUsage, "Method " + method + " was not loaded.", "--also_load " + method};
   }
 
   Status set_inputs(const std::vector<Tensor>& inputs) override {
@@ -130,9 +140,13 @@ class LeanEngine : public Engine {
   }
 
  private:
+  void end_methods() {
+    method_ = nullptr;
+    methods_.clear();
+  }
+
   Status load_method(const LoadOptions& options) {
-    others_.clear();
-    method_.reset();
+    end_methods();
     recorder_ = options.profile ? std::make_unique<lean::Recorder>() : nullptr;
     const std::uint64_t start = lean::Recorder::now();
     const Status started = context_.start();
@@ -145,20 +159,18 @@ class LeanEngine : public Engine {
     }
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
     weights_ = std::make_unique<lean::PackedWeights>(*store_);
-    Result<std::unique_ptr<lean::Method>> method =
-        lean::Method::load(context_, *store_, *weights_, options.method, recorder_.get());
-    if (!method.ok()) {
-      return method.status();
-    }
-    method_ = std::move(method.value());
-    for (const std::string& name : options.also) {
-      Result<std::unique_ptr<lean::Method>> other =
-          lean::Method::load(context_, *store_, *weights_, name, recorder_.get());
-      if (!other.ok()) {
-        return other.status();
+    shared_ = std::make_unique<lean::SharedArenas>(store_->program());
+    std::vector<std::string> names{options.method};
+    names.insert(names.end(), options.also.begin(), options.also.end());
+    for (const std::string& name : names) {
+      Result<std::unique_ptr<lean::Method>> method =
+          lean::Method::load(context_, *store_, *weights_, *shared_, name, recorder_.get());
+      if (!method.ok()) {
+        return method.status();
       }
-      others_.push_back(std::move(other.value()));
+      methods_.push_back(std::move(method.value()));
     }
+    method_ = methods_.front().get();
     store_->forget_all();
     if (recorder_ != nullptr) {
       recorder_->begin(kLoadBlock);
@@ -172,8 +184,9 @@ class LeanEngine : public Engine {
   std::unique_ptr<lean::DataStore> store_;
   std::unique_ptr<lean::PackedWeights> weights_;
   std::unique_ptr<lean::Recorder> recorder_;
-  std::unique_ptr<lean::Method> method_;
-  std::vector<std::unique_ptr<lean::Method>> others_;
+  std::unique_ptr<lean::SharedArenas> shared_;
+  std::vector<std::unique_ptr<lean::Method>> methods_;
+  lean::Method* method_ = nullptr;  // the one that runs
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "file_format.h"
@@ -10,9 +9,6 @@
 
 namespace slipway::lean {
 namespace {
-
-constexpr std::size_t kAlignment =
-    64;  // a cache line, and more than any vector register of XNNPACK's asks for
 
 constexpr char kRebuild[] =
     "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
@@ -55,8 +51,8 @@ Kind list_of(const flatbuffers::Vector<Item>* items) {
 }  // namespace
 
 Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const DataStore& store,
-                                             PackedWeights& weights, const std::string& name,
-                                             Recorder* recorder) {
+                                             PackedWeights& weights, SharedArenas& shared,
+                                             const std::string& name, Recorder* recorder) {
   const pte::ExecutionPlan* found = nullptr;
   for (const pte::ExecutionPlan* plan : *store.program().execution_plan()) {
     if (plan->name()->string_view() == name) {
@@ -67,7 +63,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
     return Status(Code::kUsage, "The program has no method " + name + ".",
                   "pte_runner --describe lists them");
   }
-  std::unique_ptr<Method> method(new Method(context, store, weights, *found, recorder));
+  std::unique_ptr<Method> method(new Method(context, store, weights, shared, *found, recorder));
   std::vector<Kernel> kernels;
   Status done = method->find_operators(&kernels);
   if (done.ok()) {
@@ -85,16 +81,6 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
 }
 
-std::uint8_t* Method::allocate(std::size_t bytes) {
-  auto* raw = new (std::nothrow) std::uint8_t[bytes + kAlignment + kSlack]();
-  if (raw == nullptr) {
-    return nullptr;
-  }
-  memory_.emplace_back(raw);
-  const auto address = reinterpret_cast<std::uintptr_t>(raw);
-  return raw + (kAlignment - address % kAlignment) % kAlignment;
-}
-
 Status Method::make_arenas() {
   const auto* sizes = plan_->non_const_buffer_sizes();
   for (std::size_t i = 0; i < (sizes == nullptr ? 0 : sizes->size()); ++i) {
@@ -103,11 +89,11 @@ Status Method::make_arenas() {
       arenas_.push_back({});  // the first is reserved
       continue;
     }
-    if (wanted < 0 || static_cast<std::uint64_t>(wanted) > SIZE_MAX - 2 * kAlignment) {
+    if (wanted < 0 || static_cast<std::uint64_t>(wanted) > SIZE_MAX) {
       return no_memory(static_cast<std::uint64_t>(wanted));
     }
     const auto bytes = static_cast<std::size_t>(wanted);
-    std::uint8_t* memory = allocate(bytes);
+    std::uint8_t* memory = shared_.has(i) ? shared_.memory(i) : memory_.allocate(bytes);
     if (memory == nullptr) {
       return no_memory(bytes);
     }
@@ -215,7 +201,7 @@ Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, View* v
   const bool returned = std::find(plan_->outputs()->begin(), plan_->outputs()->end(),
                                   static_cast<std::int32_t>(index)) != plan_->outputs()->end();
   if (given || returned) {
-    view->data = allocate(bytes);
+    view->data = memory_.allocate(bytes);
     if (view->data == nullptr) {
       return no_memory(bytes);
     }
@@ -261,8 +247,9 @@ Status Method::make_delegates() {
               {backend}};
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
-    Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
-        context_, store_, weights_, store_.delegate(*stored.processed()), what, recorder_ != nullptr);
+    Result<std::unique_ptr<Delegate>> loaded =
+        Delegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what,
+                       recorder_ != nullptr);
     if (!loaded.ok()) {
       return loaded.status();
     }

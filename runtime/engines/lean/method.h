@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arenas.h"
 #include "data_store.h"
 #include "delegate.h"
 #include "kernel.h"
@@ -17,17 +18,16 @@
 
 namespace slipway::lean {
 
-// Bytes that XNNPACK may read behind a tensor.
-inline constexpr std::size_t kSlack = XNN_EXTRA_BYTES;
-
 class Method {
  public:
   // Makes memory, values, delegates and instructions of the method called `name`. All operators that have no
-  // kernel here are named at once (kMissingOperator). Store and weights must outlive the method, as must the
-  // recorder, which may be nullptr.
+  // kernel here are named at once (kMissingOperator). Store, weights and shared memory must outlive the
+  // method, as must the recorder, which may be nullptr.
   static Result<std::unique_ptr<Method>> load(const XnnContext& context, const DataStore& store,
-                                              PackedWeights& weights, const std::string& name,
-                                              Recorder* recorder);
+                                              PackedWeights& weights, SharedArenas& shared,
+                                              const std::string& name, Recorder* recorder);
+
+  std::string name() const { return plan_->name()->str(); }
 
   std::size_t input_count() const { return plan_->inputs()->size(); }
   std::size_t output_count() const { return plan_->outputs()->size(); }
@@ -55,9 +55,14 @@ class Method {
     const char* name = "";
   };
 
-  Method(const XnnContext& context, const DataStore& store, PackedWeights& weights,
+  Method(const XnnContext& context, const DataStore& store, PackedWeights& weights, SharedArenas& shared,
          const pte::ExecutionPlan& plan, Recorder* recorder)
-      : context_(context), store_(store), weights_(weights), plan_(&plan), recorder_(recorder) {}
+      : context_(context),
+        store_(store),
+        weights_(weights),
+        shared_(shared),
+        plan_(&plan),
+        recorder_(recorder) {}
 
   Status make_arenas();
   Status make_values();
@@ -71,15 +76,14 @@ class Method {
   Status move(const Step& step);
   Status run_steps();
   void record(const Step& step, std::size_t index, std::uint64_t start);
-  // Memory of the method's own; the address stays.
-  std::uint8_t* allocate(std::size_t bytes);
 
   const XnnContext& context_;
   const DataStore& store_;
   PackedWeights& weights_;
+  SharedArenas& shared_;
   const pte::ExecutionPlan* plan_;
   Recorder* recorder_;  // nullptr: nobody wants a profile
-  std::vector<std::unique_ptr<std::uint8_t[]>> memory_;
+  Blocks memory_;
   std::vector<Bytes> arenas_;
   std::vector<Value> values_;
   std::vector<std::string> operators_;

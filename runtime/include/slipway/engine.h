@@ -160,6 +160,10 @@ class Engine {
   // Loads the program and makes one method ready to run, and others besides (kUsage where there is only one).
   virtual Status load(const LoadOptions& options) = 0;
 
+  // Of the methods that were loaded, the one that the functions below mean from now on; LoadOptions::method
+  // at first. kUsage from engines that run only that one.
+  virtual Status choose(const std::string& method);
+
   // Gives the method its inputs for the next execute(). The tensors must outlive it.
   virtual Status set_inputs(const std::vector<Tensor>& inputs) = 0;
   // Runs the method once; this call alone is what the runner times.
