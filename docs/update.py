@@ -118,12 +118,12 @@ def onnx() -> str:
 
 
 def lean() -> str:
-    """``docs/lean.md`` with its two tables as they were seen last."""
-    from tests import agree_kept, lean_bench
+    """``docs/lean.md`` with its tables as they were seen last."""
+    from tests import agree_kept, kernels, lean_bench
 
     text = (ROOT / "docs" / "lean.md").read_text(encoding="utf-8")
     agreed = agree_kept.summary(agree_kept.load(agree_kept.KEPT))
-    for name, table in (("agreement", agreed), ("bench", lean_bench.markdown())):
+    for name, table in (("agreement", agreed), ("kernels", kernels.markdown()), ("bench", lean_bench.markdown())):
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, _, rest = text.partition(start)
         text = before + start + table + end + rest.partition(end)[2]

@@ -2,64 +2,117 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
 
-from core.bundle import RUNNER
-from core.paths import ROOT
-from toolchains import builder, emulators
-from toolchains.sysroot import sysroot
-from toolchains.targets import get_target
+from core.bundle import Bundle
+from tests import kernels
+from toolchains import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
-MAKER = ROOT / "tests" / "fixtures" / "runner" / "kleidiai.py"
 OWN = "kai_run_matmul_clamp_f32_"
-EXPECTED: dict[tuple[str, str], str] = {
-    # Kernels that the engine calls itself.
-    ("qc8w-21", "cortex-a76"): OWN + "qai8dxp4x4_qsi8cxp4x4_16x4_neon_dotprod",
-    ("qc8w-1", "cortex-a76"): OWN + "qai8dxp1x4_qsi8cxp4x4_1x4_neon_dotprod",
-    ("qc8w-21", "max"): OWN + "qai8dxp4x8_qsi8cxp4x8_16x4_neon_i8mm",
-    ("qc8w-1", "max"): OWN + "qai8dxp1x8_qsi8cxp4x8_1x4_neon_dotprod",
-    ("qc8w-21", "sme2"): OWN + "qai8dxp1vlx4_qsi8cxp4vlx4_1vlx4vl_sme2_mopa",
-    ("qc8w-1", "sme2"): OWN + "qai8dxp1x4_qsi8cxp4vlx4_1x4vl_sme2_dot",
+HALF = "kai_run_matmul_clamp_f16_"
+STATIC = "kai_run_matmul_clamp_qai8_"
+LINEAR, CONVOLUTION, PRODUCT = "Fully Connected", "Convolution", "Batch Matrix Multiply"
+QC8W_76 = OWN + "qai8dxp4x4_qsi8cxp4x4_16x4_neon_dotprod"
+QC8W_76_ROW = OWN + "qai8dxp1x4_qsi8cxp4x4_1x4_neon_dotprod"
+QC8W_MAX = OWN + "qai8dxp4x8_qsi8cxp4x8_16x4_neon_i8mm"
+QC8W_MAX_ROW = OWN + "qai8dxp1x8_qsi8cxp4x8_1x4_neon_dotprod"
+QC8W_SME2 = OWN + "qai8dxp1vlx4_qsi8cxp4vlx4_1vlx4vl_sme2_mopa"
+QC8W_SME2_ROW = OWN + "qai8dxp1x4_qsi8cxp4vlx4_1x4vl_sme2_dot"
+NEON = HALF + "f16_f16p32x1b_6x32_neon_mla"
+EXPECTED: dict[tuple[str, str], dict[tuple[str, str], int]] = {
+    # Kernels that the engine calls itself: how many nodes of the kind run on each.
+    ("qc8w-21", "cortex-a76"): {(LINEAR, QC8W_76): 3},
+    ("qc8w-1", "cortex-a76"): {(LINEAR, QC8W_76_ROW): 3},
+    ("qc8w-21", "max"): {(LINEAR, QC8W_MAX): 3},
+    ("qc8w-1", "max"): {(LINEAR, QC8W_MAX_ROW): 3},
+    ("qc8w-21", "sme2"): {(LINEAR, QC8W_SME2): 3},
+    ("qc8w-1", "sme2"): {(LINEAR, QC8W_SME2_ROW): 3},
+    ("qd8-pixel", "cortex-a76"): {(CONVOLUTION, QC8W_76): 1},
+    ("qd8-pixel", "sme2"): {(CONVOLUTION, QC8W_SME2): 1},
+    ("f16", "cortex-a76"): {(LINEAR, NEON): 3, (CONVOLUTION, NEON): 2, (PRODUCT, NEON): 2},
+    ("f16", "max"): {
+        (LINEAR, HALF + "f16p2vlx2_f16p2vlx2b_2vlx2vl_sme_mopa"): 2,
+        (LINEAR, HALF + "f16_f16p2vlx2b_1x8vl_sme_mla"): 1,
+        (CONVOLUTION, HALF + "f16p2vlx2_f16p2vlx2b_2vlx2vl_sme_mopa"): 2,
+        (PRODUCT, HALF + "f16p2vlx2_f16p2vlx2b_2vlx2vl_sme_mopa"): 1,
+        (PRODUCT, HALF + "f16_f16p2vlx2b_1x8vl_sme_mla"): 1,
+    },
+    ("f16", "sme2"): {
+        (LINEAR, HALF + "f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"): 2,
+        (LINEAR, HALF + "f16_f16p2vlx2b_1x16vl_sme2_dot"): 1,
+        (CONVOLUTION, HALF + "f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"): 2,
+        (PRODUCT, HALF + "f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"): 1,
+        (PRODUCT, HALF + "f16_f16p2vlx2b_1x16vl_sme2_dot"): 1,
+    },
+    ("qs8", "max"): {
+        (LINEAR, STATIC + "qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa"): 3,
+        (CONVOLUTION, STATIC + "qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa"): 2,
+    },
+    ("qs8", "sme2"): {
+        (LINEAR, STATIC + "qai8p2vlx4_qsi8cxpsb2vlx4_2vlx2vl_sme2_mopa"): 2,
+        (LINEAR, STATIC + "qai8_qsi8cxp2vlx4sb_1x16vl_sme2_dot"): 1,
+        (CONVOLUTION, STATIC + "qai8p2vlx4_qsi8cxpsb2vlx4_2vlx2vl_sme2_mopa"): 2,
+    },
+    # Those that XNNPACK calls.
+    ("qc4w", "cortex-a76"): {(LINEAR, OWN + "qai8dxp1x8_qsi4cxp8x8_1x8x32_neon_dotprod"): 3},
+    ("qc4w", "max"): {(LINEAR, OWN + "qai8dxp4x8_qsi4cxp8x8_8x8x32_neon_i8mm"): 3},
+    ("qb4w", "cortex-a76"): {(LINEAR, OWN + "qai8dxp1x8_qsi4c32p8x8_1x8x32_neon_dotprod"): 3},
+    ("qb4w", "max"): {(LINEAR, OWN + "qai8dxp4x8_qsi4c32p4x8_16x4x32_neon_i8mm"): 3},
+    ("f32", "sme2"): {(LINEAR, OWN + "f32p2vlx1_f32p2vlx1biasf32_sme2_mopa"): 3},
     # None: XNNPACK's own.
-    ("qc8w-21", "cortex-a53"): "",
-    ("qc8w-1", "cortex-a53"): "",
+    ("qc8w-21", "cortex-a53"): {},
+    ("qc8w-1", "cortex-a53"): {},
+    ("qc4w", "cortex-a53"): {},
+    ("qb4w", "cortex-a53"): {},
+    ("qs8", "cortex-a53"): {},
+    ("qs8", "cortex-a76"): {},
+    ("qd8-image", "sme2"): {},
+    ("f32", "cortex-a76"): {},
+    ("f32", "max"): {},
 }
+LAYERS = {"f16": 7, "qs8": 5, "qd8-pixel": 1, "qd8-image": 1}
+TOLERANCES = {"f16": 2**-7, "qs8": 1 / 127}
+"""Of the output's spread. Static int8: a step of 8 bits, and one of the layer before; float16: eight roundings."""
+DYNAMIC = 5e-3
+"""Activations are rounded to 8 bits: one that falls between two steps may go the other way."""
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the programs of fixtures/runner/kleidiai.py."""
     folder = tmp_path_factory.mktemp("kleidiai")
-    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    kernels.make(folder)
     return folder
 
 
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return builder.build(kernels.TARGET, "lean")
+
+
 @pytest.mark.parametrize(("program", "cpu"), EXPECTED)
-def test_a_layer_runs_on_the_kernel_its_processor_has(program: str, cpu: str, programs: Path, tmp_path: Path) -> None:
-    target = get_target("linux-arm64")
-    bundle = builder.build(target.name, "lean")
-    argv = [*emulators.user_argv(target, cpu, sysroot(target)), str(bundle.path / RUNNER)]
-    argv += [f"--model_path={programs / program}.pte", f"--inputs={programs / program}.in.npy", "--cpu_threads=2"]
-    argv += [f"--output_file={tmp_path / 'out'}", "--num_executions=2", "--profile", "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    layers = {use["kernel"] for use in result["kernels"] if use["library"] == "KleidiAI"}
-    assert layers == ({EXPECTED[program, cpu]} if EXPECTED[program, cpu] else set())
-    assert len(result["kernels"]) == 3, "one a layer"
+def test_a_layer_runs_on_the_kernel_its_processor_has(
+    program: str, cpu: str, bundle: Bundle, programs: Path, tmp_path: Path
+) -> None:
+    looked = kernels.look(bundle, cpu, programs, program, tmp_path / "out")
+    result = looked.result
+    arms = [use for use in result["kernels"] if use["library"] == "KleidiAI"]
+    assert Counter((use["node"].partition(" (")[0], use["kernel"]) for use in arms) == EXPECTED[program, cpu]
+    assert len(result["kernels"]) == LAYERS.get(program, 3), "one a layer"
     # Every layer is in the profile by the name it has here.
     assert {use["node"] for use in result["kernels"]} <= {row["name"] for row in result["profile"]}
-    for index in range(2):
-        wanted = numpy.load(programs / f"{program}.out{index}.npy")
-        # Activations are rounded to 8 bits: one that falls between two steps may go the other way.
-        numpy.testing.assert_allclose(numpy.load(tmp_path / f"out{index}.npy"), wanted, rtol=0, atol=5e-3)
+    # The same without running it, and as the docs have it.
+    assert looked.described == looked.uses
+    assert [list(use) for use in looked.uses] == kernels.kept()[program][cpu], "python -m tests.kernels --update"
+    wanted = sorted(programs.glob(f"{program}.out*.npy"))
+    assert wanted
+    for index, file in enumerate(wanted):
+        want = numpy.load(file).astype(numpy.float64)
+        allowed = TOLERANCES[program] * numpy.ptp(want) if program in TOLERANCES else DYNAMIC
+        numpy.testing.assert_allclose(numpy.load(tmp_path / f"out{index}.npy"), want, rtol=0, atol=allowed)

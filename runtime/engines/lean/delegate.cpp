@@ -1,6 +1,8 @@
 #include "delegate.h"
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "file_format.h"
@@ -22,6 +24,18 @@ DType dtype_of(xnn::XNNDatatype datatype) {
   }
 }
 
+// What a layer takes and gives.
+DType dtype_of(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::kDynamic8:
+      return DType::kFloat32;
+    case Arithmetic::kHalf:
+      return DType::kFloat16;
+    default:
+      return DType::kInt8;
+  }
+}
+
 // "Add (ND) #2" of a part is "Add (ND) #5" of the whole when three came before.
 class Numbering {
  public:
@@ -36,12 +50,40 @@ class Numbering {
 
 }  // namespace
 
+GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<Value>& values,
+                               std::size_t delegate) {
+  GivenConstants found;
+  bool called = false;
+  if (plan.chains() == nullptr || plan.chains()->size() == 0 ||
+      plan.chains()->Get(0)->instructions() == nullptr) {
+    return found;
+  }
+  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+    const auto* call = instruction->instr_args_as_DelegateCall();
+    if (call == nullptr || static_cast<std::size_t>(call->delegate_index()) != delegate) {
+      continue;
+    }
+    if (called) {
+      return {};  // the next call may give another
+    }
+    called = true;
+    for (flatbuffers::uoffset_t i = 0; i < call->args()->size(); ++i) {
+      const auto* view = std::get_if<View>(&values[static_cast<std::size_t>(call->args()->Get(i))]);
+      if (view != nullptr && view->constant && view->contiguous()) {
+        found[i] = {view->data, view->capacity};
+      }
+    }
+  }
+  return found;
+}
+
 Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, const DataStore& store,
                                                  PackedWeights& weights, Bytes payload,
-                                                 const std::string& what, bool profile) {
+                                                 const std::string& what, bool profile,
+                                                 const GivenConstants& given) {
   std::unique_ptr<Delegate> made(new Delegate(context, what, profile));
   Split split;
-  if (kai_kernels() != nullptr) {
+  if (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8)) {
     Result<XnnPayload> read = XnnPayload::read(payload, store, what);
     if (!read.ok()) {
       return read.status();
@@ -53,7 +95,7 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
       return built;
     }
     made->externals_ = made->payload_->graph().num_externs();
-    split = split_graph(*made->payload_, whole.uses());
+    split = split_graph(*made->payload_, whole.uses(), given, kai_has);
   }
   if (split.stages.empty()) {
     split.stages.emplace_back();
@@ -71,7 +113,7 @@ Status Delegate::make_parts(const Split& split, const DataStore& store, PackedWe
     Part& part = parts_.emplace_back();
     if (stage.is_layer) {
       weights.expect(payload_->constants(), packing_forms(*payload_));
-      Result<std::unique_ptr<KaiLinear>> layer = KaiLinear::make(*kai_kernels(), stage.layer, weights);
+      Result<std::unique_ptr<KaiLayer>> layer = make_kai_layer(stage.layer, weights);
       if (!layer.ok()) {
         return layer.status();
       }
@@ -93,7 +135,7 @@ Status Delegate::make_parts(const Split& split, const DataStore& store, PackedWe
 Status Delegate::make_crossings(const Split& split) {
   crossings_.resize(split.crossings.size());
   for (std::size_t i = 0; i < crossings_.size(); ++i) {
-    View& view = crossings_[i].view;
+    View& view = crossings_[i];
     const Crossing& crossing = split.crossings[i];
     Shape shape;
     for (const std::size_t dim : crossing.dims) {
@@ -111,38 +153,70 @@ Status Delegate::make_crossings(const Split& split) {
       view.order[j] = j;
     }
     view.capacity = count * size_of(view.dtype);
-    crossings_[i].memory.resize(view.capacity + 2 * XNN_EXTRA_BYTES);
-    view.data = crossings_[i].memory.data();
   }
+  place_crossings(split);
   return {};
 }
 
+// A value takes the memory of one that no stage needs any more, the first that there is.
+void Delegate::place_crossings(const Split& split) {
+  std::vector<std::size_t> order(crossings_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t one, std::size_t other) {
+    return split.crossings[one].made < split.crossings[other].made;
+  });
+  std::vector<std::size_t> of(crossings_.size());
+  for (const std::size_t i : order) {
+    const Crossing& crossing = split.crossings[i];
+    auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                              [&](const Block& candidate) { return candidate.last < crossing.made; });
+    if (block == blocks_.end()) {
+      block = blocks_.emplace(block);
+    }
+    block->size = std::max(block->size, crossings_[i].capacity);
+    block->last = crossing.last;
+    of[i] = static_cast<std::size_t>(block - blocks_.begin());
+  }
+  for (Block& block : blocks_) {
+    block.memory.resize(block.size + 2 * XNN_EXTRA_BYTES);
+  }
+  for (std::size_t i = 0; i < crossings_.size(); ++i) {
+    crossings_[i].data = blocks_[of[i]].memory.data();
+  }
+}
+
 Status Delegate::run_layer(Part* part) {
-  const LinearLayer& layer = part->layer->layer();
+  const MatrixLayer& layer = part->layer->layer();
   View* input = layer.input < arguments_.size() ? arguments_[layer.input] : nullptr;
   View* output = layer.output < arguments_.size() ? arguments_[layer.output] : nullptr;
-  if (input == nullptr || output == nullptr || input->dtype != DType::kFloat32 ||
-      output->dtype != DType::kFloat32 || input->rank == 0 || input->rank != output->rank ||
-      output->constant ||
+  const Status unfit = {Code::kFile, what_ + ": the tensors of a layer do not fit it.", kCopyAgain};
+  const DType dtype = dtype_of(layer.arithmetic);
+  if (input == nullptr || output == nullptr || input->dtype != dtype || output->dtype != dtype ||
+      input->rank == 0 || input->rank != output->rank || output->constant ||
       static_cast<std::size_t>(input->sizes[input->order[input->rank - 1]]) != layer.depth) {
-    return {Code::kFile, what_ + ": the tensors of a linear layer do not fit it.", kCopyAgain};
+    return unfit;
   }
   Shape sizes(output->rank);
+  std::size_t batches = 1;
   part->rows = 1;
   for (std::size_t i = 0; i + 1 < input->rank; ++i) {
     const std::int64_t size = input->sizes[input->order[i]];
     sizes[output->order[i]] = size;
+    batches = part->rows;
     part->rows *= static_cast<std::size_t>(size);
   }
   sizes[output->order[output->rank - 1]] = static_cast<std::int64_t>(layer.outputs);
+  if (layer.batches != 1 && layer.batches != batches) {
+    return unfit;
+  }
   const Status resized = resize(output, sizes);
   if (!resized.ok()) {
     return resized;
   }
   if (output->bytes() > output->capacity) {
-    return {Code::kFile, what_ + ": a linear layer's output does not fit its tensor.", kCopyAgain};
+    return unfit;
   }
-  part->layer->run(input->as<float>(), part->rows, output->as<float>(), context_.threads());
+  part->layer->run(input->data, part->rows, output->data, context_.threads());
   return {};
 }
 
@@ -152,8 +226,8 @@ Status Delegate::execute(const std::vector<View*>& arguments) {
   }
   arguments_ = arguments;
   arguments_.resize(externals_);
-  for (Crossed& crossed : crossings_) {
-    arguments_.push_back(&crossed.view);
+  for (View& crossing : crossings_) {
+    arguments_.push_back(&crossing);
   }
   for (Part& part : parts_) {
     const std::uint64_t start = profile_ ? Recorder::now() : 0;

@@ -8,17 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "kai_linear.h"
+#include "kai_layer.h"
 #include "xnn_delegate.h"
 
 namespace slipway::lean {
 
+// What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
+GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<Value>& values,
+                               std::size_t delegate);
+
 class Delegate {
  public:
-  // As XnnDelegate::load.
+  // As XnnDelegate::load. `given`: what every call gives that is a constant; it must outlive the delegate.
   static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, const DataStore& store,
                                                 PackedWeights& weights, Bytes payload,
-                                                const std::string& what, bool profile);
+                                                const std::string& what, bool profile,
+                                                const GivenConstants& given);
 
   Status execute(const std::vector<View*>& arguments);
   std::vector<OperatorTime> times() const;
@@ -29,19 +34,22 @@ class Delegate {
  private:
   struct Part {
     std::unique_ptr<XnnDelegate> graph;  // this one
-    std::unique_ptr<KaiLinear> layer;    // or that
+    std::unique_ptr<KaiLayer> layer;     // or that
     std::size_t rows = 0;                // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
   };
-  struct Crossed {
-    View view;
+  // Memory of crossings, one after the other.
+  struct Block {
     std::vector<std::uint8_t> memory;
+    std::size_t size = 0;
+    std::size_t last = 0;  // the stage after which it is free
   };
 
   Delegate(const XnnContext& context, std::string what, bool profile)
       : context_(context), what_(std::move(what)), profile_(profile) {}
   Status make_parts(const Split& split, const DataStore& store, PackedWeights& weights, Bytes payload);
   Status make_crossings(const Split& split);
+  void place_crossings(const Split& split);
   Status run_layer(Part* part);
 
   const XnnContext& context_;
@@ -50,7 +58,8 @@ class Delegate {
   std::size_t externals_ = 0;
   std::unique_ptr<XnnPayload> payload_;  // of a graph in parts
   std::vector<Part> parts_;
-  std::vector<Crossed> crossings_;
+  std::vector<View> crossings_;
+  std::vector<Block> blocks_;
   std::vector<View*> arguments_;  // the call's, then the crossings
 };
 

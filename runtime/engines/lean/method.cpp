@@ -249,7 +249,7 @@ Status Method::make_delegates() {
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
     Result<std::unique_ptr<Delegate>> loaded =
         Delegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what,
-                       recorder_ != nullptr);
+                       recorder_ != nullptr, constants_given(*plan_, values_, i));
     if (!loaded.ok()) {
       return loaded.status();
     }

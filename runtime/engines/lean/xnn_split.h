@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <string>
 #include <vector>
 
-#include "slipway/status.h"
+#include "matrix_layer.h"
 #include "xnn_payload.h"
 
 namespace slipway::lean {
@@ -26,32 +25,19 @@ struct GraphPart {
   std::uint32_t externals = 0;
 };
 
-// A linear layer of float32 activations, which it quantizes by rows, and 8-bit weights with a scale a
-// channel.
-struct LinearLayer {
-  std::size_t depth = 0;
-  std::size_t outputs = 0;
-  std::size_t rows = 0;     // as exported
-  std::uint32_t input = 0;  // places among the arguments
-  std::uint32_t output = 0;
-  const std::int8_t* weights = nullptr;  // outputs x depth
-  std::vector<float> scales;
-  const float* bias = nullptr;  // nullptr: none
-  float min = 0;
-  float max = 0;
-};
-
 // One or the other, in the order in which they run.
 struct Stage {
   bool is_layer = false;
   GraphPart part;
-  LinearLayer layer;
+  MatrixLayer layer;
 };
 
 // A value that one stage makes and another takes; its place among the arguments is behind the call's own.
 struct Crossing {
   xnn::XNNDatatype datatype;
   std::vector<std::size_t> dims;  // as exported
+  std::size_t made = 0;           // the stage that makes it
+  std::size_t last = 0;           // the last one that takes it
 };
 
 struct Split {
@@ -61,6 +47,9 @@ struct Split {
 
 // `uses`: the values that each node names, by the exporter's ids. A split with no stages when no layer
 // qualifies, or when what would have to be handed over has no form outside of XNNPACK.
-Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses);
+// `has_kernel`: whether there is one for the layers of that kind.
+using HasKernel = bool (*)(Arithmetic);
+Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
+                  const GivenConstants& given, HasKernel has_kernel);
 
 }  // namespace slipway::lean

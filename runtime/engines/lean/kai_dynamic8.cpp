@@ -1,5 +1,4 @@
-#include "kai_linear.h"
-
+// Linear layers of float32 rows, each quantized by itself, and 8-bit weights (qp8_f32_qc8w).
 #include <kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi8cxp/kai_matmul_clamp_f32_qai8dxp1vlx4_qsi8cxp4vlx4_1vlx4vl_sme2_mopa.h>
 #include <kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi8cxp/kai_matmul_clamp_f32_qai8dxp1x4_qsi8cxp4vlx4_1x4vl_sme2_dot.h>
 #include <kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi8cxp/kai_matmul_clamp_f32_qai8dxp1x4_qsi8cxp4x4_1x4_neon_dotprod.h>
@@ -11,9 +10,10 @@
 #include <kai/ukernels/matmul/pack/kai_rhs_pack_nxk_qsi8cxp_qsi8cx_neon.h>
 #include <xnnpack/hardware-config.h>
 
-#include <algorithm>
+#include "kai_kernels.h"
 
 namespace slipway::lean {
+namespace {
 
 using Kernel = kai_matmul_clamp_f32_qai8dxp_qsi8cxp_ukernel;
 
@@ -23,14 +23,12 @@ struct Choice {
   Kernel kernel;
 };
 
-struct KaiKernels {
+struct Way {
   std::uint32_t seed;  // tells its packed weights from others
   bool xnn_hardware_config::* needs;
   Choice many;
   Choice one;
 };
-
-namespace {
 
 #define CHOICE(variant, feature)                                                                      \
   {                                                                                                   \
@@ -46,7 +44,7 @@ namespace {
   }
 
 // The best first. Both kernels of one line read weights packed in the same way.
-const KaiKernels kWays[] = {
+const Way kWays[] = {
     {0x4B410001, &xnn_hardware_config::use_arm_sme2,
      CHOICE(qai8dxp1vlx4_qsi8cxp4vlx4_1vlx4vl_sme2_mopa, "neonsme2"),
      CHOICE(qai8dxp1x4_qsi8cxp4vlx4_1x4vl_sme2_dot, "neonsme2")},
@@ -64,7 +62,7 @@ constexpr kai_rhs_pack_qsi8cx_params kParams = {1, 1.0F};
 
 struct Work {
   const Kernel& kernel;
-  const LinearLayer& layer;
+  const MatrixLayer& layer;
   const float* input;
   std::uint8_t* rows;
   const std::uint8_t* weights;
@@ -93,15 +91,9 @@ void multiply(void* context, std::size_t row, std::size_t column, std::size_t ro
                     reinterpret_cast<float*>(output), stride, sizeof(float), work.layer.min, work.layer.max);
 }
 
-std::size_t divided_up(std::size_t number, std::size_t by) {
-  return number / by + (number % by != 0 ? 1 : 0);
-}
-
-}  // namespace
-
-const KaiKernels* kai_kernels() {
+const Way* best_way() {
   const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  for (const KaiKernels& way : kWays) {
+  for (const Way& way : kWays) {
     if (hardware != nullptr && hardware->*way.needs) {
       return &way;
     }
@@ -109,55 +101,69 @@ const KaiKernels* kai_kernels() {
   return nullptr;
 }
 
-Result<std::unique_ptr<KaiLinear>> KaiLinear::make(const KaiKernels& kernels, const LinearLayer& layer,
-                                                   PackedWeights& weights) {
-  std::unique_ptr<KaiLinear> made(new KaiLinear(kernels, layer));
-  const Kernel& kernel = kernels.many.kernel;
-  xnn_weights_cache_t cache = weights.provider();
-  const xnn_weights_cache_look_up_key key = {kernels.seed, layer.weights, layer.bias};
-  std::size_t place = cache->look_up(cache->context, &key);
-  if (place == SIZE_MAX) {
-    const std::size_t size = kai_get_rhs_packed_size_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
-        layer.outputs, layer.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr());
-    void* memory = cache->reserve_space(cache->context, size);
-    if (memory == nullptr) {
-      return Status(Code::kMemory,
-                    "There is no memory for packed weights: " + std::to_string(size) + " bytes.",
-                    "use a smaller program, or a device with more memory");
-    }
-    const std::vector<float> none(layer.bias == nullptr ? layer.outputs : 0);
-    kai_run_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
-        1, layer.outputs, layer.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr(), layer.weights,
-        layer.bias == nullptr ? none.data() : layer.bias, layer.scales.data(), memory, 0, &kParams);
-    place = cache->look_up_or_insert(cache->context, &key, memory, size);
+class Dynamic8 : public KaiLayer {
+ public:
+  Dynamic8(const MatrixLayer& layer, const Way& way) : KaiLayer(layer), way_(way) {}
+
+  Status pack(PackedWeights& weights);
+  void run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) override;
+  KernelUse use(std::size_t rows) const override {
+    const Choice& choice = rows == 1 ? way_.one : way_.many;
+    return {node_name(layer_.operation, "QP8, F32, QC8W"), choice.name, "KleidiAI", choice.feature};
   }
-  made->packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, place));
-  return made;
+
+ private:
+  const Way& way_;
+  const std::uint8_t* packed_ = nullptr;
+  std::vector<std::uint8_t> rows_;  // quantized and packed activations
+};
+
+Status Dynamic8::pack(PackedWeights& weights) {
+  const Kernel& kernel = way_.many.kernel;
+  const std::size_t size = kai_get_rhs_packed_size_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
+      layer_.outputs, layer_.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr());
+  const Result<const std::uint8_t*> found =
+      packed_once(layer_, way_.seed, size, weights, [&](std::uint8_t* memory) {
+        const std::vector<float> none(layer_.bias == nullptr ? layer_.outputs : 0);
+        const auto* bias = static_cast<const float*>(layer_.bias);
+        kai_run_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
+            1, layer_.outputs, layer_.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr(),
+            static_cast<const std::int8_t*>(layer_.weights), bias == nullptr ? none.data() : bias,
+            layer_.scales.data(), memory, 0, &kParams);
+      });
+  if (!found.ok()) {
+    return found.status();
+  }
+  packed_ = found.value();
+  return {};
 }
 
-void KaiLinear::run(const float* input, std::size_t rows, float* output, pthreadpool_t threads) {
+void Dynamic8::run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) {
   if (rows == 0) {
     return;
   }
-  const Kernel& kernel = (rows == 1 ? kernels_.one : kernels_.many).kernel;
+  const Kernel& kernel = (rows == 1 ? way_.one : way_.many).kernel;
   rows_.resize(kai_get_lhs_packed_size_lhs_quant_pack_qai8dxp_f32(rows, layer_.depth, kernel.get_mr(),
                                                                   kernel.get_kr(), kernel.get_sr()));
-  Work work{kernel, layer_, input, rows_.data(), packed_, output};
-  // Denormals as XNNPACK treats them.
-  constexpr std::uint32_t kFlags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;
-  pthreadpool_parallelize_1d_tile_1d(threads, pack_rows, &work, rows, kernel.get_mr(), kFlags);
-  // Some tiles for each thread, so that a slow one holds nobody up for long.
-  const std::size_t step = kernel.get_n_step();
-  const std::size_t tiles_of_rows = divided_up(rows, kernel.get_m_step());
-  const std::size_t tiles_wanted = divided_up(5 * pthreadpool_get_threads_count(threads), tiles_of_rows);
-  const std::size_t columns = divided_up(divided_up(layer_.outputs, tiles_wanted), step) * step;
+  Work work{kernel,       layer_,  static_cast<const float*>(input),
+            rows_.data(), packed_, static_cast<float*>(output)};
+  pthreadpool_parallelize_1d_tile_1d(threads, pack_rows, &work, rows, kernel.get_mr(), kPoolFlags);
+  const std::size_t columns =
+      tile_columns(layer_.outputs, kernel.get_n_step(), divided_up(rows, kernel.get_m_step()), threads);
   pthreadpool_parallelize_2d_tile_2d(threads, multiply, &work, rows, layer_.outputs, kernel.get_m_step(),
-                                     columns, kFlags);
+                                     columns, kPoolFlags);
 }
 
-KernelUse KaiLinear::use(std::size_t rows) const {
-  const Choice& choice = rows == 1 ? kernels_.one : kernels_.many;
-  return {"Fully Connected (NC, QP8, F32, QC8W) GEMM", choice.name, "KleidiAI", choice.feature};
+}  // namespace
+
+bool has_dynamic8() {
+  return best_way() != nullptr;
+}
+
+KaiMade make_dynamic8(const MatrixLayer& layer, PackedWeights& weights) {
+  auto made = std::make_unique<Dynamic8>(layer, *best_way());
+  const Status packed = made->pack(weights);
+  return packed.ok() ? KaiMade(std::move(made)) : packed;
 }
 
 }  // namespace slipway::lean
