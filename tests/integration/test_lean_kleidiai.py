@@ -77,8 +77,9 @@ EXPECTED: dict[tuple[str, str], dict[tuple[str, str], int]] = {
     ("f32", "max"): {},
 }
 LAYERS = {"f16": 7, "qs8": 5, "qd8-pixel": 1, "qd8-image": 1}
-TOLERANCES = {"f16": 2**-7, "qs8": 1 / 127}
-"""Of the output's spread. Static int8: a step of 8 bits, and one of the layer before; float16: eight roundings."""
+TOLERANCES = {"f16": 2**-7, "qs8": 0.0, "qd8-image": 1 / 127}
+"""Of the output's spread. Static int8 is the same bits; float16: eight roundings. An image that is quantized as a whole
+differs by up to two steps of 8 bits on every CPU: XNNPACK quantizes it there, another one than upstream's."""
 DYNAMIC = 5e-3
 """Activations are rounded to 8 bits: one that falls between two steps may go the other way."""
 
