@@ -112,9 +112,9 @@ class LeanEngine : public Engine {
   }
 
   std::vector<Fallback> fallbacks() const override {
-    std::vector<Fallback> all = method_ == nullptr ? std::vector<Fallback>() : method_->fallbacks();
-    for (const auto& other : others_) {
-      const std::vector<Fallback> more = other->fallbacks();
+    std::vector<Fallback> all;
+    for (const std::unique_ptr<lean::Method>& method : methods_) {
+      const std::vector<Fallback> more = method->fallbacks();
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;
