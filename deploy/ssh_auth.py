@@ -16,6 +16,8 @@ from paramiko.auth_handler import AuthOnlyHandler
 from paramiko.common import cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
 from paramiko.transport import ServiceRequestingTransport
 
+from deploy.transport import interrupted_after
+
 
 class _Handler(AuthOnlyHandler):
     def send_auth_request(
@@ -41,6 +43,15 @@ class AuthTransport(ServiceRequestingTransport):
     def __init__(self, *args: Any, **options: Any) -> None:
         self._accepted = threading.Event()
         super().__init__(*args, **options)
+
+    def _send_message(self, data: paramiko.Message) -> None:
+        """Called by paramiko. Ctrl-C waits for the packet's end.
+
+        Between a packet's encryption and its sending it would leave the two sides' ciphers apart, and with them no way
+        to clean up over this connection.
+        """
+        with interrupted_after():
+            super()._send_message(data)  # type: ignore[misc] # not in the annotations
 
     def get_auth_handler(self) -> AuthOnlyHandler:
         """Called by paramiko."""
