@@ -72,7 +72,7 @@ class AuthTransport(ServiceRequestingTransport):
         message = paramiko.Message()
         message.add_byte(cMSG_SERVICE_REQUEST)
         message.add_string("ssh-userauth")
-        self._send_message(message)  # type: ignore[attr-defined]
+        self._send_message(message)
         while not self._accepted.wait(0.1):
             if not self.is_active():
                 raise self.get_exception() or paramiko.SSHException("the connection ended before the login")
