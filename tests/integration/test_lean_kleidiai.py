@@ -70,6 +70,7 @@ EXPECTED: dict[tuple[str, str], dict[tuple[str, str], int]] = {
     ("qc8w-1", "cortex-a53"): {},
     ("qc4w", "cortex-a53"): {},
     ("qb4w", "cortex-a53"): {},
+    ("f16", "cortex-a53"): {},
     ("qs8", "cortex-a53"): {},
     ("qs8", "cortex-a76"): {},
     ("qd8-image", "sme2"): {},
