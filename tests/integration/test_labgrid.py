@@ -48,15 +48,19 @@ class Lab:
         )
         (folder / "resources.yaml").write_text(resources)
         self.folder = folder
-        self.processes = [
-            self._start("labgrid-coordinator", "-l", self.address),
-            self._start("labgrid-exporter", "-c", self.address, "-n", "rack", "resources.yaml"),
-        ]
+        self.processes = [self._start("labgrid-coordinator", "-l", self.address)]
+        self.wait(self._answers)  # an exporter that is started before it is there ends
+        self.processes.append(self._start("labgrid-exporter", "-c", self.address, "-n", "rack", "resources.yaml"))
         self.wait(lambda: all(f"rack/{name}/" in self.client("resources") for name in services))
         for name in services:
             self.client("-p", name, "create")
             self.client("-p", name, "add-match", f"rack/{name}/NetworkService")
         self.client("-p", next(iter(services)), "add-alias", "by-another-name")
+
+    def _answers(self) -> bool:
+        host, _, port = self.address.partition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{words[0]}.log").open("wb")
