@@ -158,5 +158,8 @@ def deploy(
     def told(error: SlipwayError, pause: float) -> None:
         steps.tell(Event("connect", "note", f"{error.what} Trying again in {pause:.1f} s."))
 
-    result: Result = retrying(retries, lambda: deadline.over, told)(attempt)
+    def left() -> float:
+        return deadline.left()  # of the present one: an attempt may make another
+
+    result: Result = retrying(retries, left, told)(attempt)
     return result

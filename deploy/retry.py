@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
@@ -16,7 +17,7 @@ def is_transient(error: BaseException) -> bool:
 
 def retrying(
     retries: int,
-    over: Callable[[], bool] = lambda: False,
+    left: Callable[[], float] = lambda: math.inf,
     told: Callable[[SlipwayError, float], None] | None = None,
     *,
     first: float = 0.5,
@@ -26,11 +27,14 @@ def retrying(
 
     Args:
         retries: attempts after the first.
-        over: no further attempt once this is true.
+        left: seconds that are left for all of it: no attempt is begun, nor waited for, that would come too late, so
+            that what is raised says what went wrong and not only that the time was over.
         told: called with the error and the pause (s) that follows.
         first, longest: seconds of the first pause and at most; up to half of ``first`` is added at random, so that
             many hosts do not return at the same moment.
     """
+
+    enough = stop_after_attempt(retries + 1)
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
@@ -38,9 +42,9 @@ def retrying(
             told(error, state.upcoming_sleep)
 
     return Retrying(
-        stop=stop_after_attempt(retries + 1),
+        stop=lambda state: enough(state) or state.upcoming_sleep >= left(),
         wait=wait_exponential_jitter(multiplier=first, max=longest, jitter=first / 2),
-        retry=retry_if_exception(lambda error: is_transient(error) and not over()),
+        retry=retry_if_exception(is_transient),
         before_sleep=tell,
         reraise=True,
     )

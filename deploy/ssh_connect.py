@@ -80,7 +80,7 @@ def connect(where: Address, deadline: Deadline, retries: int = RETRIES) -> Conne
     Raises:
         UnreachableError, HostKeyError, AuthenticationError, ConfigError
     """
-    connection: Connection = retrying(retries, lambda: deadline.over)(_connect, where, deadline)
+    connection: Connection = retrying(retries, deadline.left)(_connect, where, deadline)
     return connection
 
 

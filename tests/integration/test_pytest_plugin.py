@@ -71,7 +71,7 @@ def test_expressions_and_mistakes(tmp_path: Path) -> None:
 
 def test_a_failed_deploy_is_told_in_a_few_lines(tmp_path: Path) -> None:
     inventory = tmp_path / "devices.toml"
-    inventory.write_text('[nowhere]\ntransport = "ssh"\ntarget = "host"\nhost = "127.0.0.1"\nport = 1\ntimeout = 60\n')
+    inventory.write_text('[nowhere]\ntransport = "ssh"\ntarget = "host"\nhost = "127.0.0.1"\nport = 1\ntimeout = 5\n')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_DEVICES_FILE", str(inventory))
         code, outcomes, said = run(tmp_path, "--device", "nowhere", "-k", "numbers")
