@@ -8,7 +8,6 @@
 #include <kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi8cxp/kai_matmul_clamp_f32_qai8dxp_qsi8cxp_interface.h>
 #include <kai/ukernels/matmul/pack/kai_lhs_quant_pack_qai8dxp_f32.h>
 #include <kai/ukernels/matmul/pack/kai_rhs_pack_nxk_qsi8cxp_qsi8cx_neon.h>
-#include <xnnpack/hardware-config.h>
 
 #include "kai_kernels.h"
 
@@ -91,16 +90,6 @@ void multiply(void* context, std::size_t row, std::size_t column, std::size_t ro
                     reinterpret_cast<float*>(output), stride, sizeof(float), work.layer.min, work.layer.max);
 }
 
-const Way* best_way() {
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  for (const Way& way : kWays) {
-    if (hardware != nullptr && hardware->*way.needs) {
-      return &way;
-    }
-  }
-  return nullptr;
-}
-
 class Dynamic8 : public KaiLayer {
  public:
   Dynamic8(const MatrixLayer& layer, const Way& way) : KaiLayer(layer), way_(way) {}
@@ -114,28 +103,20 @@ class Dynamic8 : public KaiLayer {
 
  private:
   const Way& way_;
-  const std::uint8_t* packed_ = nullptr;
-  std::vector<std::uint8_t> rows_;  // quantized and packed activations
 };
 
 Status Dynamic8::pack(PackedWeights& weights) {
   const Kernel& kernel = way_.many.kernel;
   const std::size_t size = kai_get_rhs_packed_size_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
       layer_.outputs, layer_.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr());
-  const Result<const std::uint8_t*> found =
-      packed_once(layer_, way_.seed, size, weights, [&](std::uint8_t* memory) {
-        const std::vector<float> none(layer_.bias == nullptr ? layer_.outputs : 0);
-        const auto* bias = static_cast<const float*>(layer_.bias);
-        kai_run_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
-            1, layer_.outputs, layer_.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr(),
-            static_cast<const std::int8_t*>(layer_.weights), bias == nullptr ? none.data() : bias,
-            layer_.scales.data(), memory, 0, &kParams);
-      });
-  if (!found.ok()) {
-    return found.status();
-  }
-  packed_ = found.value();
-  return {};
+  return pack_once(way_.seed, size, weights, [&](std::uint8_t* memory) {
+    const std::vector<float> none(layer_.bias == nullptr ? layer_.outputs : 0);
+    const auto* bias = static_cast<const float*>(layer_.bias);
+    kai_run_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
+        1, layer_.outputs, layer_.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr(),
+        static_cast<const std::int8_t*>(layer_.weights), bias == nullptr ? none.data() : bias,
+        layer_.scales.data(), memory, 0, &kParams);
+  });
 }
 
 void Dynamic8::run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) {
@@ -157,13 +138,11 @@ void Dynamic8::run(const void* input, std::size_t rows, void* output, pthreadpoo
 }  // namespace
 
 bool has_dynamic8() {
-  return best_way() != nullptr;
+  return best_of(kWays) != nullptr;
 }
 
 KaiMade make_dynamic8(const MatrixLayer& layer, PackedWeights& weights) {
-  auto made = std::make_unique<Dynamic8>(layer, *best_way());
-  const Status packed = made->pack(weights);
-  return packed.ok() ? KaiMade(std::move(made)) : packed;
+  return make_packed<Dynamic8>(layer, *best_of(kWays), weights);
 }
 
 }  // namespace slipway::lean

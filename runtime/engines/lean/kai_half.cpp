@@ -8,7 +8,6 @@
 #include <kai/ukernels/matmul/pack/kai_lhs_pack_x16p2vlx2_x16_sme.h>
 #include <kai/ukernels/matmul/pack/kai_rhs_pack_kxn_x16p2vlx2b_x16_x16_sme.h>
 #include <kai/ukernels/matmul/pack/kai_rhs_pack_kxn_x16p32x1b_x16_x16_neon.h>
-#include <xnnpack/hardware-config.h>
 
 #include <algorithm>
 
@@ -86,16 +85,6 @@ const Way kWays[] = {
 #undef PACKED
 #undef COMMON
 
-const Way* best_way() {
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  for (const Way& way : kWays) {
-    if (hardware != nullptr && hardware->*way.needs) {
-      return &way;
-    }
-  }
-  return nullptr;
-}
-
 struct Work {
   const Kernel& kernel;
   const MatrixLayer& layer;
@@ -154,8 +143,6 @@ class HalfLayer : public KaiLayer {
 
   const Way& way_;
   std::size_t size_;  // bytes of a batch's packed weights
-  const std::uint8_t* packed_ = nullptr;
-  std::vector<std::uint8_t> rows_;  // packed activations
 };
 
 Half HalfLayer::weight(std::size_t batch, std::size_t output, std::size_t k) const {
@@ -192,17 +179,11 @@ void HalfLayer::pack_batch(std::size_t batch, std::uint8_t* memory) const {
 }
 
 Status HalfLayer::pack(PackedWeights& weights) {
-  const Result<const std::uint8_t*> found =
-      packed_once(layer_, way_.seed, size_ * layer_.batches, weights, [this](std::uint8_t* memory) {
-        for (std::size_t batch = 0; batch < layer_.batches; ++batch) {
-          pack_batch(batch, memory + batch * size_);
-        }
-      });
-  if (!found.ok()) {
-    return found.status();
-  }
-  packed_ = found.value();
-  return {};
+  return pack_once(way_.seed, size_ * layer_.batches, weights, [this](std::uint8_t* memory) {
+    for (std::size_t batch = 0; batch < layer_.batches; ++batch) {
+      pack_batch(batch, memory + batch * size_);
+    }
+  });
 }
 
 void HalfLayer::run(const void* input, std::size_t all_rows, void* output, pthreadpool_t threads) {
@@ -234,13 +215,11 @@ void HalfLayer::run(const void* input, std::size_t all_rows, void* output, pthre
 }  // namespace
 
 bool has_half() {
-  return best_way() != nullptr;
+  return best_of(kWays) != nullptr;
 }
 
 KaiMade make_half(const MatrixLayer& layer, PackedWeights& weights) {
-  auto made = std::make_unique<HalfLayer>(layer, *best_way());
-  const Status packed = made->pack(weights);
-  return packed.ok() ? KaiMade(std::move(made)) : packed;
+  return make_packed<HalfLayer>(layer, *best_of(kWays), weights);
 }
 
 }  // namespace slipway::lean

@@ -1,8 +1,12 @@
 // What the files that call KleidiAI have in common; one of them a kind of arithmetic.
 #pragma once
 
-#include <functional>
+#include <xnnpack/hardware-config.h>
+
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "kai_layer.h"
 
@@ -17,10 +21,22 @@ KaiMade make_dynamic8(const MatrixLayer& layer, PackedWeights& weights);
 KaiMade make_half(const MatrixLayer& layer, PackedWeights& weights);
 KaiMade make_static8(const MatrixLayer& layer, PackedWeights& weights);
 
-// The layer's weights, `size` bytes in the form that `pack` writes, which `seed` tells from others.
-Result<const std::uint8_t*> packed_once(const MatrixLayer& layer, std::uint32_t seed, std::size_t size,
-                                        PackedWeights& weights,
-                                        const std::function<void(std::uint8_t*)>& pack);
+// The first of `ways` whose processor feature is there, so the best where they are in that order; or none.
+template <typename Way, std::size_t N>
+const Way* best_of(const Way (&ways)[N]) {
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  const Way* found = std::find_if(
+      ways, ways + N, [&](const Way& way) { return hardware != nullptr && hardware->*way.needs; });
+  return found == ways + N ? nullptr : found;
+}
+
+// A layer with its weights packed.
+template <typename Layer, typename Way>
+KaiMade make_packed(const MatrixLayer& layer, const Way& way, PackedWeights& weights) {
+  auto made = std::make_unique<Layer>(layer, way);
+  const Status packed = made->pack(weights);
+  return packed.ok() ? KaiMade(std::move(made)) : packed;
+}
 
 // Columns to give a thread at a time, a multiple of `step`: some tiles for each thread, so that a slow one
 // holds nobody up for long.

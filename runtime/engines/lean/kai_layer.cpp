@@ -30,23 +30,22 @@ Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& layer, Packe
   }
 }
 
-Result<const std::uint8_t*> packed_once(const MatrixLayer& layer, std::uint32_t seed, std::size_t size,
-                                        PackedWeights& weights,
-                                        const std::function<void(std::uint8_t*)>& pack) {
+Status KaiLayer::pack_once(std::uint32_t seed, std::size_t size, PackedWeights& weights,
+                           const std::function<void(std::uint8_t*)>& write) {
   xnn_weights_cache_t cache = weights.provider();
-  const xnn_weights_cache_look_up_key key = {seed, layer.weights, layer.bias};
+  const xnn_weights_cache_look_up_key key = {seed, layer_.weights, layer_.bias};
   std::size_t place = cache->look_up(cache->context, &key);
   if (place == SIZE_MAX) {
     auto* memory = static_cast<std::uint8_t*>(cache->reserve_space(cache->context, size));
     if (memory == nullptr) {
-      return Status(Code::kMemory,
-                    "There is no memory for packed weights: " + std::to_string(size) + " bytes.",
-                    "use a smaller program, or a device with more memory");
+      return {Code::kMemory, "There is no memory for packed weights: " + std::to_string(size) + " bytes.",
+              "use a smaller program, or a device with more memory"};
     }
-    pack(memory);
+    write(memory);
     place = cache->look_up_or_insert(cache->context, &key, memory, size);
   }
-  return static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, place));
+  packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, place));
+  return {};
 }
 
 std::size_t divided_up(std::size_t number, std::size_t by) {

@@ -4,7 +4,11 @@
 #include <pthreadpool.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "matrix_layer.h"
 #include "packed_weights.h"
@@ -28,7 +32,14 @@ class KaiLayer {
  protected:
   explicit KaiLayer(MatrixLayer layer) : layer_(std::move(layer)) {}
 
+  // Keeps the weights, `size` bytes in the form that `write` gives them, which `seed` tells from others; what
+  // is there already is not written again.
+  Status pack_once(std::uint32_t seed, std::size_t size, PackedWeights& weights,
+                   const std::function<void(std::uint8_t*)>& write);
+
   MatrixLayer layer_;
+  const std::uint8_t* packed_ = nullptr;  // weights
+  std::vector<std::uint8_t> rows_;        // packed activations
 };
 
 // Whether this processor has what a kernel for it wants, and this program was built with KleidiAI. XNNPACK is

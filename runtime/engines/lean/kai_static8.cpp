@@ -4,7 +4,6 @@
 #include <kai/ukernels/matmul/matmul_clamp_qai8_qai8p_qsi8cxp/kai_matmul_clamp_qai8_qai8p2vlx4_qsi8cxpsb2vlx4_2vlx2vl_sme2_mopa.h>
 #include <kai/ukernels/matmul/pack/kai_lhs_pack_x8p2vlx4_x8_sme.h>
 #include <kai/ukernels/matmul/pack/kai_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme.h>
-#include <xnnpack/hardware-config.h>
 
 #include <algorithm>
 #include <cmath>
@@ -57,16 +56,6 @@ const Way kWays[] = {
 
 constexpr std::uint32_t kSeed = 0x4B410021;  // tells their packed weights from others
 constexpr std::size_t kKr = 4;
-
-const Way* best_way() {
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  for (const Way& way : kWays) {
-    if (hardware != nullptr && hardware->*way.needs) {
-      return &way;
-    }
-  }
-  return nullptr;
-}
 
 struct Work {
   const Kernel& kernel;
@@ -125,8 +114,6 @@ class Static8 : public KaiLayer {
 
   const Way& way_;
   kai_matmul_requantize32_params params_;
-  const std::uint8_t* packed_ = nullptr;
-  std::vector<std::uint8_t> rows_;  // packed activations
 };
 
 void Static8::pack_into(std::uint8_t* memory) const {
@@ -158,13 +145,7 @@ void Static8::pack_into(std::uint8_t* memory) const {
 Status Static8::pack(PackedWeights& weights) {
   const std::size_t size =
       kai_get_rhs_packed_size_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme(layer_.outputs, layer_.depth);
-  const Result<const std::uint8_t*> found =
-      packed_once(layer_, kSeed, size, weights, [this](std::uint8_t* memory) { pack_into(memory); });
-  if (!found.ok()) {
-    return found.status();
-  }
-  packed_ = found.value();
-  return {};
+  return pack_once(kSeed, size, weights, [this](std::uint8_t* memory) { pack_into(memory); });
 }
 
 void Static8::run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) {
@@ -189,13 +170,11 @@ void Static8::run(const void* input, std::size_t rows, void* output, pthreadpool
 }  // namespace
 
 bool has_static8() {
-  return best_way() != nullptr;
+  return best_of(kWays) != nullptr;
 }
 
 KaiMade make_static8(const MatrixLayer& layer, PackedWeights& weights) {
-  auto made = std::make_unique<Static8>(layer, *best_way());
-  const Status packed = made->pack(weights);
-  return packed.ok() ? KaiMade(std::move(made)) : packed;
+  return make_packed<Static8>(layer, *best_of(kWays), weights);
 }
 
 }  // namespace slipway::lean
