@@ -17,16 +17,6 @@ ScalarKind kind_of(Arguments& arguments, std::size_t i) {
                                                : ScalarKind::kInt;
 }
 
-// Integers wrap around, as in PyTorch; signed overflow has no meaning in C++.
-template <typename T, typename F>
-T wrapping(T a, T b, F f) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-  } else {
-    return f(a, b);
-  }
-}
-
 // A number, ready in every type that is computed in.
 struct Factor {
   Factor(Arguments& arguments, std::size_t i)
@@ -49,8 +39,7 @@ struct Factor {
 // a + factor * b
 template <typename T>
 T add_scaled(T a, T factor, T b) {
-  const T product = wrapping(factor, b, [](auto x, auto y) { return x * y; });
-  return wrapping(a, product, [](auto x, auto y) { return x + y; });
+  return a + factor * b;
 }
 
 // A number in the type that is computed in.
@@ -146,7 +135,7 @@ Status scalar_op(Arguments& arguments) {
     }                                    \
   }
 
-SLIPWAY_OP(Mul, wrapping(a, b, [](auto x, auto y) { return x * y; }));
+SLIPWAY_OP(Mul, (a * b));
 SLIPWAY_OP(Eq, a == b ? 1 : 0);
 SLIPWAY_OP(Ne, a != b ? 1 : 0);
 SLIPWAY_OP(Lt, a < b ? 1 : 0);

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <string>
-#include <type_traits>
 
 #include "tables.h"
 #include "walk.h"
@@ -51,16 +50,7 @@ bool both_whole(Arguments& arguments) {
   return arguments.is_integral(0) && arguments.is_integral(1);
 }
 
-// Sizes wrap around: a damaged one must not be more than wrong.
-template <typename T, typename F>
-T wrapping(T a, T b, F f) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-  } else {
-    return f(a, b);
-  }
-}
-
+// Sizes wrap around (-fwrapv): a damaged one is wrong and no more.
 #define SLIPWAY_OP(name, expression)  \
   struct name {                       \
     template <typename T>             \
@@ -68,9 +58,9 @@ T wrapping(T a, T b, F f) {
       return expression;              \
     }                                 \
   }
-SLIPWAY_OP(Add, wrapping(a, b, [](auto x, auto y) { return x + y; }));
-SLIPWAY_OP(Sub, wrapping(a, b, [](auto x, auto y) { return x - y; }));
-SLIPWAY_OP(Mul, wrapping(a, b, [](auto x, auto y) { return x * y; }));
+SLIPWAY_OP(Add, a + b);
+SLIPWAY_OP(Sub, a - b);
+SLIPWAY_OP(Mul, (a * b));
 SLIPWAY_OP(Max, a > b ? a : b);
 SLIPWAY_OP(Min, a < b ? a : b);
 SLIPWAY_OP(Eq, a == b);
