@@ -7,12 +7,13 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from core.bundle import Native
 from core.paths import ROOT
+from tests.order import rank, unit
 
 # A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -56,20 +57,26 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def native_packages() -> Callable[[str], Native]:
-    """Gives a target's native packages: built once for all tests that want them, kept between runs, not to be changed.
+    """Gives a target's native packages: tests.shared_builds.native."""
+    from tests.shared_builds import native
 
-    Each target costs a minute of both cores the first time: linux-x86_64, linux-arm64, linux-armv6 and windows-x86_64
-    are the ones that tests may build.
-    """
-    from core.paths import cache_dir
-    from toolchains.native import build_native
+    return native
 
-    def build(target: str) -> Native:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SLIPWAY_DIST", str(cache_dir("tests", "dist")))
-            return build_native(target)
 
-    return build
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers, the files that take longest come first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests stay together, but for those that share nothing."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = unit
+    return scheduler
 
 
 _skipped: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from core import console, environment
 from core.commands import quote
 from core.errors import SlipwayError
 from core.paths import ROOT
+from tests import ahead
 
 
 class TestsFailedError(SlipwayError):
@@ -65,9 +67,10 @@ def _steps(unit: bool, lint: bool, keyword: str, verbose: bool) -> list[Step]:
         return [units]
     rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], keyword, verbose)
     if not keyword:
-        # Much of it waits (a machine boots, a deadline passes), so two at once; a file's tests stay together,
-        # since they share what is costly to make.
-        rest = replace(rest, argv=(*rest.argv, "-n", "2", "--dist", "loadfile"))
+        # Much of it waits (a machine boots, a deadline passes, another test builds), so there is a worker more than
+        # processors. Which of them runs what, and when, is in tests/order.py.
+        workers = str((os.cpu_count() or 1) + 1)
+        rest = replace(rest, argv=(*rest.argv, "-n", workers, "--dist", "loadscope", "--no-loadscope-reorder"))
     return [units, rest] if keyword else [*_lint(), units, rest]
 
 
@@ -77,6 +80,11 @@ def run(*, unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
     Raises:
         TestsFailedError: names the steps that failed.
     """
+    with contextlib.nullcontext() if unit or lint or keyword else ahead.begun():
+        _run(unit, lint, keyword, verbose)
+
+
+def _run(unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
     environment.ensure_test()
     if not lint:
         environment.ensure("onnx")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 from core.files import locked, new_folder, sha256_bytes
 from core.paths import cache_dir
 from toolchains import zig
-from toolchains.targets import get_target
+from toolchains.targets import Target, get_target, load_targets
 
 SOURCE = r"""
 #include <errno.h>
@@ -56,21 +55,25 @@ int main(int argc, char **argv) {
 """
 
 
+def _like(target: Target) -> Target:
+    """The target whose run-time libraries serve a static program of ``target``: that of musl where it has glibc.
+
+    zig takes a minute to build the C library of one, and other tests need these anyway.
+    """
+    triple = target.zig_triple.replace("gnu", "musl").partition(".")[0]
+    return next(row for row in load_targets().values() if (row.zig_triple, row.zig_cpu) == (triple, target.zig_cpu))
+
+
 def small_program(target_name: str) -> Path:
     """The program for ``target_name``, built once."""
-    target = get_target(target_name)
-    compiler = zig.program()
-    cpu = [f"-mcpu={target.zig_cpu}"] if target.zig_cpu else []
-    triple = target.zig_triple.replace("gnu", "musl").partition(".")[0]
-    argv = [str(compiler), "cc", "-target", triple, *cpu, "-static", "-O1", "-g0", "-s"]
-    key = sha256_bytes("\0".join([SOURCE, *argv]).encode())[:16]
+    compilers = zig.ensure(_like(get_target(target_name)))
+    key = sha256_bytes(f"{SOURCE}\0{compilers.key}".encode())[:16]
     folder = cache_dir("tests") / f"small-program-{key}"
     with locked(f"small-program-{key}"):
         if not folder.is_dir():
             with new_folder(folder) as new:
                 (new / "small.c").write_text(SOURCE, encoding="utf-8")
-                subprocess.run(
-                    [*argv, "-o", str(new / "small"), str(new / "small.c")],
-                    check=True, env={**os.environ, **zig.caches()},
-                )  # fmt: skip
+                # Linked by itself, as CMake does: zig keeps its libraries once more for programs of another kind.
+                for words in (["-O1", "-c", "small.c"], ["-s", "small.o", "-o", "small"]):
+                    subprocess.run([compilers.cc, *words], cwd=new, check=True)
     return folder / "small"

@@ -10,6 +10,7 @@ import lief
 import pytest
 
 from core.files import locked
+from tests import ahead
 from toolchains import conan, emulators, gnu
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target, load_targets
@@ -24,6 +25,8 @@ TARGETS = [target for target in load_targets().values() if "zig" in target.toolc
 def built(target: Target, folder: Path, toolchain: str = "zig") -> Path:
     """The program of `PROJECT`, built as a package's test program is."""
     log = folder / "log"
+    if toolchain == "zig" and target.libc != "glibc":
+        ahead.libraries(target)  # a minute or two for each, during which other tests may use Conan
     with locked(conan.LOCK):
         host, own = conan.profile(target, toolchain), conan.build_profile()
         conan.conan(

@@ -1,0 +1,35 @@
+"""The order of the tests, and what is built ahead of them."""
+
+from __future__ import annotations
+
+from core.paths import ROOT
+from tests import ahead, order
+from toolchains.targets import get_target
+
+FILES = {file.stem for folder in ("integration", "faults") for file in (ROOT / "tests" / folder).glob("test_*.py")}
+
+
+def test_every_name_is_a_files() -> None:
+    named = [*order.FIRST, *order.LAST]
+    assert len(set(named)) == len(named)
+    assert {*named, *order.APART} <= FILES
+
+
+def test_long_ones_come_first_and_late_builds_last() -> None:
+    nodes = [f"tests/integration/{name}.py::test_it[x::y]" for name in ("test_selective", "test_build", "test_zoo")]
+    assert sorted(nodes, key=order.rank) == nodes[::-1]
+
+
+def test_a_files_tests_stay_together_but_for_those_that_share_nothing() -> None:
+    zoo = "tests/integration/test_zoo.py"
+    assert order.unit(f"{zoo}::test_a[mlp::x]") == order.unit(f"{zoo}::test_b") == zoo
+    (apart,) = order.APART
+    assert order.unit(f"tests/integration/{apart}.py::test_a[1]") != order.unit(
+        f"tests/integration/{apart}.py::test_a[2]"
+    )
+
+
+def test_what_is_built_ahead_is_what_targets_offer() -> None:
+    assert len(set(ahead.PRODUCTS)) == len(ahead.PRODUCTS)
+    for name, engine in ahead.PRODUCTS:
+        assert engine == "native" or get_target(name).engine(engine) == engine
