@@ -51,7 +51,12 @@ class LeanEngine : public Engine {
 
   Result<unsigned> set_threads(unsigned count) override {
     end_methods();  // their graphs use the threads that are about to end
-    return contained([&] { return context_.set_threads(count); });
+    return contained([&] {
+      // Getting to know the processor is part of no program's loading. Whether XNNPACK runs on it, load()
+      // tells.
+      static_cast<void>(context_.start());
+      return context_.set_threads(count);
+    });
   }
 
   Result<ProgramInfo> describe(const std::string& model_path) override {
@@ -158,7 +163,7 @@ class LeanEngine : public Engine {
       return store.status();
     }
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
-    weights_ = std::make_unique<lean::PackedWeights>(*store_);
+    weights_ = std::make_unique<lean::PackedWeights>(*store_, context_.threads() != nullptr);
     shared_ = std::make_unique<lean::SharedArenas>(store_->program());
     std::vector<std::string> names{options.method};
     names.insert(names.end(), options.also.begin(), options.also.end());
@@ -171,6 +176,7 @@ class LeanEngine : public Engine {
       methods_.push_back(std::move(method.value()));
     }
     method_ = methods_.front().get();
+    weights_->finish();
     store_->forget_all();
     if (recorder_ != nullptr) {
       recorder_->begin(kLoadBlock);
