@@ -293,7 +293,8 @@ std::vector<float> GraphBuilder::scales_of(const xnn::PerChannelQuant& quant) co
   }
   const Bytes stored = payload_.constant(quant.scale_buffer_idx());
   std::vector<float> scales;
-  if (stored.data != nullptr && stored.size / sizeof(float) >= quant.num_scales()) {
+  if (quant.num_scales() != 0 && stored.data != nullptr &&
+      stored.size / sizeof(float) >= quant.num_scales()) {
     scales.resize(quant.num_scales());
     std::memcpy(scales.data(), stored.data, scales.size() * sizeof(float));
   }

@@ -61,7 +61,7 @@ Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
     }
     target.data = rows;
     copy(out, whole(target));
-  } else if (out.data != in.data) {
+  } else if (out.data != in.data && in.bytes() != 0) {
     std::memmove(out.data, in.data, in.bytes());
   }
   return {};
