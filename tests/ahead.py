@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -94,6 +95,7 @@ def begun() -> Iterator[None]:
 
 def main(kind: str) -> int:
     """Build one kind, as far as that goes."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs for us is ended, too
     try:
         {"libraries": _libraries, "products": _products}[kind]()
     except (SlipwayError, subprocess.CalledProcessError) as error:

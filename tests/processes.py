@@ -8,8 +8,12 @@ import time
 from pathlib import Path
 
 
-def marked(folder: str) -> dict[int, list[str]]:
-    """Living processes, other than this one, that work in ``folder`` or name it, with their argv."""
+def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
+    """Living processes, other than this one, that work in ``folder`` or name it, with their argv.
+
+    Args:
+        setting: only those with this in their environment, as ``TMPDIR=/tmp/x``: others may have work there, too.
+    """
     found: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -17,6 +21,8 @@ def marked(folder: str) -> dict[int, list[str]]:
         with contextlib.suppress(OSError):
             if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 continue  # ended; its parent has not looked yet
+            if setting and os.fsencode(setting) not in (entry / "environ").read_bytes().split(b"\0"):
+                continue
             argv = (entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
             where = str((entry / "cwd").readlink())
             if any(folder in word for word in argv) or where == folder or where.startswith(folder + "/"):
@@ -29,10 +35,10 @@ def runners(folder: str) -> list[int]:
     return [pid for pid, argv in marked(folder).items() if argv[0].endswith("/bin/pte_runner")]
 
 
-def gone(folder: str, seconds: float = 5.0) -> bool:
-    """Whether no process of ``folder`` is left, or the last one goes within ``seconds``."""
+def gone(folder: str, seconds: float = 5.0, setting: str = "") -> bool:
+    """Whether no process of ``folder`` (see `marked`) is left, or the last one goes within ``seconds``."""
     end = time.monotonic() + seconds
-    while left := marked(folder):
+    while left := marked(folder, setting):
         if time.monotonic() > end:
             raise AssertionError(f"left behind: {left}")
         time.sleep(0.05)

@@ -21,7 +21,7 @@ from core.errors import BuildError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.conftest import Inv
-from tests.processes import gone
+from tests.processes import gone, marked
 from tests.unit.test_sbom import problems
 from toolchains import conan, debian, lock, native
 from toolchains.targets import get_target
@@ -99,12 +99,17 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
     )  # fmt: skip
     assert child.stderr is not None
     assert any(line.strip() == "xnnpack/cci.20241108" for line in child.stderr)
+    # Other tests build there, too; what this child starts has its environment.
+    builds, own = str(conan.home() / "p" / "b"), f"TMPDIR={tmp_path}"
+    while not marked(builds, own):
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=120)
     assert child.returncode != 0
     assert list(dist.rglob("*.a")) == []
     assert list(tmp_path.glob("slipway-*")) == []
-    assert gone(str(conan.home() / "p" / "b"))
+    assert gone(builds, setting=own)
     # What was packaged before is still there: this takes seconds and compiles nothing.
     assert native.build_native("linux-x86_64").manifest.packages
 
