@@ -46,7 +46,7 @@ class Spec(_Model):
     suite: str
     kernel: str
     kernel_suite: str = ""
-    emulator: str = "bookworm"
+    emulator: str = "forky"
     modules: tuple[str, ...]
     qemu: tuple[str, ...]
     netdev: str

@@ -100,7 +100,7 @@ def _user_program(name: str, suite: str) -> str:
     return str(root / "usr/bin" / name)
 
 
-def system_argv(arch: str, suite: str = "bookworm") -> list[str]:
+def system_argv(arch: str, suite: str = "forky") -> list[str]:
     """QEMU for a whole machine.
 
     Args:
