@@ -23,6 +23,8 @@ from deploy.transport import Progress
 
 _CHUNK = 64 << 10
 """Bytes in one DATA message: SYNC_DATA_MAX."""
+_PIECE = 4 * _CHUNK
+"""Bytes that are sent at once: each call costs adb's server and its device a turn."""
 _SILENCE = 60.0
 """Seconds without any progress after which a transfer is given up."""
 _LONGEST_PATH = 1024
@@ -47,12 +49,12 @@ class Files:
         """See `deploy.transport.Transport.put`."""
         with self._guarded(local.name, remote, deadline) as connection, local.open("rb") as source:
             _send(connection, b"SEND", _path(remote) + f",{_MODE}".encode())
-            while chunk := source.read(_CHUNK):
+            while piece := source.read(_PIECE):
                 connection.settimeout(max(0.1, deadline.left(_SILENCE)))
                 if select.select([connection], [], [], 0)[0]:
                     _answer(connection)  # it refuses in mid-file, and takes the rest only to throw it away
-                connection.sendall(_HEAD.pack(b"DATA", len(chunk)) + chunk)
-                progress(len(chunk))
+                connection.sendall(_messages(piece))
+                progress(len(piece))
             connection.sendall(_HEAD.pack(b"DONE", int(time.time()) & 0xFFFFFFFF))
             connection.settimeout(max(0.1, deadline.left(_SILENCE)))
             _answer(connection)
@@ -137,6 +139,12 @@ def _path(remote: str) -> bytes:
 
 def _send(connection: socket.socket, kind: bytes, payload: bytes) -> None:
     connection.sendall(_HEAD.pack(kind, len(payload)) + payload)
+
+
+def _messages(piece: bytes) -> bytes:
+    """``piece`` in DATA messages."""
+    chunks = (piece[at : at + _CHUNK] for at in range(0, len(piece), _CHUNK))
+    return b"".join(_HEAD.pack(b"DATA", len(chunk)) + chunk for chunk in chunks)
 
 
 def _answer(connection: socket.socket) -> None:
