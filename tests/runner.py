@@ -15,7 +15,7 @@ from core import console, environment
 from core.commands import quote
 from core.errors import SlipwayError
 from core.paths import ROOT
-from tests import ahead
+from tests import ahead, exported
 
 
 class TestsFailedError(SlipwayError):
@@ -80,7 +80,10 @@ def run(*, unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
     Raises:
         TestsFailedError: names the steps that failed.
     """
-    with contextlib.nullcontext() if unit or lint or keyword else ahead.begun():
+    with contextlib.ExitStack() as stack:
+        if not (unit or lint or keyword):
+            stack.enter_context(exported.kept())
+            stack.enter_context(ahead.begun())
         _run(unit, lint, keyword, verbose)
 
 

@@ -1,0 +1,44 @@
+"""Programs of the zoo that earlier runs of the tests exported, for a fresh checkout.
+
+A program says what it was made from: the model's source, the exporter's and our own code, all options. Where any of it
+has changed it is exported again, as for a user who has an older one in ``dist/programs``; test_export.py exports in
+every run, into folders of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.files import locked, new_folder
+from core.paths import cache_dir, programs_dir
+from core.program import DESCRIPTION
+
+
+def _names() -> list[str]:
+    from models.zoo import everything
+
+    return [f"{model}-{scheme}{suffix}" for model, scheme in everything() for suffix in ("", "-onnx")]
+
+
+def _copy(source: Path, target: Path) -> None:
+    with new_folder(target) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True)
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """``dist/programs`` begins with the programs that were kept and it lacks; what is there in the end is kept."""
+    cache = cache_dir("tests", "programs")
+    with locked("tests-programs"):
+        for name in _names():
+            if (cache / name).is_dir() and not (programs_dir() / name).exists():
+                _copy(cache / name, programs_dir() / name)
+    yield
+    with locked("tests-programs"):
+        for name in _names():
+            made, before = programs_dir() / name / DESCRIPTION, cache / name / DESCRIPTION
+            if made.is_file() and not (before.is_file() and before.read_bytes() == made.read_bytes()):
+                _copy(made.parent, cache / name)
