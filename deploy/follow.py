@@ -24,8 +24,6 @@ BEHIND = 4 << 20
 _BLOCK = 1 << 20
 
 # $1 the file; each line of the input is a piece: its first block and how many there are.
-# OpenSSL first: it takes a moment longer to start, but it has the processor's SHA instructions, which many a sha256sum
-# (BusyBox's, that of Debian 12's coreutils) does without.
 # Some toyboxes have no dd, but a head that takes no more from its input than it gives.
 SCRIPT = f"""\
 pieces() {{
@@ -39,8 +37,8 @@ pieces() {{
     fi
   done
 }}
-if command -v openssl >/dev/null 2>&1; then pieces "$1" | openssl dgst -sha256
-elif command -v sha256sum >/dev/null 2>&1; then pieces "$1" | sha256sum
+if command -v sha256sum >/dev/null 2>&1; then pieces "$1" | sha256sum
+elif command -v openssl >/dev/null 2>&1; then pieces "$1" | openssl dgst -sha256
 else exit 1; fi
 """
 
