@@ -28,19 +28,6 @@ struct Bool {
   std::uint8_t byte;
 };
 
-template <typename T, typename S>
-T convert_from(S value) {
-  if constexpr (std::is_same_v<S, Half>) {
-    return static_cast<T>(half_to_float(value.bits));
-  } else if constexpr (std::is_same_v<S, BFloat16>) {
-    return static_cast<T>(bfloat16_to_float(value.bits));
-  } else if constexpr (std::is_same_v<S, Bool>) {
-    return static_cast<T>(value.byte != 0 ? 1 : 0);
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
 // A float beyond an integer's range, or none at all, has no defined conversion in C++: take the bounds, and
 // 0.
 template <typename S, typename T>
@@ -56,6 +43,21 @@ S to_integer(T value) {
                               : value < -kLimit ? INT64_MIN
                                                 : static_cast<std::int64_t>(value);
     return static_cast<S>(wide);
+  }
+}
+
+template <typename T, typename S>
+T convert_from(S value) {
+  if constexpr (std::is_same_v<S, Half>) {
+    return convert_from<T>(half_to_float(value.bits));
+  } else if constexpr (std::is_same_v<S, BFloat16>) {
+    return convert_from<T>(bfloat16_to_float(value.bits));
+  } else if constexpr (std::is_same_v<S, Bool>) {
+    return static_cast<T>(value.byte != 0 ? 1 : 0);
+  } else if constexpr (std::is_integral_v<T>) {
+    return to_integer<T>(value);
+  } else {
+    return static_cast<T>(value);
   }
 }
 
