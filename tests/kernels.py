@@ -75,18 +75,16 @@ def uses_of(kernels: list[dict[str, str]]) -> tuple[Use, ...]:
 
 def look(bundle: Bundle, cpu: str, folder: Path, program: str, outputs: Path) -> Looked:
     """Run a program of ``folder`` and describe it; outputs are ``outputs`` followed by number and ``.npy``."""
-    from toolchains import emulators
-    from toolchains.sysroot import sysroot
+    from toolchains.places import place
     from toolchains.targets import get_target
 
-    target = get_target(TARGET)
-    argv = [*emulators.user_argv(target, cpu, sysroot(target)), str(bundle.path / RUNNER), "--json"]
-    argv.append(f"--model_path={folder / program}.pte")
+    where = place(get_target(TARGET), cpu)
     inputs = sorted(folder.glob(f"{program}.in*.npy"))
+    common = ["--json", f"--model_path={folder / program}.pte"]
     words = [f"--inputs={','.join(map(str, inputs))}", "--cpu_threads=2", "--num_executions=2", "--profile"]
     said = []
     for more in ([*words, f"--output_file={outputs}"], ["--describe"]):
-        done = subprocess.run([*argv, *more], capture_output=True, text=True, check=False, timeout=120)
+        done = where.run(bundle.path / RUNNER, [*common, *more], timeout=120)
         if done.returncode:
             raise RefusedError(f"{program} on {cpu}: {done.stderr}")
         said.append(json.loads(done.stdout))

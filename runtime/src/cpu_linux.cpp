@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "platform.h"
+#include "text.h"
 
 namespace slipway {
 namespace {
@@ -33,10 +33,13 @@ constexpr ArmPart kArmParts[] = {
     {0xd81, "Cortex-A720"}, {0xd82, "Cortex-X4"},
 };
 
-std::string trimmed(const std::string& text) {
-  const char* blanks = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(blanks);
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+constexpr std::string_view kBlanks = " \t\r\n";
+
+std::string trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos
+             ? ""
+             : std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
 }
 
 std::string arm_model(const std::string& implementer, const std::string& part) {
@@ -55,10 +58,8 @@ std::string arm_model(const std::string& implementer, const std::string& part) {
 }
 
 std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return trimmed(line);
+  const std::string text = system_text(path);
+  return trimmed(std::string_view(text).substr(0, text.find('\n')));
 }
 
 // Cores, hardware threads of one counted once. 0 when the system does not tell.
@@ -96,18 +97,17 @@ CpuInfo cpu_info() {
   std::string implementer;
   std::string part;
   std::string hardware;
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
+  const std::string all = system_text("/proc/cpuinfo");
+  for (const std::string_view line : pieces(all, "\n")) {
     const std::size_t colon = line.find(':');
-    if (colon == std::string::npos) {
+    if (colon == std::string_view::npos) {
       continue;
     }
     const std::string key = trimmed(line.substr(0, colon));
     const std::string value = trimmed(line.substr(colon + 1));
     if (key == feature_key && info.features.empty()) {
-      std::istringstream words(value);
-      for (std::string word; words >> word;) {
-        info.features.push_back(word);
+      for (const std::string_view word : pieces(value, kBlanks)) {
+        info.features.emplace_back(word);
       }
     } else if (key == "model name" && !arm && info.model.empty()) {
       info.model = value;

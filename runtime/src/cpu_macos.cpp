@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 #include <string>
+#include <string_view>
 
 #include "platform.h"
+#include "text.h"
 
 namespace slipway {
 namespace {
@@ -46,8 +47,8 @@ std::string text(const char* key) {
 
 // "SSE4.1 AVX1.0" as Linux writes it: "sse4_1", "avx".
 void add_intel_features(const std::string& words, std::vector<std::string>* features) {
-  std::istringstream stream(words);
-  for (std::string word; stream >> word;) {
+  for (const std::string_view piece : pieces(words, " ")) {
+    std::string word(piece);
     std::transform(word.begin(), word.end(), word.begin(), [](char letter) {
       return letter == '.' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     });

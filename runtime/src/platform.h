@@ -65,6 +65,10 @@ class Pages {
 // also when SIGINT, SIGTERM or SIGHUP ends the process meanwhile.
 Status write_file(const std::string& path, const void* data, std::size_t size);
 
+// All of a file of the system's own, as /proc/cpuinfo, whose size nobody knows before; empty when it cannot
+// be read.
+std::string system_text(const std::string& path);
+
 // Makes writing beyond the limit on file sizes an error of write_file's instead of a signal that ends the
 // process.
 void ignore_file_size_signal();

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "platform.h"
@@ -287,14 +287,28 @@ void ignore_file_size_signal() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+std::string system_text(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char part[4096];
+  for (;;) {
+    const ssize_t size = file.get() < 0 ? 0 : ::read(file.get(), part, sizeof(part));
+    if (size > 0) {
+      text.append(part, static_cast<std::size_t>(size));
+    } else if (size == 0 || errno != EINTR) {
+      return text;
+    }
+  }
+}
+
 std::uint64_t peak_rss_bytes() {
 #ifdef __linux__
   // VmHWM belongs to this program alone; ru_maxrss starts at the size of the process that called exec.
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind("VmHWM:", 0) == 0) {
-      return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
-    }
+  const std::string status = system_text("/proc/self/status");
+  const std::string_view key = "VmHWM:";
+  const std::size_t place = status.find(key);
+  if (place != std::string::npos) {
+    return std::strtoull(status.c_str() + place + key.size(), nullptr, 10) * 1024;
   }
 #endif
   struct rusage usage = {};

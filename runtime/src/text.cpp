@@ -1,5 +1,7 @@
 #include "text.h"
 
+#include <algorithm>
+
 namespace slipway {
 
 // The table of well-formed sequences: Unicode 15, section 3.9, table 3-7.
@@ -44,6 +46,17 @@ std::string printable(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return out;
+}
+
+std::vector<std::string_view> pieces(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> found;
+  for (std::size_t begin = 0;
+       (begin = text.find_first_not_of(separators, begin)) != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(separators, begin), text.size());
+    found.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return found;
 }
 
 }  // namespace slipway

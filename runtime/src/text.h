@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace slipway {
 
@@ -12,5 +13,9 @@ std::size_t utf8_length(std::string_view text);
 // The text as a terminal may show it: what is not UTF-8 and every control character, newline and tab
 // excepted, becomes U+FFFD. For names out of files that nobody vouches for.
 std::string printable(std::string_view text);
+
+// What stands between the `separators`, without empty pieces: words of a line, lines of a file. Views of
+// `text`.
+std::vector<std::string_view> pieces(std::string_view text, std::string_view separators);
 
 }  // namespace slipway
