@@ -60,7 +60,11 @@ def libraries(target: Target) -> None:
     with tempfile.TemporaryDirectory(prefix="slipway-ahead-") as folder:
         Path(folder, "main.cpp").write_text(_PROGRAM, encoding="utf-8")
         # As CMake does: it tries the compiler with a source file alone, then links what it has compiled.
-        for words in (["main.cpp", "-o", "first"], ["-O2", "-c", "main.cpp"], ["main.o", "-o", "second"]):
+        for words in (
+            ["main.cpp", "-o", "first"],
+            ["-O2", "-c", "main.cpp", "-o", "main.o"],
+            ["main.o", "-o", "second"],
+        ):
             subprocess.run([compilers.cxx, *words], cwd=folder, check=True)
 
 
