@@ -220,8 +220,8 @@ done
 sync store 2>/dev/null || sync
 """
 )
-"""``$2`` owner, ``$3`` ``yes`` when the files' digests are known (read back, or followed as they came), then pairs of
-SHA-256 and mode. Prints ``SHA256 SHA256-FOUND`` for each, or ``SHA256 unable``: that file waits then."""
+"""``$2`` owner, ``$3`` ``yes`` when the files' digests are known (they were read back), then pairs of SHA-256 and
+mode. Prints ``SHA256 SHA256-FOUND`` for each, or ``SHA256 unable``: that file waits then."""
 
 RESUME = (
     _DIGEST

@@ -30,7 +30,6 @@ from core.errors import DeviceFullError, SlipwayError, TransferError
 from core.files import sha256_file
 from deploy import owner as owners
 from deploy.deadline import Deadline
-from deploy.follow import following
 from deploy.lock import DeviceLock
 from deploy.owner import is_dead, new_owner
 from deploy.probe import arguments, parse
@@ -251,34 +250,19 @@ class Store:
             self._script(PREPARE, [], deadline, "making the store's folders")
         begun = self._begun(blobs, deadline)
         batch: list[Blob] = []
-        proven: set[str] = set()
         for blob in blobs:
             offset = begun.get(blob.sha256, 0)
             if offset:
                 progress(offset)
             if offset < blob.size or not offset:
-                self._put(blob, offset, progress, deadline, proven)
+                self._transport.put(blob.source, self._part(blob), progress, deadline, offset)
             batch.append(blob)
             if sum(each.size for each in batch) >= BATCH:
-                self._commit(batch, deadline, proven)
+                self._commit(batch, deadline)
                 batch = []
         if batch:
-            self._commit(batch, deadline, proven)
+            self._commit(batch, deadline)
         return sum(begun.values())
-
-    def _put(
-        self, blob: Blob, offset: int, progress: Callable[[int], None], deadline: Deadline, proven: set[str]
-    ) -> None:
-        """Send what is missing of ``blob``; a large one whose digest the device has then already joins ``proven``."""
-        with following(self._transport, self._part(blob), blob.size, offset, deadline) as follower:
-
-            def moved(count: int) -> None:
-                follower.moved(count)
-                progress(count)
-
-            self._transport.put(blob.source, self._part(blob), moved, deadline, offset)
-            if follower.digest(deadline) == blob.sha256:
-                proven.add(blob.sha256)
 
     def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
         """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
@@ -310,14 +294,12 @@ class Store:
     def _part(self, blob: Blob) -> str:
         return f"{self.root}/incoming/{blob.sha256}.{self.owner}.part"
 
-    def _commit(self, blobs: list[Blob], deadline: Deadline, proven: set[str]) -> None:
+    def _commit(self, blobs: list[Blob], deadline: Deadline) -> None:
         self.lock.check()
         answers: dict[str, str] = {}
-        for checked in ("no", "yes"):
-            which = [blob for blob in blobs if (blob.sha256 in proven) is (checked == "yes")]
-            for words in _pieces([blob.sha256, blob.mode] for blob in which):
-                done = self._script(COMMIT, [self.owner, checked, *words], deadline, "verifying the upload")
-                answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
+        for words in _pieces([blob.sha256, blob.mode] for blob in blobs):
+            done = self._script(COMMIT, [self.owner, "no", *words], deadline, "verifying the upload")
+            answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
         unable = [blob for blob in blobs if answers.get(blob.sha256) == "unable"]
         answers.update(self._read_back(unable, deadline))
         for blob in blobs:

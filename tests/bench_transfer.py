@@ -1,9 +1,10 @@
 """What ``./inv bench --device NAME`` does: a deploy's way of files against the usual tools, on the same link.
 
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
-transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, in turns; the
-ratios of one run say more than the times. Then a deploy with nothing to upload, and what of its time is neither
-transfer nor run (the program's own, by the device's clock); and one with a changed file, and the bytes that moved.
+transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, without and with
+a digest of what arrived; in turns, each of which another way begins. The ratios of one run say more than the times.
+Then a deploy with nothing to upload, and what of its time is neither transfer nor run (the program's own, by the
+device's clock); and one with a changed file, and the bytes that moved.
 """
 
 from __future__ import annotations
@@ -80,6 +81,19 @@ def _program(argv: Callable[[Path, str], list[str]]) -> Send:
     return send
 
 
+def _verified(send: Send, shell: list[str], folder: str) -> Send:
+    """``send``, and what it takes to know what arrived: ``shell`` runs a command on the device."""
+
+    def both(file: Path, name: str) -> None:
+        send(file, name)
+        argv = [*shell, "sha256sum", f"{folder}/{name}"]
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if done.stdout.split()[:1] != [sha256_file(file)]:
+            raise HostError("sha256sum failed while being timed.", (done.stdout + done.stderr).strip()[-300:], "")
+
+    return both
+
+
 def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send]:
     """The usual tools for this device's transport that both sides have."""
     if device.transport == "adb":
@@ -88,7 +102,8 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
 
         assert isinstance(transport, AdbTransport)
         adb = [adb_program(), "-P", str(transport.server.port), "-s", transport.serial]
-        return {"adb push": _program(lambda file, name: [*adb, "push", str(file), f"{folder}/{name}"])}
+        push = _program(lambda file, name: [*adb, "push", str(file), f"{folder}/{name}"])
+        return {"adb push": push, "adb push, adb shell sha256sum": _verified(push, [*adb, "shell"], folder)}
     if device.transport != "ssh":
         return {}
     from deploy.ssh_config import address
@@ -102,6 +117,8 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
         found["scp"] = _program(
             lambda file, name: ["scp", "-q", "-P", str(where.port), *options, str(file), f"{ends}:{folder}/{name}"]
         )
+        ssh = ["ssh", "-p", str(where.port), *options, ends]
+        found["scp, ssh sha256sum"] = _verified(found["scp"], ssh, folder)
     own, far = bench_rsync.here(), bench_rsync.there(device, transport, folder)
     if own and far:
         words = [*own, "--whole-file", "-e", " ".join(["ssh", "-p", str(where.port), *options]), f"--rsync-path={far}"]
@@ -119,9 +136,10 @@ def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(runs):
             file.write_bytes(os.urandom(mib << 20))
-            for way, send in ways.items():
+            first = turn % len(ways)
+            for at, (way, send) in enumerate([*ways.items()][first:] + [*ways.items()][:first]):
                 begun = time.monotonic()
-                send(file, f"{turn}-{len(seconds[way])}-{'s' if 'store' in way else way[:2]}")
+                send(file, f"{turn}-{at}")
                 seconds[way].append(time.monotonic() - begun)
             run(transport, ["sh", "-c", f'rm -rf "$1"/{turn}-*', "x", folder], deadline=Deadline.after(120))
             console.note(

@@ -45,6 +45,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_the_cipher_that_is_cheapest_for_a_device_is_asked_for_first(device: Device) -> None:
+    connection = ssh_connect.connect(address(device), Deadline.after(20))
+    transport = connection.get_transport()
+    assert transport is not None
+    assert transport.local_cipher == ssh_connect.CIPHER
+    connection.close()
+
+
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[server.Device]:
     """A second device, to jump through."""
