@@ -101,8 +101,7 @@ def _android(spec: Spec) -> Iterator[cpio.Entry]:
     yield cpio.link("bin", "/system/bin")
     yield cpio.link("system/bin/sh", "/usr/bin/mksh")
     yield cpio.link("system/bin/toybox", "/usr/bin/toybox")
-    for name in ("sha256sum", "dd"):
-        yield cpio.link(f"system/bin/{name}", f"/usr/bin/{name}")
+    yield cpio.link("system/bin/sha256sum", "/usr/bin/sha256sum")
     yield cpio.file("system/bin/getprop", _GETPROP.read_bytes(), 0o755)
     yield cpio.file("system/build.prop", "".join(f"{key}={value}\n" for key, value in spec.properties.items()))
     yield cpio.folder("data", 0o771)

@@ -15,10 +15,8 @@ from core.bundle import Native
 from core.paths import ROOT
 from tests.order import rank, unit
 
-# A CI that starts us in the background hands down SIGINT ignored, and under nohup SIGHUP, too: children would never
-# feel a Ctrl-C, or that their terminal is gone.
+# A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The developer's own inventory is none of the tests' business.
 os.environ["XDG_CONFIG_HOME"] = str(ROOT / "dist" / "no-configuration")
 

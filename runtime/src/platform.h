@@ -50,9 +50,6 @@ class Pages {
   std::uint8_t* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  // Brings a part of it in, as writing there would. False when the system has no call for that.
-  bool populate(std::size_t offset, std::size_t size) const;
-
  private:
   Pages(std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
 

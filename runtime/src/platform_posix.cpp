@@ -232,18 +232,6 @@ Pages Pages::allocate(std::size_t size) {
   return {data, size};
 }
 
-bool Pages::populate(std::size_t offset, std::size_t size) const {
-#ifdef __linux__
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE of Linux 5.14, which older headers lack
-  const std::size_t begin = offset - offset % page_size();
-  return ::madvise(data_ + begin, offset + size - begin, kPopulateWrite) == 0;
-#else
-  static_cast<void>(offset);
-  static_cast<void>(size);
-  return false;
-#endif
-}
-
 Pages::~Pages() {
   if (data_ != nullptr) {
     ::munmap(data_, size_);

@@ -165,10 +165,6 @@ Pages Pages::allocate(std::size_t size) {
   return {static_cast<std::uint8_t*>(memory), memory == nullptr ? 0 : size};
 }
 
-bool Pages::populate(std::size_t /*offset*/, std::size_t /*size*/) const {
-  return false;
-}
-
 Pages::~Pages() {
   if (data_ != nullptr) {
     ::VirtualFree(data_, 0, MEM_RELEASE);

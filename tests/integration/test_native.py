@@ -104,12 +104,14 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
     while not marked(builds, own):
         assert child.poll() is None, child.communicate()
         time.sleep(0.02)
+    begun = set(marked(builds))  # all its own, whatever their environment: it has Conan to itself
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=120)
     assert child.returncode != 0
     assert list(dist.rglob("*.a")) == []
     assert list(tmp_path.glob("slipway-*")) == []
     assert gone(builds, setting=own)
+    assert not begun & set(marked(builds))
     # What was packaged before is still there: this takes seconds and compiles nothing.
     assert native.build_native("linux-x86_64").manifest.packages
 

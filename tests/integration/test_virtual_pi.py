@@ -171,12 +171,9 @@ def test_it_reaches_nothing(ssh: paramiko.SSHClient) -> None:
 
 
 def test_the_second_time_is_instant(pi: Endpoint) -> None:
-    times = []
-    for _ in range(5):  # the quickest counts: other tests use the processor, too
-        begin = time.monotonic()
-        assert virtual.ensure("pi") == pi
-        times.append(time.monotonic() - begin)
-    assert min(times) < 0.3
+    begin = time.monotonic()
+    assert virtual.ensure("pi") == pi
+    assert time.monotonic() - begin < 0.3
     state = virtual.status("pi")
     assert (str(state), state.port) == ("up", pi.port)
     assert state.uptime_seconds > 0

@@ -163,7 +163,7 @@ class LeanEngine : public Engine {
       return store.status();
     }
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
-    weights_ = std::make_unique<lean::PackedWeights>(*store_, context_.threads() != nullptr);
+    weights_ = std::make_unique<lean::PackedWeights>(*store_);
     shared_ = std::make_unique<lean::SharedArenas>(store_->program());
     std::vector<std::string> names{options.method};
     names.insert(names.end(), options.also.begin(), options.also.end());
@@ -176,7 +176,6 @@ class LeanEngine : public Engine {
       methods_.push_back(std::move(method.value()));
     }
     method_ = methods_.front().get();
-    weights_->finish();
     store_->forget_all();
     if (recorder_ != nullptr) {
       recorder_->begin(kLoadBlock);

@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // XNNPACK's of everything it allocates
 constexpr std::size_t kLeastChunk = std::size_t{64} * 1024;
-constexpr std::size_t kLeastAhead = std::size_t{1} << 20;       // for less, a thread is not worth its start
-constexpr std::size_t kLeastForgotten = std::size_t{16} << 10;  // for less, a call is not
 
 std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
   return bytes + (unit - bytes % unit) % unit;
@@ -22,7 +20,7 @@ PackedWeights* self(void* context) {
 
 }  // namespace
 
-PackedWeights::PackedWeights(const DataStore& store, bool ahead) : store_(store), provider_(), ahead_(ahead) {
+PackedWeights::PackedWeights(const DataStore& store) : store_(store), provider_() {
   provider_.context = this;
   provider_.look_up = [](void* context, const xnn_weights_cache_look_up_key* key) {
     return self(context)->look_up(*key);
@@ -92,7 +90,7 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
   if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kAlignment) {
     // Packed weights take about what the constants take.
     const std::size_t wanted = std::max({bytes + kAlignment, expected_ + expected_ / 16, kLeastChunk});
-    const std::size_t ahead = std::exchange(expected_, 0);
+    expected_ = 0;
     Pages pages = Pages::allocate(wanted);
     if (pages.data() == nullptr && wanted > bytes + kAlignment) {
       pages = Pages::allocate(bytes + kAlignment);
@@ -100,11 +98,7 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
     if (pages.data() == nullptr) {
       return nullptr;
     }
-    prefault_.reset();
     chunks_.push_back({std::move(pages), 0});
-    if (ahead_ && ahead >= kLeastAhead && ahead <= chunks_.back().pages.size()) {
-      prefault_ = std::make_unique<Prefault>(chunks_.back().pages, ahead);
-    }
   }
   // Taken only when the weights are kept: XNNPACK packs one operator at a time.
   return chunks_.back().pages.data() + chunks_.back().used;
@@ -124,9 +118,6 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   }
   const std::string* form = form_of(key.kernel);
   chunks_.back().used = rounded_up(chunks_.back().used + size, kAlignment);
-  if (prefault_ != nullptr) {
-    prefault_->written(chunks_.back().used);
-  }
   packed_.push_back({data, size, key.seed, form == nullptr ? std::string() : *form});
   places_.emplace(source, packed_.size() - 1);
   return packed_.size() - 1;
@@ -134,7 +125,7 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
 
 void PackedWeights::forget(const void* constant) const {
   const auto found = constants_.find(constant);
-  if (found != constants_.end() && found->second >= kLeastForgotten) {
+  if (found != constants_.end()) {
     store_.forget({static_cast<const std::uint8_t*>(found->first), found->second});
   }
 }

@@ -13,7 +13,6 @@
 
 #include "data_store.h"
 #include "platform.h"
-#include "prefault.h"
 
 namespace slipway::lean {
 
@@ -29,8 +28,7 @@ using PackingForms = std::map<const void*, std::string>;
 // To outlive every graph that was made with it, and to end before the store.
 class PackedWeights {
  public:
-  // `ahead`: a thread may bring memory in while weights are packed.
-  PackedWeights(const DataStore& store, bool ahead);
+  explicit PackedWeights(const DataStore& store);
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
@@ -38,8 +36,6 @@ class PackedWeights {
   // them.
   void expect(const std::vector<Bytes>& constants, PackingForms forms);
   xnn_weights_cache_t provider() { return &provider_; }
-  // All graphs are made.
-  void finish() { prefault_.reset(); }
 
   // Bytes of packed weights.
   std::size_t size() const;
@@ -74,8 +70,6 @@ class PackedWeights {
   std::map<const void*, std::size_t> constants_;
   PackingForms forms_;
   std::vector<Chunk> chunks_;
-  bool ahead_;
-  std::unique_ptr<Prefault> prefault_;  // of the last chunk
   std::vector<Packed> packed_;
   std::multimap<Source, std::size_t> places_;  // in packed_
   std::size_t shared_ = 0;

@@ -7,7 +7,6 @@
 #include "file_format.h"
 #include "xnn_choices.h"
 #include "xnn_kernels.h"
-#include "xnn_memory.h"
 #include "xnn_packing.h"
 
 namespace slipway::lean {
@@ -66,7 +65,7 @@ Status XnnContext::start() {
   if (started_) {
     return {};
   }
-  const xnn_status status = xnn_initialize(memory_for_xnnpack());
+  const xnn_status status = xnn_initialize(nullptr);
   if (status == xnn_status_unsupported_hardware) {
     return {Code::kMissingBackend,
             "XNNPACK does not run on this processor: it is below the target's floor.",

@@ -39,7 +39,8 @@ struct Factor {
 // a + factor * b
 template <typename T>
 T add_scaled(T a, T factor, T b) {
-  return a + factor * b;
+  const T product = factor * b;  // on its own: rounded before it is added, on every processor
+  return a + product;
 }
 
 // A number in the type that is computed in.
