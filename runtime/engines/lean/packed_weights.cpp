@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // XNNPACK's of everything it allocates
 constexpr std::size_t kLeastChunk = std::size_t{64} * 1024;
+constexpr std::size_t kLeastForgotten = std::size_t{16} * 1024;  // for less, a call is not worth it
 
 std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
   return bytes + (unit - bytes % unit) % unit;
@@ -125,7 +126,7 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
 
 void PackedWeights::forget(const void* constant) const {
   const auto found = constants_.find(constant);
-  if (found != constants_.end()) {
+  if (found != constants_.end() && found->second >= kLeastForgotten) {
     store_.forget({static_cast<const std::uint8_t*>(found->first), found->second});
   }
 }
