@@ -36,7 +36,13 @@ def kept() -> Iterator[None]:
         for name in _names():
             if (cache / name).is_dir() and not (programs_dir() / name).exists():
                 _copy(cache / name, programs_dir() / name)
-    yield
+    try:
+        yield
+    finally:
+        _keep(cache)
+
+
+def _keep(cache: Path) -> None:
     with locked("tests-programs"):
         for name in _names():
             made, before = programs_dir() / name / DESCRIPTION, cache / name / DESCRIPTION

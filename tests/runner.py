@@ -67,9 +67,11 @@ def _steps(unit: bool, lint: bool, keyword: str, verbose: bool) -> list[Step]:
         return [units]
     rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], keyword, verbose)
     if not keyword:
+        processors = os.cpu_count() or 1
+        units = replace(units, argv=(*units.argv, "-n", str(processors)))
         # Much of it waits (a machine boots, a deadline passes, another test builds), so there is a worker more than
         # processors. Which of them runs what, and when, is in tests/order.py.
-        workers = str((os.cpu_count() or 1) + 1)
+        workers = str(processors + 1)
         rest = replace(rest, argv=(*rest.argv, "-n", workers, "--dist", "loadscope", "--no-loadscope-reorder"))
     return [units, rest] if keyword else [*_lint(), units, rest]
 

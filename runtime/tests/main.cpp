@@ -6,7 +6,8 @@
 
 int main(int argc, char** argv) {
 #ifdef SIGHUP
-  std::signal(SIGHUP, SIG_DFL);  // who started us may have ignored it, as nohup does: tests send it to their children
+  // Tests send it to their children; who started us may have ignored it, as nohup does.
+  std::signal(SIGHUP, SIG_DFL);
 #endif
   const char* wanted = argc > 1 ? argv[1] : "";
   int ran = 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from core.bundle import REAL_RUNNER
 from core.files import locked
-from core.paths import ROOT, cache_dir
+from core.paths import ROOT, cache_dir, dist_dir
 from toolchains import builder, conan, emulators
 from toolchains.sysroot import sysroot
 from toolchains.targets import get_target
@@ -19,10 +20,14 @@ from toolchains.targets import get_target
 pytestmark = pytest.mark.build
 
 
-def compile_tests(
-    target_name: str, folder: Path, engine: str = "executorch", wanted: str = "tests/runtime_tests"
-) -> Path:
-    """Configure runtime/ as the bundle's build does and compile ``runtime_tests`` or another program; its path."""
+def compile_tests(target_name: str, engine: str = "executorch") -> Path:
+    """Configure runtime/ as the bundle's build does and compile ``runtime_tests``; its path.
+
+    In ``dist``, where bundles are built, too: from there the sources' relative paths, which ccache sees, are the same
+    in every checkout.
+    """
+    folder = dist_dir() / "tests" / f"runtime-{target_name}-{engine}"
+    shutil.rmtree(folder, ignore_errors=True)
     log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
     target = get_target(target_name)
     with locked(conan.LOCK):
@@ -34,17 +39,17 @@ def compile_tests(
             log=log,
         )  # fmt: skip
     build = next(folder.rglob("CMakeCache.txt")).parent
-    argv = [conan.program("cmake"), "--build", str(build), "--target", Path(wanted).name]
+    argv = [conan.program("cmake"), "--build", str(build), "--target", "runtime_tests"]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return build / wanted
+    return build / "tests/runtime_tests"
 
 
 @pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
-def test_the_cpp_tests_pass(target_name: str, tmp_path: Path) -> None:
+def test_the_cpp_tests_pass(target_name: str) -> None:
     target = get_target(target_name)
-    program = compile_tests(target_name, tmp_path)
+    program = compile_tests(target_name)
     native = emulators.is_native(target)
     for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
         prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
@@ -59,11 +64,11 @@ def test_the_cpp_tests_pass(target_name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target_name", "cpu"), [("linux-x86_64", ""), ("linux-arm64", "cortex-a53"), ("linux-armv7", "cortex-a7")]
 )
-def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str, tmp_path: Path) -> None:
+def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None:
     """Through the loader that the bundle brings: this machine's C library may be too old."""
     target = get_target(target_name)
     bundle = builder.build(target_name, engine="onnxruntime")
-    program = compile_tests(target_name, tmp_path, "onnxruntime")
+    program = compile_tests(target_name, "onnxruntime")
     prefix = [] if emulators.is_native(target) else emulators.user_argv(target, cpu)
     loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]
     done = subprocess.run([*prefix, *loader], capture_output=True, text=True, check=False, timeout=900)
