@@ -80,17 +80,17 @@ def left(pi: Transport, device: Device) -> list[str]:
     return ask(pi, 'cd "$1" 2>/dev/null && find incoming runs -mindepth 1; true', device.root).split()
 
 
-def runners(pi: Transport) -> list[str]:
-    """Command lines of runners on the device."""
+def runners(pi: Transport, device: Device) -> list[str]:
+    """Command lines of runners on the device, from the test's own store: other tests deploy there, too."""
     script = (
         "for f in /proc/[0-9]*/cmdline; do tr '\\000' ' ' <$f 2>/dev/null; echo; done | grep '/bin/pte_runner' ; true"
     )
-    return [line for line in ask(pi, script).splitlines() if line.startswith(("/", "setsid"))]
+    return [line for line in ask(pi, script).splitlines() if line.startswith(("/", "setsid")) and device.root in line]
 
 
-def gone(pi: Transport, seconds: float = 20) -> bool:
+def gone(pi: Transport, device: Device, seconds: float = 20) -> bool:
     end = time.monotonic() + seconds
-    while left := runners(pi):
+    while left := runners(pi, device):
         assert time.monotonic() < end, left
     return True
 
@@ -112,7 +112,7 @@ def test_outputs_agree_and_times_are_marked(go: Go, program: Path, other_program
     assert (again.upload.files, again.upload.bytes) == (0, 0)
     other = go(other_program)
     assert set(other.upload.names) == {"model.pte", "input0.npy"}
-    assert gone(pi)
+    assert gone(pi, device)
 
 
 def test_truncated_program(go: Go, program: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_deadline(go: Go, other_program: Path, pi: Transport, device: Device) ->
     go(other_program)
     with pytest.raises(DeadlineError, match="while running linear-fp32 on pi"):
         go(other_program, num_executions=FOR_EVER, timeout=20)
-    assert gone(pi)
+    assert gone(pi, device)
     assert left(pi, device) == []
 
 
@@ -215,11 +215,11 @@ def test_interrupted_during_the_run(
 ) -> None:
     go(other_program)
     deploying = Deploying(inventory, "pi", arm, other_program, FOR_EVER)
-    deploying.wait_for(lambda: bool(runners(pi)))
+    deploying.wait_for(lambda: bool(runners(pi, device)))
     deploying.interrupt()
     code, said = deploying.end()
     assert (code, said.splitlines()[-1]) == (130, "Interrupted.")
-    assert gone(pi, 2)
+    assert gone(pi, device, 2)
     assert left(pi, device) == []
 
 
@@ -228,10 +228,10 @@ def test_this_side_dies_during_the_run(
 ) -> None:
     go(other_program)
     deploying = Deploying(inventory, "pi", arm, other_program, FOR_EVER)
-    deploying.wait_for(lambda: bool(runners(pi)))
+    deploying.wait_for(lambda: bool(runners(pi, device)))
     deploying.process.kill()
     deploying.end()
-    assert gone(pi), "sshd closes the lifeline, the supervisor ends the run"
+    assert gone(pi, device), "sshd closes the lifeline, the supervisor ends the run"
     end = time.monotonic() + 30
     while left(pi, device):
         assert time.monotonic() < end, "the lock's holder on the device tidies up"
