@@ -180,6 +180,13 @@ class DeadlineError(SlipwayError):
     kind = "deadline"
 
 
+class CrashError(SlipwayError):
+    """The runner crashed: a defect of Slipway, of the engine or of the device, never the user's file or inputs."""
+
+    exit_code = 35
+    kind = "crash"
+
+
 class MismatchError(SlipwayError):
     """The outputs do not agree with the reference."""
 

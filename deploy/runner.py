@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import (
+    CrashError,
     DeviceFullError,
     MissingOperatorError,
     ProgramError,
@@ -207,7 +208,7 @@ def error_in(raw: bytes | str) -> dict[str, Any]:
 
 _CLASSES: dict[int, type[SlipwayError]] = {
     2: RunError, 3: ProgramError, 4: MissingOperatorError, 5: MissingOperatorError, 6: UsageError, 7: RunError,
-    8: RunError, 9: RunError,
+    8: RunError, 9: RunError, 10: CrashError, 11: RunError,
 }  # fmt: skip
 
 _WHAT = {
@@ -219,6 +220,8 @@ _WHAT = {
     7: "The program failed while it ran",
     8: "The outputs could not be written",
     9: "Memory ran out",
+    10: "The runner crashed",
+    11: "The run reached a limit",
     126: "The runner is not allowed to run",
     127: "The runner, or the loader it names, is not there",
 }
@@ -226,11 +229,15 @@ _WHAT = {
 _SIGNALS = {
     signal.SIGILL: "illegal instruction: the bundle needs CPU features which this device lacks",
     signal.SIGKILL: "killed: most likely the device ran out of memory",
-    signal.SIGSEGV: "segmentation fault: an error in the engine, or a damaged program",
-    signal.SIGBUS: "bus error: a file was cut short while it was mapped, or the disk is full",
+    signal.SIGSEGV: "segmentation fault: a defect of Slipway, of the engine or of the device",
+    signal.SIGBUS: "bus error: memory of the device could not be read, or its disk failed",
+    signal.SIGFPE: "division by zero: a defect of Slipway or of the engine",
     signal.SIGABRT: "aborted: a check inside the engine failed",
     signal.SIGTERM: "ended by someone on the device",
 }
+_SMALLER = "the same with --cpu-threads 1 and --num-executions 1"
+_CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
+_REPORT = "run it once more and on another device; if it crashes there too, report it with the program and this message"
 
 
 def failure(code: int, stderr: str, answer: dict[str, Any], where: str) -> SlipwayError:
@@ -251,10 +258,11 @@ def failure(code: int, stderr: str, answer: dict[str, Any], where: str) -> Slipw
         except ValueError:
             return RunError(f"The runner on {where} was ended by signal {code - 128}.", message)
         meaning = _SIGNALS.get(number, number.name)
-        return RunError(
+        kind, advice = (CrashError, _REPORT) if number in _CRASHES else (RunError, _SMALLER)
+        return kind(
             f"The runner on {where} was ended by {number.name}.",
             meaning + (f"; it said: {message}" if message else ""),
-            "./inv doctor" if number == signal.SIGILL else "the same with --cpu-threads 1 and --num-executions 1",
+            "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
         )
     what = f"{_WHAT.get(code, 'The runner failed')} on {where} (exit {code})."
     if code == 8 and "space" in message.lower():

@@ -1,23 +1,44 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <memory>
 #include <string>
 
+#include "options.h"
 #include "slipway/status.h"
 
 namespace slipway {
 
-// While one of these lives, a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT) ends the process with `crash`:
-// its message on standard error, `json` to standard output or to a file when asked for, its code as the exit
-// code. For what no check can rule out: a file damaged where only its backend understands it, an instruction
-// this processor does not have. One at a time.
+// What ends a process that can no longer go on by itself.
+enum class Ending : std::uint8_t { kSegment, kBus, kInstruction, kArithmetic, kAbort, kTime };
+inline constexpr std::size_t kEndings = 6;
+
+// The answer to such an end. `doing` completes a sentence: "loaded a.pte". A crash (kCrash) is never blamed
+// on the program's file: what is wrong with a file is found by checks, and said by them.
+Status status_of(Ending ending, const std::string& doing);
+
+// What is left to say, made beforehand: the handler may call neither malloc nor stdio.
+struct LastWords {
+  std::string text;  // for standard error
+  std::string json;  // empty: nobody wants it
+  int code = 0;      // the exit code
+};
+using AllLastWords = std::array<LastWords, kEndings>;
+
+// While one of these lives, a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, or what another system calls
+// them) and the end of the processor time allowed (SIGXCPU) end the process with the words for them: on
+// standard error and, where JSON is wanted, on standard output or in `json_path`. One at a time.
 class CrashGuard {
  public:
-  // `json` empty: none is wanted. `json_path` empty: standard output.
-  CrashGuard(const Status& crash, const std::string& text, const std::string& json,
-             const std::string& json_path);
+  // `json_path` empty: standard output.
+  CrashGuard(AllLastWords words, const std::string& json_path);
   ~CrashGuard();
   CrashGuard(const CrashGuard&) = delete;
   CrashGuard& operator=(const CrashGuard&) = delete;
 };
+
+// A guard with the answers of status_of; nullptr in a build with sanitizers, which report crashes themselves.
+std::unique_ptr<CrashGuard> guard_while(const std::string& doing, const JsonWish& json);
 
 }  // namespace slipway

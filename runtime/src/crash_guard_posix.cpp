@@ -5,21 +5,21 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "crash_guard.h"
 
 namespace slipway {
 namespace {
 
-constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+// In the order of Ending.
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGXCPU};
+static_assert(std::size(kSignals) == kEndings);
 
-// What the handler needs, made beforehand: it may call neither malloc nor stdio.
 struct Prepared {
-  std::string text;
-  std::string json;
+  AllLastWords words;
   std::string path;
   std::string temporary;
-  int code = 0;
 };
 
 Prepared& prepared() {
@@ -43,27 +43,32 @@ void write_text(int descriptor, const std::string& text) {
   }
 }
 
-void handle(int /*signal_number*/) {
+void handle(int signal_number) {
   const Prepared& crash = prepared();
-  write_text(STDERR_FILENO, crash.text);
-  if (!crash.json.empty() && crash.path.empty()) {
-    write_text(STDOUT_FILENO, crash.json);
-  } else if (!crash.json.empty()) {
-    const int descriptor = ::open(crash.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const LastWords* words = &crash.words[0];
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    words = kSignals[i] == signal_number ? &crash.words[i] : words;
+  }
+  write_text(STDERR_FILENO, words->text);
+  if (!words->json.empty() && crash.path.empty()) {
+    write_text(STDOUT_FILENO, words->json);
+  } else if (!words->json.empty()) {
+    const int descriptor =
+        ::open(crash.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor >= 0) {
-      write_text(descriptor, crash.json);
+      write_text(descriptor, words->json);
+      ::fsync(descriptor);
       ::close(descriptor);
       ::rename(crash.temporary.c_str(), crash.path.c_str());
     }
   }
-  ::_exit(crash.code);
+  ::_exit(words->code);
 }
 
 }  // namespace
 
-CrashGuard::CrashGuard(const Status& crash, const std::string& text, const std::string& json,
-                       const std::string& json_path) {
-  prepared() = {text, json, json_path, json_path + ".crash", static_cast<int>(crash.code())};
+CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
+  prepared() = {std::move(words), json_path, json_path + ".crash"};
   stack_t stack = {};
   stack.ss_sp = g_stack;
   stack.ss_size = sizeof(g_stack);

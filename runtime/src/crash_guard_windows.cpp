@@ -2,6 +2,7 @@
 #include <windows.h>
 
 #include <csignal>
+#include <utility>
 
 #include "crash_guard.h"
 #include "windows_text.h"
@@ -9,13 +10,10 @@
 namespace slipway {
 namespace {
 
-// What the handlers need, made beforehand: they may not ask for memory.
 struct Prepared {
-  std::string text;
-  std::string json;
+  AllLastWords words;
   std::wstring path;
   std::wstring temporary;
-  UINT code = 0;
 };
 
 Prepared& prepared() {
@@ -40,32 +38,51 @@ void write_text(HANDLE file, const std::string& text) {
   }
 }
 
-[[noreturn]] void end() {
+[[noreturn]] void end(Ending ending) {
   const Prepared& crash = prepared();
-  write_text(::GetStdHandle(STD_ERROR_HANDLE), crash.text);
-  if (!crash.json.empty() && crash.path.empty()) {
-    write_text(::GetStdHandle(STD_OUTPUT_HANDLE), crash.json);
-  } else if (!crash.json.empty()) {
+  const LastWords& words = crash.words[static_cast<std::size_t>(ending)];
+  write_text(::GetStdHandle(STD_ERROR_HANDLE), words.text);
+  if (!words.json.empty() && crash.path.empty()) {
+    write_text(::GetStdHandle(STD_OUTPUT_HANDLE), words.json);
+  } else if (!words.json.empty()) {
     HANDLE file = ::CreateFileW(crash.temporary.c_str(), GENERIC_WRITE, 0, nullptr, CREATE_ALWAYS,
                                 FILE_ATTRIBUTE_NORMAL, nullptr);
     if (file != INVALID_HANDLE_VALUE) {
-      write_text(file, crash.json);
+      write_text(file, words.json);
       ::CloseHandle(file);
       ::MoveFileExW(crash.temporary.c_str(), crash.path.c_str(), MOVEFILE_REPLACE_EXISTING);
     }
   }
-  ::TerminateProcess(::GetCurrentProcess(), crash.code);
+  ::TerminateProcess(::GetCurrentProcess(), static_cast<UINT>(words.code));
   for (;;) {
     ::Sleep(INFINITE);  // until it has ended
   }
 }
 
-LONG WINAPI on_exception(EXCEPTION_POINTERS* /*what*/) {
-  end();
+Ending ending_of(DWORD exception) {
+  switch (exception) {
+    case EXCEPTION_ILLEGAL_INSTRUCTION:
+    case EXCEPTION_PRIV_INSTRUCTION:
+      return Ending::kInstruction;
+    case EXCEPTION_IN_PAGE_ERROR:
+    case EXCEPTION_DATATYPE_MISALIGNMENT:
+      return Ending::kBus;
+    case EXCEPTION_INT_DIVIDE_BY_ZERO:
+    case EXCEPTION_INT_OVERFLOW:
+    case EXCEPTION_FLT_DIVIDE_BY_ZERO:
+    case EXCEPTION_FLT_INVALID_OPERATION:
+      return Ending::kArithmetic;
+    default:
+      return Ending::kSegment;
+  }
+}
+
+LONG WINAPI on_exception(EXCEPTION_POINTERS* what) {
+  end(ending_of(what->ExceptionRecord->ExceptionCode));
 }
 
 void on_abort(int /*signal_number*/) {
-  end();
+  end(Ending::kAbort);
 }
 
 }  // namespace
@@ -73,7 +90,7 @@ void on_abort(int /*signal_number*/) {
 CrashGuard::CrashGuard(const Status& crash, const std::string& text, const std::string& json,
                        const std::string& json_path) {
   prepared() = {text, json, to_wide(json_path), to_wide(json_path + ".crash"),
-                static_cast<UINT>(crash.code())};
+                static_cast<UINT>(static_cast<UINT>(words.code)())};
   // A crash may be an overflow of the stack: some of it is kept for the handler.
   ULONG kept = 32 * 1024;
   ::SetThreadStackGuarantee(&kept);

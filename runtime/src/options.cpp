@@ -302,7 +302,8 @@ Tensors are NumPy .npy files, version 1.0, little-endian, C order. bfloat16 is t
 as they are), read and written.
 
 Exit codes: 0 done, 2 command line, 3 program file, 4 missing operator, 5 missing backend, 6 input,
-7 execution, 8 output cannot be written, 9 out of memory.
+7 execution, 8 output cannot be written, 9 out of memory, 10 crash (a defect of Slipway or of the device),
+11 a limit on time or rounds was reached.
 )";
 }
 

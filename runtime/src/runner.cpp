@@ -82,16 +82,6 @@ void on_no_memory() {
   std::_Exit(fail(out_of_memory()));
 }
 
-std::unique_ptr<CrashGuard> guard_against(const Status& crash) {
-#ifdef SLIPWAY_SANITIZE
-  static_cast<void>(crash);
-  return nullptr;  // the sanitizers report crashes themselves, and better
-#else
-  return std::make_unique<CrashGuard>(crash, printable(error_text(crash)),
-                                      g_json.wanted ? error_json(crash) + "\n" : "", g_json.path);
-#endif
-}
-
 void on_abort(const char* message) {
   const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
                          "check the inputs' values; the program may hold a kernel bug"});
@@ -279,6 +269,7 @@ void print_outputs(const std::vector<Tensor>& outputs) {
 }
 
 Status run(const Options& options, Engine& engine) {
+  auto guard = guard_while("read " + options.model_path, g_json);
   const Result<ProgramInfo> program = engine.describe(options.model_path);
   if (!program.ok()) {
     return program.status();
@@ -315,10 +306,8 @@ Status run(const Options& options, Engine& engine) {
   if (!threads.ok()) {
     return threads.status();
   }
-  auto guard = guard_against({Code::kFile,
-                              "The engine crashed while it loaded " + options.model_path + ".",
-                              "the file is damaged, most likely: copy it again, or export the model again",
-                              {options.model_path}});
+  guard.reset();
+  guard = guard_while("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
   status = engine.load(
@@ -328,10 +317,7 @@ Status run(const Options& options, Engine& engine) {
     return status;
   }
   guard.reset();
-  guard = guard_against(
-      {Code::kExecution, "The engine crashed while it executed method " + options.method_name + ".",
-       "export or copy the program again; when it crashes still, check the inputs' values and "
-       "that the bundle was built for this processor (pte_runner --capabilities)"});
+  guard = guard_while("executed method " + options.method_name, g_json);
   status = run_earlier(options, engine, earlier.value());
   if (status.ok()) {
     status = measure(options, engine, inputs.value(), &report.latencies_ms);
@@ -373,14 +359,11 @@ Status run(const Options& options, Engine& engine) {
 }
 
 Status describe(const Options& options, Engine& engine) {
+  auto guard = guard_while("described " + options.model_path, g_json);
   Result<ProgramInfo> program = engine.describe(options.model_path);
   if (!program.ok()) {
     return program.status();
   }
-  auto guard = guard_against({Code::kFile,
-                              "The engine crashed while it examined " + options.model_path + ".",
-                              "the file is damaged, most likely: copy it again, or export the model again",
-                              {options.model_path}});
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
   for (MethodInfo& method : program.value().methods) {
@@ -434,8 +417,9 @@ int run_command(const std::vector<std::string>& words) {
   } catch (const std::bad_alloc&) {
     return fail(out_of_memory());
   } catch (const std::exception& error) {
-    return fail(
-        {Code::kExecution, std::string("Unexpected failure: ") + error.what() + ".", "report this message"});
+    return fail({Code::kCrash,
+                 std::string("Unexpected failure: ") + error.what() + ". This is a defect of Slipway.",
+                 "report it with the program and this message"});
   }
 }
 

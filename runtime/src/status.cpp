@@ -22,6 +22,10 @@ const char* kind_of(Code code) {
       return "output";
     case Code::kMemory:
       return "memory";
+    case Code::kCrash:
+      return "crash";
+    case Code::kLimit:
+      return "limit";
   }
   return "unknown";
 }

@@ -4,11 +4,13 @@
 
 #include <csignal>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check.h"
 #include "crash_guard.h"
 #include "platform.h"
+#include "report.h"
 #include "temporary_folder.h"
 
 namespace {
@@ -88,24 +90,44 @@ TEST(mapped_file_reads_and_refuses) {
 }
 
 #ifndef SLIPWAY_SANITIZE
-// In a process of its own: the guard ends it.
-TEST(crash_guard_answers_with_its_code_and_json) {
-  const TemporaryFolder folder;
-  const std::string json = folder.file("out.json");
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const CrashGuard guard({Code::kFile, "crashed"}, "", "{\"a\":1}\n", json);
-    ::raise(SIGSEGV);
-    ::_exit(0);
+// In processes of their own: the guard ends them.
+TEST(crash_guard_answers_each_signal_with_its_own_words) {
+  const std::pair<int, Ending> all[] = {
+      {SIGSEGV, Ending::kSegment},   {SIGBUS, Ending::kBus},    {SIGILL, Ending::kInstruction},
+      {SIGFPE, Ending::kArithmetic}, {SIGABRT, Ending::kAbort}, {SIGXCPU, Ending::kTime},
+  };
+  for (const auto& [number, ending] : all) {
+    const TemporaryFolder folder;
+    const std::string json = folder.file("out.json");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close(STDERR_FILENO);
+      const auto guard = guard_while("loaded a.pte", {true, json});
+      ::raise(number);
+      ::_exit(0);
+    }
+    const Status expected = status_of(ending, "loaded a.pte");
+    int status = 0;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(expected.code()));
+    CHECK_EQUAL(folder.read("out.json"), error_json(expected) + "\n");
+    CHECK_EQUAL(folder.files().size(), std::size_t{1});
   }
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK_EQUAL(WEXITSTATUS(status), 3);
-  CHECK_EQUAL(folder.read("out.json"), "{\"a\":1}\n");
-  CHECK_EQUAL(folder.files().size(), std::size_t{1});
 }
 #endif
+
+TEST(a_crash_is_never_called_a_damaged_file) {
+  for (const Ending ending :
+       {Ending::kSegment, Ending::kBus, Ending::kInstruction, Ending::kArithmetic, Ending::kAbort}) {
+    const Status status = status_of(ending, "loaded a.pte");
+    CHECK(status.code() == Code::kCrash);
+    CHECK(status.message().find("damaged") == std::string::npos);
+    CHECK_CONTAINS(status.message(), "a defect of Slipway or of this device");
+    CHECK_CONTAINS(status.fix(), "report it");
+  }
+  CHECK(status_of(Ending::kTime, "loaded a.pte").code() == Code::kLimit);
+}
 
 TEST(processor_is_known) {
   const CpuInfo cpu = cpu_info();

@@ -429,6 +429,24 @@ def test_a_signal_ends_a_run_and_leaves_nothing(runner: Path, programs: Path, tm
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT])
+def test_a_crash_is_said_to_be_ours_or_the_devices(runner: Path, programs: Path, number: signal.Signals) -> None:
+    words = [f"--model_path={programs / 'portable.pte'}", "--num_executions=1000000", "--json"]
+    process = subprocess.Popen([runner, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert b"Inputs are ones" in process.stderr.readline()
+    time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 10
+    error = json.loads(out)["error"]
+    assert (error["kind"], error["exit_code"], error["names"]) == ("crash", 10, [number.name])
+    assert "a defect of Slipway or of this device" in error["message"]
+    assert "damaged" not in error["message"] + error["fix"]
+    assert "report it" in error["fix"]
+    assert error["message"] in err.decode()
+
+
 def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, mlp: tuple[Path, Program]) -> None:
     manual = (ROOT / "docs" / "runner.md").read_text(encoding="utf-8")
     for flag in FLAGS:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core.errors import (
+    CrashError,
     DeviceFullError,
     MissingOperatorError,
     ProgramError,
@@ -32,8 +33,10 @@ ANSWER: dict[str, Any] = {
         (2, RunError, "arguments"), (3, ProgramError, "cannot be loaded"), (4, MissingOperatorError, "operators"),
         (5, MissingOperatorError, "backend"), (6, UsageError, "inputs"), (7, RunError, "while it ran"),
         (8, RunError, "outputs"), (9, RunError, "Memory"), (126, RunError, "not allowed"), (127, RunError, "not there"),
-        (77, RunError, "exit 77"), (128 + 4, RunError, "SIGILL"), (128 + 9, RunError, "out of memory"),
-        (128 + 11, RunError, "SIGSEGV"), (128 + 99, RunError, "signal 99"),
+        (10, CrashError, "crashed"), (11, RunError, "limit"), (77, RunError, "exit 77"),
+        (128 + 4, CrashError, "SIGILL"), (128 + 6, CrashError, "SIGABRT"), (128 + 7, CrashError, "SIGBUS"),
+        (128 + 8, CrashError, "SIGFPE"), (128 + 9, RunError, "out of memory"), (128 + 11, CrashError, "SIGSEGV"),
+        (128 + 99, RunError, "signal 99"),
     ],
 )  # fmt: skip
 def test_codes(code: int, kind: type[SlipwayError], words: str) -> None:
@@ -45,6 +48,14 @@ def test_codes(code: int, kind: type[SlipwayError], words: str) -> None:
 
 def test_illegal_instruction_is_explained() -> None:
     assert "CPU features which this device lacks" in failure(132, "", {}, "pi").cause
+
+
+@pytest.mark.parametrize("code", [10, 128 + 6, 128 + 7, 128 + 11])
+def test_a_crash_is_not_blamed_on_the_program(code: int) -> None:
+    error = failure(code, "", {"message": "it crashed", "fix": "report it"}, "pi")
+    assert (error.kind, error.exit_code) == ("crash", 35)
+    assert "damaged" not in str(error)
+    assert "report it" in error.hint
 
 
 def test_the_runners_own_words_come_through() -> None:

@@ -20,6 +20,8 @@ enum class Code : int {
   kExecution = 7,
   kOutput = 8,
   kMemory = 9,
+  kCrash = 10,  // a defect of Slipway's, of the engine or of the device; never the user's
+  kLimit = 11,  // more time or more rounds than were allowed
 };
 
 // The name of a code in JSON: "usage", "file", "missing-operator", ...
