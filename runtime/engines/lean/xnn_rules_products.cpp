@@ -156,7 +156,7 @@ Fault check_batch_matrix_multiply(NodeCheck& check) {
   for (std::size_t i = 3; i <= result.rank; ++i) {
     const std::size_t first = i <= a.rank ? a[a.rank - i] : 1;
     const std::size_t second = i <= b.rank ? b[b.rank - i] : 1;
-    if (first != second && first != 1 && second != 1) {
+    if (first != second && ((first != 1 && second != 1) || first == 0 || second == 0)) {
       return check.input_fault(1, "its batches do not go with those of " + shape_text(a));
     }
     result[result.rank - i] = first == 1 ? second : first;

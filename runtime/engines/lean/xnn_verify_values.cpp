@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::uint32_t kExternal = XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
 
+// XNNPACK reads elements as numbers of their type, which not every processor does at any address.
+bool is_aligned(Bytes bytes, std::size_t element) {
+  return element < 2 || reinterpret_cast<std::uintptr_t>(bytes.data) % element == 0;
+}
+
 bool is_scale(float scale) {
   return std::isnormal(scale) && scale > 0;
 }
@@ -62,8 +67,12 @@ Fault read_blocks(const xnn::PerChannelGroupQuant& quant, const XnnPayload& payl
   }
   fact->channel_dim = static_cast<std::size_t>(channel);
   fact->block_size = static_cast<std::size_t>(size);
+  const Bytes stored = payload.constant(quant.scale_buffer_idx());
+  if (!is_aligned(stored, sizeof(std::uint16_t))) {
+    return "its scales lie at an odd address";
+  }
   const std::size_t blocks = fact->declared[1 - fact->channel_dim] / fact->block_size;
-  const std::size_t found = payload.constant(quant.scale_buffer_idx()).size / sizeof(std::uint16_t);
+  const std::size_t found = stored.size / sizeof(std::uint16_t);
   const std::size_t channels = fact->declared[fact->channel_dim];
   return blocks == 0 || channels <= found / blocks
              ? Fault()
