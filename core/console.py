@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from core.plain import json_text, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TextColumn
 
 
 PIPED_WIDTH = 160
@@ -30,7 +31,7 @@ def out() -> Console:
 
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPED_WIDTH
     return console
@@ -41,12 +42,12 @@ def err() -> Console:
     """The console on stderr."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def note(message: str) -> None:
     """One line for people, on stderr."""
-    err().print(message, markup=False, soft_wrap=True)
+    err().print(plain(message), soft_wrap=True)
 
 
 def shown(path: Path | str) -> str:
@@ -67,30 +68,42 @@ documents = [0]
 def print_json(value: Any) -> None:
     """Indented JSON on stdout."""
     documents[0] += 1
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(value) + "\n")
 
 
 def table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", stderr: bool = False
 ) -> None:
-    """A table on stdout (or stderr). Cells are plain text: markup in them is shown, not obeyed."""
+    """A table on stdout (or stderr). All of it is plain text: markup and control characters are shown, not obeyed."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(
-        title=title or None,
-        caption=caption or None,
+        title=Text(plain(title), style="table.title") if title else None,
+        caption=Text(plain(caption), style="table.caption") if caption else None,
         box=SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
         pad_edge=False,
     )
     for column in columns:
-        grid.add_column(column, overflow="fold")
+        grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*(Text(plain(cell)) for cell in row))
     (err() if stderr else out()).print(grid)
+
+
+def description() -> TextColumn:
+    """The column of a progress display that says what is going on, in `plain` words."""
+    from rich.progress import Task, TextColumn
+    from rich.text import Text
+
+    class Description(TextColumn):
+        def render(self, task: Task) -> Text:
+            return Text(plain(task.description), style="none")
+
+    return Description("")
 
 
 def progress(transient: bool = True) -> Progress:
@@ -100,13 +113,12 @@ def progress(transient: bool = True) -> Progress:
         DownloadColumn,
         Progress,
         SpinnerColumn,
-        TextColumn,
         TimeElapsedColumn,
     )
 
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
+        description(),
         BarColumn(),
         DownloadColumn(),
         TimeElapsedColumn(),
@@ -118,11 +130,11 @@ def progress(transient: bool = True) -> Progress:
 
 def counter(transient: bool = True) -> Progress:
     """A progress display on stderr that counts steps; silent when stderr is not a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
+        description(),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from core.plain import plain
+
 
 class SlipwayError(Exception):
     """Base of every foreseen failure.
@@ -18,6 +20,8 @@ class SlipwayError(Exception):
         cause: the likely cause, one sentence, or empty when ``what`` says it.
         hint: the next command to type or step to take.
         names: the things concerned (operators, files, findings), for machines and for the message.
+
+    Words of a device or of a file may be in any of them: they are made `plain` here, once for all ways to a terminal.
     """
 
     exit_code: ClassVar[int] = 1
@@ -26,11 +30,11 @@ class SlipwayError(Exception):
     """Whether the same step may succeed when tried again a little later."""
 
     def __init__(self, what: str, cause: str = "", hint: str = "", names: tuple[str, ...] | list[str] = ()) -> None:
-        super().__init__(what)
-        self.what = what
-        self.cause = cause
-        self.hint = hint
-        self.names = tuple(names)
+        super().__init__(plain(what))
+        self.what = plain(what)
+        self.cause = plain(cause)
+        self.hint = plain(hint)
+        self.names = tuple(plain(name) for name in names)
 
     def __str__(self) -> str:
         parts = [self.what]
@@ -156,6 +160,13 @@ class TransferError(SlipwayError):
 
     exit_code = 24
     kind = "transfer"
+
+
+class AnswerError(TransferError):
+    """The device said something that no program of ours says: too much, not readable, or of the wrong kind."""
+
+    exit_code = 26
+    kind = "answer"
 
 
 class DeviceBusyError(SlipwayError):

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from core.errors import ConfigError
+from core.plain import plain
 from core.program import ENGINES
 from deploy import matrix_plots as plots
 from deploy.matrix_model import CellResult, Impossible, Matrix, load_matrix
@@ -55,9 +56,15 @@ def _template() -> Template:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     environment.filters |= {"size": lambda value: size(value) if value else "", "figure": _figure}
     return environment.get_template(TEMPLATE.name)
+
+
+def _shown(value: object) -> object:
+    """Called by jinja for each value that is put in: texts without what a page would obey; escaping comes after it."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def history(files: Sequence[Path]) -> list[Matrix]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from junitparser.junitparser import Element
 
+from core.plain import plain
 from deploy.matrix_model import CellResult, Matrix
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -71,5 +72,5 @@ def _with_text(element: Element, words: str) -> Element:
 
 
 def clean(value: str) -> str:
-    """``value`` with characters that XML cannot hold replaced."""
-    return _FORBIDDEN.sub("�", value)
+    """``value`` as `plain` text, with characters that XML cannot hold even so replaced."""
+    return _FORBIDDEN.sub("�", plain(value))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
+from core.plain import plain
 from deploy.matrix_model import CellResult
 
 _WIDTH = 860
@@ -24,7 +25,7 @@ _CHARACTERS = 40
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
     """An SVG element; ``class_`` is ``class``, other underscores are dashes."""
     words = [Markup('{}="{}"').format(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items()]
-    inside = Markup("").join(escape(child) for child in children)
+    inside = Markup("").join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
     return Markup("<{} {}>{}</{}>").format(tag, Markup(" ").join(words), inside, tag)
 
 

@@ -28,11 +28,11 @@ class Live:
     """Progress on stderr: a bar over all cells and a line for each busy device; a line a cell where no terminal is."""
 
     def __init__(self, total: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
         err = console.err()
         self._progress = Progress(
-            TextColumn("{task.description}", markup=False), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(),
+            console.description(), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(),
             console=err, transient=True, disable=not err.is_terminal,
         )  # fmt: skip
         self._total = total

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core import console
 from core.errors import SlipwayError
+from core.plain import plain
 
 if TYPE_CHECKING:
     from deploy.adb_server import Seen
@@ -69,13 +70,19 @@ def added(value: Added, as_json: bool = False) -> None:
 
 
 def executed(value: Executed, as_json: bool = False) -> None:
-    """Pass on what an executable wrote, stream by stream, byte by byte; or all of it as JSON."""
+    """Pass on what an executable wrote, stream by stream, or all of it as JSON.
+
+    Into a file or a pipe it goes byte by byte; a terminal gets `plain` text: it is the device's, and obeys nobody.
+    """
     if as_json:
         console.print_json(value.to_json())
         return
     for stream, data in ((sys.stderr, value.stderr), (sys.stdout, value.stdout)):
         stream.flush()
-        stream.buffer.write(data)
+        if stream.isatty():
+            stream.write(plain(data.decode(errors="replace")))
+        else:
+            stream.buffer.write(data)
         stream.flush()
     sent = f"{value.uploaded:,} bytes uploaded" if value.uploaded else "nothing to upload"
     console.note(f"{value.argv[0]} on {value.device}: exit {value.code} after {value.seconds:.1f} s; {sent}")

@@ -1,0 +1,76 @@
+"""Text from elsewhere (a device, a file, a server), made so that a terminal shows it and never obeys it.
+
+Control characters, characters that change the direction or the look of what follows them, and lone surrogates are
+written as escapes (``\\x1b``). So are the commands that GitHub Actions takes from a job's log (``::error::``, ``##[``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    r"\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""C0, C1; format characters (zero width, bidirectional overrides, tags); line separators; surrogates."""
+
+_COMMAND = re.compile(
+    r"::(?=(?:error|warning|notice|debug|group|endgroup|echo|stop-commands|add-mask|add-matcher|remove-matcher|"
+    r"set-output|save-state|set-env|add-path|internal-[a-z-]+)(?:::|\s))",
+    re.IGNORECASE,
+)
+"""Where a workflow command of GitHub Actions begins (docs.github.com, "Workflow commands for GitHub Actions")."""
+
+MOST_LINES = 8
+MOST_LETTERS = 1200
+"""Of somebody else's words in a message of ours."""
+
+
+def plain(text: str) -> str:
+    """``text`` with everything that is not shown as it stands written as an escape; tabs and line feeds stay."""
+    shown = _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+    return _COMMAND.sub(r":\\x3a", shown).replace("##[", r"##\x5b")
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """`plain` text in one line, ``most`` letters of it."""
+    words = " ".join(plain(text).split())
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def says(who: str, text: str) -> str:
+    """Somebody else's words, marked as theirs: ``pi says: "…"``; several lines stand below each other behind ``|``.
+
+    Of long words the end is shown: what went wrong mostly stands last.
+    """
+    lines = [line for line in plain(text.strip()[-MOST_LETTERS:]).split("\n") if line.strip()][-MOST_LINES:]
+    if not lines:
+        return ""
+    if len(lines) == 1:
+        return f'{who} says: "{lines[0].strip()}"'
+    return f"{who} says:" + "".join(f"\n  | {line}" for line in lines)
+
+
+def plain_values(value: Any) -> Any:
+    """A JSON value with every text in it `plain`, names of keys too."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(str(key)): plain_values(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(each) for each in value]
+    return value
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON which a terminal shows and no reader reads otherwise: what is unsafe is a ``\\u`` escape."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # Control characters below U+0020 are escapes already; all others can only stand inside of texts.
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], text).replace("##[", "##\\u005b")

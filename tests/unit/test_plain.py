@@ -1,0 +1,92 @@
+"""Text from elsewhere: whatever stands in it, a terminal, a log of a CI and a reader of JSON only show it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import console
+from core.errors import RunError
+from core.plain import json_text, one_line, plain, plain_values, says
+
+ANY = st.text(st.characters(), max_size=60)  # surrogates too
+
+
+def shown(text: str) -> bool:
+    """Whether every letter of it is one that is only shown."""
+    return all(
+        unicodedata.category(letter) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} or letter in "\n\t" for letter in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[2J\x1b]0;title\x07", r"\x1b[2J\x1b]0;title\x07"),
+        ("\x9b31m\x9d0;t\x9c", r"\x9b31m\x9d0;t\x9c"),
+        ("done\rfailed", r"done\rfailed"),
+        ("one\r\ntwo\n\tthree", "one\ntwo\n\tthree"),
+        ("exe.\u202egpj\u202c \u2066x\u2069", r"exe.\u202egpj\u202c \u2066x\u2069"),
+        ("a\u200bb\ufeff\u00ad\U000e0041", r"a\u200bb\ufeff\xad\U000e0041"),
+        ("\ud800 \x00 \x7f \x85 \u2028", r"\ud800 \x00 \x7f \x85 \u2028"),
+        ("Grüße, 日本 👍 µs ≤ |Δ|", "Grüße, 日本 👍 µs ≤ |Δ|"),
+        ("aten::add.out and ::1", "aten::add.out and ::1"),
+        ("::error file=a::b", r":\x3aerror file=a::b"),
+        ("  ::SET-OUTPUT name=a::b", r"  :\x3aSET-OUTPUT name=a::b"),
+        ("x:::warning::y", r"x::\x3awarning::y"),
+        ("##[error]old", r"##\x5berror]old"),
+    ],
+)
+def test_what_becomes_of_it(text: str, expected: str) -> None:
+    assert plain(text) == expected
+
+
+@given(ANY)
+@settings(max_examples=300, deadline=None)
+def test_whatever_it_is(text: str) -> None:
+    assert shown(plain(text))
+    assert plain(plain(text)) == plain(text)
+    assert shown(one_line(text))
+    assert "\n" not in one_line(text)
+    plain(text).encode()
+
+
+@given(st.recursive(ANY | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(ANY, inner)))
+@settings(max_examples=200, deadline=None)
+def test_json_reads_back_as_it_was(value: Any) -> None:
+    text = json_text(value)
+    assert shown(text)
+    assert json.loads(text) == json.loads(json.dumps(value))
+    assert shown(json_text(plain_values(value)))
+
+
+def test_somebody_elses_words() -> None:
+    assert says("pi", " no \x07space\n") == r'pi says: "no \x07space"'
+    assert says("pi", "a\n\n::error::b\n") == "pi says:\n  | a\n  | :\\x3aerror::b"
+    assert says("pi", " \n") == ""
+    long = says("pi", "".join(f"line {number} {'x' * 300}\n" for number in range(100)))
+    assert long.count("\n") <= 8
+    assert "line 99" in long
+    assert len(long) < 1300
+
+
+def test_errors_never_hold_anything_else() -> None:
+    error = RunError("a\x1b[31m", "b\rc", "d\u202e", ["e\x9b"])
+    assert str(error) == "a\\x1b[31m\nCause: b\\rc\nTry: d\\u202e"
+    assert error.names == (r"e\x9b",)
+    assert shown("".join(error.args))
+
+
+def test_nothing_gets_through_the_console(capfd: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b[2J[bold]b[/bold] [link=http://x]l[/link] :warning: \x9b1m\u202e"
+    console.note(evil)
+    console.table(evil, [evil], [[evil]], evil)
+    console.print_json({evil: evil})
+    for stream in capfd.readouterr():
+        assert shown(stream)
+        assert "[bold]b[/bold] [link=http://x]l[/link] :warning:" in " ".join(stream.split())
