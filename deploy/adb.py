@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from adbutils import AdbError
 
-from core.errors import NotSupportedError, TransferError, UnreachableError
+from core.errors import AnswerError, NotSupportedError, TransferError, UnreachableError
 from deploy.adb_files import Files, refusal
 from deploy.adb_server import Server, attach, private_server, users_server
 from deploy.deadline import NEVER, Deadline
+from deploy.hearing import PIECE, Heard
 from deploy.supervise import quoted
 from deploy.transport import Progress
 
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
 HOME = "/data/local/tmp"
 """Where the user shell may write and run programs. There is no /tmp on Android: TMPDIR points here."""
 
-_CHUNK = 1 << 18
 _OPEN_SECONDS = 30.0
 _HEAD = struct.Struct("<BI")
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = 32 << 10
 """Bytes of input in one packet."""
+_MOST = 4 << 20
+"""Bytes of output in one packet at most: adb's own MAX_PAYLOAD is 1 MiB."""
 _LONGEST = 0xFFFF
 """Bytes of a request to adb's server: its length stands in four hex digits."""
 _TOUCH_SECONDS = 2.0
@@ -51,8 +53,8 @@ class AdbChannel:
         self._name = name
         self._used = used
         self._buffer = bytearray()
-        self.stdout = bytearray()
-        self.stderr = bytearray()
+        self.heard = Heard(name)
+        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
 
     def pump(self, seconds: float) -> int | None:
         """See `deploy.transport.Channel`."""
@@ -60,7 +62,7 @@ class AdbChannel:
         if not select.select([self._socket], [], [], seconds)[0]:
             return None
         try:
-            data = self._socket.recv(_CHUNK)
+            data = self._socket.recv(PIECE)
         except OSError as error:
             raise broken(self._name, error) from error
         if not data:
@@ -73,14 +75,20 @@ class AdbChannel:
         at, code = 0, None
         while len(self._buffer) - at >= _HEAD.size:
             kind, size = _HEAD.unpack_from(self._buffer, at)
+            if kind > _CLOSE_STDIN or size > _MOST:
+                raise AnswerError(
+                    f"{self._name} does not speak adb's shell protocol.",
+                    f"a packet of kind {kind} with {size:,} bytes",
+                    "the same command again; if it stays so: adb kill-server",
+                )
             end = at + _HEAD.size + size
             if len(self._buffer) < end:
                 break
             payload = self._buffer[at + _HEAD.size : end]
             if kind == _STDOUT:
-                self.stdout += payload
+                self.heard.take(self.heard.stdout, payload)
             elif kind == _STDERR:
-                self.stderr += payload
+                self.heard.take(self.heard.stderr, payload)
             elif kind == _EXIT and payload:
                 code = payload[0]
             at = end

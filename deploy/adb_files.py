@@ -18,7 +18,9 @@ from typing import Any
 from adbutils import AdbError
 
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.plain import says
 from deploy.deadline import Deadline
+from deploy.hearing import receiving
 from deploy.transport import Progress
 
 _CHUNK = 64 << 10
@@ -52,33 +54,25 @@ class Files:
             while piece := source.read(_PIECE):
                 connection.settimeout(max(0.1, deadline.left(_SILENCE)))
                 if select.select([connection], [], [], 0)[0]:
-                    _answer(connection)  # it refuses in mid-file, and takes the rest only to throw it away
+                    _answer(connection, deadline)  # it refuses in mid-file, and takes the rest only to throw it away
                 connection.sendall(_messages(piece))
                 progress(len(piece))
             connection.sendall(_HEAD.pack(b"DONE", int(time.time()) & 0xFFFFFFFF))
-            connection.settimeout(max(0.1, deadline.left(_SILENCE)))
-            _answer(connection)
+            _answer(connection, deadline)
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """See `deploy.transport.Transport.get`."""
-        data = bytearray()
-        with self._guarded(local.name, remote, deadline) as connection:
+        with self._guarded(local.name, remote, deadline) as connection, receiving(local, limit, self._name) as take:
             _send(connection, b"RECV", _path(remote))
             while True:
-                connection.settimeout(max(0.1, deadline.left(_SILENCE)))
-                kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size))
+                kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size, deadline))
                 if kind == b"DONE":
                     break
                 if kind == b"FAIL":
-                    raise Refused(_exactly(connection, min(size, _CHUNK)).decode(errors="replace"))
+                    raise Refused(_words(connection, size, deadline))
                 if kind != b"DATA" or size > _CHUNK:
                     raise Refused(f"an answer that is none: {kind!r}")
-                data += _exactly(connection, size)
-                if len(data) > limit:
-                    raise TransferError(
-                        f"{local.name} on {self._name} is longer than expected.", f"more than {limit:,} bytes"
-                    )
-        local.write_bytes(data)
+                take(_exactly(connection, size, deadline))
 
     def close(self) -> None:
         """Close the stream; the next transfer opens another."""
@@ -125,7 +119,7 @@ def refusal(name: str, file: str, remote: str, text: str) -> SlipwayError:
             f"the file system that holds {remote}",
             "free some space there, or set another root for the device in devices.toml",
         )
-    return TransferError(f"{file} could not be moved to or from {name}.", f"{remote}: {text}")
+    return TransferError(f"{file} could not be moved to or from {name}.", f"{remote}: {says(name, text)}")
 
 
 def _path(remote: str) -> bytes:
@@ -147,15 +141,23 @@ def _messages(piece: bytes) -> bytes:
     return b"".join(_HEAD.pack(b"DATA", len(chunk)) + chunk for chunk in chunks)
 
 
-def _answer(connection: socket.socket) -> None:
-    kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size))
+def _answer(connection: socket.socket, deadline: Deadline) -> None:
+    kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size, deadline))
     if kind != b"OKAY":
-        raise Refused(_exactly(connection, min(size, _CHUNK)).decode(errors="replace") if kind == b"FAIL" else kind)
+        raise Refused(_words(connection, size, deadline) if kind == b"FAIL" else f"an answer that is none: {kind!r}")
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def _words(connection: socket.socket, size: int, deadline: Deadline) -> str:
+    return _exactly(connection, min(size, _CHUNK), deadline).decode(errors="replace")
+
+
+def _exactly(connection: socket.socket, count: int, deadline: Deadline) -> bytes:
+    """So many bytes, however slowly they come, but not beyond the deadline."""
     data = bytearray()
     while len(data) < count:
+        if deadline.over:
+            raise TimeoutError("the time was over")
+        connection.settimeout(max(0.1, deadline.left(_SILENCE)))
         chunk = connection.recv(count - len(data))
         if not chunk:
             raise EOFError("the connection was closed")

@@ -9,11 +9,14 @@ Protocol: SERVICES.TXT of platform/packages/modules/adb.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import socket
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
 from tenacity.stop import stop_base
 
 from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
+from core.plain import says
 from deploy.adb_port import HOST, PORT_VARIABLE, default_port, listens
 
 if TYPE_CHECKING:
@@ -59,7 +63,24 @@ class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no ty
 
     def __init__(self, host: str, port: int) -> None:
         self._where = (host, port)
+        self.until = math.inf
+        """The moment (monotonic) when an answer must be here, whole."""
         super().__init__(host, port)
+
+    def _read_fully(self, n: int) -> bytes:
+        """Called by adbutils; its own waits anew for each byte."""
+        data = b""
+        while len(data) < n:
+            left = self.until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("no answer in time")
+            if math.isfinite(left):
+                self.conn.settimeout(left)
+            chunk = self.conn.recv(n - len(data))
+            if not chunk:
+                break
+            data += chunk
+        return data
 
     def _safe_connect(self) -> socket.socket:
         made = socket.create_connection(self._where, _CONNECT_SECONDS)
@@ -69,6 +90,15 @@ class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no ty
         return made
 
 
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """`AdbError` for an answer whose length is no number, or that is not text."""
+    try:
+        yield
+    except ValueError as error:
+        raise AdbError(f"an answer that is none: {error}") from error
+
+
 class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
     """A server that answered."""
 
@@ -76,6 +106,7 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
         """A connection to it; every read and write on it may take ``timeout`` seconds."""
         connection = _Connection(self.host, self.port)
         if timeout:
+            connection.until = time.monotonic() + timeout
             connection.conn.settimeout(timeout)
         return connection
 
@@ -85,7 +116,7 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
         Raises:
             AdbError: refused, or no answer in time.
         """
-        with self.make_connection(timeout) as connection:
+        with self.make_connection(timeout) as connection, _understood():
             connection.send_command(request)
             connection.check_okay()
             return str(connection.read_string_block())
@@ -100,12 +131,14 @@ class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
         """
         connection = self.make_connection(seconds)
         try:
-            for request in (f"host:transport:{serial}", service):
-                connection.conn.sendall(f"{len(request.encode()):04x}{request}".encode())
-                connection.check_okay()
+            with _understood():
+                for request in (f"host:transport:{serial}", service):
+                    connection.conn.sendall(f"{len(request.encode()):04x}{request}".encode())
+                    connection.check_okay()
         except BaseException:
             connection.conn.close()
             raise
+        connection.conn.settimeout(seconds)
         return connection
 
 
@@ -192,7 +225,7 @@ def running_server(port: int) -> Server | None:
         return None
     server = Server(host=HOST, port=port)
     try:
-        version = int(server.ask("host:version", 5), 16)
+        version = int(server.ask("host:version", 5)[:8], 16)
     except (AdbError, OSError, ValueError) as error:
         raise HostError(
             f"What listens on port {port} of this machine is not an answering adb server.",
@@ -223,7 +256,7 @@ def users_server(start: bool = True) -> Server | None:
     server = running_server(port)
     if server is None:
         raise HostError(
-            f"adb's server does not start on port {port}.", (done.stderr or done.stdout).strip()[-300:], "./inv doctor"
+            f"adb's server does not start on port {port}.", says("adb", done.stderr or done.stdout), "./inv doctor"
         )
     return server
 
@@ -262,7 +295,7 @@ def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
         return parse_devices(server.ask("host:devices-l", seconds))
     except (AdbError, OSError) as error:
         raise UnreachableError(
-            "adb's server does not answer.", str(error) or type(error).__name__, "the same command again"
+            "adb's server does not answer.", says("adb", str(error)) or type(error).__name__, "the same command again"
         ) from error
 
 
@@ -332,7 +365,7 @@ def connect(server: Server, address: str, seconds: float = 20.0) -> None:
         raise _not_ready(address, "unauthorized", [])
     raise _PassingError(
         f"{address} cannot be reached by adb.",
-        answer,
+        says("adb", answer),
         f"see that it is on the network and listens: adb tcpip {address.rpartition(':')[2]} while it is on USB",
         ("absent",),
     )

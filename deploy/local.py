@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from core.errors import DeviceFullError, HostError, TransferError
 from deploy.deadline import NEVER, Deadline
+from deploy.hearing import PIECE, Heard, open_ordinary, receiving
 from deploy.transport import Progress
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class LocalChannel:
             )
         except OSError as error:
             raise HostError(f"{argv[0]} cannot be started on this machine.", str(error), "./inv doctor") from error
-        self.stdout = bytearray()
-        self.stderr = bytearray()
+        self.heard = Heard("this machine")
+        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         self._selector = selectors.DefaultSelector()
         for pipe, sink in ((self._child.stdout, self.stdout), (self._child.stderr, self.stderr)):
             assert pipe is not None  # noqa: S101 - PIPE was asked for
@@ -49,8 +50,8 @@ class LocalChannel:
         if self._selector.get_map():
             for key, _ in self._selector.select(seconds):
                 pipe = key.fileobj
-                if data := os.read(key.fd, _CHUNK):
-                    key.data.extend(data)
+                if data := os.read(key.fd, PIECE):
+                    self.heard.take(key.data, data)
                 else:
                     self._selector.unregister(pipe)
             return None
@@ -117,15 +118,16 @@ class LocalTransport:
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """See `deploy.transport.Transport`."""
-        deadline.check(f"fetching {local.name}")
+        doing = f"fetching {local.name}"
+        deadline.check(doing)
         try:
-            with Path(remote).open("rb") as source:
-                data = source.read(limit + 1)
+            source = os.fdopen(open_ordinary(remote), "rb")
         except OSError as error:
             raise TransferError(f"{self.name} did not leave {local.name}.", str(error)) from error
-        if len(data) > limit:
-            raise TransferError(f"{local.name} on {self.name} is longer than expected.", f"more than {limit:,} bytes")
-        local.write_bytes(data)
+        with source, receiving(local, limit, self.name) as take:
+            while piece := source.read(PIECE):
+                take(piece)
+                deadline.check(doing)
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -17,7 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.plain import one_line, says
 from deploy.deadline import Deadline
+from deploy.hearing import ANSWER
 from deploy.owner import signature
 from deploy.probe import END, FUNCTION, parse
 from deploy.remote_scripts import LOCK
@@ -133,7 +135,7 @@ class DeviceLock:
         code = None
         for _ in range(3):  # its last words, the end of both streams, the exit status
             code = self._channel.pump(0) if code is None else code
-        if b"\nlost" in self._channel.stdout:
+        if b"\nlost" in self._channel.heard.stdout:
             self._drop()
             raise DeviceBusyError(
                 f"{self._transport.name} was taken over by another deploy.",
@@ -156,6 +158,7 @@ class DeviceLock:
         self._stop_beating()
         patience = Deadline.after(_RELEASE)
         with contextlib.suppress(SlipwayError):
+            channel.heard.forget()
             channel.end_input()
             while not patience.over and channel.pump(patience.left(0.2)) is None:
                 pass
@@ -169,6 +172,7 @@ class DeviceLock:
         script, first = (OPEN, question) if question else (LOCK, [self.root])
         words = [*first, self._owner, signature(), stale, "yes" if make else "no", *names]
         channel = self._transport.start(["sh", "-c", script, "slipway", *words], deadline)
+        channel.heard.limit, channel.heard.doing = ANSWER, doing
         try:
             answer = self._read(channel, deadline, doing, asked=bool(question))
         except BaseException:
@@ -185,38 +189,41 @@ class DeviceLock:
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, asked: bool) -> Answer:
         patience = Deadline.after(deadline.left(_ANSWER + _TELLING if asked else _ANSWER))
-        code, told = None, ""
+        code, told, lines = None, "", [""]
+        seen = -1
         while code is None:
             code = channel.pump(patience.left(0.2))
-            text = channel.stdout.decode(errors="replace")
-            if asked:
-                told, end, text = text.partition(END)
-                told += end
-            lines = text.splitlines()
-            if "ready" in lines and lines[0].startswith("acquired "):
-                return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), told=told)
+            heard = channel.heard.stdout
+            if len(heard) != seen and (code is not None or b"\nready\n" in heard):
+                seen = len(heard)
+                text = heard.decode(errors="replace")
+                if asked:
+                    told, end, text = text.partition(END)
+                    told += end
+                lines = text.splitlines() or [""]
+                if "ready" in lines and lines[0].startswith("acquired "):
+                    return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), told=told)
             if code is None and patience.over:
                 raise deadline.error(doing) if deadline.over else UnreachableError(
                     f"{self._transport.name} stopped answering while {doing}.", "", "the same command again"
                 )  # fmt: skip
         if asked and not told.endswith(END):
             parse(told)  # raises: it is no answer
-        first = lines[0] if lines else ""
+        first = lines[0]
         if code == 0 and first == "absent":
             return Answer("absent", told=told)
-        if code == 0 and (match := re.fullmatch(r"busy (\d+:\d*)", first)):
-            who = "".join(letter for letter in "".join(lines[1:2]) if letter.isprintable())[:120]
-            return Answer("busy", match[1], who, told=told)
-        said = channel.stderr.decode(errors="replace").strip()[-600:]
+        if code == 0 and (match := re.fullmatch(r"busy ([0-9]{1,19}:[0-9]{0,19})", first)):
+            return Answer("busy", match[1], one_line("".join(lines[1:2]), 120), told=told)
+        said = channel.heard.stderr[-600:].decode(errors="replace").strip()
         if "no space" in said.lower() or "quota" in said.lower():
             raise DeviceFullError(
                 f"No space left on {self._transport.name} while {doing}.",
-                said,
+                says(self._transport.name, said),
                 "free some space there, or set another root for the device in devices.toml",
             )
         raise TransferError(
             f"{self._transport.name} failed while making the store's folders in {self.root} (exit {code}).",
-            said,
+            says(self._transport.name, said),
             "see that the folder belongs to the login's user, or set another root in devices.toml",
         )
 

@@ -6,9 +6,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from core.errors import TransferError
+from core.errors import AnswerError, TransferError
+from core.plain import plain, says
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts, State
+from deploy.hearing import ANSWER, natural
 from deploy.transport import Transport, run
 
 if TYPE_CHECKING:
@@ -104,6 +106,13 @@ part end
 """
 """Defines `probe`."""
 
+_LINE = 4000
+"""Letters of a line: the features of a large x86 have some 2,500."""
+_LINES = 2000
+"""Lines of a part: Android has some 1,000 properties."""
+_MOST = 1 << 50
+"""Kibibytes, kilohertz, cores: no device has more."""
+
 END = "\n@@end\n"
 """What the probe says last."""
 
@@ -130,6 +139,7 @@ def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadli
         ["sh", "-c", SCRIPT, "probe", *arguments(root, needs)],
         deadline=deadline,
         doing="asking the device what it is",
+        most=ANSWER,
     )
     return parse(done.text)
 
@@ -147,7 +157,7 @@ def parse(text: str) -> DeviceFacts:
     """Facts from what the script printed.
 
     Raises:
-        TransferError: the answer is not the script's.
+        AnswerError: the answer is not the script's.
     """
     parts = _parts(text)
     system = parts.get("system", [])
@@ -161,19 +171,19 @@ def parse(text: str) -> DeviceFacts:
             "set root in devices.toml to another folder",
         )
     if "end" not in parts or len(system) < 3 or not root.startswith("/"):
-        raise TransferError(
+        raise AnswerError(
             "The device did not answer the probe.",
-            f"it said: {text[:200]!r}",
+            says("the device", text[:200]) or "it said nothing",
             "see that its login shell prints nothing by itself and understands sh",
         )
     memory = {
-        key.strip(): int(rest.split()[0]) * 1024
+        key.strip(): kibibytes * 1024
         for line in parts["memory"]
         for key, _, rest in [line.partition(":")]
-        if rest.split() and rest.split()[0].isdigit()
+        if rest.split() and (kibibytes := natural(rest.split()[0], _MOST)) is not None
     }
     cpuinfo = _cpuinfo(parts["cpuinfo"])
-    glibc = _newest(parts["glibc"], r"(?:GLIBC_|/libc-|release version )(2\.[0-9]+)") or _first(
+    glibc = _newest(parts["glibc"], r"(?:GLIBC_|/libc-|release version )(2\.[0-9]{1,4})") or _first(
         parts, "getconf"
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
@@ -217,8 +227,8 @@ def parse(text: str) -> DeviceFacts:
 
 def _count(ranges: str) -> int:
     """How many there are in ``0-3,6``."""
-    matches = [re.fullmatch(r"(\d+)(?:-(\d+))?", part) for part in ranges.split(",")]
-    return sum(int(match[2] or match[1]) - int(match[1]) + 1 for match in matches if match)
+    matches = [re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part) for part in ranges.split(",")]
+    return max(0, sum(int(match[2] or match[1]) - int(match[1]) + 1 for match in matches if match))
 
 
 class _Parts(dict[str, list[str]]):
@@ -232,8 +242,10 @@ def _parts(text: str) -> _Parts:
     for line in text.splitlines():
         if line.startswith("@@"):
             current = parts.setdefault(line[2:], [])
-        elif clean := "".join(letter for letter in line if letter.isprintable()).strip():
-            current.append(clean)  # what a device says goes to terminals: no escape sequences
+        elif (clean := "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()) and len(
+            current
+        ) < _LINES:
+            current.append(plain(clean))  # what a device says goes to terminals: no escape sequences
     return parts
 
 
@@ -242,14 +254,11 @@ def _first(parts: _Parts, name: str) -> str:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return natural(text, _MOST)
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else None
 
 
 def _newest(lines: list[str], pattern: str) -> str:
@@ -260,8 +269,8 @@ def _newest(lines: list[str], pattern: str) -> str:
 
 def _glibcxx(lines: list[str]) -> str:
     """``libstdc++.so.6.0.30`` brings GLIBCXX_3.4.30 (GCC's manual, "ABI Policy and Guidelines")."""
-    numbered = _newest(lines, r"/libstdc\+\+\.so\.6\.0\.([0-9]+)$")
-    return f"3.4.{numbered}" if numbered else _newest(lines, r"GLIBCXX_(3\.4\.[0-9]+)")
+    numbered = _newest(lines, r"/libstdc\+\+\.so\.6\.0\.([0-9]{1,4})$")
+    return f"3.4.{numbered}" if numbered else _newest(lines, r"GLIBCXX_(3\.4\.[0-9]{1,4})")
 
 
 def _libc(glibc: str, loaders: tuple[str, ...]) -> str:
@@ -291,9 +300,10 @@ def _cpu(info: dict[str, str]) -> str:
 def _free(line: str) -> int | None:
     fields = line.split()
     try:
-        return int(fields[-3]) * 1024
-    except (IndexError, ValueError):
+        kibibytes = natural(fields[-3], _MOST)
+    except IndexError:
         return None
+    return None if kibibytes is None else kibibytes * 1024
 
 
 def _noexec(mounts: list[str], folder: str) -> bool:
@@ -319,9 +329,9 @@ def _zones(lines: list[str]) -> dict[str, float]:
     """Degrees Celsius by zone: Linux counts in thousandths; Android's thermal service in whole ones."""
     zones: dict[str, float] = {}
     for line in lines:
-        if service := re.fullmatch(r"Temperature\{mValue=(-?[\d.]+),.*?mName=([^,}]*).*\}", line):
+        if service := re.fullmatch(r"Temperature\{mValue=(-?[0-9]{1,9}(?:\.[0-9]{1,9})?),.*?mName=([^,}]*).*\}", line):
             value, name = float(service[1]), service[2]
-        elif zone := re.fullmatch(r"(-?\d+) (.*)", line):
+        elif zone := re.fullmatch(r"(-?[0-9]{1,9}) (.*)", line):
             value, name = int(zone[1]) / 1000, zone[2]
         else:
             continue

@@ -11,7 +11,7 @@ from core.bundle import RUNNER, Bundle
 from core.errors import DeadlineError, SlipwayError
 from core.files import locked, new_folder
 from core.paths import results_dir
-from deploy import collect, conditions, gc, preflight, runner
+from deploy import collect, conditions, gc, hearing, preflight, runner
 from deploy.compare import Comparison
 from deploy.conditions import Conditions
 from deploy.deadline import Deadline
@@ -308,6 +308,7 @@ class Session:
                 deadline=self.deadline,
                 doing=f"running {self.job.name} on {self.device.name}",
                 check=False,
+                most=hearing.RUN,
             )
             if done.code != 0 and not files.were_placed(done.stdout):
                 raise trouble(self.device.name, "arranging the run", store.root, done)

@@ -14,6 +14,7 @@ import paramiko
 
 from core.errors import RunError, UnreachableError
 from deploy.deadline import NEVER, Deadline
+from deploy.hearing import PIECE, Heard
 from deploy.ssh_config import Address, address
 from deploy.ssh_connect import connect
 from deploy.ssh_files import Files
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from deploy.inventory import Device
 
-_CHUNK = 1 << 18
 _PATIENCE = 30.0
 """Seconds for a session, and for its command, to be confirmed."""
 
@@ -36,8 +36,8 @@ class SshChannel:
 
     def __init__(self, sessions: Sessions, name: str, argv: Sequence[str], deadline: Deadline = NEVER) -> None:
         self._name = name
-        self.stdout = bytearray()
-        self.stderr = bytearray()
+        self.heard = Heard(name)
+        self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         try:
             self._channel = sessions.open(deadline.left(_PATIENCE))
             with _closed_after(self._channel, deadline.left(_PATIENCE)):
@@ -50,27 +50,25 @@ class SshChannel:
         """See `deploy.transport.Channel`."""
         end = time.monotonic() + seconds
         channel = self._channel
-        while not self._drain():
-            left = end - time.monotonic()
-            if channel.eof_received or channel.closed:
-                # All output is here; the status comes as a message of its own, or never when the line broke.
-                if channel.status_event.wait(max(left, 0)):
-                    self._drain()
-                    return self._status()
-                return None
-            if left <= 0:
-                return None
-            select.select([channel.fileno()], [], [], left)
+        if self._drain():
+            return None
+        if channel.eof_received or channel.closed:
+            # All output is on this side; the status comes as a message of its own, or never when the line broke.
+            if channel.status_event.wait(max(end - time.monotonic(), 0)) and not self._drain():
+                return self._status()
+            return None
+        select.select([channel.fileno()], [], [], max(end - time.monotonic(), 0))
+        self._drain()
         return None
 
     def _drain(self) -> bool:
-        """Take what has arrived; whether anything had."""
+        """Take a piece of each stream that has arrived; whether any had."""
         channel, any_came = self._channel, False
-        while channel.recv_ready():
-            self.stdout.extend(channel.recv(_CHUNK))
+        if channel.recv_ready():
+            self.heard.take(self.heard.stdout, channel.recv(PIECE))
             any_came = True
-        while channel.recv_stderr_ready():
-            self.stderr.extend(channel.recv_stderr(_CHUNK))
+        if channel.recv_stderr_ready():
+            self.heard.take(self.heard.stderr, channel.recv_stderr(PIECE))
             any_came = True
         return any_came
 

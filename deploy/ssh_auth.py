@@ -16,6 +16,7 @@ from paramiko.auth_handler import AuthOnlyHandler
 from paramiko.common import cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
 from paramiko.transport import ServiceRequestingTransport
 
+from deploy.ssh_packets import CHANNEL_HANDLERS, LimitedPacketizer
 from deploy.transport import interrupted_after
 
 
@@ -38,11 +39,16 @@ class _Handler(AuthOnlyHandler):
 
 
 class AuthTransport(ServiceRequestingTransport):
-    """See this module's head."""
+    """See this module's head; its packets have limits (`deploy.ssh_packets`)."""
+
+    _channel_handler_table = {  # noqa: RUF012 - paramiko's own, with ours in it
+        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
+        **CHANNEL_HANDLERS,
+    }
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._accepted = threading.Event()
-        super().__init__(*args, **options)
+        super().__init__(*args, **{**options, "packetizer_class": LimitedPacketizer})
 
     def _send_message(self, data: paramiko.Message) -> None:
         """Called by paramiko. Ctrl-C waits for the packet's end.

@@ -12,14 +12,16 @@ import contextlib
 import errno
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import paramiko
 
 from core import console
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.plain import says
 from deploy.deadline import Deadline
+from deploy.hearing import PIECE, natural, receiving
 from deploy.ssh_sessions import Sessions
 from deploy.transport import Progress
 
@@ -30,6 +32,8 @@ _SILENCE = 60.0
 """Seconds without any answer after which a transfer is given up."""
 _OPEN = 30.0
 """Seconds for a session to be granted."""
+_LOOK = 10.0
+"""Seconds to look at why a transfer failed."""
 _SMALL = 256 << 10
 """A file system with less than this left counts as full when a write fails without saying why."""
 
@@ -56,11 +60,8 @@ class Files:
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """See `deploy.transport.Transport.get`."""
-        with self._guarded(local.name, remote, deadline):
-            data = self._get_cat(remote, limit, deadline)
-        if len(data) > limit:
-            raise TransferError(f"{local.name} on {self._name} is longer than expected.", f"more than {limit:,} bytes")
-        local.write_bytes(data)
+        with self._guarded(local.name, remote, deadline), receiving(local, limit, self._name) as take:
+            self._get_cat(remote, take, deadline)
 
     @contextlib.contextmanager
     def _guarded(self, name: str, remote: str, deadline: Deadline) -> Iterator[None]:
@@ -159,17 +160,17 @@ class Files:
         finally:
             channel.close()
 
-    def _get_cat(self, remote: str, limit: int, deadline: Deadline) -> bytes:
+    def _get_cat(self, remote: str, take: Callable[[bytes], None], deadline: Deadline) -> None:
         channel = self._channel = self._session(deadline)
         try:
-            channel.exec_command(f"cat < {shlex.quote(remote)}")
-            data = bytearray()
-            while len(data) <= limit and (chunk := channel.recv(_CHUNK)):
+            # A pipe of that name would keep `cat` waiting there for ever, connection or not.
+            path = shlex.quote(remote)
+            channel.exec_command(f"if [ -f {path} ]; then exec cat <{path}; else echo no ordinary file >&2; exit 1; fi")
+            while piece := channel.recv(PIECE):
+                take(piece)
                 deadline.check(f"fetching {remote}")
-                data.extend(chunk)
-            if len(data) <= limit and channel.recv_exit_status() != 0:
+            if channel.recv_exit_status() != 0:
                 raise OSError(channel.recv_stderr(4096).decode(errors="replace").strip())
-            return bytes(data)
         finally:
             channel.close()
 
@@ -193,17 +194,25 @@ class Files:
             return UnreachableError(
                 f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
             )
-        return TransferError(f"{file} could not be moved to or from {self._name}.", f"{remote}: {text}")
+        return TransferError(
+            f"{file} could not be moved to or from {self._name}.", f"{remote}: {says(self._name, text)}"
+        )
 
     def _is_full(self, remote: str) -> bool:
         """Whether the file system of ``remote`` has next to nothing left."""
         folder = shlex.quote(remote.rpartition("/")[0] or "/")
         try:
-            channel = self._sessions.open(10)
-            channel.settimeout(10)
-            channel.exec_command(f"df -Pk {folder} | tail -n 1")
-            fields = channel.makefile("rb").read(4096).decode(errors="replace").split()
-            channel.close()
-            return int(fields[3]) * 1024 < _SMALL
-        except (OSError, EOFError, paramiko.SSHException, IndexError, ValueError):
+            channel = self._sessions.open(_LOOK)
+            end = threading.Timer(_LOOK, channel.close)
+            end.daemon = True
+            end.start()
+            try:
+                channel.exec_command(f"df -Pk {folder} | tail -n 1")
+                fields = channel.makefile("rb").read(4096).decode(errors="replace").split()
+            finally:
+                end.cancel()
+                channel.close()
+            left = natural(fields[3])
+            return left is not None and left * 1024 < _SMALL
+        except (OSError, EOFError, paramiko.SSHException, IndexError):
             return False

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import DeviceFullError, SlipwayError, TransferError
 from core.files import sha256_file
+from core.plain import says
 from deploy import owner as owners
 from deploy.deadline import Deadline
 from deploy.lock import DeviceLock
@@ -357,12 +358,12 @@ def trouble(name: str, doing: str, root: str, done: Completed) -> SlipwayError:
     if "no space" in done.message.lower() or "quota" in done.message.lower():
         return DeviceFullError(
             f"No space left on {name} while {doing}.",
-            done.message,
+            says(name, done.message),
             "free some space there, or set another root for the device in devices.toml",
         )
     return TransferError(
         f"{name} failed while {doing} in {root} (exit {done.code}).",
-        done.message,
+        says(name, done.message),
         "see that the folder belongs to the login's user, or set another root in devices.toml",
     )
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from core.errors import RunError, SlipwayError, TransferError
+from core.errors import RunError, SlipwayError
+from core.plain import says
 from deploy.deadline import NEVER, Deadline
+from deploy.hearing import MAX_OUTPUT, Heard
 from deploy.supervise import END_SCRIPT, GRACE, supervised
 
 if TYPE_CHECKING:
@@ -26,10 +28,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int], None]
 """Called with the number of bytes that went through since the last call."""
 
-MAX_OUTPUT = 64 << 20
-"""Bytes of output accepted from one command: a device that talks without end must not fill this machine."""
-
 _TICK = 0.2
+_MESSAGE = 4096
+"""Bytes of output that an error looks at."""
 _SLOW = 12.0
 """Seconds beyond the grace that a slow or busy device may take to end a group. Seen ended, it is not waited for."""
 
@@ -51,24 +52,26 @@ class Completed:
 
     @property
     def message(self) -> str:
-        """The last lines of standard error, else of standard output."""
+        """The last lines of standard error, else of standard output: the device's own words, to be marked as such."""
         for stream in (self.stderr, self.stdout):
-            if lines := stream.decode(errors="replace").strip().splitlines():
+            if lines := stream[-_MESSAGE:].decode(errors="replace").strip().splitlines():
                 return "\n".join(lines[-8:])
         return ""
 
 
 class Channel(Protocol):
-    """A command running on the device; its output collects in ``stdout`` and ``stderr``."""
+    """A command running on the device; what it says collects in ``heard``, within limits."""
 
+    heard: Heard
     stdout: bytearray
+    """`Heard`'s, as is ``stderr``."""
     stderr: bytearray
 
     def pump(self, seconds: float) -> int | None:
-        """Collect output for at most ``seconds``; the exit status once the command ended.
+        """Collect a piece of output, for at most ``seconds``; the exit status once the command ended.
 
         Raises:
-            UnreachableError: the connection broke.
+            UnreachableError: the connection broke. AnswerError: it said more than ``heard`` may hold.
         """
 
     def send(self, data: bytes) -> None:
@@ -111,7 +114,7 @@ class Transport(Protocol):
         """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.
 
         Raises:
-            TransferError: missing, unreadable or longer than ``limit``.
+            TransferError: missing or unreadable. AnswerError: longer than ``limit``. HostError: no room here.
         """
 
     def close(self) -> None:
@@ -131,6 +134,7 @@ def run(
     pidfile: str = "",
     doing: str = "",
     check: bool = True,
+    most: int = 0,
 ) -> Completed:
     """Run ``argv`` on the device to its end, in a process group of its own.
 
@@ -142,24 +146,23 @@ def run(
         pidfile: file on the device that gets the group's number while it runs.
         doing: completes "... while" in errors.
         check: raise `RunError` when the exit status is not 0.
+        most: bytes that it may print; `MAX_OUTPUT` when 0.
 
     Raises:
         DeadlineError: the time was over. UnreachableError: the connection broke. RunError: see ``check``.
+        AnswerError: it said more than ``most``.
     """
     words = tuple(argv)
     doing = doing or f"running {words[0]}"
     deadline.check(doing)
     what = supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile)
     channel = transport.start(what, deadline)
+    heard = channel.heard
+    heard.limit, heard.doing = most or MAX_OUTPUT, doing
     try:
         code = None
         while code is None:
             code = channel.pump(deadline.left(_TICK))
-            if len(channel.stdout) + len(channel.stderr) > MAX_OUTPUT:
-                raise TransferError(
-                    f"{transport.name} printed more than {MAX_OUTPUT >> 20} MiB while {doing}.",
-                    "a command that talks without end",
-                )
             if code is None:
                 deadline.check(doing)
     except BaseException:
@@ -168,15 +171,16 @@ def run(
         raise
     finally:
         channel.close()
-    done = Completed(words, code, bytes(channel.stdout), bytes(channel.stderr))
+    done = Completed(words, code, bytes(heard.stdout), bytes(heard.stderr))
     if check and code != 0:
-        raise RunError(f"{transport.name} failed while {doing} (exit {code}).", done.message)
+        raise RunError(f"{transport.name} failed while {doing} (exit {code}).", says(transport.name, done.message))
     return done
 
 
 def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
     """End the supervised command of ``channel`` and see it end; ask again from outside when it does not."""
     patience = Deadline.after(GRACE + _SLOW)
+    channel.heard.forget()
     try:
         channel.end_input()
         while not patience.over:
@@ -196,6 +200,7 @@ def end_group(transport: Transport, pidfile: str) -> bool | None:
     """End the process group whose number is in ``pidfile`` on the device; whether it is gone now, None: no answer."""
     patience = Deadline.after(GRACE + _SLOW)
     channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile], patience)
+    channel.heard.forget()
     try:
         while not patience.over:
             if (code := channel.pump(patience.left(_TICK))) is not None:

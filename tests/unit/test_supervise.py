@@ -57,7 +57,7 @@ def test_missing_program() -> None:
 def test_failure_is_an_error() -> None:
     with pytest.raises(RunError, match="while testing") as caught:
         run(LocalTransport(), ["sh", "-c", "echo why >&2; exit 1"], deadline=soon(), doing="testing")
-    assert caught.value.cause == "why"
+    assert caught.value.cause == 'local says: "why"'
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM;"])

@@ -1,0 +1,150 @@
+"""Everything that a device says goes through here, and here it is limited: streams, answers, files that come back.
+
+A device may print without end, answer a question with a gigabyte, or drip a byte a minute. What is kept of it has a
+limit in bytes; whoever reads looks at the one deadline between two pieces, and each piece is small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from core.errors import AnswerError, HostError
+from core.files import disk_errors
+
+PIECE = 1 << 18
+"""Bytes taken at once: the deadline is looked at after each."""
+
+MAX_OUTPUT = 64 << 20
+"""Bytes of output accepted from one command that a user runs (both streams together)."""
+ANSWER = 4 << 20
+"""The same for scripts of ours: a probe, a survey, a lock."""
+RUN = 16 << 20
+"""The same for a deploy's own run: what its runner says, and results small enough to come with its end."""
+LISTING = 32 << 20
+"""The same for the list of everything in a store: 100,000 files have some 15 MB of it."""
+
+_SPARE = 256 << 20
+"""Bytes of this machine's disk that files from a device leave free."""
+
+
+class Heard:
+    """What a command has said so far; both streams together at most ``limit`` bytes."""
+
+    def __init__(self, name: str, limit: int = MAX_OUTPUT) -> None:
+        self.name, self.limit = name, limit
+        self.doing = ""
+        """Completes "... while" in the error."""
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self._deaf = False
+
+    def take(self, stream: bytearray, data: bytes | bytearray) -> None:
+        """Add ``data`` to one of the two streams.
+
+        Raises:
+            AnswerError: that is too much; what came before is forgotten, too.
+        """
+        if self._deaf:
+            return
+        if len(self.stdout) + len(self.stderr) + len(data) > self.limit:
+            self.forget()
+            raise too_much(self.name, self.limit, self.doing)
+        stream += data
+
+    def forget(self) -> None:
+        """Keep nothing any more: what comes from now on is read, so that the command can end, and dropped."""
+        self._deaf = True
+        self.stdout.clear()
+        self.stderr.clear()
+
+
+def too_much(name: str, limit: int, doing: str = "") -> AnswerError:
+    """The error for a device that says more than it may."""
+    return AnswerError(
+        f"{name} printed more than {amount(limit)}{f' while {doing}' if doing else ''}.",
+        "a program there prints without end, or it is not the device that it should be; what ran was ended",
+        "see what its login and its programs print: ./inv devices.list names it",
+    )
+
+
+def amount(count: int) -> str:
+    """Bytes in binary units where they are round."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size and count % size == 0:
+            return f"{count // size} {unit}"
+    return f"{count:,} bytes"
+
+
+@contextlib.contextmanager
+def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes], None]]:
+    """Write a file that comes piece by piece; it gets its name when the block ends well.
+
+    Args:
+        limit: bytes that it may have, as far as this machine's disk has room for them.
+        device: whose file it is.
+
+    Yields:
+        What takes a piece.
+
+    Raises:
+        AnswerError: longer than ``limit``. HostError: no room for it here.
+    """
+    room = shutil.disk_usage(local.parent).free - _SPARE
+    most = max(0, min(limit, room))
+    had = 0
+    handle, temporary = tempfile.mkstemp(prefix=f".{local.name}.", suffix=".part", dir=local.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+
+            def take(piece: bytes) -> None:
+                nonlocal had
+                had += len(piece)
+                if had > limit:
+                    raise AnswerError(
+                        f"{local.name} on {device} is longer than expected.",
+                        f"more than {limit:,} bytes; nothing of it was kept",
+                    )
+                if had > most:
+                    raise HostError(
+                        f"No space left on this machine for {local.name} of {device}.",
+                        f"it may have {limit:,} bytes, and {amount(_SPARE)} of the disk stay free",
+                        "free some space (./inv clean --cache removes Slipway's own cache), and try again",
+                    )
+                with disk_errors(f"fetching {local.name}"):
+                    file.write(piece)
+
+            yield take
+        Path(temporary).replace(local)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def open_ordinary(path: str | Path) -> int:
+    """A descriptor to read an ordinary file; a pipe or a device of that name is refused, not waited for.
+
+    Raises:
+        OSError: not there, not allowed, or nothing ordinary.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path} is not an ordinary file")
+    return handle
+
+
+def natural(text: str, most: int = 1 << 63) -> int | None:
+    """A number of decimal digits, at most ``most``; ``None`` for anything else.
+
+    `str.isdigit` also takes ``²``, and `int` refuses 5,000 digits with an error of its own.
+    """
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        return None
+    value = int(text)
+    return value if value <= most else None
