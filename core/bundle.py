@@ -6,7 +6,6 @@ nothing in a manifest is trusted before `Bundle.load` has checked it.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from core.errors import BundleError, UsageError
 from core.files import sha256_file
 from core.paths import dist_dir
+from core.strict_json import parse_json
 
 MANIFEST = "manifest.json"
 SBOM = "sbom.cdx.json"
@@ -144,7 +144,7 @@ class Bundle(_Model):
         again = f"./inv build --target {path.parent.name} --engine {path.name.partition('-')[0]}"
         source = path / MANIFEST
         try:
-            manifest = Manifest.model_validate(json.loads(source.read_text(encoding="utf-8")))
+            manifest = Manifest.model_validate(parse_json(source.read_bytes()))
         except FileNotFoundError as error:
             raise BundleError(f"There is no bundle in {path}.", "it was not built, or was removed", again) from error
         except (ValueError, ValidationError) as error:
@@ -254,7 +254,7 @@ class Native(_Model):
         again = f"./inv build --target {path.parent.name} --packages"
         source = path / MANIFEST
         try:
-            manifest = NativeManifest.model_validate(json.loads(source.read_text(encoding="utf-8")))
+            manifest = NativeManifest.model_validate(parse_json(source.read_bytes()))
         except FileNotFoundError as error:
             raise BundleError(f"There are no native packages in {path}.", "they were not built", again) from error
         except (ValueError, ValidationError) as error:

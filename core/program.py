@@ -6,7 +6,6 @@ files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), the bits
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import ProgramError
 from core.files import sha256_file
+from core.strict_json import parse_json
 
 DESCRIPTION = "program.json"
 
@@ -151,7 +151,7 @@ def load_program(folder: Path, verify: bool = True) -> Program:
     """
     source = folder / DESCRIPTION
     try:
-        program = Program.model_validate(json.loads(source.read_text(encoding="utf-8")))
+        program = Program.model_validate(parse_json(source.read_bytes()))
     except FileNotFoundError as error:
         raise ProgramError(f"There is no program in {folder}.", "it was not exported", "./inv models") from error
     except (ValueError, ValidationError) as error:

@@ -5,25 +5,23 @@ Nothing the device says is taken on trust: names are ours, sizes are limited, di
 
 from __future__ import annotations
 
-import contextlib
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from core.errors import TransferError
+from core.errors import AnswerError, TransferError
 from core.program import Tolerance
-from deploy import compare, runner
+from deploy import compare, npy, runner
 from deploy.compare import Comparison
 from deploy.deadline import Deadline
 from deploy.store import Store
 from deploy.transport import Transport
 
-_RESULT_LIMIT = 16 << 20
 _OUTPUT_LIMIT = 2 << 30
+"""Bytes of one output; all of them together must fit on this machine's disk (`deploy.hearing.receiving`)."""
+_TOTAL_LIMIT = 8 << 30
+"""Bytes of all outputs of a run."""
 _ETDUMP_LIMIT = 1 << 30
-_HEADER = 4096
-"""Bytes that a .npy file may hold beside its elements."""
 
 
 def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
@@ -32,10 +30,13 @@ def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], d
         return sent[runner.RESULT]
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / runner.RESULT
-        with contextlib.suppress(TransferError):
-            transport.get(f"{store.run_folder}/{runner.RESULT}", local, _RESULT_LIMIT, deadline)
-            return local.read_bytes()
-    return b""
+        try:
+            transport.get(f"{store.run_folder}/{runner.RESULT}", local, runner.RESULT_LIMIT, deadline)
+        except AnswerError:
+            raise  # it left one, and it is too long
+        except TransferError:
+            return b""
+        return local.read_bytes()
 
 
 def fetch(
@@ -53,16 +54,21 @@ def fetch(
         sent: files that came with the run's end.
 
     Raises:
-        TransferError: missing, too long, or not the bytes whose digest the runner gave.
+        TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or no array.
     """
     names: list[str] = []
+    total = 0
     for index, tensor in enumerate(answer.outputs):
         name = f"{runner.OUTPUT}{index}.npy"
-        limit = math.prod(tensor.shape) * _itemsize(tensor.dtype) + _HEADER
-        if limit > _OUTPUT_LIMIT or min(tensor.shape, default=0) < 0:
-            raise TransferError(f"{name} on {transport.name} is said to hold {limit:,} bytes.", "more than is fetched")
+        limit = npy.size_of(tensor.dtype, tensor.shape)
+        total += limit
+        if limit > _OUTPUT_LIMIT or total > _TOTAL_LIMIT:
+            raise AnswerError(
+                f"{name} on {transport.name} is said to hold {limit:,} bytes.",
+                f"{_OUTPUT_LIMIT:,} are fetched for one output, {_TOTAL_LIMIT:,} for all of a run",
+            )
         if len(sent.get(name, b"")) > limit:
-            raise TransferError(f"{name} on {transport.name} is longer than expected.", f"more than {limit:,} bytes")
+            raise AnswerError(f"{name} on {transport.name} is longer than expected.", f"more than {limit:,} bytes")
         if name in sent:
             (folder / name).write_bytes(sent[name])
         else:
@@ -102,16 +108,3 @@ def compare_all(
         else:
             rows.append(compare.unreferenced(name, got))
     return tuple(rows)
-
-
-def _itemsize(dtype: str) -> int:
-    import numpy as np
-
-    if dtype == compare.BFLOAT16:
-        return 2
-    try:
-        return np.dtype(dtype).itemsize
-    except TypeError:
-        raise TransferError(
-            f"An output of dtype {dtype!r} cannot be fetched.", "no NumPy dtype has that name"
-        ) from None

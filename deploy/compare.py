@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from core.errors import TransferError
 from core.files import sha256_bytes
 from core.program import Tolerance
+from deploy.npy import BFLOAT16, load
 
-BFLOAT16 = "bfloat16"
+__all__ = ["BFLOAT16", "DEFAULTS", "EXACT", "Comparison", "Verdict", "compare", "digest", "load", "unreferenced"]
 
 DEFAULTS = {
     "float64": Tolerance(atol=1e-9, rtol=1e-9, why="default for float64"),
@@ -49,26 +49,6 @@ class Comparison(BaseModel):
     tolerance: Tolerance | None = None
     why: str = ""
     """Why it differs when that is not a matter of numbers: another shape or dtype."""
-
-
-def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
-    """A ``.npy`` file's dtype name and array; bfloat16 (2-byte void) stays as its bits, ``uint16``.
-
-    Raises:
-        TransferError: it is not a ``.npy`` file of numbers.
-    """
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise TransferError(f"{path.name} is not a .npy file.", str(error)) from error
-    if not isinstance(array, np.ndarray):
-        raise TransferError(f"{path.name} is not a .npy file of one array.", "it is an archive")
-    array = np.ascontiguousarray(array).reshape(array.shape)
-    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
-        return BFLOAT16, array.view(np.uint16)
-    if array.dtype.kind not in "biufc":
-        raise TransferError(f"{path.name} holds {array.dtype}, no numbers.", "")
-    return array.dtype.newbyteorder("=").name, array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def digest(array: np.ndarray[Any, Any]) -> str:

@@ -17,8 +17,15 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from core.errors import UsageError
+from core.plain import plain
+from deploy.hearing import natural
 
 SYSFS = "/sys"
+
+_LINE = 1024
+"""Letters of a line of what a device says of itself."""
+_MOST = 1 << 50
+"""Kilohertz, steps, times, kilobytes: no device has more."""
 
 _STATE = r"""
 state() {
@@ -167,12 +174,15 @@ class Files:
         """The small files by name; empty when they did not come whole."""
         names, _, data = stdout.partition(f"\n@@files {self.marker}\n".encode())[2].partition(b"@@data\n")
         rows = [line.split(" ", 1) for line in names.decode(errors="replace").splitlines()]
-        if not all(len(row) == 2 and row[0].isdigit() for row in rows):
+        sizes = [natural(row[0]) for row in rows]
+        if not all(len(row) == 2 for row in rows):
             return {}
         found, at = {}, 0
-        for size, name in rows:
-            found[name] = data[at : at + int(size)]
-            at += int(size)
+        for size, row in zip(sizes, rows, strict=True):
+            if size is None or at + size > len(data) or row[1] in found:
+                return {}
+            found[row[1]] = data[at : at + size]
+            at += size
         return found if at == len(data) else {}
 
 
@@ -267,32 +277,35 @@ def snapshot(text: str, part: str = "now") -> Snapshot:
     bits: int | None = None
     load, memory = None, None
     inside = False
-    for line in text.splitlines():
+    for line in plain(text).split("\n"):
         if line.startswith("@@"):
             inside = line == f"@@{part}"
             continue
-        words = line.split()
+        words = line[:_LINE].split()
         if not inside or len(words) < 2:
             bits = _bits(line, bits) if inside else bits
             continue
         key, value = words[0], words[1]
-        if key == "cpu" and len(words) == 4 and words[2].isdigit():
-            frequencies[value] = int(words[2])
+        count = natural(value, _MOST)
+        if key == "cpu" and len(words) == 4 and (clock := natural(words[2], _MOST)) is not None:
+            frequencies[value] = clock
             governors[words[3]] = None
-        elif key == "zone" and re.fullmatch(r"-?\d+", value) and len(words) > 2 and -60_000 < int(value) < 200_000:
+        elif (
+            key == "zone" and re.fullmatch(r"-?[0-9]{1,6}", value) and len(words) > 2 and -60_000 < int(value) < 200_000
+        ):
             name = " ".join(words[2:])
             number = sum(each.partition("#")[0] == name for each in zones) + 1
             zones[name if number == 1 else f"{name}#{number}"] = int(value) / 1000
-        elif key == "cooling" and value.isdigit() and re.search("cpu|processor", line, re.IGNORECASE):
-            sums["cooling"] = sums.get("cooling", 0) + int(value)
-        elif key == "count" and value.isdigit():
-            sums["count"] = sums.get("count", 0) + int(value)
+        elif key == "cooling" and count is not None and re.search("cpu|processor", line, re.IGNORECASE):
+            sums["cooling"] = sums.get("cooling", 0) + count
+        elif key == "count" and count is not None:
+            sums["count"] = sums.get("count", 0) + count
         elif key == "throttled":
             bits = _bits(f"throttled={value}", bits)
         elif key == "load":
-            load = float(value) if re.fullmatch(r"\d+(\.\d+)?", value) else None
-        elif key == "MemAvailable:" and value.isdigit():
-            memory = int(value) * 1024
+            load = float(value) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value) else None
+        elif key == "MemAvailable:" and count is not None:
+            memory = count * 1024
     return Snapshot(
         governors=tuple(governors),
         frequencies_khz=frequencies,
@@ -349,5 +362,5 @@ def conditions(text: str, governor: str, cores: str, cooled: float) -> Condition
 
 
 def _ran(text: str) -> float | None:
-    match = re.search(r"^ran (\d+\.\d+) (\d+\.\d+)$", text, re.MULTILINE)
+    match = re.search(r"^ran ([0-9]{1,12}\.[0-9]{1,6}) ([0-9]{1,12}\.[0-9]{1,6})$", text, re.MULTILINE)
     return round(float(match[2]) - float(match[1]), 2) if match else None

@@ -7,7 +7,6 @@ and the outputs' digests count everywhere.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
-from deploy.matrix_model import CellResult, Change, Matrix, Output
+from core.strict_json import parse_json
+from deploy.matrix_model import LARGE, CellResult, Change, Matrix, Output
 from deploy.result import now
 
 DEFAULT = 0.10
@@ -50,7 +50,7 @@ def load(path: Path) -> Baseline:
         ConfigError: it is none.
     """
     try:
-        return Baseline.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Baseline.model_validate(parse_json(path.read_bytes(), limit=LARGE))
     except FileNotFoundError as error:
         hint = f"./inv matrix --save-baseline {path}"
         raise ConfigError(f"There is no baseline {path}.", "none was saved there", hint) from error

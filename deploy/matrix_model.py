@@ -13,6 +13,7 @@ from core.bundle import Bundle
 from core.errors import ConfigError, SlipwayError
 from core.files import sha256_file
 from core.program import DESCRIPTION, load_program
+from core.strict_json import parse_json
 from deploy.matrix_plan import Cell
 from deploy.needs import bundle_digest
 from deploy.result import Result, tolerance_text
@@ -23,6 +24,8 @@ Outcome = Literal["passed", "differs", "failed", "not run"]
 
 PATIENCE = ("timeout", "wait", "retries")
 """Settings that decide whether there is a result, not what it is."""
+LARGE = 256 << 20
+"""Bytes of a matrix or a baseline at most."""
 
 
 class _Model(BaseModel):
@@ -190,7 +193,7 @@ def load_matrix(path: Path) -> Matrix:
         ConfigError: it is none.
     """
     try:
-        return Matrix.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return Matrix.model_validate(parse_json(path.read_bytes(), limit=LARGE))
     except (OSError, ValueError, ValidationError) as error:
         raise ConfigError(f"{path} is no matrix.", str(error), "./inv matrix writes one") from error
 

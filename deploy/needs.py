@@ -7,17 +7,17 @@ so it is kept by their digests.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from core.bundle import RUNNER, Bundle
 from core.commands import run
 from core.errors import ConfigError, HostError, NotSupportedError, ProgramError
 from core.files import write_json
 from core.paths import cache_dir
-from deploy.runner import Node, error_in, failure
+from core.strict_json import JsonError, parse_json, validated
+from deploy.runner import RESULT_LIMIT, Node, error_in, failure
 
 _SECONDS = 120.0
 
@@ -32,13 +32,6 @@ class Port(_Answer):
     dtype: str = ""
     shape: tuple[int, ...] = ()
     kind: str = "tensor"
-    ranges: tuple[tuple[int, int | None], ...] = ()
-    """Least and most of each dimension, as far as the file says; ``None``: there is no bound."""
-
-    @property
-    def sizes(self) -> tuple[tuple[int, int | None], ...]:
-        """The ranges; of a runner that does not say them, the shape as it stands."""
-        return self.ranges if len(self.ranges) == len(self.shape) else tuple((size, size) for size in self.shape)
 
 
 class Method(_Answer):
@@ -97,8 +90,8 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     """
     kept = cache_dir("describe") / f"{sha256}-{bundle_digest(bundle)[:16]}.json"
     try:
-        return ProgramNeeds.model_validate(json.loads(kept.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError):
+        return validated(ProgramNeeds, parse_json(kept.read_bytes(), limit=RESULT_LIMIT))
+    except (OSError, JsonError):
         pass  # not asked before, or not readable any more: ask
     try:
         runner = runner_here(bundle)
@@ -108,14 +101,14 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     done = run(argv, timeout=_SECONDS, error=None, what=f"Reading {program.name}")
     if done.returncode != 0:
         code = 128 - done.returncode if done.returncode < 0 else done.returncode
-        problem = failure(code, done.stderr, error_in(done.stdout), "this machine")
+        problem = failure(code, done.stderr, error_in(done.stdout), "this machine", here=True)
         if isinstance(problem, ProgramError):
             problem.what = f"{program} cannot be loaded by {bundle.manifest.engine}."
             problem.hint = problem.hint or "export it again with --force"
         raise problem
     try:
-        needs = ProgramNeeds.model_validate(json.loads(done.stdout))
-    except (ValueError, ValidationError) as strange:
+        needs = validated(ProgramNeeds, parse_json(done.stdout, limit=RESULT_LIMIT))
+    except JsonError as strange:
         raise ProgramError(
             f"{program} was not described.",
             f"the runner's answer cannot be read: {strange}",

@@ -361,7 +361,7 @@ def at_least(has: str, needs: str) -> bool:
 
 
 def _version(text: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", text)]
+    return [int(part) for part in re.findall(r"[0-9]{1,18}", text)]
 
 
 def files(number: int) -> str:

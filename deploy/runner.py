@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import (
+    AnswerError,
     CrashError,
     DeviceFullError,
     MissingOperatorError,
     ProgramError,
     RunError,
     SlipwayError,
-    TransferError,
     UsageError,
 )
+from core.plain import one_line, plain_values, says
+from core.strict_json import JsonError, parse_json, validated
+from deploy.npy import RANK
 
 RESULT = "result.json"
 OUTPUT = "output"
@@ -28,10 +30,19 @@ MODEL = "model"
 """The program's name in the run's folder, before its own suffix."""
 
 
+RESULT_LIMIT = 16 << 20
+"""Bytes of its JSON: a million times and the nodes of the largest graphs fit in."""
+_MOST_OUTPUTS = 4096
+_COUNT = 1 << 62
+
+Count = Annotated[int, Field(ge=0, le=_COUNT)]
+Milliseconds = Annotated[float, Field(ge=0, le=1e15)]
+
+
 class _Answer(BaseModel):
     """A part of the runner's JSON; keys that this version does not know are kept for the result's file."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
 class EngineInfo(_Answer):
@@ -44,21 +55,21 @@ class EngineInfo(_Answer):
 class Latency(_Answer):
     """Milliseconds over the timed executions."""
 
-    count: int
-    warmup: int = 0
-    min: float
-    p50: float
-    p90: float
-    p99: float
-    mean: float
-    all: tuple[float, ...] = ()
+    count: Count
+    warmup: Count = 0
+    min: Milliseconds
+    p50: Milliseconds
+    p90: Milliseconds
+    p99: Milliseconds
+    mean: Milliseconds
+    all: tuple[Milliseconds, ...] = ()
 
 
 class Tensor(_Answer):
     """An input or output: NumPy's dtype name, shape, SHA-256 of its raw bytes, and its file's name."""
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Count, ...] = Field(max_length=RANK)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     file: str = ""
 
@@ -77,7 +88,7 @@ class Placement(_Answer):
     """Where the nodes ran."""
 
     nodes: tuple[Node, ...] = ()
-    coverage: dict[str, int] = {}
+    coverage: dict[str, Count] = {}
     """Nodes by provider."""
     hints: tuple[str, ...] = ()
     """What could make it faster."""
@@ -106,10 +117,10 @@ class Fallback(_Answer):
 class Weights(_Answer):
     """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
 
-    bytes: int
-    blocks: int
-    shared: int
-    shared_bytes: int
+    bytes: Count
+    blocks: Count
+    shared: Count
+    shared_bytes: Count
 
 
 class ProfileRow(_Answer):
@@ -118,8 +129,8 @@ class ProfileRow(_Answer):
     name: str
     operator: str
     provider: str = ""
-    count: int
-    total_ms: float
+    count: Count
+    total_ms: Milliseconds
 
 
 class RunnerResult(_Answer):
@@ -127,12 +138,12 @@ class RunnerResult(_Answer):
 
     engine: EngineInfo
     method: str
-    load_ms: float
+    load_ms: Milliseconds
     latency_ms: Latency
-    peak_rss_bytes: int
-    threads: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    peak_rss_bytes: Count
+    threads: Count
+    inputs: tuple[Tensor, ...] = Field(max_length=_MOST_OUTPUTS)
+    outputs: tuple[Tensor, ...] = Field(max_length=_MOST_OUTPUTS)
     backends: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     settings: dict[str, str] = {}
@@ -186,24 +197,25 @@ def command(
 
 
 def parse_result(raw: bytes) -> RunnerResult:
-    """The runner's answer, checked.
+    """The runner's answer, checked; texts in it are `plain`.
 
     Raises:
-        TransferError: it is none.
+        AnswerError: it is none.
     """
     try:
-        return RunnerResult.model_validate(json.loads(raw))
-    except (ValueError, ValidationError) as error:
-        raise TransferError("The runner's result cannot be read.", str(error)[:600], "./inv build --force") from error
+        return validated(RunnerResult, plain_values(parse_json(raw, limit=RESULT_LIMIT)))
+    except JsonError as error:
+        raise AnswerError("The runner's result cannot be read.", str(error)[:600], "./inv build --force") from error
 
 
 def error_in(raw: bytes | str) -> dict[str, Any]:
-    """The ``error`` object of a failed runner's JSON, or an empty one."""
+    """The ``error`` object of a failed runner's JSON, or an empty one; texts in it are `plain`."""
     try:
-        found = json.loads(raw)["error"]
-    except (ValueError, KeyError, TypeError):
+        answer = parse_json(raw, limit=RESULT_LIMIT)
+    except JsonError:
         return {}
-    return found if isinstance(found, dict) else {}
+    found = answer.get("error") if isinstance(answer, dict) else None
+    return plain_values(found) if isinstance(found, dict) else {}
 
 
 _CLASSES: dict[int, type[SlipwayError]] = {
@@ -240,31 +252,60 @@ _CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.
 _REPORT = "run it once more and on another device; if it crashes there too, report it with the program and this message"
 
 
-def failure(code: int, stderr: str, answer: dict[str, Any], where: str) -> SlipwayError:
+_HINTS = {
+    2: "./inv build --force, which makes the runner and what calls it one version again",
+    3: "./inv export --model NAME --force, or a bundle of the engine that wrote the program",
+    4: "./inv build with an engine that has them, or without --ops-from",
+    5: "export with a partitioner that the bundle has, or ./inv build with another engine",
+    6: "--inputs or --input-shapes as the program declares them",
+    7: _SMALLER,
+    9: "end other programs on the device, or a smaller model",
+    10: _REPORT,
+    11: "a program that needs less; docs/runner.md says what is limited",
+}
+"""Our advice by the runner's exit code: what a device suggests is shown as its own words, never as ours."""
+
+_NAMES = 1000
+"""Of things concerned, as a device may list them."""
+
+
+def failure(code: int, stderr: str, answer: dict[str, Any], where: str, *, here: bool = False) -> SlipwayError:
     """The error for a runner that ended with ``code`` (128 + n: signal n).
 
     Args:
         stderr: what it said last.
         answer: the ``error`` object of its JSON, if it got that far.
-        where: completes "... on".
+        where: completes "... on"; the device's name.
+        here: it ran on this machine, started by us from our own bundle: its advice is ours.
     """
-    message = str(answer.get("message") or "").strip() or "\n".join(stderr.strip().splitlines()[-6:])
-    fix = str(answer.get("fix") or "").strip()
+    message = _text(answer, "message") or "\n".join(stderr.strip().splitlines()[-6:])
+    fix = _text(answer, "fix")
     listed = answer.get("names")
-    names = tuple(str(name) for name in listed) if isinstance(listed, list) else ()
+    names = (
+        tuple(one_line(name) for name in listed[:_NAMES] if isinstance(name, str)) if isinstance(listed, list) else ()
+    )
+    said = message if here else says(where, message)
+    if fix and not here:
+        said += f'\n{where} suggests: "{one_line(fix)}"' if said else says(where, fix)
     if code > 128:
         try:
             number = signal.Signals(code - 128)
         except ValueError:
-            return RunError(f"The runner on {where} was ended by signal {code - 128}.", message)
+            return RunError(f"The runner on {where} was ended by signal {code - 128}.", said)
         meaning = _SIGNALS.get(number, number.name)
         kind, advice = (CrashError, _REPORT) if number in _CRASHES else (RunError, _SMALLER)
         return kind(
             f"The runner on {where} was ended by {number.name}.",
-            meaning + (f"; it said: {message}" if message else ""),
+            meaning + (f"; {said}" if said else ""),
             "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
         )
     what = f"{_WHAT.get(code, 'The runner failed')} on {where} (exit {code})."
     if code == 8 and "space" in message.lower():
-        return DeviceFullError(what, message, "free some space there, or set another root in devices.toml")
-    return _CLASSES.get(code, RunError)(what, message, fix, names)
+        return DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
+    return _CLASSES.get(code, RunError)(what, said, fix if here and fix else _HINTS.get(code, ""), names)
+
+
+def _text(answer: dict[str, Any], name: str) -> str:
+    """A text of the ``error`` object; anything else there is nothing."""
+    found = answer.get(name)
+    return found.strip() if isinstance(found, str) else ""

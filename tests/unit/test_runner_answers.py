@@ -61,7 +61,10 @@ def test_a_crash_is_not_blamed_on_the_program(code: int) -> None:
 def test_the_runners_own_words_come_through() -> None:
     answer = error_in(json.dumps({"error": {"message": "needs a", "fix": "do b", "names": ["aten::c"]}}))
     error = failure(4, "noise", answer, "pi")
-    assert (error.cause, error.hint, error.names) == ("needs a", "do b", ("aten::c",))
+    assert (error.cause, error.names) == ('pi says: "needs a"\npi suggests: "do b"', ("aten::c",))
+    assert error.hint.startswith("./inv build"), "a device's advice is not ours"
+    here = failure(4, "noise", answer, "this machine", here=True)
+    assert (here.cause, here.hint, here.names) == ("needs a", "do b", ("aten::c",))
 
 
 def test_a_full_disk_while_writing_outputs() -> None:
@@ -89,6 +92,20 @@ def test_bad_result(change: dict[str, Any]) -> None:
 def test_bad_json() -> None:
     with pytest.raises(TransferError):
         parse_result(b"")
+
+
+@pytest.mark.parametrize(
+    "answer", [{"message": 3, "fix": ["x"], "names": "abc"}, {"names": [1, None, {}]}, {"fix": None}]
+)
+def test_an_error_object_of_wrong_types(answer: dict[str, Any]) -> None:
+    error = failure(7, "", answer, "pi")
+    assert (error.cause, error.names) == ("", ())
+
+
+def test_the_words_of_a_result_are_plain() -> None:
+    result = parse_result(json.dumps({**ANSWER, "method": "a\x1b[31m", "new": {"b\u202e": ["\x9b"]}}).encode())
+    assert result.method == r"a\x1b[31m"
+    assert result.model_dump()["new"] == {r"b\u202e": [r"\x9b"]}
 
 
 def test_command() -> None:

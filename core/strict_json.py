@@ -1,0 +1,137 @@
+"""JSON that came from elsewhere, read with limits: its size, its depth, its numbers, its names, its letters.
+
+Python's own reader takes what is no JSON (``NaN``), lets the last of two equal names win, overflows its stack at some
+depth, and hands on lone surrogates, which break whatever writes them later.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+DEPTH = 64
+"""Levels of arrays and objects."""
+LIMIT = 16 << 20
+"""Bytes."""
+_CONTAINERS = 1 << 20
+"""Arrays and objects: each takes much more memory than its two letters."""
+_DIGITS = 40
+"""Of a whole number."""
+
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_TEXT = re.compile(rb'"[^"]*"?')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class JsonError(ValueError):
+    """It is no JSON that we accept; says why."""
+
+
+def parse_json(raw: bytes | str, *, limit: int = LIMIT, depth: int = DEPTH) -> Any:
+    """The value of ``raw``.
+
+    Args:
+        limit: bytes at most.
+        depth: levels of arrays and objects at most.
+
+    Raises:
+        JsonError: too long, too deep, not JSON, not UTF-8; a name twice, a number that is none or endless, half a
+            character.
+    """
+    try:
+        data = raw.encode() if isinstance(raw, str) else bytes(raw)
+        if len(data) > limit:
+            raise JsonError(f"it has {len(data):,} bytes; {limit:,} are read")
+        text = data.decode()
+    except UnicodeError as error:
+        raise JsonError("it is not UTF-8") from error
+    _check_depth(data, depth)
+    try:
+        value = json.loads(
+            text, parse_constant=_constant, parse_float=_float, parse_int=_int, object_pairs_hook=_object
+        )
+    except JsonError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise JsonError(f"it is not JSON: {str(error)[:120]}") from error
+    if b"\\u" in data:
+        _check_letters(value)
+    return value
+
+
+def validated(model: type[Model], value: Any) -> Model:
+    """A value that `parse_json` gave as ``model``, strictly: ``true`` is no number, ``"1"`` is none.
+
+    Raises:
+        JsonError: it does not fit; says where, at most three places.
+    """
+    try:
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        found = [
+            f"{'.'.join(str(part) for part in problem['loc'])[:80]}: {problem['msg'][:120]}"
+            for problem in error.errors(include_url=False, include_input=False)[:3]
+        ]
+        raise JsonError("; ".join(found)) from error
+
+
+def _check_depth(data: bytes, depth: int) -> None:
+    """Before it is parsed: the parser uses the stack for each level."""
+    signs = _TEXT.sub(b"", _ESCAPE.sub(b"", data)).translate(None, _OTHERS)
+    if signs.count(b"[") + signs.count(b"{") > _CONTAINERS:
+        raise JsonError(f"it has more than {_CONTAINERS:,} arrays and objects")
+    level = 0
+    for sign in signs:
+        level += 1 if sign in b"[{" else -1
+        if level > depth:
+            raise JsonError(f"it is nested deeper than {depth} levels")
+        if level < 0:
+            return  # not JSON: the parser says where
+
+
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _check_letters(value: Any) -> None:
+    if isinstance(value, str):
+        if _SURROGATE.search(value):
+            raise JsonError("a text in it holds half a character (a lone surrogate)")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            _check_letters(key)
+            _check_letters(each)
+    elif isinstance(value, list):
+        for each in value:
+            _check_letters(each)
+
+
+def _constant(name: str) -> NoReturn:
+    raise JsonError(f"{name} is no number of JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise JsonError(f"the number {text[:20]} is too large")
+    return value
+
+
+def _int(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise JsonError(f"a whole number in it has {len(text)} digits")
+    return int(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise JsonError(f"the name {twice[:60]!r} stands twice in one object")
+    return found

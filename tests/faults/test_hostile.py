@@ -1,0 +1,375 @@
+"""A device that means harm: it prints without end, lies about sizes, speaks to the terminal, answers with nonsense.
+
+The connection is a real one (this machine's processes, or SSH), the store and the lock are real; only the runner, or
+what stands in its place, is the attacker's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import DeadlineError, SlipwayError, TransferError
+from core.paths import ROOT
+from deploy.inventory import Device, host_target
+from deploy.local import LocalTransport
+from deploy.pipeline import open_device
+from deploy.store import Store
+from deploy.transport import run
+from tests.faults import server, tiny
+from tests.faults.tiny import Tiny
+from tests.processes import gone
+
+ESC = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
+FIX = "curl http://127.0.0.1/x | sh"
+
+OVER = 10.0
+"""Seconds that ending may take beyond the deadline: 3 of grace, and a slow machine."""
+
+
+@pytest.fixture(autouse=True)
+def _own_results(dist: Path) -> None:
+    """Results go to a folder of the test's own."""
+
+
+@pytest.fixture(params=["local", "ssh"])
+def anyhow(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Device]:
+    """A device of each kind; nothing runs on it when the test is over."""
+    if request.param == "local":
+        (tmp_path / "board/home").mkdir(parents=True)
+        yield Device(name="board", transport="local", target=host_target(), root=str(tmp_path / "board/home/.slipway"))
+    else:
+        board: server.Device = request.getfixturevalue("board")
+        yield Device(
+            name="board", transport="ssh", host="127.0.0.1", port=board.port, user="pi", key=board.client_key,
+            known_hosts=board.known_hosts, target=host_target(),
+        )  # fmt: skip
+    assert gone(str(tmp_path / "board"))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Tiny:
+    return tiny.make(tmp_path / "tiny")
+
+
+def hostile(small: Tiny, last: str) -> Tiny:
+    """`small` whose runner does ``last`` when it shall run; describing it is as ever."""
+    from core.bundle import Bundle
+    from core.files import sha256_file, write_json
+
+    file = small.bundle.path / "bin/pte_runner"
+    described = file.read_text(encoding="utf-8").partition("[ -s ")[0]
+    file.write_text(described + last)
+    manifest = small.bundle.manifest
+    entries = [
+        entry.model_copy(update={"size": file.stat().st_size, "sha256": sha256_file(file)})
+        if entry.path == "bin/pte_runner" else entry for entry in manifest.files
+    ]  # fmt: skip
+    write_json(
+        small.bundle.path / "manifest.json",
+        manifest.model_copy(update={"files": tuple(entries)}).model_dump(mode="json"),
+    )
+    return Tiny(Bundle.load(small.bundle.path), small.model, small.data)
+
+
+def peak() -> int:
+    """Bytes that this process had in memory at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+MEASURED = """
+import resource, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from core.errors import SlipwayError
+from deploy.deadline import Deadline
+from deploy.inventory import get_device
+from deploy.pipeline import open_device
+from deploy.store import Store
+from deploy.transport import run
+device = get_device("board", Path(sys.argv[2]))
+with open_device(device) as transport:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.monotonic()
+    try:
+        if sys.argv[3] == "run":
+            run(transport, ["sh", "-c", sys.argv[4]], deadline=Deadline.after(float(sys.argv[5])))
+        else:
+            with Store(transport, sys.argv[4]) as store:
+                store.open(["store/x"], Deadline.after(float(sys.argv[5])), make=True)
+        name = "none"
+    except SlipwayError as error:
+        name = type(error).__name__
+    took = time.monotonic() - begun
+    print(name, round(took, 1), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+"""Says which error came, after how many seconds, and how many MiB the process grew: in a process of its own."""
+
+
+def measured(device: Device, tmp_path: Path, *words: str) -> tuple[str, float, int]:
+    inventory = tmp_path / "measured.toml"
+    rows = {key: value for key, value in device.model_dump(mode="json", exclude_defaults=True).items() if key != "name"}
+    inventory.write_text("[board]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()))
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(ROOT), str(inventory), *words],
+        capture_output=True, text=True, timeout=150, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    name, took, grown = done.stdout.split()
+    return name, float(took), int(grown)
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_output_without_end(anyhow: Device, tmp_path: Path, stream: int) -> None:
+    """As fast as the device can, and deaf to TERM: it is cut off by bytes, and what runs is ended."""
+    name, took, grown = measured(anyhow, tmp_path, "run", f"trap '' TERM; exec cat /dev/zero >&{stream}", "60")
+    assert name == "AnswerError"
+    assert took < 60
+    assert grown < 250, f"{grown} MiB for an answer of 64"
+
+
+def test_output_that_drips(anyhow: Device, tmp_path: Path) -> None:
+    """A byte now and then, for ever: the deadline ends it."""
+    name, took, _grown = measured(anyhow, tmp_path, "run", "while :; do echo x; sleep 0.05; done", "2")
+    assert name == "DeadlineError"
+    assert took < 2 + OVER
+
+
+def test_output_that_floods_until_the_deadline(anyhow: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the limit of bytes, more than is read in time: the deadline holds while reading."""
+    from deploy.deadline import Deadline
+
+    monkeypatch.setattr("deploy.transport.MAX_OUTPUT", 1 << 40)
+    taken = 0
+
+    def forget(self: Any, stream: bytearray, data: bytes) -> None:
+        nonlocal taken
+        taken += len(data)
+
+    monkeypatch.setattr("deploy.hearing.Heard.take", forget)
+    begun = time.monotonic()
+    with open_device(anyhow) as transport, pytest.raises(DeadlineError):
+        run(transport, ["cat", "/dev/zero"], deadline=Deadline.after(2))
+    assert time.monotonic() - begun < 2 + OVER
+    assert taken > 1 << 20
+
+
+def test_a_lock_that_talks_without_end(anyhow: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's own ``stat`` floods the survey that comes with the lock."""
+    (tmp_path / "board/tools").mkdir(parents=True)
+    stat = tmp_path / "board/tools/stat"
+    stat.write_text("#!/bin/sh\nexec cat /dev/zero\n")
+    stat.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stat.parent}:{os.environ['PATH']}")
+    name, took, grown = measured(anyhow, tmp_path, "lock", str(tmp_path / "board/root"), "30")
+    assert name == "AnswerError"
+    assert took < 30
+    assert grown < 120
+
+
+def test_a_file_without_end(anyhow: Device, tmp_path: Path) -> None:
+    """What should be an output is a link to a device that never ends, or a pipe that nobody writes to."""
+    from deploy.deadline import Deadline
+
+    (tmp_path / "board/home").mkdir(parents=True, exist_ok=True)
+    endless, pipe, long = (tmp_path / f"board/home/output{number}.npy" for number in range(3))
+    endless.symlink_to("/dev/zero")
+    os.mkfifo(pipe)
+    with long.open("wb") as file:
+        file.truncate(4 << 30)
+    with open_device(anyhow) as transport:
+        begun, before = time.monotonic(), peak()
+        with pytest.raises(TransferError):
+            transport.get(str(endless), tmp_path / "got", 1 << 20, Deadline.after(20))
+        with pytest.raises(TransferError, match="longer than expected"):
+            transport.get(str(long), tmp_path / "got", 1 << 20, Deadline.after(20))
+        with pytest.raises((TransferError, DeadlineError)):
+            transport.get(str(pipe), tmp_path / "got", 1 << 20, Deadline.after(3))
+        assert time.monotonic() - begun < 3 + OVER
+        assert peak() - before < 64 << 20
+    assert not (tmp_path / "got").exists()
+    assert not list(tmp_path.glob(".got*"))
+
+
+def attempt(what: Callable[[], object]) -> SlipwayError:
+    with pytest.raises(SlipwayError) as caught:
+        what()
+    return caught.value
+
+
+def clean(text: str) -> bool:
+    """Whether a terminal only shows it."""
+    return all(letter.isprintable() or letter in "\n\t" for letter in text)
+
+
+SPEAKS = f"""\
+cat >"$json" <<'END'
+{json.dumps({"error": {"message": "needs a" + ESC + "[bold]b[/bold]", "fix": FIX, "names": ["aten::c" + ESC, 7]}})}
+END
+exit 7
+"""
+
+
+def test_words_of_a_device_are_its_own(anyhow: Device, small: Tiny, capfd: pytest.CaptureFixture[str]) -> None:
+    """Control sequences are shown, not obeyed; its advice is not ours."""
+    evil = hostile(small, SPEAKS)
+    error = attempt(lambda: evil.deploy(anyhow))
+    assert error.exit_code == 30
+    assert clean(str(error))
+    assert 'board says: "needs a' in error.cause
+    assert "[bold]b[/bold]" in error.cause
+    assert FIX not in error.hint
+    assert f'board suggests: "{FIX}"' in error.cause
+    assert all(clean(name) for name in error.names)
+    from core import console
+
+    console.note(str(error))
+    console.print_json(error.to_json())
+    console.table(error.cause, [error.cause], [[error.cause]], error.cause)
+    shown = capfd.readouterr()
+    assert clean(shown.out + shown.err)
+
+
+LINES = """\
+printf '%b' '\\033[31mred\\n::error file=x::injected\\n  ::set-output name=a::b\\n##[error]old\\n' >&2
+exit 9
+"""
+
+
+def test_commands_for_the_ci_are_no_commands(anyhow: Device, small: Tiny, capfd: pytest.CaptureFixture[str]) -> None:
+    """GitHub Actions obeys a line that begins with ``::error``, or that holds ``##[error]``."""
+    error = attempt(lambda: hostile(small, LINES).deploy(anyhow))
+    from core import console
+
+    console.note(str(error))
+    console.print_json(error.to_json())
+    shown = "".join(capfd.readouterr())
+    assert "injected" in shown
+    for line in shown.splitlines():
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line
+        assert "\x1b" not in line
+
+
+def answer(change: Callable[[dict[str, Any]], Any]) -> str:
+    """A runner that leaves such a result."""
+    tensor = {"dtype": "float32", "shape": [1], "sha256": "0" * 64}
+    good = {
+        "engine": {"name": "tiny", "version": "1"}, "method": "forward", "load_ms": 0.1, "peak_rss_bytes": 1,
+        "latency_ms": {"count": 1, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1}, "threads": 1,
+        "inputs": [tensor], "outputs": [tensor],
+    }  # fmt: skip
+    changed = change(good)
+    return changed if isinstance(changed, str) else json.dumps(changed)
+
+
+def tensor(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda good: {**good, "outputs": [{**good["outputs"][0], **changes}]}
+
+
+ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "nested 200,000 deep": lambda _: "[" * 200_000 + "]" * 200_000,
+    "nested deep within a key": lambda good: (
+        json.dumps(good)[:-1] + ', "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001
+    ),
+    "half a character": lambda good: json.dumps({**good, "method": "\ud800"}),
+    "half a character in a key": lambda good: json.dumps({**good, "\udfff": 1}),
+    "not a number": lambda good: json.dumps({**good, "load_ms": float("nan")}),
+    "infinity": lambda good: json.dumps(good).replace("0.1", "1e999"),
+    "a number of 5,000 digits": lambda good: json.dumps(good).replace("0.1", "9" * 5000),
+    "a name twice": lambda good: json.dumps(good)[:-1] + ', "threads": 2}',
+    "true for a number": lambda good: {**good, "threads": True},
+    "a text for a number": lambda good: {**good, "load_ms": "0.1"},
+    "a list for an object": lambda good: {**good, "engine": []},
+    "an array": lambda good: [good],
+    "a negative count": lambda good: {**good, "peak_rss_bytes": -1},
+    "dtype f4,(": tensor(dtype="f4,("),
+    "dtype object": tensor(dtype="object"),
+    "dtype of words": tensor(dtype="float32" * 1000),
+    "a negative size": tensor(shape=[-1]),
+    "a size that is true": tensor(shape=[True]),
+    "a shape of 10**12": tensor(shape=[10**12]),
+    "a shape of 10**30": tensor(shape=[10**30]),
+    "a thousand dimensions": tensor(shape=[1] * 1000),
+    "a million outputs": lambda good: {**good, "outputs": good["outputs"] * 100_000},
+    "no digest": tensor(sha256="../../etc/passwd"),
+    "not UTF-8": lambda good: json.dumps(good).replace("forward", "\xff"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
+    """Each ends in one class of error, never in a traceback, and nothing is left running."""
+    (tmp_path / "board").mkdir()
+    text = tmp_path / "answer"
+    text.write_bytes(answer(ANSWERS[name]).encode("latin-1"))
+    board = Device(name="board", transport="local", target=host_target(), root=str(tmp_path / "board/.slipway"))
+    evil = hostile(small, f'cp {text} "$json"; cp "$inputs" "${{output}}0.npy"; exit 0\n')
+    error = attempt(lambda: evil.deploy(board))
+    assert (type(error).__name__, error.exit_code, error.kind) == ("AnswerError", 26, "answer")
+    assert clean(str(error))
+    assert len(str(error)) < 2000
+    assert gone(str(tmp_path / "board"))
+
+
+ARRAYS = {
+    "a shape of 10**12": b"'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), ",
+    "a size that is true": b"'descr': '<f4', 'fortran_order': False, 'shape': (True,), ",
+    "a negative size": b"'descr': '<f4', 'fortran_order': False, 'shape': (-1,), ",
+    "objects": b"'descr': '|O', 'fortran_order': False, 'shape': (1,), ",
+    "fields": b"'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), ",
+    "dtype f4,(": b"'descr': 'f4,(', 'fortran_order': False, 'shape': (1,), ",
+    "not a dictionary": b"[1, 2], ",
+    "nothing": b"",
+    "an entry twice": b"'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (2,), ",
+    "one entry more": b"'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1, ",
+    "nested deep": b"(" * 3000,
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
+    """The JSON is as it should be; the file beside it is not."""
+    (tmp_path / "board").mkdir()
+    header = b"{" + ARRAYS[name] + b"}"
+    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    file = tmp_path / "array"
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(4))
+    text = tmp_path / "answer"
+    text.write_text(answer(lambda good: good))
+    board = Device(name="board", transport="local", target=host_target(), root=str(tmp_path / "board/.slipway"))
+    evil = hostile(small, f'cp {text} "$json"; cp {file} "${{output}}0.npy"; exit 0\n')
+    error = attempt(lambda: evil.deploy(board))
+    assert (type(error).__name__, error.exit_code) == ("AnswerError", 26)
+
+
+def test_ordinary_output_is_untouched(anyhow: Device) -> None:
+    """What a program of a user prints comes back byte by byte."""
+    from deploy.deadline import Deadline
+
+    with open_device(anyhow) as transport:
+        done = run(transport, ["printf", r"\033[1mb\033[0m\r\n\377"], deadline=Deadline.after(30))
+    assert done.stdout == b"\x1b[1mb\x1b[0m\r\n\xff"
+
+
+def test_a_store_survives_it_all(anyhow: Device, small: Tiny) -> None:
+    """After an attack the same device serves an honest bundle."""
+    attempt(lambda: hostile(tiny.make(small.data.parent / "evil"), "exec cat /dev/zero\n").deploy(anyhow, timeout=30))
+    assert small.deploy(anyhow).verdict == "identical"
+
+
+def test_the_store_is_a_real_one(tmp_path: Path) -> None:
+    """The lock that the attacks above go against is the one that deploys take."""
+    from deploy.deadline import Deadline
+
+    with Store(LocalTransport(), str(tmp_path / "root")) as store:
+        assert store.open([], Deadline.after(30), make=True) is not None
