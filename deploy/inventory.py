@@ -44,7 +44,7 @@ _SYSTEMS = {"linux": "linux", "darwin": "macos", "windows": "windows"}
 class Device(BaseModel):
     """One device as the inventory has it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     title: str = ""
@@ -56,7 +56,7 @@ class Device(BaseModel):
     """Further targets whose bundles it runs: ``./inv matrix`` takes all of them."""
     host: str = Field(default="", pattern=r"^([A-Za-z0-9_:][A-Za-z0-9_.:%-]*)?$")
     """Name or address, or a ``Host`` of the user's own ``~/.ssh/config``."""
-    port: int = Field(default=0, ge=0, le=65535)
+    port: int = Field(default=0, ge=0, le=65535, strict=True)
     """0: what ``~/.ssh/config`` says, else 22."""
     user: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.\\@-]*)?$")
     serial: str = Field(default="", pattern=r"^[A-Za-z0-9_.:%\[\]-]*$", max_length=200)
@@ -65,7 +65,7 @@ class Device(BaseModel):
     """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""
     known_hosts: Path | None = None
     """File with the device's host key, instead of the user's own ``~/.ssh/known_hosts``."""
-    compress: bool | None = None
+    compress: bool | None = Field(default=None, strict=True)
     """Compress what goes over SSH; unset: what ``~/.ssh/config`` says, else no (docs/deploy.md has figures)."""
     root: str = Field(default="", max_length=200)
     """Folder on the device that Slipway may fill: absolute, or below the login folder (``.slipway``)."""
@@ -80,17 +80,29 @@ class Device(BaseModel):
     tags: tuple[str, ...] = ()
     fixtures: tuple[str, ...] = ()
     """What is attached to it or installed there, to select it by: ``camera``."""
-    timeout: Annotated[float, Field(gt=0, le=86400)] = 600.0
+    timeout: Annotated[float, Field(gt=0, le=86400, strict=True)] = 600.0
     """Seconds allowed for one run on it, connecting and uploading included."""
-    store_gib: Annotated[float, Field(gt=0)] = 4.0
+    store_gib: Annotated[float, Field(gt=0, strict=True)] = 4.0
     """What the files in its store may take (GiB) before the least recently used go."""
-    store_days: Annotated[float, Field(gt=0)] = 30.0
+    store_days: Annotated[float, Field(gt=0, strict=True)] = 30.0
     """Days without use after which a file in its store goes."""
 
     @field_validator("key", "known_hosts")
     @classmethod
     def _home(cls, value: Path | None) -> Path | None:
-        return value.expanduser() if value is not None else None
+        if value is not None and (not str(value).isprintable() or value == Path()):
+            raise ValueError("a file's path, without control characters")
+        try:
+            return value.expanduser() if value is not None else None
+        except RuntimeError as error:  # ~nobody: no such user
+            raise ValueError(str(error)) from None
+
+    @field_validator("title", "targets", "virtual", "tags", "fixtures")
+    @classmethod
+    def _printable(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not all(each.isprintable() for each in ((value,) if isinstance(value, str) else value)):
+            raise ValueError("text without control characters")
+        return value
 
     @field_validator("root")
     @classmethod

@@ -14,11 +14,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import paramiko
 
 from core.errors import ConfigError
+from deploy.hearing import natural
 
 if TYPE_CHECKING:
     from deploy.inventory import Device
@@ -38,7 +39,10 @@ class Address:
     user: str
     key: Path | None
     known_hosts: tuple[Path, ...]
+    """Never empty; new keys go into the first."""
     virtual: str = ""
+    key_given: bool = False
+    """Whether the inventory names ``key``: then it must be usable."""
     keys: tuple[Path, ...] = ()
     """Further private keys to offer."""
     only_these: bool = False
@@ -86,7 +90,7 @@ def address(device: Device) -> Address:
     found = _look_up(config, device.name, device.host, device.user, device.port, 0)
     changes: dict[str, object] = {}
     if device.key:
-        changes |= {"key": device.key, "keys": ()}
+        changes |= {"key": device.key, "key_given": True, "keys": ()}
     if device.known_hosts:
         changes["known_hosts"] = (device.known_hosts,)
     if device.compress is not None:
@@ -101,9 +105,9 @@ def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port
             "the jumps of ~/.ssh/config go in circles",
             "correct ProxyJump there",
         )
-    words = config.lookup(name)
+    words = _words_of(config, name)
     keys = [file for file in map(Path, words.get("identityfile", [])) if file.is_file()]
-    known = [Path(file).expanduser() for file in shlex.split(str(words.get("userknownhostsfile", "")))]
+    known = [Path(file).expanduser() for file in _split("UserKnownHostsFile", words.get("userknownhostsfile", ""))]
     jump, command = str(words.get("proxyjump", "")), str(words.get("proxycommand", ""))
     via = None
     if jump and jump.lower() != "none":
@@ -111,7 +115,7 @@ def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port
     return Address(
         device,
         str(words.get("hostname", name)),
-        port or _number(words.get("port"), 22),
+        port or _number("Port", words.get("port"), 22, 65535),
         user or str(words.get("user", "")) or getpass.getuser(),
         keys[0] if keys else None,
         (*(known or [Path("~/.ssh/known_hosts").expanduser()]), SYSTEM_KNOWN_HOSTS),
@@ -121,7 +125,7 @@ def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port
         jump=via,
         proxy_command="" if via or command.lower() == "none" else command,
         compress=str(words.get("compression", "no")).lower() == "yes",
-        connect_seconds=float(_number(words.get("connecttimeout"), 15)),
+        connect_seconds=float(_number("ConnectTimeout", words.get("connecttimeout"), 15, 86400)),
     )
 
 
@@ -129,18 +133,55 @@ def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int) -> Ad
     """``[user@]host[:port]`` once or more, separated by commas; the last is the nearest to the device."""
     via: Address | None = None
     for part in text.split(","):
-        match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d+))?", part.strip())
+        match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d{1,5}))?", part.strip())
         if match is None:
             raise ConfigError(f"{device}: ProxyJump {text!r} of ~/.ssh/config is none.", "", "[user@]host[:port]")
-        found = _look_up(config, device, match[2].strip("[]"), match[1] or "", int(match[3] or 0), depth + 1)
+        found = _look_up(config, device, match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0, depth + 1)
         via = Address(**{**found.__dict__, "jump": via}) if via else found
     assert via is not None  # noqa: S101 - split gives one part at least
     return via
 
 
-def _number(value: object, default: int) -> int:
+_HINT = "correct ~/.ssh/config, or give host and user in devices.toml"
+
+
+def _words_of(config: paramiko.SSHConfig, name: str) -> dict[str, Any]:
+    """What the configuration says of the host ``name``.
+
+    Raises:
+        ConfigError: it cannot be applied.
+    """
+    try:
+        return dict(config.lookup(name))
+    except Exception as error:  # paramiko's, socket's, shlex's and int's, by what stands there
+        raise ConfigError(f"~/.ssh/config cannot be applied to {name}.", str(error), _HINT) from error
+
+
+def _split(key: str, value: object) -> list[str]:
+    """Words as a shell has them.
+
+    Raises:
+        ConfigError: a quote is not closed.
+    """
+    try:
+        return shlex.split(str(value))
+    except ValueError as error:
+        raise ConfigError(f"{key} of ~/.ssh/config cannot be read.", f"{error}: {value}", _HINT) from error
+
+
+def _number(key: str, value: object, default: int, most: int) -> int:
+    """A number from 1 to ``most``; ``default`` when there is none.
+
+    Raises:
+        ConfigError: it is something else; ssh refuses it, too.
+    """
     text = str(value or "")
-    return int(text) if text.isdigit() else default
+    if not text or (key == "ConnectTimeout" and text.lower() == "none"):
+        return default
+    number = natural(text, most)
+    if not number:
+        raise ConfigError(f"{key} of ~/.ssh/config is {text!r}.", f"a whole number from 1 to {most} is", _HINT)
+    return number
 
 
 def user_config() -> paramiko.SSHConfig:
@@ -155,7 +196,7 @@ def user_config() -> paramiko.SSHConfig:
     config = paramiko.SSHConfig()
     try:
         config.parse(io.StringIO("\n".join(_lines(file, file.parent, 0)) + "\n"))
-    except (OSError, paramiko.ConfigParseError, UnicodeDecodeError) as error:
+    except (OSError, paramiko.ConfigParseError, ValueError) as error:  # shlex and decoding raise the last
         raise ConfigError(
             f"{file} cannot be read.", str(error), "correct it, or give host and user in devices.toml"
         ) from error
@@ -169,7 +210,7 @@ def _lines(file: Path, base: Path, depth: int) -> Iterator[str]:
         if match is None:
             yield line
             continue
-        for pattern in shlex.split(match[1]) if depth < _DEEP else []:
+        for pattern in _split("Include", match[1]) if depth < _DEEP else []:
             for name in sorted(glob.glob(str(base / Path(pattern).expanduser()))):  # noqa: PTH207 - may be absolute
                 if Path(name).is_file():
                     yield from _lines(Path(name), base, depth + 1)

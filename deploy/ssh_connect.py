@@ -12,16 +12,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import paramiko
 
+from core import console
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
-from deploy import ssh_known, ssh_secrets
+from deploy import ssh_keys, ssh_known, ssh_secrets
 from deploy.deadline import Deadline
 from deploy.retry import retrying
 from deploy.ssh_auth import AuthTransport
 from deploy.ssh_config import SYSTEM_KNOWN_HOSTS, Address
+from deploy.ssh_known import Known
 from deploy.ssh_sessions import LOST
 
 # Without a handler, paramiko's own tracebacks would reach the terminal through logging's last resort.
@@ -34,6 +36,8 @@ CIPHER = "aes128-gcm@openssh.com"
 """Asked for first: it authenticates as it encrypts. paramiko's own first choice takes an HMAC beside its cipher, for
 which a device computes longer."""
 RETRIES = 2
+_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+"""Of a kind of key, where its name is another."""
 _AUTH_SECONDS = 60.0
 """For the server to judge a key or password: a device may be slow at it."""
 _LEAST = 0.1
@@ -90,15 +94,15 @@ def connect(where: Address, deadline: Deadline, retries: int = RETRIES) -> Conne
 def _connect(where: Address, deadline: Deadline) -> Connection:
     doing = f"connecting to {where.device}"
     deadline.check(doing)
-    key = _load_key(where)
+    key, others = _own_keys(where)
     client = Connection()
-    revoked = _load_known(where, client)
-    client.set_missing_host_key_policy(_Reject(where, revoked))
+    known = ssh_known.read(where.known_hosts, where.record)
+    client.set_missing_host_key_policy(_Verify(where, known))
     sock: Any = None
     try:
         sock = way(where, deadline, client)
-        with _ended_with(deadline) as transport_of:
-            _log_in(client, where, sock, key, deadline, transport_of)
+        with _ended_with(deadline, known) as transport_of:
+            _log_in(client, where, sock, key, others, deadline, transport_of)
     except BaseException as error:
         client.close()
         if sock is not None:
@@ -112,17 +116,20 @@ def _connect(where: Address, deadline: Deadline) -> Connection:
 
 
 @contextlib.contextmanager
-def _ended_with(deadline: Deadline) -> Iterator[Callable[..., AuthTransport]]:
+def _ended_with(deadline: Deadline, known: Known) -> Iterator[Callable[..., AuthTransport]]:
     """What makes the connection's transport; it is closed under whatever waits for an answer when the time is up.
 
-    paramiko's own limits are each for one wait, and some waits have none.
+    paramiko's own limits are each for one wait, and some waits have none. Of its host keys a server shows one: the
+    kinds that are on record are asked for first.
     """
+    kinds = {name for kind in known.kinds for name in _ALGORITHMS.get(kind, (kind,))}
     timers: list[threading.Timer] = []
 
     def transport_of(sock: Any, **options: Any) -> AuthTransport:
         made = AuthTransport(sock, default_window_size=WINDOW, **options)
         offered = made.get_security_options()
         offered.ciphers = tuple(sorted(offered.ciphers, key=lambda cipher: cipher != CIPHER))
+        offered.key_types = tuple(sorted(offered.key_types, key=lambda kind: kind not in kinds))
         timers.append(threading.Timer(deadline.left(threading.TIMEOUT_MAX), made.close))
         timers[-1].daemon = True
         timers[-1].start()
@@ -135,13 +142,25 @@ def _ended_with(deadline: Deadline) -> Iterator[Callable[..., AuthTransport]]:
             timer.cancel()
 
 
-def _load_known(where: Address, client: Connection) -> set[str]:
-    """Give ``client`` the host keys on record; the keys that a file marks as revoked are returned and left out."""
-    known, revoked = ssh_known.read(where.known_hosts)
-    for name, keys in known.items():
-        for kind, key in keys.items():
-            client.get_host_keys().add(name, kind, key)
-    return revoked
+def _own_keys(where: Address) -> tuple[paramiko.PKey | None, list[Path]]:
+    """The key that is named, and further files to offer; those that others may read are left out, with a line.
+
+    Raises:
+        ConfigError: the inventory names one that cannot be used.
+    """
+    files = list(where.keys)
+    key = None
+    if where.key is not None:
+        if where.key_given or where.virtual or not ssh_keys.exposed(where.key):
+            key = ssh_keys.load(where.key, where.device)
+        else:
+            files.insert(0, where.key)
+    if key is None and not where.virtual and not where.only_these:
+        files += [file for file in ssh_keys.defaults() if file not in files and file != where.key]
+    for file in files:
+        if why := ssh_keys.exposed(file):
+            console.note(f"{where.device}: the private key {file} is not used: {why}. Try: chmod 600 {file}")
+    return key, [file for file in files if not ssh_keys.exposed(file) and not ssh_keys.is_locked(file)]
 
 
 def _log_in(
@@ -149,11 +168,11 @@ def _log_in(
     where: Address,
     sock: Any,
     key: paramiko.PKey | None,
+    others: list[Path],
     deadline: Deadline,
     transport_of: Callable[..., AuthTransport],
 ) -> None:
     seconds = max(_LEAST, deadline.left(where.connect_seconds))
-    others = [str(file) for file in where.keys if not _is_locked(file)]
     try:
         client.connect(
             where.record if where.alias else where.host,
@@ -161,12 +180,12 @@ def _log_in(
             where.user,
             sock=sock,
             pkey=key,
-            key_filename=others or None,  # type: ignore[arg-type] # a list is documented and taken
+            key_filename=[str(file) for file in others] or None,  # type: ignore[arg-type] # a list is documented and taken
             timeout=seconds,
             banner_timeout=seconds,
             auth_timeout=max(seconds, deadline.left(_AUTH_SECONDS)),
             allow_agent=not where.virtual and not (where.only_these and key is not None),
-            look_for_keys=not where.virtual and key is None and not where.only_these,
+            look_for_keys=False,  # it does not look who may read them; `_own_keys` does
             compress=where.compress,
             transport_factory=transport_of,
         )
@@ -192,11 +211,11 @@ def _ask(where: Address, transport: AuthTransport) -> bool:
     else:
         return True
     for file in (where.key, *where.keys):
-        if "publickey" in allowed and file is not None and _is_locked(file):
+        if "publickey" in allowed and file is not None and not ssh_keys.exposed(file) and ssh_keys.is_locked(file):
             phrase = _secret(str(file), f"Passphrase of {file}:")
             with contextlib.suppress(paramiko.SSHException, ValueError, TypeError, OSError):
                 if phrase is not None:
-                    transport.auth_publickey(where.user, _unlocked(file, phrase))
+                    transport.auth_publickey(where.user, ssh_keys.unlocked(file, phrase))
                     return True
             _given.pop(str(file), None)
     if allowed & {"password", "keyboard-interactive"}:
@@ -242,6 +261,12 @@ def way(where: Address, deadline: Deadline, client: Connection) -> Any:
     if where.proxy_command:
         try:
             client.proxy = _Proxy(where.proxy_command)
+        except ValueError as error:  # shlex's
+            raise ConfigError(
+                f"{where.device}: its ProxyCommand cannot be read.",
+                f"{error}: {where.proxy_command}",
+                "close the quote in ~/.ssh/config",
+            ) from error
         except LOST as error:
             raise UnreachableError(
                 f"{where.device} cannot be reached: its ProxyCommand does not run.", str(error), _reach_hint(where)
@@ -271,56 +296,39 @@ def _reach_hint(where: Address) -> str:
     return f"see that it is switched on and on the network: {where.command()}"
 
 
-def _load_key(where: Address) -> paramiko.PKey | None:
-    if where.key is None:
-        return None
-    try:
-        return paramiko.PKey.from_path(where.key)
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{where.device}: there is no key file {where.key}.", "", "correct key = in devices.toml"
-        ) from error
-    except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
-        if _means_locked(error):
-            return None  # the agent may hold it open; if not, its passphrase is asked for
-        raise ConfigError(
-            f"{where.device}: {where.key} is not a private key.", str(error), "correct key = in devices.toml"
-        ) from error
+class _Verify(paramiko.MissingHostKeyPolicy):
+    """Judge the key that a host shows. paramiko itself is given no record: it knows neither patterns nor marks."""
 
+    def __init__(self, where: Address, known: Known) -> None:
+        self._where, self._known = where, known
 
-def _is_locked(file: Path) -> bool:
-    """Whether the private key needs a passphrase."""
-    try:
-        paramiko.PKey.from_path(file)
-    except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
-        return _means_locked(error)
-    return False
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
+        """Called by paramiko for every host.
 
-
-def _unlocked(file: Path, phrase: str) -> paramiko.PKey:
-    secret: Any = phrase.encode()  # what paramiko hands on must be bytes, whatever its annotation says
-    return paramiko.PKey.from_path(file, secret)
-
-
-def _means_locked(error: Exception) -> bool:
-    return isinstance(error, (TypeError, paramiko.PasswordRequiredException)) or "password" in str(error).lower()
-
-
-class _Reject(paramiko.RejectPolicy):
-    """Refuse a host that is not on record, saying how to put it there."""
-
-    def __init__(self, where: Address, revoked: set[str]) -> None:
-        self._where, self._revoked = where, revoked
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
-        """Called by paramiko for a host without a record."""
-        where = self._where
-        if key.get_base64() in self._revoked:
+        Raises:
+            HostKeyError: revoked, another than on record, or none on record.
+        """
+        where, known = self._where, self._known
+        if known.trusts(key):
+            return
+        if known.revokes(key):
             raise HostKeyError(
                 f"The host key of {where.device} ({where.record}) is revoked: {_print_of(key)}.",
                 "a known_hosts file marks it so: whoever has it is not to be trusted",
-                "give the device a new key, then remove nothing but learn the new one: " + trust_hint(where),
+                "give the device a new key, then learn that one: " + trust_hint(where),
                 (key.fingerprint,),
+            )
+        if known.keys:
+            old = next((each for each in known.keys if each.get_name() == key.get_name()), known.keys[0])
+            files = " or ".join(str(file) for file in where.known_hosts)
+            raise HostKeyError(
+                f"The host key of {where.device} ({where.record}) has changed: on record {_print_of(old)}, "
+                f"now {_print_of(key)}.",
+                f"the device was set up anew, another machine has its address, or someone listens in (record: {files})",
+                _reach_hint(where)
+                if where.virtual
+                else f"if you know why it changed: ./inv devices.trust {where.device} --replace",
+                (old.fingerprint, key.fingerprint),
             )
         raise HostKeyError(
             f"The host key of {where.device} ({where.record}) is not on record: {_print_of(key)}.",
@@ -357,17 +365,6 @@ def _is_refusal(error: Exception) -> bool:
 
 def _translate(where: Address, error: Exception) -> None:
     """Raise the error of ours that ``error`` of paramiko's is; return when it is none."""
-    if isinstance(error, paramiko.BadHostKeyException):
-        files = " or ".join(str(file) for file in where.known_hosts)
-        raise HostKeyError(
-            f"The host key of {where.device} ({where.record}) has changed: on record {_print_of(error.expected_key)}, "
-            f"now {_print_of(error.key)}.",
-            f"the device was set up anew, another machine has its address, or someone listens in (record: {files})",
-            _reach_hint(where)
-            if where.virtual
-            else f"if you know why it changed: ./inv devices.trust {where.device} --replace",
-            (error.expected_key.fingerprint, error.key.fingerprint),
-        ) from error
     if _is_refusal(error):
         key = str(where.key) if where.key else "the agent's keys and ~/.ssh/id_*"
         copy = f"ssh-copy-id {f'-i {where.key} ' if where.key else ''}{f'-p {where.port} ' if where.port != 22 else ''}"

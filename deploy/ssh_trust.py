@@ -16,6 +16,7 @@ from core.files import disk_errors, locked, write_atomic
 from deploy import ssh_known
 from deploy.deadline import Deadline
 from deploy.inventory import Device, get_device, load_devices
+from deploy.ssh_auth import AuthTransport
 from deploy.ssh_config import Address, address
 from deploy.ssh_connect import Connection, way
 from deploy.ssh_sessions import LOST
@@ -45,7 +46,7 @@ def offered(where: Address) -> Offered:
     client = Connection()
     sock = way(where, Deadline.after(_SECONDS), client)
     try:
-        transport = paramiko.Transport(sock)
+        transport = AuthTransport(sock)
         try:
             transport.start_client(timeout=_SECONDS)
             return Offered(where, transport.get_remote_server_key())
@@ -60,9 +61,9 @@ def offered(where: Address) -> Offered:
         client.close()
 
 
-def known(where: Address) -> dict[str, paramiko.PKey]:
-    """The keys on record for ``where``, by type."""
-    return dict((ssh_known.read(where.known_hosts)[0].lookup(where.record) or {}).items())
+def known(where: Address) -> ssh_known.Known:
+    """What is on record for ``where``."""
+    return ssh_known.read(where.known_hosts, where.record)
 
 
 def device_of(name: str) -> Device:
@@ -131,11 +132,17 @@ def _trust_one(where: Address, fingerprint: str, replace: bool) -> Trusted:
     found = offered(where)
     key, file = found.key, where.known_hosts[0]
     record = known(where)
-    before = record.get(key.get_name())
-    if before is not None and before == key:
+    if record.revokes(key):
+        raise HostKeyError(
+            f"{where.device} ({where.record}) shows a key that is revoked: {key.get_name()} {key.fingerprint}.",
+            "a known_hosts file marks it so: whoever has it is not to be trusted; nothing was stored",
+            "give the device a new key: on it, ssh-keygen -A after removing the old one",
+            (key.fingerprint,),
+        )
+    if record.trusts(key):
         return Trusted(where.record, key.get_name(), key.fingerprint, str(file), "was known")
-    if record and not replace:
-        prints = ", ".join(f"{old.get_name()} {old.fingerprint}" for old in record.values())
+    if record.keys and not replace:
+        prints = ", ".join(f"{old.get_name()} {old.fingerprint}" for old in record.keys)
         raise HostKeyError(
             f"Another host key of {where.device} ({where.record}) is on record: {prints}; "
             f"it shows {key.get_name()} {key.fingerprint}.",
@@ -145,7 +152,7 @@ def _trust_one(where: Address, fingerprint: str, replace: bool) -> Trusted:
         )
     _compare(where, key, fingerprint)
     _store(file, where.record, found.line, replace)
-    outcome = "replaced" if record else "stored"
+    outcome = "replaced" if record.keys else "stored"
     return Trusted(where.record, key.get_name(), key.fingerprint, str(file), outcome)
 
 
@@ -178,13 +185,12 @@ def _compare(where: Address, key: paramiko.PKey, fingerprint: str) -> None:
 
 
 def _store(file: Path, record: str, line: str, replace: bool) -> None:
-    """Add ``line``; with ``replace`` in place of every line for ``record``. Other lines stay as they are."""
+    """Add ``line``; with ``replace`` in place of every key for ``record``. All else stays, what is marked too."""
     with locked("known-hosts"), disk_errors(f"writing {file}"):
         if not file.parent.is_dir():
             file.parent.mkdir(mode=0o700, parents=True)
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        if replace:
-            lines = [old for old in lines if not ssh_known.is_for(old, record)]
+        new = ssh_known.replaced(lines, record, line) if replace else [*lines, line]
         mode = (file.stat().st_mode & 0o777) if file.is_file() else 0o600
         target = Path(os.path.realpath(file))  # where dotfiles are links, the link stays
-        write_atomic(target, "\n".join([*lines, line]) + "\n", mode)
+        write_atomic(target, "\n".join(new) + "\n", mode)

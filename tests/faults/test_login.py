@@ -99,6 +99,7 @@ def test_key_file_missing_or_no_key(device: Device, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no key file"):
         open_device(device.model_copy(update={"key": tmp_path / "none"}))
     (tmp_path / "junk").write_text("not a key\n")
+    (tmp_path / "junk").chmod(0o600)
     with pytest.raises(ConfigError, match="not a private key"):
         open_device(device.model_copy(update={"key": tmp_path / "junk"}))
 

@@ -191,6 +191,7 @@ def locked_out(board: server.Device, device: Device, tmp_path: Path, home: Path)
     board.password = SECRET
     other = tmp_path / "other"
     other.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh"))
+    other.chmod(0o600)
     assert home.is_dir()
     return device.model_copy(update={"key": other})
 

@@ -1,0 +1,240 @@
+"""Whom SSH trusts: keys that others may read, records with patterns and marks, configuration that is cut off."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyError, SlipwayError, UnreachableError
+from deploy import ssh_trust
+from deploy.deadline import Deadline
+from deploy.inventory import Device
+from deploy.pipeline import open_device
+from deploy.ssh_config import address
+from deploy.transport import run
+from tests.faults import server
+
+SHELF = Device(name="shelf", transport="ssh", host="shelf")
+
+
+def hello(device: Device) -> str:
+    with open_device(device, Deadline.after(30)) as transport:
+        return run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text.strip()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home with an empty ``.ssh``."""
+    folder = tmp_path / "user"
+    (folder / ".ssh").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("SSH_AUTH_SOCK", "SSH_ASKPASS"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o602, 0o601, 0o777])
+def test_a_key_that_others_may_read(device: Device, board: server.Device, mode: int) -> None:
+    board.client_key.chmod(mode)
+    with pytest.raises(ConfigError, match="is not used") as caught:
+        hello(device)
+    assert f"{mode:04o}" in caught.value.cause
+    assert caught.value.hint == f"chmod 600 {board.client_key}"
+    assert board.connections == []
+    board.client_key.chmod(0o400)
+    assert hello(device) == "hello"
+
+
+def test_keys_of_the_configuration_too(home: Path, board: server.Device, capfd: pytest.CaptureFixture[str]) -> None:
+    """As ssh does it: such a key is left out with a warning, others are offered."""
+    (home / ".ssh/config").write_text(
+        f"Host shelf\n HostName 127.0.0.1\n Port {board.port}\n User pi\n IdentityFile {board.client_key}\n"
+    )
+    (home / ".ssh/known_hosts").write_text(board.known_hosts.read_text())
+    board.client_key.chmod(0o644)
+    with pytest.raises(AuthenticationError):
+        hello(SHELF)
+    assert f"the private key {board.client_key} is not used" in " ".join(capfd.readouterr().err.split())
+    (home / ".ssh/id_ed25519").write_bytes(board.client_key.read_bytes())
+    (home / ".ssh/id_ed25519").chmod(0o600)
+    assert hello(SHELF) == "hello"
+    (home / ".ssh/id_ed25519").chmod(0o604)
+    with pytest.raises(AuthenticationError):
+        hello(SHELF)
+
+
+def hashed(host: str) -> str:
+    salt = b"salt"
+    parts = (base64.b64encode(each).decode() for each in (salt, hmac.new(salt, host.encode(), hashlib.sha1).digest()))
+    return "|1|" + "|".join(parts)
+
+
+@pytest.mark.parametrize("names", ["[127.0.0.?]:*", "[*]:{port}", "x,[127.0.0.1]:{port}", "HASH"])
+def test_records_with_patterns(device: Device, board: server.Device, names: str) -> None:
+    key = " ".join(board.known_hosts.read_text().split()[1:3])
+    own = f"[127.0.0.1]:{board.port}"
+    names = hashed(own) if names == "HASH" else names.format(port=board.port)
+    board.known_hosts.write_text(f"{names} {key}\n")
+    assert hello(device) == "hello"
+    assert ssh_trust.trust(device)[0].outcome == "was known"
+
+
+def test_a_negated_record_is_none(device: Device, board: server.Device) -> None:
+    key = " ".join(board.known_hosts.read_text().split()[1:3])
+    board.known_hosts.write_text(f"[127.0.0.1]:{board.port},[*]:*,![127.0.0.1]:{board.port} {key}\n")
+    with pytest.raises(HostKeyError, match="not on record"):
+        hello(device)
+
+
+def test_a_revoked_key_stays_revoked(device: Device, board: server.Device) -> None:
+    """It is refused, not learnt, and neither mark is lost when another key takes the place of the old one."""
+    good = board.known_hosts.read_text()
+    key = " ".join(good.split()[1:3])
+    marks = f"@revoked * {key}\n@cert-authority *.lab {key}\n"
+    board.known_hosts.write_text(marks + good)
+    print_ = board.host_key.get_fingerprint("sha256")
+    for attempt in (lambda: hello(device), lambda: ssh_trust.trust(device, print_, replace=True)):
+        with pytest.raises(HostKeyError, match="revoked"):
+            attempt()
+    assert board.known_hosts.read_text() == marks + good
+    other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().split()
+    marks = f"@revoked * {other[0]} {other[1]}\n@cert-authority * {key}\n"
+    board.known_hosts.write_text(f"{marks}[127.0.0.1]:{board.port} {other[0]} {other[1]}\n")
+    assert ssh_trust.trust(device, print_, replace=True)[0].outcome == "stored", "a revoked key was never on record"
+    assert board.known_hosts.read_text().startswith(marks)
+    assert hello(device) == "hello"
+
+
+def test_an_authority_is_no_hosts_key(device: Device, board: server.Device) -> None:
+    key = " ".join(board.known_hosts.read_text().split()[1:3])
+    board.known_hosts.write_text(f"@cert-authority * {key}\n")
+    with pytest.raises(HostKeyError, match="not on record"):
+        hello(device)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("ProxyCommand nc 'x %p", "ProxyCommand"), ('Include "a', "Include"),
+        ('UserKnownHostsFile "a b', "UserKnownHostsFile"),
+        ("Port abc", "Port"), ("Port 0", "Port"), ("Port 70000", "Port"), ("ConnectTimeout soon", "ConnectTimeout"),
+        ("Match exec \"x", ".ssh/config"), ("CanonicalizeHostname yes\n CanonicalizeMaxDots x", ".ssh/config"),
+        ("ProxyJump a:b:c", "ProxyJump"), ("ProxyJump a:123456", "ProxyJump"),
+    ],
+)  # fmt: skip
+def test_configuration_that_cannot_be_read(home: Path, lines: str, words: str) -> None:
+    """An error with words, as ssh has one; never a traceback, never a guess."""
+    (home / ".ssh/config").write_text(f"Host shelf\n HostName 127.0.0.1\n {lines}\n")
+    with pytest.raises(ConfigError) as caught:
+        open_device(SHELF, Deadline.after(10))
+    assert words in str(caught.value)
+
+
+def test_no_timeout_is_one(home: Path) -> None:
+    (home / ".ssh/config").write_text("Host shelf\n ConnectTimeout none\n")
+    assert address(SHELF).connect_seconds == 15.0
+
+
+def flood(piece: bytes) -> Callable[[socket.socket], None]:
+    def speak(peer: socket.socket) -> None:
+        while True:
+            peer.sendall(piece)
+
+    return speak
+
+
+def drip(peer: socket.socket) -> None:
+    while True:
+        peer.sendall(b"x")
+        time.sleep(0.1)
+
+
+def giant(peer: socket.socket) -> None:
+    """A packet that is said to have 4 GiB, before any key was agreed upon."""
+    peer.sendall(b"SSH-2.0-x\r\n" + b"\xff\xff\xff\xf4\x04\x14")
+    flood(bytes(1 << 20))(peer)
+
+
+SPEECHES = {
+    "a greeting without end": flood(b"x" * 65536), "lines without end": flood(b"hello\r\n" * 9000),
+    "a greeting that drips": drip, "a giant packet": giant,
+}  # fmt: skip
+
+
+@pytest.fixture
+def stranger() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
+    """Something that listens and is no SSH server; gives its port."""
+    listeners: list[socket.socket] = []
+
+    def start(speak: Callable[[socket.socket], None]) -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def serve() -> None:
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(peer,), daemon=True).start()
+
+        def talk(peer: socket.socket) -> None:
+            with peer:
+                try:
+                    speak(peer)
+                except OSError:
+                    return  # the other side had enough
+
+        threading.Thread(target=serve, daemon=True).start()
+        return int(listener.getsockname()[1])
+
+    yield start
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@pytest.mark.parametrize("name", SPEECHES)
+def test_what_talks_instead_of_a_server(
+    name: str, stranger: Callable[[Callable[[socket.socket], None]], int], device: Device
+) -> None:
+    """Nobody is verified yet: it may take neither memory nor time beyond the deadline."""
+    where = device.model_copy(update={"port": stranger(SPEECHES[name])})
+    begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SlipwayError) as caught:
+        open_device(where, Deadline.after(4))
+    assert caught.value.exit_code in {20, 31}
+    assert time.monotonic() - begun < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+
+
+def test_a_server_that_ignores_the_window(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends what it was not given room for, while nobody reads."""
+    real = asyncssh.channel.SSHChannel._flush_send_buf
+
+    def flush(self: Any) -> None:
+        self._send_window = 1 << 40
+        real(self)
+
+    monkeypatch.setattr(asyncssh.channel.SSHChannel, "_flush_send_buf", flush)
+    with open_device(device, Deadline.after(30)) as transport:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        channel = transport.start(["cat", "/dev/zero"])
+        time.sleep(4)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        with pytest.raises((UnreachableError, AnswerError)):
+            for _ in range(100_000):
+                channel.pump(0.2)
+        channel.close()
+    assert grown < 300 << 10, f"{grown >> 10} MiB while nobody read"
