@@ -32,6 +32,13 @@ class Port(_Answer):
     dtype: str = ""
     shape: tuple[int, ...] = ()
     kind: str = "tensor"
+    ranges: tuple[tuple[int, int | None], ...] = ()
+    """Least and most of each dimension, as far as the file says; ``None``: there is no bound."""
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int | None], ...]:
+        """The ranges; of a runner that does not say them, the shape as it stands."""
+        return self.ranges if len(self.ranges) == len(self.shape) else tuple((size, size) for size in self.shape)
 
 
 class Method(_Answer):

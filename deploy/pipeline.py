@@ -15,6 +15,7 @@ from core.program import Program
 from deploy.conditions import mask_of
 from deploy.deadline import NEVER, Deadline
 from deploy.events import Event, Listener, Steps
+from deploy.inputs import check_inputs
 from deploy.inventory import Device
 from deploy.job import Computed, check_bundle, load_job
 from deploy.needs import describe, lacking
@@ -129,6 +130,7 @@ def deploy(
         job = load_job(where, program, inputs=inputs, shapes=input_shapes, expected=expected, method=method)
         check_bundle(job, bundle)
         needs = describe(bundle, job.model.source, job.model.sha256)
+        check_inputs(job, needs)
         job = job.with_data(needs.program.data_files)
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
             found = compute()

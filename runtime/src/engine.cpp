@@ -2,6 +2,18 @@
 
 namespace slipway {
 
+std::vector<SizeRange> size_ranges(const ValueSpec& spec) {
+  if (!spec.ranges.empty()) {
+    return spec.ranges;
+  }
+  std::vector<SizeRange> ranges;
+  for (const std::int64_t size : spec.shape) {
+    const bool fixed = spec.dynamism == Dynamism::kStatic;
+    ranges.push_back({fixed ? size : 0, spec.dynamism == Dynamism::kUnbounded ? SizeRange::kAny : size});
+  }
+  return ranges;
+}
+
 Status Engine::configure(const EngineOptions& options) {
   if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
       !options.trust_provider) {

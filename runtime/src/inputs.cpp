@@ -4,32 +4,32 @@
 
 #include "npy.h"
 #include "platform.h"
+#include "report.h"
 
 namespace slipway {
 namespace {
 
-// How the specification reads in a message: "float32 2x16", "float32 at most 8x16".
+// How the specification reads in a message: "float32 2x16", "float32 at most 8x16", "float32 ?x16".
 std::string expected(const ValueSpec& spec) {
-  if (spec.dynamism == Dynamism::kUnbounded) {
-    return std::string(name_of(spec.dtype)) + " of rank " + std::to_string(spec.shape.size());
+  const std::string dtype = name_of(spec.dtype);
+  if (spec.dynamism == Dynamism::kBounded) {
+    return dtype + " at most " + to_text(spec.shape);
   }
-  return std::string(name_of(spec.dtype)) + (spec.dynamism == Dynamism::kBounded ? " at most " : " ") +
-         to_text(spec.shape);
+  std::string text;
+  for (const SizeRange& range : size_ranges(spec)) {
+    text += text.empty() ? "" : "x";
+    text += range.most == SizeRange::kAny ? "?" : std::to_string(range.most);
+  }
+  return dtype + " " + (text.empty() ? to_text(spec.shape) : text);
 }
 
 bool fits(const ValueSpec& spec, const Shape& shape) {
-  if (spec.dynamism == Dynamism::kStatic) {
-    return shape == spec.shape;
+  const std::vector<SizeRange> ranges = size_ranges(spec);
+  bool good = ranges.size() == shape.size();
+  for (std::size_t i = 0; good && i < shape.size(); ++i) {
+    good = ranges[i].holds(shape[i]);
   }
-  if (shape.size() != spec.shape.size()) {
-    return false;
-  }
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (spec.dynamism == Dynamism::kBounded && shape[i] > spec.shape[i]) {
-      return false;
-    }
-  }
-  return true;
+  return good;
 }
 
 Status wrong_count(const MethodInfo& method, std::size_t given, const char* flag) {
@@ -98,6 +98,37 @@ Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const 
           fix};
 }
 
+Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given) {
+  if (spec.kind == "tensor" || spec.exported.bytes == given.bytes) {
+    return {};
+  }
+  return {
+      Code::kInput,
+      "Input " + std::to_string(index) + ": expected the " + spec.kind + " " + values_text(spec.exported, 1) +
+          ", with which the program was exported, given " + values_text(given, 1) + ".",
+      "give that number, or export the program for this one: an exporter computes with numbers beforehand"};
+}
+
+Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs) {
+  if (failure.code() != Code::kExecution && failure.code() != Code::kFile) {
+    return failure;
+  }
+  for (std::size_t i = 0; i < inputs.size() && i < method.inputs.size(); ++i) {
+    const ValueSpec& spec = method.inputs[i];
+    if (spec.dynamism != Dynamism::kStatic && inputs[i].shape != spec.shape) {
+      return {
+          Code::kInput,
+          "Method " + method.name + " does not compute with the inputs' sizes. Input " + std::to_string(i) +
+              ": declared " + expected(spec) + ", given " + name_of(inputs[i].dtype) + " " +
+              to_text(inputs[i].shape) + ". " + failure.message(),
+          "give every size that was fixed in the export as it was then: the file says only how large each "
+          "may be at most",
+          failure.names()};
+    }
+  }
+  return failure;
+}
+
 Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
                                            std::string* note) {
   std::vector<Tensor> tensors;
@@ -116,6 +147,9 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
     }
     if (from_files) {
       Status status = check_input(spec, i, tensor.value().dtype, tensor.value().shape);
+      if (status.ok()) {
+        status = check_number(spec, i, tensor.value());
+      }
       if (!status.ok()) {
         return Status(status.code(), options.inputs[i] + ": " + status.message(), status.fix(),
                       {options.inputs[i]});

@@ -16,8 +16,16 @@ namespace slipway {
 Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
                                            std::string* note);
 
-// Whether a tensor may be given for `spec`: dtype equal, shape equal, or of the same rank and nowhere above
-// the bound when the shape is dynamic.
+// Whether a tensor may be given for `spec`: dtype equal, the same rank, every size within its range.
 Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape);
+
+// Whether what is given for an int, double or bool is what the program was exported with: the exporter has
+// computed with it, so that another would be taken and not change the outputs.
+Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& given);
+
+// A failure of execute(), said of the inputs (kInput) where one of them has other sizes than those that the
+// method declares at its bounds: which sizes of a dynamic tensor are fixed, a .pte does not say, so that only
+// the operators can refuse them.
+Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs);
 
 }  // namespace slipway

@@ -21,6 +21,7 @@ class JsonWriter {
   JsonWriter& value(std::string_view text);
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(bool flag);
+  JsonWriter& null() { return raw("null"); }
   // Six decimals; null when not finite, which JSON cannot say.
   JsonWriter& value(double number);
   template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>

@@ -46,11 +46,24 @@ const char* name_of(Dynamism dynamism) {
   return "";
 }
 
+// [least, most] for each dimension; null where there is no bound.
+void ranges_member(JsonWriter& json, const std::vector<SizeRange>& ranges) {
+  json.key("ranges").begin_array();
+  for (const SizeRange& range : ranges) {
+    json.begin_array().value(range.least);
+    range.most == SizeRange::kAny ? json.null() : json.value(range.most);
+    json.end_array();
+  }
+  json.end_array();
+}
+
 void specs_member(JsonWriter& json, const char* name, const std::vector<ValueSpec>& specs) {
   json.key(name).begin_array();
   for (const ValueSpec& spec : specs) {
     json.begin_object().member("dtype", slipway::name_of(spec.dtype)).member("shape", spec.shape);
-    json.member("kind", spec.kind).member("dynamism", name_of(spec.dynamism)).end_object();
+    json.member("kind", spec.kind).member("dynamism", name_of(spec.dynamism));
+    ranges_member(json, size_ranges(spec));
+    json.end_object();
   }
   json.end_array();
 }

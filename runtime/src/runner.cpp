@@ -159,8 +159,8 @@ std::vector<std::string> also_loaded(const Options& options) {
 }
 
 // Executes as often as asked. The clock runs around execute() alone.
-Status measure(const Options& options, Engine& engine, const std::vector<Tensor>& inputs,
-               std::vector<double>* all) {
+Status measure(const Options& options, Engine& engine, const MethodInfo& method,
+               const std::vector<Tensor>& inputs, std::vector<double>* all) {
   all->reserve(options.num_executions);
   const unsigned warmup = std::max(options.warmup, engine.least_warmup());
   for (unsigned i = 0; i < warmup + options.num_executions; ++i) {
@@ -173,7 +173,7 @@ Status measure(const Options& options, Engine& engine, const std::vector<Tensor>
     status = engine.execute();
     const double elapsed = milliseconds_since(start);
     if (!status.ok()) {
-      return status;
+      return blame_inputs(status, method, inputs);
     }
     if (i >= warmup) {
       all->push_back(elapsed);
@@ -183,7 +183,7 @@ Status measure(const Options& options, Engine& engine, const std::vector<Tensor>
 }
 
 // Method by method, in the order in which they were given, each with its inputs.
-using EarlierInputs = std::vector<std::pair<std::string, std::vector<Tensor>>>;
+using EarlierInputs = std::vector<std::pair<MethodInfo, std::vector<Tensor>>>;
 
 Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo& program,
                                       const Capabilities& capabilities) {
@@ -203,19 +203,19 @@ Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo&
     if (!inputs.ok()) {
       return inputs.status();
     }
-    all.emplace_back(earlier.method, std::move(inputs.value()));
+    all.emplace_back(method.value(), std::move(inputs.value()));
   }
   return all;
 }
 
 Status run_earlier(const Options& options, Engine& engine, const EarlierInputs& all) {
   for (const auto& [method, inputs] : all) {
-    Status status = engine.choose(method);
+    Status status = engine.choose(method.name);
     if (status.ok()) {
       status = engine.set_inputs(inputs);
     }
     if (status.ok()) {
-      status = engine.execute();
+      status = blame_inputs(engine.execute(), method, inputs);
     }
     if (!status.ok()) {
       return status;
@@ -320,7 +320,7 @@ Status run(const Options& options, Engine& engine) {
   guard = guard_while("executed method " + options.method_name, g_json);
   status = run_earlier(options, engine, earlier.value());
   if (status.ok()) {
-    status = measure(options, engine, inputs.value(), &report.latencies_ms);
+    status = measure(options, engine, method.value(), inputs.value(), &report.latencies_ms);
   }
   if (!status.ok()) {
     return status;

@@ -118,9 +118,11 @@ def test_a_pte_of_ones_own(go: Go, program: Path, tmp_path: Path) -> None:
 
 def test_a_wrong_input(go: Go, program: Path, tmp_path: Path, root: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 3), np.float32))
-    with pytest.raises(UsageError, match="inputs do not fit"):
+    with pytest.raises(UsageError, match=r"Input 0 does not fit: .*x\.npy has float32 3x3"):
         go(program, inputs=[tmp_path / "x.npy"])
-    assert list((root / "runs").iterdir()) == []
+    with pytest.raises(UsageError, match=r"Input 0 does not fit: .*--input-shapes has 3x3"):
+        go(program, input_shapes="3x3")
+    assert not root.exists(), "refused before anything is uploaded"
     with pytest.raises(UsageError, match="There is no file"):
         go(program, inputs=[tmp_path / "none.npy"])
 

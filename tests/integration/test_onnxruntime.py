@@ -156,7 +156,13 @@ def test_ort_models_run_on_xnnpack_too(host: Runner, model: Path, tmp_path: Path
     described = host(f"--model_path={file}", "--describe")
     assert described.said["program"]["opsets"]["ai.onnx"] == 17
     assert described.said["methods"][0]["inputs"] == [
-        {"dtype": "float32", "shape": [1, 3, 8, 8], "kind": "tensor", "dynamism": "static"}
+        {
+            "dtype": "float32",
+            "shape": [1, 3, 8, 8],
+            "kind": "tensor",
+            "dynamism": "static",
+            "ranges": [[1, 1], [3, 3], [8, 8], [8, 8]],
+        }
     ]
     scratch = tmp_path / "scratch"
     scratch.mkdir()

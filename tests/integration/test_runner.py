@@ -282,10 +282,11 @@ def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> Non
     assert list(answer) == ["schema", "engine", "program", "methods", "backends", "operators"]
     assert answer["program"] == {"path": str(path), "size": path.stat().st_size, "version": 0}
     (method,) = answer["methods"]
+    tensor = {"dtype": "float32", "kind": "tensor", "dynamism": "static"}
     assert method == {
         "name": "forward",
-        "inputs": [{"dtype": "float32", "shape": [2, 16], "kind": "tensor", "dynamism": "static"}],
-        "outputs": [{"dtype": "float32", "shape": [2, 4], "kind": "tensor", "dynamism": "static"}],
+        "inputs": [{**tensor, "shape": [2, 16], "ranges": [[2, 2], [16, 16]]}],
+        "outputs": [{**tensor, "shape": [2, 4], "ranges": [[2, 2], [4, 4]]}],
         "backends": [],
         "operators": ["aten::addmm.out", "aten::permute_copy.out", "aten::relu.out"],
         "missing_backends": [],
@@ -294,7 +295,9 @@ def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> Non
     several = run("--model_path", programs / "methods.pte", "--describe", "--json").json["methods"]
     assert [item["name"] for item in several] == ["first", "second"]
     (dynamic,) = run("--model_path", programs / "dynamic.pte", "--describe", "--json").json["methods"]
-    assert dynamic["inputs"] == [{"dtype": "float32", "shape": [8, 16], "kind": "tensor", "dynamism": "bounded"}]
+    assert dynamic["inputs"] == [
+        {**tensor, "shape": [8, 16], "dynamism": "bounded", "ranges": [[0, 8], [0, 16]]}  # which is fixed it cannot say
+    ]
     assert dynamic["backends"] == ["XnnpackBackend"]
     (numbers,) = run("--model_path", programs / "numbers.pte", "--describe", "--json").json["methods"]
     assert [item["kind"] for item in numbers["inputs"]] == ["tensor", "int", "double"]
@@ -374,7 +377,9 @@ def test_a_damaged_program_never_crashes_the_runner(run: Run, programs: Path, tm
         (["--model_path={p}/delegated.pte", "--inputs={p}/dynamic.in0.npy"], 6, "given float32 4x16"),
         (["--model_path={p}/delegated.pte", "--inputs={p}/numbers.in1.npy"], 6, "given int64 scalar"),
         (["--model_path={p}/bf16.pte", "--inputs={p}/delegated.in0.npy,{p}/bf16.in1.npy"], 6, "array.view('V2')"),
-        (["--model_path={p}/dynamic.pte", "--input_shapes=2x15"], 7, "Executing method forward failed"),
+        (["--model_path={p}/dynamic.pte", "--input_shapes=2x15"], 6, "at most 8x16, given float32 2x15"),
+        (["--model_path={p}/dynamic.pte", "--input_shapes=16"], 6, "at most 8x16, given float32 16"),
+        (["--model_path={p}/dynamic.pte", "--input_shapes=2x16x1"], 6, "at most 8x16, given float32 2x16x1"),
         (["--model_path={p}/delegated.pte", "--output_file={p}/none/y"], 8, "none/y0.npy"),
         (["--model_path={p}/delegated.pte", "--etdump_path={p}/none/e"], 8, "none/e"),
     ],

@@ -61,6 +61,16 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
         assert int(found[1]) > 50
 
 
+def test_the_cpp_tests_pass_with_lean() -> None:
+    """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
+    program = compile_tests("linux-x86_64", "lean")
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = re.search(r"^(\d+) tests, 0 failed$", done.stdout, re.MULTILINE)
+    assert found
+    assert int(found[1]) > 55
+
+
 @pytest.mark.parametrize(
     ("target_name", "cpu"), [("linux-x86_64", ""), ("linux-arm64", "cortex-a53"), ("linux-armv7", "cortex-a7")]
 )

@@ -83,12 +83,17 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
                                                  const GivenConstants& given) {
   std::unique_ptr<Delegate> made(new Delegate(context, what, profile));
   Split split;
+  Result<XnnPayload> read = XnnPayload::read(payload, store, what);
+  if (!read.ok()) {
+    return read.status();
+  }
+  made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
+  Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
+  if (!checked.ok()) {
+    return checked.status();
+  }
+  made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
   if (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8)) {
-    Result<XnnPayload> read = XnnPayload::read(payload, store, what);
-    if (!read.ok()) {
-      return read.status();
-    }
-    made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
     GraphBuilder whole(*made->payload_, what);
     const Status built = whole.build();
     if (!built.ok()) {
@@ -100,15 +105,14 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   if (split.stages.empty()) {
     split.stages.emplace_back();
   }
-  Status done = made->make_parts(split, store, weights, payload);
+  Status done = made->make_parts(split, weights);
   if (done.ok()) {
     done = made->make_crossings(split);
   }
   return done.ok() ? Result<std::unique_ptr<Delegate>>(std::move(made)) : done;
 }
 
-Status Delegate::make_parts(const Split& split, const DataStore& store, PackedWeights& weights,
-                            Bytes payload) {
+Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
   for (const Stage& stage : split.stages) {
     Part& part = parts_.emplace_back();
     if (stage.is_layer) {
@@ -120,9 +124,8 @@ Status Delegate::make_parts(const Split& split, const DataStore& store, PackedWe
       part.layer = std::move(layer.value());
       part.rows = stage.layer.rows;
     } else {
-      Result<std::unique_ptr<XnnDelegate>> graph =
-          XnnDelegate::load(context_, store, weights, payload, what_, profile_,
-                            split.stages.size() == 1 ? nullptr : &stage.part);
+      Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
+          context_, *payload_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
       if (!graph.ok()) {
         return graph.status();
       }
@@ -221,8 +224,12 @@ Status Delegate::run_layer(Part* part) {
 }
 
 Status Delegate::execute(const std::vector<View*>& arguments) {
+  const Status accepted = check_->accept(arguments);
+  if (!accepted.ok()) {
+    return accepted;
+  }
   if (parts_.size() == 1 && parts_.front().graph != nullptr) {
-    return parts_.front().graph->execute(arguments);
+    return parts_.front().graph->execute(arguments, check_.get());
   }
   arguments_ = arguments;
   arguments_.resize(externals_);

@@ -47,7 +47,7 @@ class Delegate {
 
   Delegate(const XnnContext& context, std::string what, bool profile)
       : context_(context), what_(std::move(what)), profile_(profile) {}
-  Status make_parts(const Split& split, const DataStore& store, PackedWeights& weights, Bytes payload);
+  Status make_parts(const Split& split, PackedWeights& weights);
   Status make_crossings(const Split& split);
   void place_crossings(const Split& split);
   Status run_layer(Part* part);
@@ -56,7 +56,8 @@ class Delegate {
   std::string what_;
   bool profile_;
   std::size_t externals_ = 0;
-  std::unique_ptr<XnnPayload> payload_;  // of a graph in parts
+  std::unique_ptr<XnnPayload> payload_;
+  std::unique_ptr<GraphCheck> check_;  // of the whole graph
   std::vector<Part> parts_;
   std::vector<View> crossings_;
   std::vector<Block> blocks_;

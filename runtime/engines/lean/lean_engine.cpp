@@ -79,7 +79,13 @@ class LeanEngine : public Engine {
 
   Status set_inputs(const std::vector<Tensor>& inputs) override {
     return contained([&] {
-      for (std::size_t i = 0; i < inputs.size() && i < method_->input_count(); ++i) {
+      if (inputs.size() != method_->input_count()) {
+        return Status(Code::kInput,
+                      "Method " + method_->name() + " takes " + std::to_string(method_->input_count()) +
+                          " inputs, " + std::to_string(inputs.size()) + " given.",
+                      "give one for each input");
+      }
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
         const Status given = method_->set_input(i, inputs[i]);
         if (!given.ok()) {
           return given;

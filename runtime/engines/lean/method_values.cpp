@@ -6,49 +6,74 @@
 #include "method.h"
 
 namespace slipway::lean {
+namespace {
+
+// Whether a tensor of that shape may be given where `view` is: of its rank, of its sizes where they are
+// fixed, within every dimension's own bound where they are not. That its memory would hold it is not enough.
+bool takes(const View& view, const Tensor& input) {
+  bool good = view.dtype == input.dtype && input.shape.size() == view.rank;
+  for (std::size_t i = 0; good && i < view.rank; ++i) {
+    const std::int64_t size = input.shape[i];
+    good = view.dynamism == Dynamism::kStatic
+               ? size == view.bounds[i]
+               : size >= 0 && (view.dynamism == Dynamism::kUnbounded || size <= view.bounds[i]);
+  }
+  return good;
+}
+
+// Puts the number back that the program was exported with, where that is what is given: the exporter has
+// computed with it, so that another would change nothing. False when it is another one.
+bool take_number(const pte::EValue& stored, const Tensor& input, Value* value) {
+  const auto same = [&input](auto number) {
+    return input.bytes.size() == sizeof(number) &&
+           std::memcmp(&number, input.bytes.data(), sizeof(number)) == 0;
+  };
+  if (const auto* integer = stored.val_as_Int()) {
+    *value = integer->int_val();
+    return same(integer->int_val());
+  }
+  if (const auto* real = stored.val_as_Double()) {
+    *value = real->double_val();
+    return same(real->double_val());
+  }
+  if (const auto* flag = stored.val_as_Bool()) {
+    *value = flag->bool_val();
+    return same(static_cast<std::uint8_t>(flag->bool_val() ? 1 : 0));
+  }
+  return false;
+}
+
+}  // namespace
 
 Status Method::set_input(std::size_t index, const Tensor& input) {
-  Value& value =
-      values_[static_cast<std::size_t>(plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
-  if (auto* view = std::get_if<View>(&value)) {
-    const Status resized = resize(view, input.shape);
-    if (!resized.ok()) {
-      return {Code::kInput, resized.message(), resized.fix()};
-    }
-    if (view->dtype != input.dtype || view->bytes() != input.bytes.size() || view->bytes() > view->capacity) {
-      return {Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
-              "compare with pte_runner --describe"};
-    }
-    const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
-    if (view->bytes() == 0) {
-      return {};
-    }
-    if (view->contiguous()) {
-      std::memcpy(view->data, input.bytes.data(), input.bytes.size());
-    } else {
-      const auto reordered = to_memory_order(input.bytes, input.shape, order, size_of(input.dtype));
-      std::memcpy(view->data, reordered.data(), reordered.size());
-    }
+  const std::int32_t place = plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  const Status wrong = {Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
+                        "compare with pte_runner --describe"};
+  Value& value = values_[static_cast<std::size_t>(place)];
+  const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(place));
+  if (stored.val_type() != pte::KernelTypes::Tensor) {
+    return take_number(stored, input, &value) ? Status() : wrong;
+  }
+  auto* view = std::get_if<View>(&value);
+  if (view == nullptr || !takes(*view, input)) {
+    return wrong;
+  }
+  const Status resized = resize(view, input.shape);
+  if (!resized.ok()) {
+    return {Code::kInput, resized.message(), resized.fix()};
+  }
+  if (view->bytes() != input.bytes.size() || view->bytes() > view->capacity) {
+    return wrong;
+  }
+  const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
+  if (view->bytes() == 0) {
     return {};
   }
-  // A program may have put something else where a number was.
-  const bool flag = std::holds_alternative<bool>(value);
-  const bool is_number =
-      flag || std::holds_alternative<std::int64_t>(value) || std::holds_alternative<double>(value);
-  if (is_number && input.bytes.size() != (flag ? 1U : sizeof(std::int64_t))) {
-    return {Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
-            "compare with pte_runner --describe"};
-  }
-  if (std::holds_alternative<std::int64_t>(value)) {
-    std::int64_t number = 0;
-    std::memcpy(&number, input.bytes.data(), sizeof(number));
-    value = number;
-  } else if (std::holds_alternative<double>(value)) {
-    double number = 0;
-    std::memcpy(&number, input.bytes.data(), sizeof(number));
-    value = number;
-  } else if (flag) {
-    value = input.bytes.front() != 0;
+  if (view->contiguous()) {
+    std::memcpy(view->data, input.bytes.data(), input.bytes.size());
+  } else {
+    const auto reordered = to_memory_order(input.bytes, input.shape, order, size_of(input.dtype));
+    std::memcpy(view->data, reordered.data(), reordered.size());
   }
   return {};
 }

@@ -8,15 +8,17 @@
 #include "xnn_choices.h"
 #include "xnn_kernels.h"
 #include "xnn_packing.h"
+#include "xnn_plan.h"
 
 namespace slipway::lean {
 namespace {
 
-// How the graph sees a tensor: dimensions in the order in which they lie in memory.
-std::vector<std::size_t> memory_dims(const View& view) {
-  std::vector<std::size_t> dims;
-  for (std::size_t i = 0; i < view.rank; ++i) {
-    dims.push_back(static_cast<std::size_t>(view.sizes[view.order[i]]));
+// How the graph sees a tensor: dimensions in the order in which they lie in memory. A single number has as
+// many of 1 as the graph gave it.
+std::vector<std::size_t> memory_dims(const View& view, std::size_t rank) {
+  std::vector<std::size_t> dims(rank, 1);
+  for (std::size_t i = 0; i < rank && view.rank == rank; ++i) {
+    dims[i] = static_cast<std::size_t>(view.sizes[view.order[i]]);
   }
   return dims;
 }
@@ -29,23 +31,6 @@ void widen_indices(View* view) {
     std::memcpy(&narrow, view->data + i * sizeof(narrow), sizeof(narrow));
     const std::int64_t wide = narrow;
     std::memcpy(view->data + i * sizeof(wide), &wide, sizeof(wide));
-  }
-}
-
-std::size_t bits_of(xnn_datatype datatype) {
-  switch (datatype) {
-    case xnn_datatype_fp32:
-    case xnn_datatype_int32:
-    case xnn_datatype_qint32:
-      return 32;
-    case xnn_datatype_fp16:
-    case xnn_datatype_bf16:
-      return 16;
-    case xnn_datatype_qint8:
-    case xnn_datatype_quint8:
-      return 8;
-    default:
-      return 0;  // no tensor of a program's
   }
 }
 
@@ -90,18 +75,13 @@ Result<unsigned> XnnContext::set_threads(unsigned count) {
   return threads_ == nullptr ? 1U : static_cast<unsigned>(pthreadpool_get_threads_count(threads_));
 }
 
-Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const DataStore& store,
-                                                       PackedWeights& weights, Bytes payload,
-                                                       const std::string& what, bool profile,
-                                                       const GraphPart* part) {
-  Result<XnnPayload> read = XnnPayload::read(payload, store, what);
-  if (!read.ok()) {
-    return read.status();
-  }
+Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const XnnPayload& payload,
+                                                       PackedWeights& weights, const std::string& what,
+                                                       bool profile, const GraphPart* part) {
   auto made = std::make_unique<XnnDelegate>();
   made->what_ = what;
   made->profile_ = profile;
-  made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
+  made->payload_ = &payload;
   Status done = made->prepare(context, weights, part, false);
   // Half precision is there on some processors only; every one computes in float32.
   if (done.code() == Code::kMissingOperator && made->graph_->has_halves() &&
@@ -168,7 +148,7 @@ Status XnnDelegate::reshape_inputs(const std::vector<View*>& arguments, bool* ch
                   name_of(view.dtype),
               kCopyAgain};
     }
-    std::vector<std::size_t> dims = memory_dims(view);
+    std::vector<std::size_t> dims = memory_dims(view, bound.external.rank);
     if (shaped_ && dims == bound.dims) {
       continue;
     }
@@ -184,7 +164,7 @@ Status XnnDelegate::reshape_inputs(const std::vector<View*>& arguments, bool* ch
 }
 
 // Gives every output the shape that XNNPACK found, and makes sure that its memory holds it.
-Status XnnDelegate::resize_outputs(const std::vector<View*>& arguments) {
+Status XnnDelegate::resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole) {
   for (const Bound& bound : bound_) {
     if (!bound.external.output) {
       continue;
@@ -197,8 +177,18 @@ Status XnnDelegate::resize_outputs(const std::vector<View*>& arguments) {
       return fault("tell the output of", status);
     }
     std::size_t count = 1;
+    Dims found;
+    found.rank = rank;
     for (std::size_t i = 0; i < rank; ++i) {
       count *= dims[i];
+      found[i] = dims[i];
+    }
+    if (whole != nullptr && found != whole->shape_of(bound.external.id)) {
+      return {Code::kExecution,
+              what_ + ": XNNPACK makes " + shape_text(found) + " of its output " +
+                  std::to_string(bound.external.id) + ", and the graph says " +
+                  shape_text(whole->shape_of(bound.external.id)) + ".",
+              "report it with the program: this is a defect of Slipway"};
     }
     if (rank == view.rank) {
       Shape sizes(rank);
@@ -239,20 +229,22 @@ Status XnnDelegate::bind(const std::vector<View*>& arguments, bool reshaped) {
   return status == xnn_status_success ? Status() : fault("set up", status);
 }
 
-Status XnnDelegate::execute(const std::vector<View*>& arguments) {
+Status XnnDelegate::execute(const std::vector<View*>& arguments, const GraphCheck* whole) {
   bool changed = !shaped_;
   Status done = reshape_inputs(arguments, &changed);
   if (!done.ok()) {
     return done;
   }
   if (changed) {
+    shaped_ = false;
+    forget_plan(runtime_.get());
     const xnn_status status = xnn_reshape_runtime(runtime_.get());
     if (status != xnn_status_success) {
       return fault("reshape", status);
     }
     shaped_ = true;
   }
-  done = resize_outputs(arguments);
+  done = resize_outputs(arguments, whole);
   if (done.ok()) {
     done = bind(arguments, changed);
   }

@@ -16,6 +16,7 @@
 #include "slipway/status.h"
 #include "value.h"
 #include "xnn_graph.h"
+#include "xnn_verify.h"
 
 namespace slipway::lean {
 
@@ -46,15 +47,15 @@ class XnnContext {
 class XnnDelegate {
  public:
   // Builds the graph, or a part of it, and packs its weights into `weights`. `payload` is what the program
-  // stores for the delegate.
-  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const DataStore& store,
-                                                   PackedWeights& weights, Bytes payload,
-                                                   const std::string& what, bool profile,
-                                                   const GraphPart* part = nullptr);
+  // stores for the delegate, and was checked (GraphCheck::read); it must outlive the delegate.
+  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const XnnPayload& payload,
+                                                   PackedWeights& weights, const std::string& what,
+                                                   bool profile, const GraphPart* part = nullptr);
 
   // Runs the graph. `arguments` are the call's values, found by the ids the graph gives its inputs and
-  // outputs; outputs get the shapes that follow from the inputs'.
-  Status execute(const std::vector<View*>& arguments);
+  // outputs, and accepted by the graph's check; outputs get the shapes that follow from the inputs'. `whole`:
+  // the check, when the graph is all of what was checked.
+  Status execute(const std::vector<View*>& arguments, const GraphCheck* whole = nullptr);
 
   // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
   std::vector<KernelUse> kernels() const;
@@ -79,11 +80,11 @@ class XnnDelegate {
   Status prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part, bool widen);
   Status fault(const char* step, xnn_status status) const;
   Status reshape_inputs(const std::vector<View*>& arguments, bool* changed);
-  Status resize_outputs(const std::vector<View*>& arguments);
+  Status resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole);
   Status bind(const std::vector<View*>& arguments, bool reshaped);
 
   std::string what_;
-  std::unique_ptr<XnnPayload> payload_;  // constants and scales that XNNPACK points to
+  const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
   std::unique_ptr<GraphBuilder> graph_;
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;

@@ -20,6 +20,7 @@ ValueSpec spec_of(const Graph& graph, const std::string& name) {
   }
   spec.shape = value->shape;
   for (std::int64_t& size : spec.shape) {
+    spec.ranges.push_back(size < 0 ? SizeRange{} : SizeRange{size, size});
     if (size < 0) {
       // Not fixed: one is what a batch or a sequence may always have.
       size = 1;

@@ -19,15 +19,32 @@ namespace slipway {
 // Where a value's shape stands: fixed, at most the shape given, or not known before execution.
 enum class Dynamism : std::uint8_t { kStatic, kBounded, kUnbounded };
 
+// The sizes that a dimension may have.
+struct SizeRange {
+  static constexpr std::int64_t kAny = -1;  // as `most`: there is no bound
+
+  std::int64_t least = 0;
+  std::int64_t most = kAny;
+
+  bool holds(std::int64_t size) const { return size >= least && (most == kAny || size <= most); }
+};
+
 // One input or output of a method, as the program declares it.
 struct ValueSpec {
   std::string kind;  // "tensor", "int", "double", "bool", "string", "none", or another of the engine's words
   DType dtype = DType::kUnknown;
   Shape shape;
   Dynamism dynamism = Dynamism::kStatic;
+  // One a dimension, where the program says more than `shape` and `dynamism` do: an .onnx fixes some
+  // dimensions and leaves others free. Otherwise empty: size_ranges() has what follows from those two.
+  std::vector<SizeRange> ranges;
   // For "int", "double" and "bool" inputs: the value the program was exported with.
   Tensor exported;
 };
+
+// The sizes that each dimension of a tensor may have. A .pte says of a whole tensor that its sizes change
+// within bounds, and not of which of them: then every one of them goes from 0 to its bound.
+std::vector<SizeRange> size_ranges(const ValueSpec& spec);
 
 // A node (one use of an operator) of a graph whose nodes are divided between providers.
 struct NodeInfo {

@@ -137,8 +137,11 @@ TEST(runner_takes_any_batch_where_the_model_does) {
   recipe.outputs = {value("y", {-1, 8})};
   const std::string model = "--model_path=" + folder.write_text("a.onnx", make_model(recipe));
   CHECK_CONTAINS(run(folder, {model, "--input_shapes=3x1x4x4"}).json, R"("dtype":"float32","shape":[3,8])");
-  // What the model fixes is not free: ONNX Runtime says so, and it is the input's fault.
-  CHECK_EQUAL(run(folder, {model, "--input_shapes=3x2x4x4"}).code, 6);
+  // What the model fixes is not free: that is seen before anything runs.
+  const Outcome wrong = run(folder, {model, "--input_shapes=3x2x4x4"});
+  CHECK_EQUAL(wrong.code, 6);
+  CHECK_CONTAINS(wrong.json, "Input 0: expected float32 ?x1x4x4, given float32 3x2x4x4.");
+  CHECK_CONTAINS(run(folder, {model, "--describe"}).json, R"("ranges":[[0,null],[1,1],[4,4],[4,4]])");
 }
 
 }  // namespace

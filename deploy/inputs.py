@@ -1,0 +1,131 @@
+"""Inputs against what the method declares: before a device is asked for anything, and before a byte is uploaded."""
+
+from __future__ import annotations
+
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.errors import UsageError
+from deploy.job import Job
+from deploy.needs import Method, Port, ProgramNeeds
+
+BFLOAT16 = "bfloat16"
+_UNREADABLE = (
+    OSError, ValueError, EOFError, SyntaxError, RecursionError, MemoryError, TypeError, tokenize.TokenError,
+)  # fmt: skip
+"""What numpy ends with on a file that is none of its own: it reads headers as Python."""
+_MOST_DIMENSION = 2**31 - 1
+"""As the runner reads ``--input_shapes``."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stands for an input: from a file's header, or from ``--input-shapes`` (then of any element type)."""
+
+    where: str
+    shape: tuple[int, ...]
+    dtype: str = ""
+
+
+def check_inputs(job: Job, needs: ProgramNeeds) -> None:
+    """Compare what the job gives with what its method declares: count, rank, element type and every size.
+
+    A program that nobody could describe here is left to the runner, which checks the same.
+
+    Raises:
+        UsageError: an input does not fit, or its file is no ``.npy`` file; it names the input, what the method
+            declares and what was given.
+    """
+    method = needs.method(job.method)
+    if method is None or not (job.inputs or job.shapes):
+        return
+    given = shapes_of(job.shapes) if job.shapes else [header_of(blob.source) for blob in job.inputs]
+    if len(given) != len(method.inputs):
+        raise UsageError(
+            f"Method {method.name} takes {len(method.inputs)} inputs, {len(given)} were given.",
+            _declared(method),
+            "give one for each input, in this order, separated by commas",
+        )
+    for index, (port, one) in enumerate(zip(method.inputs, given, strict=True)):
+        _check(index, port, one)
+
+
+def shapes_of(text: str) -> list[Given]:
+    """The shapes in ``1x3x224x224,1x8,scalar``.
+
+    Raises:
+        UsageError: it is not of this form.
+    """
+    found = []
+    for word in text.split(","):
+        sizes = [] if word == "scalar" else word.split("x")
+        if not all(size.isascii() and size.isdigit() and int(size[:11]) <= _MOST_DIMENSION for size in sizes):
+            raise UsageError(f"--input-shapes has the unreadable shape {word!r}.", "", "give 1x3x224x224,1x8")
+        found.append(Given("--input-shapes", tuple(int(size) for size in sizes)))
+    return found
+
+
+def header_of(file: Path) -> Given:
+    """Shape and element type in a ``.npy`` file's header; nothing else of it is read.
+
+    Raises:
+        UsageError: it is not a ``.npy`` file.
+    """
+    try:
+        with file.open("rb") as stream:
+            version = np.lib.format.read_magic(stream)
+            read: Any = (
+                np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read(stream)
+    except _UNREADABLE as error:
+        raise UsageError(
+            f"{file} is not a .npy file.", str(error)[:300], "save it with numpy.save(path, array)", [str(file)]
+        ) from error
+    bits = dtype.kind == "V" and dtype.itemsize == 2
+    return Given(str(file), tuple(shape), BFLOAT16 if bits else dtype.newbyteorder("=").name)
+
+
+def _check(index: int, port: Port, given: Given) -> None:
+    if port.dtype in ("", "unknown"):
+        raise UsageError(
+            f"Input {index} is of a kind that no file has ({port.kind}).",
+            "a runner passes tensors, ints, floats and bools",
+            "export the method with such inputs",
+        )
+    good = len(given.shape) == len(port.shape) and all(
+        low <= size and (high is None or size <= high)
+        for size, (low, high) in zip(given.shape, port.sizes, strict=True)
+    )
+    same = given.dtype in ("", port.dtype)
+    if good and same:
+        return
+    advice = f"give a shape of {_text(port)}, or export the program for this one"
+    if not same:
+        as_bits = "save its bits as two-byte void: array.view('V2')"
+        advice = as_bits if port.dtype == BFLOAT16 else f"convert it: array.astype({port.dtype!r})"
+    raise UsageError(
+        f"Input {index} does not fit: the method declares {port.dtype} {_text(port)}, "
+        f"{given.where} has {given.dtype}{' ' if given.dtype else ''}{_joined(given.shape)}.",
+        "nothing was uploaded",
+        advice,
+        [given.where],
+    )
+
+
+def _declared(method: Method) -> str:
+    return "it declares " + (", ".join(f"{port.dtype} {_text(port)}" for port in method.inputs) or "none")
+
+
+def _joined(sizes: Sequence[object]) -> str:
+    return "x".join(map(str, sizes)) or "scalar"
+
+
+def _text(port: Port) -> str:
+    """``2x16``; ``1..8x24`` where a size may change, ``0..x3`` where it has no bound."""
+    return _joined([str(low) if low == high else f"{low}..{'' if high is None else high}" for low, high in port.sizes])

@@ -1,0 +1,45 @@
+// Shapes inside a delegate's graph, in numbers that cannot wrap around.
+#pragma once
+
+#include <xnnpack.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace slipway::lean {
+
+// Sizes in the order in which they lie in memory.
+struct Dims {
+  std::size_t rank = 0;
+  std::array<std::size_t, XNN_MAX_TENSOR_DIMS> size{};
+
+  std::size_t operator[](std::size_t i) const { return size[i]; }
+  std::size_t& operator[](std::size_t i) { return size[i]; }
+  std::size_t last() const { return size[rank - 1]; }  // of rank 1 and more
+};
+
+bool operator==(const Dims& one, const Dims& other);
+inline bool operator!=(const Dims& one, const Dims& other) {
+  return !(one == other);
+}
+
+// "2x3"; "scalar" when there is no dimension.
+std::string shape_text(const Dims& dims);
+
+// No tensor has more bytes than this, and no single size is larger.
+inline constexpr std::size_t kMostBytes = SIZE_MAX / 8;
+
+// The product of the sizes from `first` up to `end`; false when it is more than kMostBytes.
+bool count_between(const Dims& dims, std::size_t first, std::size_t end, std::size_t* count);
+inline bool count_all(const Dims& dims, std::size_t* count) {
+  return count_between(dims, 0, dims.rank, count);
+}
+
+// Bits of one element in memory; 0 for a type that no value of a graph may have.
+std::size_t bits_of(xnn_datatype datatype);
+// Bytes of a tensor: rows of 4-bit numbers begin at a byte. False when there are more than kMostBytes.
+bool count_bytes(const Dims& dims, xnn_datatype datatype, std::size_t* bytes);
+
+}  // namespace slipway::lean

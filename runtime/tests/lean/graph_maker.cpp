@@ -1,0 +1,381 @@
+#include "graph_maker.h"
+
+#include <flatbuffers/flatbuffers.h>
+
+using slipway::xnn::XNNDatatype;
+using slipway::xnn::XNNQuantParams;
+using slipway::xnn::XNodeUnion;
+using slipway::xnn::XValueUnion;
+namespace xnn = slipway::xnn;
+
+namespace {
+
+using Builder = flatbuffers::FlatBufferBuilder;
+template <typename T>
+using Offset = flatbuffers::Offset<T>;
+
+constexpr std::uint32_t kNone = UINT32_MAX;
+
+std::size_t bytes_of(const ValueRecipe& value) {
+  std::size_t count = 1;
+  for (const std::uint32_t dim : value.dims) {
+    count *= dim;
+  }
+  switch (value.type) {
+    case XNNDatatype::xnn_datatype_qcint4:
+    case XNNDatatype::xnn_datatype_qbint4: {
+      const std::size_t last = value.dims.empty() ? 1 : value.dims.back();
+      return last == 0 ? 0 : count / last * ((last + 1) / 2);
+    }
+    case XNNDatatype::xnn_datatype_fp16:
+    case XNNDatatype::xnn_datatype_bf16:
+      return 2 * count;
+    case XNNDatatype::xnn_datatype_qint8:
+    case XNNDatatype::xnn_datatype_quint8:
+    case XNNDatatype::xnn_datatype_qcint8:
+      return count;
+    default:
+      return 4 * count;
+  }
+}
+
+class Maker {
+ public:
+  explicit Maker(const GraphRecipe& recipe) : recipe_(recipe) {
+    add_constant(0);  // the reserved one
+  }
+
+  std::vector<std::uint8_t> make() {
+    std::vector<Offset<xnn::XNode>> nodes;
+    std::vector<Offset<xnn::XNode>> behind;
+    const std::size_t count = recipe_.values.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool output = i >= count - recipe_.outputs;
+      if (i == 0 && recipe_.quantized_by != 0) {
+        add_converted();
+      } else if (recipe_.inside && recipe_.values[i].role != ValueRecipe::Role::kConstant) {
+        const auto outer = static_cast<std::uint32_t>(count + i);
+        add_value(recipe_.values[i], outer);
+        add_inner(recipe_.values[i], static_cast<std::uint32_t>(i));
+        const auto id = static_cast<std::uint32_t>(i);
+        const auto abs = xnn::Create_XNNNode1x1(builder_, output ? id : outer, output ? outer : id, 0);
+        (output ? behind : nodes).push_back(xnn::CreateXNode(builder_, XNodeUnion::XNNAbs, abs.Union(), 9));
+      } else {
+        add_value(recipe_.values[i], static_cast<std::uint32_t>(i));
+      }
+    }
+    if (recipe_.quantized_by != 0) {
+      const auto convert = xnn::Create_XNNNode1x1(builder_, static_cast<std::uint32_t>(count), 0, 0);
+      nodes.push_back(xnn::CreateXNode(builder_, XNodeUnion::XNNConvert, convert.Union(), 7));
+    }
+    nodes.push_back(xnn::CreateXNode(builder_, recipe_.kind, node(), 8));
+    nodes.insert(nodes.end(), behind.begin(), behind.end());
+    const auto graph = xnn::CreateXNNGraph(
+        builder_, builder_.CreateString("0"), builder_.CreateVector(nodes), builder_.CreateVector(values_),
+        externals_, builder_.CreateVector(std::vector<std::uint32_t>()),
+        builder_.CreateVector(std::vector<std::uint32_t>()), builder_.CreateVector(constants_));
+    builder_.Finish(graph, "XN00");
+    return {builder_.GetBufferPointer(), builder_.GetBufferPointer() + builder_.GetSize()};
+  }
+
+ private:
+  std::uint32_t add_constant(std::size_t size) {
+    builder_.ForceVectorAlignment(size, 1, 16);
+    const auto storage = builder_.CreateVector(std::vector<std::uint8_t>(size, 0x3C));
+    constants_.push_back(xnn::CreateBuffer(builder_, storage));
+    return static_cast<std::uint32_t>(constants_.size() - 1);
+  }
+
+  void add_inner(const ValueRecipe& value, std::uint32_t id) {
+    const auto tensor =
+        xnn::CreateXNNTensorValue(builder_, value.type, static_cast<std::uint32_t>(value.dims.size()),
+                                  builder_.CreateVector(value.dims), 0, kNone, 0, id);
+    values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNTensorValue, tensor.Union()));
+  }
+
+  // The graph's input, behind all others, and what the node takes.
+  void add_converted() {
+    ValueRecipe given = recipe_.values[0];
+    add_value(given, static_cast<std::uint32_t>(recipe_.values.size()));
+    const auto tensor = xnn::CreateXNNTensorValue(builder_, XNNDatatype::xnn_datatype_qdint8,
+                                                  static_cast<std::uint32_t>(given.dims.size()),
+                                                  builder_.CreateVector(given.dims), 0, kNone, 0, 0);
+    const auto quant = xnn::CreatePerTokenDynamicQuant(builder_, recipe_.quantized_by);
+    const auto quantized = xnn::CreateXNNQuantizedTensorValue(
+        builder_, tensor, XNNQuantParams::PerTokenDynamicQuant, quant.Union());
+    values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNQuantizedTensorValue, quantized.Union()));
+  }
+
+  void add_value(const ValueRecipe& value, std::uint32_t id) {
+    const bool constant = value.role == ValueRecipe::Role::kConstant;
+    const std::uint32_t index = constant ? add_constant(bytes_of(value)) : 0;
+    const std::uint32_t flags = constant ? 0 : (value.role == ValueRecipe::Role::kOutput ? 2 : 1);
+    const auto tensor = xnn::CreateXNNTensorValue(
+        builder_, value.type, static_cast<std::uint32_t>(value.dims.size()),
+        builder_.CreateVector(value.dims), index, constant ? kNone : externals_++, flags, id);
+    XNNQuantParams kind = XNNQuantParams::NONE;
+    Offset<void> quant;
+    const auto channel = static_cast<std::size_t>(value.channel_dim);
+    const std::uint32_t channels = channel < value.dims.size() ? value.dims[channel] : 1;
+    switch (value.type) {
+      case XNNDatatype::xnn_datatype_qint8:
+      case XNNDatatype::xnn_datatype_quint8:
+      case XNNDatatype::xnn_datatype_qint32:
+        kind = XNNQuantParams::PerTensorQuant;
+        quant = xnn::CreatePerTensorQuant(builder_, value.scale, value.zero_point).Union();
+        break;
+      case XNNDatatype::xnn_datatype_qcint8:
+      case XNNDatatype::xnn_datatype_qcint4:
+      case XNNDatatype::xnn_datatype_qcint32: {
+        const std::vector<float> scales(channels, value.scale);
+        kind = XNNQuantParams::PerChannelQuant;
+        quant =
+            xnn::CreatePerChannelQuant(builder_, builder_.CreateVector(scales), value.channel_dim).Union();
+        break;
+      }
+      case XNNDatatype::xnn_datatype_qbint4: {
+        const std::size_t blocks = bytes_of(value) * 2 / static_cast<std::size_t>(value.block_size);
+        kind = XNNQuantParams::PerChannelGroupQuant;
+        const std::uint32_t scales = add_constant(2 * blocks);
+        quant =
+            xnn::CreatePerChannelGroupQuant(builder_, 0, value.channel_dim, value.block_size, scales).Union();
+        break;
+      }
+      default:
+        break;
+    }
+    if (kind == XNNQuantParams::NONE) {
+      values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNTensorValue, tensor.Union()));
+    } else {
+      const auto quantized = xnn::CreateXNNQuantizedTensorValue(builder_, tensor, kind, quant);
+      values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNQuantizedTensorValue, quantized.Union()));
+    }
+  }
+
+  // The node's own numbers; 0 where the recipe has none.
+  std::uint32_t number(std::size_t i) const {
+    return i < recipe_.parameters.size() ? recipe_.parameters[i] : 0;
+  }
+
+  Offset<void> node() {
+    const std::uint32_t flags = recipe_.flags;
+    const auto out = static_cast<std::uint32_t>(recipe_.values.size() - recipe_.outputs);
+    const std::uint32_t bias = recipe_.no_bias ? kNone : 2;
+    const auto rank = static_cast<std::uint32_t>(recipe_.list.size());
+    switch (recipe_.kind) {
+      case XNodeUnion::XNNAdd:
+      case XNodeUnion::XNNSubtract:
+      case XNodeUnion::XNNMultiply:
+      case XNodeUnion::XNNDiv:
+      case XNodeUnion::XNNMinimum:
+      case XNodeUnion::XNNMaximum:
+      case XNodeUnion::XNNPReLU:
+      case XNodeUnion::XNNBatchMatrixMultiply:
+        return xnn::Create_XNNNode2x1(builder_, 0, 1, out, flags).Union();
+      case XNodeUnion::XNNFullyConnected:
+        return xnn::CreateXNNFullyConnected(builder_, 0, 1, bias, out, flags).Union();
+      case XNodeUnion::XNNConv2d:
+      case XNodeUnion::XNNDepthwiseConv2d:
+      case XNodeUnion::XNNConvTranspose2d:
+        return xnn::Create_XNNNodeConv(builder_, number(0), number(1), number(2), number(3), number(4),
+                                       number(5), number(6), number(7), number(8), number(9), number(10),
+                                       number(11), number(12), number(13), number(14), 0, 1, bias, out, flags)
+            .Union();
+      case XNodeUnion::XNNAvgPooling2d:
+      case XNodeUnion::XNNMaxPooling2d:
+        return xnn::Create_XNNPooling2D(builder_, number(0), number(1), number(2), number(3), number(4),
+                                        number(5), number(6), number(7), number(8), number(9), 0, out, flags)
+            .Union();
+      case XNodeUnion::XNNArgMaxPooling2d:
+        return xnn::CreateXNNArgMaxPooling2d(builder_, number(0), number(1), number(2), number(3), number(4),
+                                             number(5), 0, out, out + 1, flags)
+            .Union();
+      case XNodeUnion::XNNStaticTranspose:
+        return xnn::CreateXNNStaticTranspose(builder_, rank, builder_.CreateVector(recipe_.list), 0, out,
+                                             flags)
+            .Union();
+      case XNodeUnion::XNNStaticReshape:
+        return xnn::CreateXNNStaticReshape(builder_, rank, builder_.CreateVector(recipe_.list), 0, out, flags)
+            .Union();
+      case XNodeUnion::XNNStaticSlice:
+        return xnn::CreateXNNStaticSlice(builder_, rank, builder_.CreateVector(recipe_.list),
+                                         builder_.CreateVector(recipe_.second), 0, out, flags)
+            .Union();
+      case XNodeUnion::XNNStaticConstantPad:
+        return xnn::CreateXNNStaticConstantPad(builder_, builder_.CreateVector(recipe_.list),
+                                               builder_.CreateVector(recipe_.second), 0.5F, 0, out, flags)
+            .Union();
+      case XNodeUnion::XNNStaticResizeBilinear2D:
+        return xnn::CreateXNNStaticResizeBilinear2D(builder_, number(0), number(1), 0, out, flags).Union();
+      case XNodeUnion::XNNConcatenate2:
+      case XNodeUnion::XNNConcatenate3:
+      case XNodeUnion::XNNConcatenate4:
+      case XNodeUnion::XNNConcatenate5:
+        return xnn::Create_XNNCat(builder_, number(0), 0, 1, 2, 3, out, flags, 4).Union();
+      case XNodeUnion::XNNScaledDotProductAttention:
+        return xnn::CreateXNNScaledDotProductAttention(builder_, 0, 1, 2, 3, 4, out, flags).Union();
+      case XNodeUnion::XNNELU:
+        return xnn::CreateXNNELU(builder_, 1.0F, 0, out, flags).Union();
+      case XNodeUnion::XNNLeakyReLU:
+        return xnn::CreateXNNLeakyReLU(builder_, 0.1F, 0, out, flags).Union();
+      default:
+        return xnn::Create_XNNNode1x1(builder_, 0, out, flags).Union();
+    }
+  }
+
+  const GraphRecipe& recipe_;
+  Builder builder_;
+  std::vector<Offset<xnn::XValue>> values_;
+  std::vector<Offset<xnn::Buffer>> constants_;
+  std::uint32_t externals_ = 0;
+};
+
+constexpr auto kFloat = XNNDatatype::xnn_datatype_fp32;
+constexpr auto kQint8 = XNNDatatype::xnn_datatype_qint8;
+constexpr auto kRoleOut = ValueRecipe::Role::kOutput;
+constexpr auto kConstant = ValueRecipe::Role::kConstant;
+
+using Sizes = std::vector<std::uint32_t>;
+
+ValueRecipe in(const Sizes& dims, XNNDatatype type = kFloat) {
+  return {type, dims};
+}
+
+ValueRecipe out(const Sizes& dims, XNNDatatype type = kFloat) {
+  return {type, dims, kRoleOut};
+}
+
+ValueRecipe constant(const Sizes& dims, XNNDatatype type = kFloat, std::int32_t channel_dim = 0) {
+  return {type, dims, kConstant, 0.5F, 0, channel_dim};
+}
+
+void add_products(std::vector<GraphRecipe>* all) {
+  const auto qc8 = XNNDatatype::xnn_datatype_qcint8;
+  const auto qc4 = XNNDatatype::xnn_datatype_qcint4;
+  const auto qb4 = XNNDatatype::xnn_datatype_qbint4;
+  const auto qc32 = XNNDatatype::xnn_datatype_qcint32;
+  const auto linear = XNodeUnion::XNNFullyConnected;
+  const auto product = XNodeUnion::XNNBatchMatrixMultiply;
+  all->push_back({linear, {in({3, 5, 8}), constant({6, 8}), constant({6}), out({3, 5, 6})}});
+  all->push_back({linear, {in({3, 8}), constant({8, 6}), constant({6}), out({3, 6})}, 1, {}, {}, {}, 1});
+  all->push_back({linear, {in({3, 8}), constant({6, 8}), out({3, 6})}, 1, {}, {}, {}, 0, 0, true});
+  all->push_back({linear, {in({3, 8}), in({6, 8}), in({6}), out({3, 6})}});
+  all->push_back(
+      {linear, {in({3, 8}, kQint8), constant({6, 8}, qc8), constant({6}, qc32), out({3, 6}, kQint8)}});
+  all->push_back(
+      {linear, {in({3, 8}), constant({6, 8}, qc8), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
+  all->push_back(
+      {linear, {in({3, 8}), constant({6, 8}, qc4), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
+  all->push_back(
+      {linear, {in({3, 64}), constant({6, 64}, qb4), constant({6}), out({3, 6})}, 1, {}, {}, {}, 0, 1});
+  all->push_back({product, {in({2, 3, 8}), in({2, 8, 5}), out({2, 3, 5})}});
+  all->push_back({product, {in({2, 3, 8}), in({1, 5, 8}), out({2, 3, 5})}, 1, {}, {}, {}, 1});
+  all->push_back({product, {in({2, 3, 8}), constant({2, 8, 5}), out({2, 3, 5})}});
+  all->push_back(
+      {XNodeUnion::XNNScaledDotProductAttention,
+       {in({2, 3, 5, 8}), in({2, 3, 7, 8}), in({2, 3, 7, 4}), in({8}), in({5, 7}), out({2, 3, 5, 4})}});
+}
+
+void add_images(std::vector<GraphRecipe>* all) {
+  const auto qc8 = XNNDatatype::xnn_datatype_qcint8;
+  const auto qc32 = XNNDatatype::xnn_datatype_qcint32;
+  // Padding, kernel, stride, dilation, channels of a group, groups, adjustment.
+  const Sizes forward = {1, 2, 1, 0, 3, 3, 2, 1, 1, 2, 4, 6, 2};
+  const Sizes depthwise = {1, 1, 1, 1, 3, 3, 2, 2, 1, 1, 1, 2, 4};
+  const Sizes backward = {1, 0, 1, 1, 3, 3, 2, 2, 1, 1, 4, 6, 1, 1, 0};
+  const auto conv = XNodeUnion::XNNConv2d;
+  const auto deep = XNodeUnion::XNNDepthwiseConv2d;
+  const auto back = XNodeUnion::XNNConvTranspose2d;
+  const Sizes image = {2, 9, 10, 8};
+  const Sizes made = {2, 5, 8, 12};
+  all->push_back({conv, {in(image), constant({12, 3, 3, 4}), constant({12}), out(made)}, 1, forward});
+  all->push_back({conv,
+                  {in(image, kQint8), constant({12, 3, 3, 4}, qc8), constant({12}, qc32), out(made, kQint8)},
+                  1,
+                  forward});
+  all->push_back(
+      {conv, {in(image), constant({12, 3, 3, 4}, qc8), constant({12}), out(made)}, 1, forward, {}, {}, 0, 3});
+  all->push_back(
+      {deep, {in({2, 9, 9, 4}), constant({1, 3, 3, 8}), constant({8}), out({2, 5, 5, 8})}, 1, depthwise});
+  all->push_back({deep,
+                  {in({2, 9, 9, 4}, kQint8), constant({1, 3, 3, 8}, qc8, 3), constant({8}, qc32),
+                   out({2, 5, 5, 8}, kQint8)},
+                  1,
+                  depthwise});
+  all->push_back(
+      {back, {in({2, 5, 6, 4}), constant({6, 3, 3, 4}), constant({6}), out({2, 10, 12, 6})}, 1, backward});
+  const Sizes pool = {1, 1, 1, 1, 3, 2, 2, 2, 1, 1};
+  all->push_back({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool});
+  all->push_back(
+      {XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 5, 5, 4}, kQint8)}, 1, pool});
+  all->push_back({XNodeUnion::XNNAvgPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool, {}, {}, 64});
+  all->push_back({XNodeUnion::XNNArgMaxPooling2d,
+                  {in({2, 9, 9, 4}), out({2, 3, 4, 4}), out({2, 3, 4, 4}, XNNDatatype::xnn_datatype_int32)},
+                  2,
+                  {0, 0, 0, 0, 3, 2}});
+  all->push_back({XNodeUnion::XNNGlobalAvgPooling2d, {in({2, 5, 6, 4}), out({2, 1, 1, 4})}});
+  all->push_back({XNodeUnion::XNNGlobalAvgPooling2d, {in({2, 5, 6, 4}), out({2, 4})}});
+  all->push_back(
+      {XNodeUnion::XNNStaticResizeBilinear2D, {in({2, 5, 6, 4}), out({2, 7, 9, 4})}, 1, {7, 9}, {}, {}, 8});
+}
+
+void add_movements(std::vector<GraphRecipe>* all) {
+  all->push_back(
+      {XNodeUnion::XNNStaticTranspose, {in({2, 3, 4, 5}), out({2, 5, 3, 4})}, 1, {}, {0, 3, 1, 2}});
+  all->push_back({XNodeUnion::XNNStaticReshape, {in({2, 3, 4}), out({6, 4})}, 1, {}, {0, 4}});
+  all->push_back({XNodeUnion::XNNStaticSlice, {in({4, 6}), out({4, 3})}, 1, {}, {0, 2}, {0, 3}});
+  all->push_back({XNodeUnion::XNNStaticConstantPad, {in({4, 6}), out({4, 9})}, 1, {}, {0, 2}, {0, 1}});
+  all->push_back({XNodeUnion::XNNConcatenate2, {in({4, 2}), in({4, 3}), out({4, 5})}, 1, {1}});
+  all->push_back({XNodeUnion::XNNConcatenate3, {in({4, 2}), in({4, 3}), in({4, 1}), out({4, 6})}, 1, {1}});
+  all->push_back(
+      {XNodeUnion::XNNConcatenate4, {in({4, 2}), in({4, 3}), in({4, 1}), in({4, 1}), out({4, 7})}, 1, {1}});
+  all->push_back({XNodeUnion::XNNConcatenate5,
+                  {in({4, 2}), in({4, 3}), in({4, 1}), in({4, 1}), in({4, 2}), out({4, 9})},
+                  1,
+                  {UINT32_MAX}});  // the last one, counted from the end
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> make_graph(const GraphRecipe& recipe) {
+  return Maker(recipe).make();
+}
+
+std::vector<GraphRecipe> sound_graphs() {
+  std::vector<GraphRecipe> all;
+  for (const XNodeUnion kind : {XNodeUnion::XNNSoftmax,
+                                XNodeUnion::XNNSigmoid,
+                                XNodeUnion::XNNClamp,
+                                XNodeUnion::XNNFloor,
+                                XNodeUnion::XNNSquareRoot,
+                                XNodeUnion::XNNCeiling,
+                                XNodeUnion::XNNHardswish,
+                                XNodeUnion::XNNLeakyReLU,
+                                XNodeUnion::XNNNegate,
+                                XNodeUnion::XNNSquare,
+                                XNodeUnion::XNNELU,
+                                XNodeUnion::XNNAbs,
+                                XNodeUnion::XNNReciprocalSquareRoot,
+                                XNodeUnion::XNNLog,
+                                XNodeUnion::XNNGelu,
+                                XNodeUnion::XNNTanh,
+                                XNodeUnion::XNNExp,
+                                XNodeUnion::XNNSin,
+                                XNodeUnion::XNNCopy,
+                                XNodeUnion::XNNCos}) {
+    all.push_back({kind, {in({3, 4, 5}), out({3, 4, 5})}});
+  }
+  for (const XNodeUnion kind :
+       {XNodeUnion::XNNAdd, XNodeUnion::XNNSubtract, XNodeUnion::XNNMultiply, XNodeUnion::XNNDiv,
+        XNodeUnion::XNNMinimum, XNodeUnion::XNNMaximum, XNodeUnion::XNNPReLU}) {
+    all.push_back({kind, {in({3, 1, 5}), in({4, 1}), out({3, 4, 5})}});
+    all.push_back({kind, {in({3, 4, 5}), constant({5}), out({3, 4, 5})}});
+  }
+  all.push_back({XNodeUnion::XNNAdd, {in({3, 4}, kQint8), in({3, 4}, kQint8), out({3, 4}, kQint8)}});
+  all.push_back({XNodeUnion::XNNConvert, {in({3, 4}), out({3, 4}, kQint8)}});
+  all.push_back({XNodeUnion::XNNConvert, {in({3, 4}, kQint8), out({3, 4})}});
+  add_products(&all);
+  add_images(&all);
+  add_movements(&all);
+  return all;
+}

@@ -1,0 +1,45 @@
+// Delegates' graphs with one node, made on the spot with the schema that the engine reads them with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "xnnpack_runtime_generated.h"
+
+// A value of such a graph. Its id is its place among the values.
+struct ValueRecipe {
+  enum class Role : std::uint8_t { kInput, kConstant, kOutput };
+
+  slipway::xnn::XNNDatatype type = slipway::xnn::XNNDatatype::xnn_datatype_fp32;
+  std::vector<std::uint32_t> dims = {};
+  Role role = Role::kInput;
+  float scale = 0.5F;
+  std::int32_t zero_point = 0;
+  std::int32_t channel_dim = 0;  // of types with a scale for each channel or block
+  std::int32_t block_size = 32;
+};
+
+// A node and its values: inputs and constants first, as the node names them, then its outputs. `parameters`
+// has the node's numbers in the schema's order, ids and flags left out.
+struct GraphRecipe {
+  slipway::xnn::XNodeUnion kind = slipway::xnn::XNodeUnion::XNNAbs;
+  std::vector<ValueRecipe> values = {};
+  std::size_t outputs = 1;
+  std::vector<std::uint32_t> parameters = {};
+  std::vector<std::uint32_t> list = {};    // permutation, shape, offsets or paddings in front
+  std::vector<std::uint32_t> second = {};  // sizes or paddings behind
+  std::uint32_t flags = 0;
+  // Rows quantized by themselves come from a conversion, which is put before the node: its first input is
+  // what the graph is given then. Of so many last dimensions together; 0: none.
+  std::int32_t quantized_by = 0;
+  bool no_bias = false;
+  // Inputs and outputs pass through a node that takes their sign, so that the node's own values are inside.
+  bool inside = false;
+};
+
+// The payload of a delegate: a flatbuffer with the constants inside.
+std::vector<std::uint8_t> make_graph(const GraphRecipe& recipe);
+
+// A sound graph of every kind.
+std::vector<GraphRecipe> sound_graphs();

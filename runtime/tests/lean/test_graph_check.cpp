@@ -1,0 +1,359 @@
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "check.h"
+#include "data_store.h"
+#include "graph_maker.h"
+#include "packed_weights.h"
+#include "program_builder.h"
+#include "temporary_folder.h"
+#include "xnn_delegate.h"
+#include "xnn_verify.h"
+
+using namespace slipway;
+using namespace slipway::lean;
+
+namespace {
+
+// What a graph needs besides: a store (of some program), XNNPACK.
+struct Bench {
+  Bench() {
+    Result<DataStore> opened = DataStore::open(folder.write("model.pte", make_program()), "");
+    store = std::make_unique<DataStore>(std::move(opened.value()));
+    CHECK(context.start().ok());
+  }
+
+  TemporaryFolder folder;
+  std::unique_ptr<DataStore> store;
+  XnnContext context;
+};
+
+Bench& bench() {
+  static Bench only;
+  return only;
+}
+
+// A payload with the bytes that it points to.
+struct Read {
+  explicit Read(const GraphRecipe& recipe) : Read(make_graph(recipe)) {}
+  explicit Read(const std::vector<std::uint8_t>& bytes) : words(bytes.size() / 8 + 9) {
+    // A flatbuffer lies at an aligned address.
+    auto* start = reinterpret_cast<std::uint8_t*>(words.data());
+    start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
+    std::copy(bytes.begin(), bytes.end(), start);
+    Result<XnnPayload> read = XnnPayload::read({start, bytes.size()}, *bench().store, "Delegate 0");
+    CHECK(read.ok());
+    payload = std::make_unique<XnnPayload>(std::move(read.value()));
+  }
+
+  std::vector<std::uint64_t> words;
+  std::unique_ptr<XnnPayload> payload;
+};
+
+DType dtype_of(xnn_datatype type) {
+  switch (type) {
+    case xnn_datatype_fp16:
+      return DType::kFloat16;
+    case xnn_datatype_qint8:
+      return DType::kInt8;
+    case xnn_datatype_quint8:
+      return DType::kUInt8;
+    case xnn_datatype_int32:
+      return DType::kInt32;
+    default:
+      return DType::kFloat32;
+  }
+}
+
+// Tensors for a graph's inputs and outputs, in shapes of the caller's.
+class Arguments {
+ public:
+  View& add(xnn_datatype type, const Dims& dims, Dynamism dynamism = Dynamism::kBounded) {
+    View& view = *views_.emplace_back(std::make_unique<View>());
+    view.dtype = dtype_of(type);
+    view.rank = static_cast<std::uint8_t>(dims.rank);
+    view.dynamism = dynamism;
+    std::size_t count = 1;
+    for (std::uint8_t i = 0; i < view.rank; ++i) {
+      view.sizes[i] = view.bounds[i] = static_cast<std::int64_t>(dims[i]);
+      view.order[i] = i;
+      count *= dims[i];
+    }
+    view.capacity = count * size_of(view.dtype);
+    memory_.emplace_back(view.capacity + 2 * XNN_EXTRA_BYTES);
+    view.data = memory_.back().data();
+    all_.push_back(&view);
+    return view;
+  }
+  const std::vector<View*>& all() const { return all_; }
+
+ private:
+  std::vector<std::unique_ptr<View>> views_;
+  std::vector<std::vector<std::uint8_t>> memory_;
+  std::vector<View*> all_;
+};
+
+// In the shapes of `check`.
+std::unique_ptr<Arguments> arguments_for(const GraphCheck& check) {
+  auto arguments = std::make_unique<Arguments>();
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < check.facts().size(); ++i) {
+    if (check.facts()[i].input || check.facts()[i].output) {
+      places.push_back(i);
+    }
+  }
+  std::sort(places.begin(), places.end(), [&](std::size_t one, std::size_t other) {
+    return check.facts()[one].external_id < check.facts()[other].external_id;
+  });
+  for (const std::size_t place : places) {
+    arguments->add(check.facts()[place].type, check.shapes()[place]);
+  }
+  return arguments;
+}
+
+Status run(const GraphRecipe& recipe) {
+  const Read read(recipe);
+  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+  if (!check.ok()) {
+    return check.status();
+  }
+  PackedWeights weights(*bench().store);
+  Result<std::unique_ptr<XnnDelegate>> made =
+      XnnDelegate::load(bench().context, *read.payload, weights, "Delegate 0", false);
+  if (!made.ok()) {
+    return made.status();
+  }
+  const std::unique_ptr<Arguments> arguments = arguments_for(check.value());
+  const Status accepted = check.value().accept(arguments->all());
+  // The delegate compares XNNPACK's shapes with the check's before it runs.
+  return accepted.ok() ? made.value()->execute(arguments->all(), &check.value()) : accepted;
+}
+
+// The refusal of a recipe; empty when it is sound.
+std::string refusal(const GraphRecipe& recipe) {
+  const Read read(recipe);
+  const Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+  if (!check.ok()) {
+    CHECK(check.status().code() == Code::kFile || check.status().code() == Code::kMissingOperator);
+    CHECK_CONTAINS(check.status().message(), "Delegate 0: ");
+  }
+  return check.ok() ? "" : check.status().message();
+}
+
+std::string name_of(const GraphRecipe& recipe) {
+  return xnn::EnumNameXNodeUnion(recipe.kind);
+}
+
+// Outputs declared as the rule says, so that a changed graph is refused for what is wrong with its node only.
+void redeclare(GraphRecipe* recipe) {
+  const Read read(*recipe);
+  std::vector<GraphFact> facts(read.payload->graph().xvalues()->size());
+  std::vector<Dims> shapes(facts.size());
+  for (std::uint32_t i = 0; i < facts.size(); ++i) {
+    Fault wrong;
+    if (!read_fact(*read.payload->graph().xvalues()->Get(i), *read.payload, &facts[i], &wrong) ||
+        !wrong.empty()) {
+      return;
+    }
+    shapes[i] = facts[i].declared;
+  }
+  const auto& nodes = *read.payload->graph().xnodes();
+  const GraphNode node = {nodes.Get(nodes.size() - 1), 0,
+                          rule_of(recipe->kind)->operands(*nodes.Get(nodes.size() - 1))};
+  NodeCheck check(node, facts, &shapes);
+  if (!rule_of(recipe->kind)->check(check).empty()) {
+    return;
+  }
+  for (std::size_t i = recipe->values.size() - recipe->outputs; i < recipe->values.size(); ++i) {
+    recipe->values[i].dims.assign(shapes[i].size.begin(), shapes[i].size.begin() + shapes[i].rank);
+  }
+}
+
+// One number of a graph changes, to a neighbour, or to one that somebody may have thought of.
+GraphRecipe changed(GraphRecipe recipe, std::mt19937* random) {
+  const auto below = [&](std::size_t count) { return static_cast<std::size_t>((*random)() % count); };
+  std::vector<std::uint32_t*> numbers = {&recipe.flags};
+  for (ValueRecipe& value : recipe.values) {
+    for (std::uint32_t& dim : value.dims) {
+      numbers.push_back(&dim);
+    }
+  }
+  for (std::vector<std::uint32_t>* list : {&recipe.parameters, &recipe.list, &recipe.second}) {
+    for (std::uint32_t& number : *list) {
+      numbers.push_back(&number);
+    }
+  }
+  const std::size_t which = below(numbers.size() + 3);
+  if (which < numbers.size()) {
+    std::uint32_t* number = numbers[which];
+    const std::uint32_t choices[] = {0,           1,           *number + 1,
+                                     *number - 1, *number * 2, *numbers[below(numbers.size())]};
+    const bool is_dim = which != 0 && number != nullptr && *number < 65536;
+    *number = choices[below(6)];
+    // Sizes stay small: what a constant has is made.
+    *number = is_dim && *number < UINT32_MAX ? *number % 4096 : *number;
+  } else {
+    ValueRecipe& value = recipe.values[below(recipe.values.size())];
+    if (which == numbers.size()) {
+      value.type = static_cast<xnn::XNNDatatype>(1 + below(14));
+    } else if (which == numbers.size() + 1) {
+      value.dims.push_back(1);
+    } else if (!value.dims.empty()) {
+      value.dims.pop_back();
+    }
+  }
+  return recipe;
+}
+
+}  // namespace
+
+TEST(every_kind_of_node_has_a_sound_graph_that_is_checked_and_runs) {
+  std::set<xnn::XNodeUnion> kinds;
+  for (const GraphRecipe& recipe : sound_graphs()) {
+    const Status done = run(recipe);
+    if (!done.ok()) {
+      check::fail(__FILE__, __LINE__, name_of(recipe) + ": " + done.message());
+    }
+    kinds.insert(recipe.kind);
+  }
+  CHECK_EQUAL(kinds.size(), std::size_t{47});
+  CHECK_EQUAL(rule_count(), kinds.size());
+}
+
+TEST(a_graph_that_says_another_shape_of_its_result_is_refused) {
+  for (GraphRecipe recipe : sound_graphs()) {
+    std::vector<std::uint32_t>& dims = recipe.values.back().dims;
+    ++dims[dims.size() / 2];
+    CHECK_CONTAINS(refusal(recipe), name_of(recipe));
+  }
+}
+
+TEST(a_graph_with_one_number_changed_is_refused_or_runs_in_the_shapes_that_were_foreseen) {
+  std::mt19937 random(13);
+  std::size_t refused = 0;
+  std::size_t ran = 0;
+  for (const GraphRecipe& sound : sound_graphs()) {
+    for (int i = 0; i < 150; ++i) {
+      GraphRecipe recipe = changed(sound, &random);
+      redeclare(&recipe);
+      const Status done = run(recipe);
+      ++(done.ok() ? ran : refused);
+      // Where check and XNNPACK differ, or XNNPACK cannot do what was let through.
+      if (done.message().find("XNNPACK makes") != std::string::npos ||
+          done.message().find("XNNPACK cannot reshape") != std::string::npos) {
+        check::fail(__FILE__, __LINE__, name_of(recipe) + ": " + done.message());
+      }
+    }
+  }
+  CHECK(refused > 1000);
+  CHECK(ran > 1000);
+}
+
+TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
+  GraphRecipe recipe;
+  for (const GraphRecipe& one : sound_graphs()) {
+    recipe = one.kind == xnn::XNodeUnion::XNNFullyConnected && one.quantized_by == 1 ? one : recipe;
+  }
+  const Read read(recipe);
+  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+  CHECK(check.ok());
+  Arguments good;
+  const auto dims = [](std::initializer_list<std::size_t> sizes) {
+    Dims made;
+    for (const std::size_t size : sizes) {
+      made[made.rank++] = size;
+    }
+    return made;
+  };
+  const std::size_t depth = recipe.values[0].dims[1];
+  // The output is the first external value: the input behind the conversion is the last that was made.
+  const auto arguments_of = [&](Arguments* arguments, const Dims& input, const Dims& output) {
+    const bool first = check.value().facts()[0].external_id == 0 && check.value().facts()[0].input;
+    std::vector<std::pair<std::uint32_t, bool>> order;
+    for (const GraphFact& fact : check.value().facts()) {
+      if (fact.input || fact.output) {
+        order.emplace_back(fact.external_id, fact.input);
+      }
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [id, is_input] : order) {
+      arguments->add(xnn_datatype_fp32, is_input ? input : output);
+    }
+    return first;
+  };
+  arguments_of(&good, dims({5, depth}), dims({5, 6}));
+  CHECK(check.value().accept(good.all()).ok());
+  CHECK(check.value().accept(good.all()).ok());
+
+  Arguments narrow;
+  arguments_of(&narrow, dims({5, depth - 1}), dims({5, 6}));
+  const Status refused = check.value().accept(narrow.all());
+  CHECK(refused.code() == Code::kExecution);
+  CHECK_CONTAINS(refused.message(), "rows of " + std::to_string(depth));
+
+  Arguments small;
+  arguments_of(&small, dims({5, depth}), dims({4, 6}));
+  const Status no_room = check.value().accept(small.all());
+  CHECK(no_room.code() == Code::kFile);
+  CHECK_CONTAINS(no_room.message(), "does not fit the tensor float32 4x6");
+
+  Arguments deep;
+  arguments_of(&deep, dims({1, 5, depth}), dims({5, 6}));
+  CHECK(check.value().accept(deep.all()).code() == Code::kFile);
+
+  Arguments sixteen;
+  arguments_of(&sixteen, dims({5, depth}), dims({5, 6}));
+  for (View* view : sixteen.all()) {
+    view->rank = 16;
+    std::fill(view->sizes.begin(), view->sizes.end(), 1);
+  }
+  CHECK(check.value().accept(sixteen.all()).code() == Code::kFile);
+
+  Arguments halves;
+  arguments_of(&halves, dims({5, depth}), dims({5, 6}));
+  for (View* view : halves.all()) {
+    view->dtype = DType::kInt32;  // as wide
+  }
+  CHECK(check.value().accept(halves.all()).code() == Code::kFile);
+
+  CHECK(check.value().accept({}).code() == Code::kFile);
+  CHECK(check.value().accept(good.all()).ok());
+}
+
+TEST(memory_is_planned_anew_for_other_shapes) {
+  // With one row the sum may lie where the first term was; with many rows it may not.
+  constexpr std::size_t kMany = 1 << 18;
+  GraphRecipe recipe;
+  recipe.kind = xnn::XNodeUnion::XNNAdd;
+  recipe.inside = true;
+  recipe.values.resize(3);
+  recipe.values[0].dims = {1, 5};
+  recipe.values[1].dims = {kMany, 5};
+  recipe.values[2].dims = {kMany, 5};
+  recipe.values[2].role = ValueRecipe::Role::kOutput;
+  const Read read(recipe);
+  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+  CHECK(check.ok());
+  PackedWeights weights(*bench().store);
+  XnnContext context;  // with memory of its own
+  CHECK(context.start().ok());
+  Result<std::unique_ptr<XnnDelegate>> made =
+      XnnDelegate::load(context, *read.payload, weights, "Delegate 0", false);
+  CHECK(made.ok());
+  for (const std::size_t rows : {std::size_t{1}, kMany, std::size_t{3}, kMany}) {
+    Arguments arguments;
+    for (const std::size_t count : {std::size_t{1}, rows, rows}) {
+      Dims dims;
+      dims.rank = 2;
+      dims.size = {count, 5};
+      View& view = arguments.add(xnn_datatype_fp32, dims);
+      std::fill_n(view.as<float>(), view.count(), -1.5F);
+    }
+    CHECK(check.value().accept(arguments.all()).ok());
+    CHECK(made.value()->execute(arguments.all(), &check.value()).ok());
+    const View& sum = *arguments.all()[2];
+    CHECK(std::all_of(sum.as<float>(), sum.as<float>() + sum.count(), [](float one) { return one == 3; }));
+  }
+}

@@ -1,0 +1,117 @@
+"""Inputs against what a method declares, before anything is uploaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import UsageError
+from deploy.inputs import Given, check_inputs, header_of, shapes_of
+from deploy.job import load_job
+from deploy.needs import Method, Port, ProgramNeeds
+
+DYNAMIC = Port(dtype="float32", shape=(8, 24), ranges=((0, 8), (24, 24)))
+FIXED = Port(dtype="int64", shape=(2,), ranges=((2, 2),))
+NUMBER = Port(dtype="int64", kind="int")
+FREE = Port(dtype="float32", shape=(1, 3), ranges=((0, None), (3, 3)))
+
+
+def needs(*ports: Port) -> ProgramNeeds:
+    return ProgramNeeds(methods=(Method(name="forward", inputs=ports),))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "some.pte"
+    file.write_bytes(b"program")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("ports", "shapes"),
+    [
+        ((DYNAMIC,), "5x24"), ((DYNAMIC,), "8x24"), ((DYNAMIC, FIXED), "1x24,2"), ((DYNAMIC, NUMBER), "1x24,scalar"),
+        ((FREE,), "1000000x3"), ((), ""),
+    ],
+)  # fmt: skip
+def test_shapes_that_fit(program: Path, ports: tuple[Port, ...], shapes: str) -> None:
+    check_inputs(load_job(program, shapes=shapes), needs(*ports))
+
+
+@pytest.mark.parametrize(
+    ("ports", "shapes", "says"),
+    [
+        ((DYNAMIC,), "5x8", "Input 0 does not fit: the method declares float32 0..8x24, --input-shapes has 5x8"),
+        ((DYNAMIC,), "9x24", "has 9x24"),
+        ((DYNAMIC,), "24", "has 24"),
+        ((DYNAMIC,), "1x1x24", "has 1x1x24"),
+        ((DYNAMIC, FIXED), "1x24,3", "Input 1 does not fit: the method declares int64 2"),
+        ((FREE,), "2x4", "declares float32 0..x3"),
+        ((NUMBER,), "1", "declares int64 scalar"),
+        ((FIXED,), "2,2", "takes 1 inputs, 2 were given"),
+        ((FIXED,), "twox2", "unreadable shape 'twox2'"),
+        ((FIXED,), "99999999999999999999", "unreadable shape"),
+        ((FIXED,), "", "takes 1 inputs"),
+        ((Port(dtype="unknown", shape=(), kind="String"),), "scalar", "of a kind that no file has"),
+    ],
+)  # fmt: skip
+def test_shapes_that_do_not(program: Path, ports: tuple[Port, ...], shapes: str, says: str) -> None:
+    job = load_job(program, shapes=shapes or "1,1")
+    with pytest.raises(UsageError) as wrong:
+        check_inputs(job, needs(*ports))
+    assert says in str(wrong.value)
+    assert wrong.value.hint
+
+
+def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> None:
+    good, narrow, double = tmp_path / "good.npy", tmp_path / "narrow.npy", tmp_path / "double.npy"
+    np.save(good, np.ones((5, 24), np.float32))
+    np.save(narrow, np.ones((5, 8), np.float32))
+    np.save(double, np.ones((5, 24), np.float64))
+    check_inputs(load_job(program, inputs=[good]), needs(DYNAMIC))
+    with pytest.raises(UsageError, match=r"narrow.npy has float32 5x8"):
+        check_inputs(load_job(program, inputs=[narrow]), needs(DYNAMIC))
+    with pytest.raises(UsageError, match=r"has float64 5x24") as wrong:
+        check_inputs(load_job(program, inputs=[double]), needs(DYNAMIC))
+    assert wrong.value.hint == "convert it: array.astype('float32')"
+    assert wrong.value.names == (str(double),)
+
+
+def test_headers(tmp_path: Path) -> None:
+    bits, big, order = tmp_path / "bits.npy", tmp_path / "big.npy", tmp_path / "order.npy"
+    np.save(bits, np.zeros(3, "V2"))
+    np.save(order, np.zeros(3, ">f4"))
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
+    big.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    assert header_of(bits) == Given(str(bits), (3,), "bfloat16")
+    assert header_of(order).dtype == "float32"
+    assert header_of(big).shape == (10**12,)  # nothing of that size is made
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"", b"\x93NUMPY", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x05\x00(((((",
+        b"\x93NUMPY\x01\x00\x30\x27" + b"(" * 10032, b"\x93NUMPY\x09\x00\x02\x00{}",
+        b"\x93NUMPY\x01\x00\x43\x00{'descr': '<f4', 'fortran_order': False, 'shape': (True, 'x'), }    ",
+    ],
+)  # fmt: skip
+def test_what_is_no_npy_file(tmp_path: Path, raw: bytes) -> None:
+    file = tmp_path / "a.npy"
+    file.write_bytes(raw)
+    with pytest.raises(UsageError, match=r"not a .npy file"):
+        header_of(file)
+
+
+def test_a_program_that_was_not_described_is_left_to_the_runner(program: Path) -> None:
+    check_inputs(load_job(program, shapes="5x8"), ProgramNeeds(methods=(), unchecked="no emulator"))
+
+
+def test_a_runner_that_says_no_ranges_is_held_to_the_shape() -> None:
+    assert Port(dtype="float32", shape=(2, 3)).sizes == ((2, 2), (3, 3))
+
+
+def test_words_for_shapes() -> None:
+    assert [one.shape for one in shapes_of("1x3,scalar,0")] == [(1, 3), (), (0,)]
