@@ -29,8 +29,8 @@ try) and with the exit code of its class. With `--json` the same is printed as a
 | 0 | | done; after a deploy: the outputs agree with the reference |
 """
 ERRORS_FOOT = """
-The runner on the device has exit codes of its own: see [runner.md](runner.md). Words of a device stand in an error as the
-device's (`pi says: "..."`), with control characters as escapes; the next thing to try is never the device's.
+The runner on the device has exit codes of its own: see [runner.md](runner.md). Words of a device stand in an error as
+the device's (`pi says: "..."`), with control characters as escapes; the next thing to try is never the device's.
 """
 
 
