@@ -104,12 +104,22 @@ class CodeCheck(_Model):
     """Why the file could not be checked like the others; empty when it was."""
 
 
+class HardeningCheck(_Model):
+    """What one program or shared library has that makes a fault in it harder to use."""
+
+    path: str
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    """What a file of ours would have to have: only files that were compiled elsewhere lack any."""
+
+
 class Checks(_Model):
     """What was checked after the build; whatever the checks refuse never becomes a manifest."""
 
     floor: str
     """The least CPU that all code outside the kernels runs on."""
     code: tuple[CodeCheck, ...]
+    hardening: tuple[HardeningCheck, ...] = ()
 
 
 class Manifest(_Model):

@@ -21,7 +21,7 @@ from pathlib import Path
 from core.commands import process
 from core.errors import SlipwayError
 from core.paths import ROOT, cache_dir
-from toolchains import zig
+from toolchains import hardening, zig
 from toolchains.targets import Target, load_targets
 
 PRODUCTS = (
@@ -56,14 +56,15 @@ def libraries(target: Target) -> None:
     Raises:
         subprocess.CalledProcessError: the program could not be compiled or linked.
     """
-    compilers = zig.ensure(target)
+    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compiled, linked = [*flags.compile, *flags.optimized], [*flags.link, *flags.program]
     with tempfile.TemporaryDirectory(prefix="slipway-ahead-") as folder:
         Path(folder, "main.cpp").write_text(_PROGRAM, encoding="utf-8")
         # As CMake does: it tries the compiler with a source file alone, then links what it has compiled.
         for words in (
-            ["main.cpp", "-o", "first"],
-            ["-O2", "-c", "main.cpp", "-o", "main.o"],
-            ["main.o", "-o", "second"],
+            [*flags.compile, "main.cpp", *linked, "-o", "first"],
+            ["-O2", *compiled, "-c", "main.cpp", "-o", "main.o"],
+            ["main.o", *linked, "-o", "second"],
         ):
             subprocess.run([compilers.cxx, *words], cwd=folder, check=True)
 

@@ -41,6 +41,8 @@ class Binary:
     """The operating system that the file names (``macos``, ``ios``); empty where the format names none."""
     system_version: str = ""
     """The least version of that system."""
+    hardening: tuple[str, ...] = ()
+    """What it has of the properties that `toolchains.hardening` names."""
     paths: tuple[str, ...] = ()
     """Paths of this machine in what is loaded at run time."""
 

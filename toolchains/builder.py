@@ -23,8 +23,8 @@ from toolchains.targets import Target, get_target
 _ROOM = Path(__file__).parent
 MODULES = (
     *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
-    *("archives", "binary", "checks", "code", "inspect", "isa", "isa_scan", "isa_x86", "read_elf"),
-    *("read_lief", "symbols"),
+    *("archives", "binary", "checks", "code", "hardening", "inspect", "isa", "isa_scan", "isa_x86"),
+    *("read_elf", "read_lief", "symbols", "systems"),
     *("ndk", "offers", "own_loader", "selection", "xcode"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
@@ -148,7 +148,8 @@ def _build(job: _Job, digest: str) -> Bundle:
         with new_folder(job.folder) as new:
             steps.begin("reading the binaries: architecture, C library, libraries, instructions")
             layout.collect(package, new)
-            binaries, checked = layout.check(origin, new), layout.scan(origin, new)
+            binaries = layout.check(origin, new)
+            checked = layout.scan(origin, new, binaries)
             steps.begin("asking pte_runner what it offers, where it can be run")
             offered = layout.offers(origin, new)
             name = f"slipway-{job.engine}-{job.target.name}"

@@ -8,11 +8,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.bundle import Checks, CodeCheck
+from core.bundle import Checks, CodeCheck, HardeningCheck
 from core.errors import BuildError
 from core.files import sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from toolchains import inspect, isa, isa_scan
+from toolchains import hardening, inspect, isa, isa_scan
 from toolchains.targets import Target
 from toolchains.tools import table
 
@@ -132,6 +132,34 @@ def _refused(target: Target, findings: Sequence[isa_scan.Finding]) -> BuildError
     )
 
 
+def check_hardening(
+    target: Target, binaries: Sequence[inspect.Binary], folder: Path, *, prebuilt: Sequence[Path] = ()
+) -> tuple[HardeningCheck, ...]:
+    """Compare programs and shared libraries with what `toolchains.hardening` promises of the target.
+
+    Args:
+        prebuilt: those that were compiled elsewhere: what they lack is noted, and nothing is refused.
+
+    Raises:
+        BuildError: one of ours lacks something.
+    """
+    files = [item for item in binaries if item.kind != "object"]
+    found = [text for item in files if item.path not in prebuilt for text in hardening.problems(target, item)]
+    if found:
+        raise BuildError(
+            f"What was built for {target.name} is not hardened as promised.",
+            "; ".join(found[:_SHOWN]) + (f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""),
+            "see which flags the recipe or CMakeLists.txt drops; toolchains/systems.toml has those that give it",
+            found,
+        )
+    return tuple(
+        HardeningCheck(
+            path=item.path.relative_to(folder).as_posix(), has=item.hardening, lacks=hardening.lacking(target, item)
+        )
+        for item in files
+    )
+
+
 def check_native(target: Target, folder: Path) -> Checks:
     """Check the product of the native packages: ``lib/`` and ``bin/`` of ``folder``.
 
@@ -152,7 +180,8 @@ def check_native(target: Target, folder: Path) -> Checks:
             f"mend the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
             found,
         )
-    return check_code(target, files, folder)
+    hardened = check_hardening(target, binaries, folder)
+    return check_code(target, files, folder).model_copy(update={"hardening": hardened})
 
 
 def _is_binary(file: Path) -> bool:

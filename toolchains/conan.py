@@ -21,7 +21,7 @@ from core.commands import process, quote
 from core.errors import BuildError, HostError
 from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
-from toolchains import ccache, fetch_source
+from toolchains import ccache, fetch_source, hardening
 from toolchains.compilers import Compilers, family
 from toolchains.targets import Target, load_targets
 
@@ -39,10 +39,9 @@ _TEMPLATE = """\
 
 [conf]
 tools.build:compiler_executables={{ executables }}
-tools.build:cflags={{ map }}
-tools.build:cxxflags={{ map }}
-tools.build:sharedlinkflags=["-s"]
-slipway-runtime/*:tools.build:exelinkflags+=["-Wl,-S"]
+tools.build:cflags={{ flags }}
+tools.build:cxxflags={{ flags }}
+tools.build:sharedlinkflags={{ library }}
 tools.build:jobs={{ jobs }}
 tools.cmake.cmaketoolchain:generator=Ninja
 tools.cmake.cmaketoolchain:system_processor={{ target.cmake_processor }}
@@ -50,6 +49,8 @@ tools.cmake.cmaketoolchain:extra_variables={{ variables }}
 {% for name, value in compilers.conf.items() %}
 {{ name }}={{ value }}
 {% endfor %}
+tools.build:exelinkflags+={{ program }}
+slipway-runtime/*:tools.build:exelinkflags+=["-Wl,-S"]
 tools.info.package_id:confs=["user.slipway:toolchain"]
 user.slipway:toolchain={{ key }}
 user.slipway:wheel_cache={{ wheels }}
@@ -225,6 +226,11 @@ def render(
     # The text is a configuration file of ours, not a page: there is nothing to escape.
     engine = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701
     template = engine.from_string(_TEMPLATE)
+    hard = hardening.flags(target)
+    optimized = () if build_type == "Debug" else hard.optimized
+    # __FILE__ in the SDK's and in the C++ library's headers would carry this machine's paths, and the user's name, to
+    # every device. The last map that fits is taken.
+    mapped = [quote([f"-ffile-prefix-map={folder}=."]) for folder in (cache_dir(), home())]
     tools = {"CMAKE_AR": compilers.ar, "CMAKE_RANLIB": compilers.ranlib, **compilers.variables}
     facts = {
         "target": target,
@@ -234,8 +240,9 @@ def render(
         "wheels": cache_dir("wheels"),
         "executables": json.dumps({"c": compilers.cc, "cpp": compilers.cxx}),
         "variables": json.dumps({**tools, **(launchers or {})}),
-        # __FILE__ in the SDK's headers would carry this machine's paths, and the user's name, to every device.
-        "map": json.dumps([*compilers.flags, quote([f"-ffile-prefix-map={home()}=."])]),
+        "flags": json.dumps([*compilers.flags, *hard.compile, *optimized, *mapped]),
+        "library": json.dumps(["-s", *hard.link]),
+        "program": json.dumps([*hard.link, *hard.program]),
         "fetch": json.dumps(fetch_source.command()),
     }
     # What is built depends on all of the profile, the flags included, so all of it counts in a package's identity;

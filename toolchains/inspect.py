@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import functools
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,24 +11,13 @@ from core.bundle import Needs
 from core.errors import BuildError
 from toolchains import archives, isa
 from toolchains.binary import Binary, newest, number
+from toolchains.systems import systems
 from toolchains.targets import Target
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["Binary", "closure", "needs", "newest", "number", "problems", "read", "read_all", "too_new"]
 
-SYSTEMS = Path(__file__).with_name("systems.toml")
 Libc = Literal["glibc", "musl", "static", "bionic", "msvcrt", "system"]
 _FORMATS = {"elf": "ELF", "pe": "PE", "coff": "COFF", "mach-o": "Mach-O"}
-
-
-@functools.cache
-def _systems() -> Mapping[str, Any]:
-    with SYSTEMS.open("rb") as file:
-        return tomllib.load(file)
 
 
 def _here() -> tuple[str, ...]:
@@ -130,7 +117,7 @@ def too_new(binaries: Sequence[Binary], bounds: Mapping[str, str]) -> list[str]:
 def problems(target: Target, binaries: Sequence[Binary]) -> list[str]:
     """What makes ``binaries`` none for ``target``: format, architecture, float ABI, C library, libraries, segments."""
     found = [text for item in binaries for text in _of_one(target, item)]
-    patterns = [pattern.lower() for pattern in _systems()[target.os]["libraries"]]
+    patterns = [pattern.lower() for pattern in systems()[target.os]["libraries"]]
     missing = [
         name
         for name in needs(target, binaries).libraries
@@ -144,7 +131,7 @@ def problems(target: Target, binaries: Sequence[Binary]) -> list[str]:
 
 
 def _of_one(target: Target, item: Binary) -> Iterator[str]:
-    system = _systems()[target.os]
+    system = systems()[target.os]
     if item.format not in system["formats"]:
         yield f"{item.name} is {_FORMATS[item.format]}, which {target.os} does not load"
     else:

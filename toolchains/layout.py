@@ -99,15 +99,19 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
     return binaries
 
 
-def scan(origin: Origin, folder: Path) -> Checks:
-    """Look for instructions above the target's floor; the engine's libraries come compiled and stripped from upstream.
+def scan(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Checks:
+    """Look for instructions above the target's floor, and for what hardens a program.
+
+    The engine's libraries come compiled and stripped from upstream.
 
     Raises:
-        BuildError: the runner has one outside the kernels that are chosen at run time.
+        BuildError: the runner has an instruction outside the kernels that are chosen at run time, or is not hardened.
     """
     program = folder / (REAL_RUNNER if own_loader.present(folder) else runner_in(folder))
     libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
-    return checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
+    hardened = checks.check_hardening(origin.target, binaries, folder, prebuilt=libraries)
+    checked = checks.check_code(origin.target, [program, *libraries], folder, prebuilt=libraries)
+    return checked.model_copy(update={"hardening": hardened})
 
 
 def needs(origin: Origin, folder: Path, binaries: list[inspect.Binary]) -> Needs:

@@ -3,7 +3,7 @@
 Debian's libstdc++ is newer than the devices'. Two adaptations make what is built run on both:
 
 - **headers**: three configuration macros and one ``__has_include`` that assume a newer glibc are switched off;
-- **link stubs**: shared libraries that contain nothing but the symbols of libstdc++ and libgcc up to a bound,
+- **link stubs**: shared libraries that contain nothing but the symbols of libstdc++ and its like up to a bound,
   each with the version it has there. A program linked against them cannot ask for more; a newer symbol is an
   error at link time and not on the device. (What zig itself does for glibc.)
 
@@ -26,7 +26,7 @@ from toolchains.sysroot import library, sysroot
 from toolchains.targets import Target
 from toolchains.tools import table
 
-_FORMAT = "1"
+_FORMAT = "2"
 """Raise it when this module writes something else, so that cached results are made again."""
 
 _OFF = (
@@ -35,6 +35,10 @@ _OFF = (
     "_GLIBCXX_USE_PTHREAD_RWLOCK_CLOCKLOCK",
 )
 """Inline uses of functions of glibc 2.30."""
+
+_LOADERS = {"armv7l": ("ld-linux-armhf.so.3",)}
+"""Loaders that have something which zig takes from elsewhere: the value that guards the stack, random in the loader, is
+the same in every program when it is zig's own."""
 
 _COMPAT = Path(__file__).with_name("libstdcxx_compat.cpp")
 
@@ -192,6 +196,7 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
             "-O2",
             "-g0",
             "-fPIC",
+            "-fstack-protector-strong",
             "-fno-sanitize=undefined",
             "-nostdinc++",
             *includes,
@@ -220,7 +225,9 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     newest: Mapping[str, str] = wanted["newest"]
     root = sysroot(target)
     headers = _headers(root, target, wanted["gcc"])
-    libraries = [library(root, target, name) for name in ("libstdc++.so.6", "libgcc_s.so.1")]
+    names = ("libstdc++.so.6", "libgcc_s.so.1", *_LOADERS.get(target.machine, ()))
+    libraries = [library(root, target, name) for name in names]
+    newest = {**newest, "GLIBC": target.max_glibc}
     facts = [_FORMAT, sha256_file(_COMPAT), target.zig_triple, portable(str(root)), repr(sorted(newest.items()))]
     key = sha256_bytes("\n".join([*facts, *map(sha256_file, libraries)]).encode())[:16]
     folder = cache_dir("toolchains") / f"libstdcxx-{target.name}-{key}"

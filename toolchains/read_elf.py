@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ _HARD_FLOAT, _SOFT_FLOAT = 0x400, 0x200
 """``EF_ARM_ABI_FLOAT_HARD`` and ``_SOFT`` in an ELF header's flags."""
 _ARM_TAGS = ("TAG_CPU_NAME", "TAG_CPU_ARCH", "TAG_FP_ARCH", "TAG_ADVANCED_SIMD_ARCH")
 _KINDS: dict[str, Kind] = {"ET_EXEC": "program", "ET_REL": "object"}
-_EXECUTABLE, _ALLOCATED = 1, 2
-"""``PF_X`` of a segment's flags, ``SHF_ALLOC`` of a section's."""
+_EXECUTABLE, _WRITABLE, _ALLOCATED = 1, 2, 2
+"""``PF_X`` and ``PF_W`` of a segment's flags, ``SHF_ALLOC`` of a section's."""
+_BIND_NOW, _NOW, _PIE = 0x8, 0x1, 0x08000000
+"""``DF_BIND_NOW`` of ``DT_FLAGS``; ``DF_1_NOW`` and ``DF_1_PIE`` of ``DT_FLAGS_1``."""
 _DAMAGE = (OSError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 """What pyelftools raises besides its own errors when a file's numbers make no sense."""
 _X86_NEEDED = 0xC0008002
@@ -88,9 +90,37 @@ def _tags(elf: Any) -> dict[str, list[str]]:
         )
         if text is not None:
             tags.setdefault(tag.entry.d_tag, []).append(text)
-        elif tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & 0x08000000:
+        elif tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & _PIE:
             tags["PIE"] = ["yes"]
+        if (tag.entry.d_tag, tag.entry.d_val & _NOW) == ("DT_FLAGS_1", _NOW) or _binds_now(tag.entry):
+            tags["NOW"] = ["yes"]
     return tags
+
+
+def _binds_now(entry: Any) -> bool:
+    return entry.d_tag == "DT_BIND_NOW" or (entry.d_tag == "DT_FLAGS" and bool(entry.d_val & _BIND_NOW))
+
+
+def _hardening(elf: Any, tags: dict[str, list[str]], segments: Sequence[Any], exec_stack: bool) -> Iterator[str]:
+    """What a program or library has of the properties that `toolchains.hardening` names."""
+    if elf.header["e_type"] != "ET_EXEC":
+        yield "pie"
+    if any(part["p_type"] == "PT_GNU_RELRO" and part["p_memsz"] for part in segments):
+        yield "relro"
+    if "NOW" in tags:
+        yield "bind_now"
+    both = _WRITABLE | _EXECUTABLE
+    loads = [part["p_flags"] for part in segments if part["p_type"] == "PT_LOAD"]
+    if not exec_stack and not any(flags & both == both for flags in loads):
+        yield "nx"
+    tables = (elf.get_section_by_name(name) for name in (".dynsym", ".symtab"))
+    names = {symbol.name for table in tables if table for symbol in table.iter_symbols()}
+    if "__stack_chk_fail" in names:
+        yield "stack_protector"
+    if any(name.startswith("__") and name.endswith("_chk") for name in names):
+        yield "fortify"
+    if any("__glibcxx_assert_fail" in name for name in names):
+        yield "assertions"
 
 
 def _cpu(elf: Any, attributes: dict[str, Any], properties: bool) -> dict[str, str]:
@@ -133,6 +163,9 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
         paths = [*tags.get("DT_RUNPATH", []), *tags.get("DT_RPATH", [])]
         suspects = [text for text in here if text.encode() in data]
         inside = {text for content in loaded(elf) for text in suspects if text.encode() in content} if suspects else ()
+        # Without the header a program gets an executable stack on most machines.
+        exec_stack = bool(stack & _EXECUTABLE) if stack is not None else program
+        hardening = () if form == "ET_REL" else tuple(_hardening(elf, tags, segments, exec_stack))
         return Binary(
             path,
             machine,
@@ -146,8 +179,8 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
             kind=_KINDS.get(form, "program" if program else "library"),
             cpu=_cpu(elf, attributes, b".note.gnu.property" in data),
             alignment=min((part["p_align"] for part in segments if part["p_type"] == "PT_LOAD"), default=0),
-            # Without the header a program gets an executable stack on most machines.
-            exec_stack=bool(stack & _EXECUTABLE) if stack is not None else program,
+            exec_stack=exec_stack,
+            hardening=hardening,
             relocatable=form != "ET_EXEC",
             paths=tuple(sorted(inside)),
         )

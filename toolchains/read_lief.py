@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ from toolchains.binary import Binary, Kind
 
 _MACHINES = {"AMD64": "x86_64", "I386": "i686", "ARM64": "aarch64", "X86_64": "x86_64", "X86": "i686"}
 _KINDS: dict[str, Kind] = {"EXECUTE": "program", "OBJECT": "object"}
+_BOTH = 0x6
+"""``VM_PROT_WRITE`` and ``VM_PROT_EXECUTE``."""
+_PE_BOTH = 0xA0000000
+"""``IMAGE_SCN_MEM_WRITE`` and ``IMAGE_SCN_MEM_EXECUTE``."""
+_GUARD = b"stack smashing detected"
+"""What a program for Windows says when its stack was overwritten: it has no symbols to look at."""
 _NO_CONTENT = 0x80
 """``IMAGE_SCN_CNT_UNINITIALIZED_DATA``."""
 _DEBUG = ("__DWARF", ".debug", "/")
@@ -80,6 +87,19 @@ def _version(numbers: Any) -> str:
     return ".".join(map(str, parts))
 
 
+def _macho_hardening(item: Any, kind: Kind) -> Iterator[str]:
+    """What a program or library has of the properties that `toolchains.hardening` names."""
+    if kind == "library" or item.is_pie:
+        yield "pie"
+    if item.has_nx_stack and not any(part.init_protection & _BOTH == _BOTH for part in item.segments):
+        yield "nx"
+    names = {str(symbol.name).removeprefix("_") for symbol in item.symbols}
+    if "__stack_chk_fail" in names:
+        yield "stack_protector"
+    if any(name.startswith("__") and name.endswith("_chk") for name in names):
+        yield "fortify"
+
+
 def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
     system, version = "", ""
     if item.has_build_version:
@@ -104,10 +124,28 @@ def _macho(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
         format="mach-o",
         kind=kind,
         relocatable=kind != "program" or bool(item.is_pie),
+        hardening=() if kind == "object" else tuple(_macho_hardening(item, kind)),
         system=system,
         system_version=version,
         paths=_inside(item.sections, here),
     )
+
+
+def _pe_hardening(item: Any) -> Iterator[str]:
+    import lief
+
+    flags, header = lief.PE.OptionalHeader.DLL_CHARACTERISTICS, item.optional_header
+    # Without a table of relocations the flag alone moves nothing.
+    if header.has(flags.DYNAMIC_BASE) and item.has_relocations:
+        yield "pie"
+    if header.has(flags.HIGH_ENTROPY_VA):
+        yield "high_entropy"
+    if header.has(flags.NX_COMPAT) and not any(
+        int(part.characteristics) & _PE_BOTH == _PE_BOTH for part in item.sections
+    ):
+        yield "nx"
+    if any(_GUARD in bytes(part.content) for part in item.sections if not int(part.characteristics) & _NO_CONTENT):
+        yield "stack_protector"
 
 
 def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
@@ -130,6 +168,7 @@ def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
         kind="library" if library else "program",
         exec_stack=not item.optional_header.has(flags.NX_COMPAT),
         relocatable=item.optional_header.has(flags.DYNAMIC_BASE),
+        hardening=tuple(_pe_hardening(item)),
         paths=_inside(item.sections, here),
     )
 

@@ -76,6 +76,11 @@ class Target:
         return first
 
     @property
+    def bits(self) -> int:
+        """How wide its addresses are."""
+        return 64 if self.machine in ("x86_64", "aarch64") else 32
+
+    @property
     def multiarch(self) -> str:
         """Debian's name of the folders that hold this architecture's libraries: ``i386-linux-gnu``."""
         return self.gnu_triple.replace("i686-", "i386-")

@@ -72,7 +72,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)
     monkeypatch.setattr(layout, "check", lambda origin, folder: [binary])
-    monkeypatch.setattr(layout, "scan", lambda origin, folder: Checks(floor="Armv8-A", code=()))
+    monkeypatch.setattr(layout, "scan", lambda origin, folder, binaries: Checks(floor="Armv8-A", code=()))
     monkeypatch.setattr(layout, "offers", lambda origin, folder: offers("XnnpackBackend"))
     return made
 
@@ -276,7 +276,7 @@ def test_flags_and_compilers_count_in_a_packages_identity(monkeypatch: pytest.Mo
     name = "user.slipway:toolchain"
     first = profile_value(conan.render(TARGET, COMPILERS), name)
     assert first.startswith("zig-0.17.0-abc-")
-    monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace('["-s"]', '["-s", "-O3"]'))
+    monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace("{{ library }}", '["-s", "-O3"]'))
     assert profile_value(conan.render(TARGET, COMPILERS), name) != first
 
 
