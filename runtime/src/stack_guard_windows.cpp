@@ -1,5 +1,6 @@
-// The value that guards the stack, and what happens when it was overwritten. Compilers for MinGW refer to both by these
-// names; zig's own are the same value in every program, which whoever overwrites a stack could write there again.
+// The value that guards the stack, and what happens when it was overwritten. Compilers for MinGW refer to
+// both by these names; zig's own are the same value in every program, which an attacker who overwrites a
+// stack can write again.
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
@@ -39,7 +40,8 @@ namespace {
 __attribute__((constructor(101))) SLIPWAY_UNGUARDED void make_guard() {
   using Random = BOOLEAN(WINAPI*)(PVOID, ULONG);
   std::uintptr_t value = 0;
-  // RtlGenRandom under its exported name: advapi32 has it on every Windows, and takes no further library with it.
+  // RtlGenRandom under its exported name: advapi32 has it on every Windows, and takes no further library with
+  // it.
   HMODULE library = ::LoadLibraryW(L"advapi32.dll");
   FARPROC found = library != nullptr ? ::GetProcAddress(library, "SystemFunction036") : nullptr;
   if (found != nullptr) {

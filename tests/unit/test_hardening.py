@@ -11,6 +11,7 @@ import pytest
 from core.errors import BuildError
 from tests.unit.test_profiles import compilers, profile
 from toolchains import checks, conan, hardening, inspect
+from toolchains.binary import Kind
 from toolchains.systems import systems
 from toolchains.targets import Target, get_target, load_targets
 
@@ -18,7 +19,7 @@ BUILT = [target for target in load_targets().values() if target.toolchains]
 ALL = tuple(hardening.MEANINGS)
 
 
-def binary(target: Target, kind: inspect.Kind = "program", *, without: str = "") -> inspect.Binary:
+def binary(target: Target, kind: Kind = "program", *, without: str = "") -> inspect.Binary:
     have = tuple(name for name in ALL if name != without)
     return inspect.Binary(
         Path("/b/bin/pte_runner"), target.machine, "none", "", "", (), (), {}, kind=kind, hardening=have
