@@ -44,13 +44,20 @@ def _flat(value: Any) -> Tensors:
     return tuple(leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves)
 
 
-def _lowered(exported: Any, runs: tuple[Run, ...], *, delegate: bool = False, config: Any = None) -> Program:
+def _lowered(
+    exported: Any,
+    runs: tuple[Run, ...],
+    *,
+    delegate: bool = False,
+    config: Any = None,
+    options: dict[str, bool] | None = None,
+) -> Program:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     lowered = to_edge_transform_and_lower(
         exported,
-        partitioner=[XnnpackPartitioner()] if delegate else [],
+        partitioner=[XnnpackPartitioner(**(options or {}))] if delegate else [],
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     ).to_executorch(config)
     names = sorted(
@@ -368,6 +375,35 @@ def weights_apart(*, delegate: bool) -> Program:
     )  # fmt: skip
 
 
+class Products(nn.Module):  # type: ignore[misc]
+    """Layers whose weights are whole numbers, small enough that half precision adds them exactly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randint(-4, 5, (7, 5)).float())
+        self.offsets = nn.Parameter(torch.randint(-4, 5, (7,)).float())
+        self.second = nn.Parameter(torch.randint(-4, 5, (7, 3)).float())
+        self.row = nn.Parameter(torch.randint(-4, 5, (1, 3)).float())
+
+    def forward(self, x: Any) -> Any:
+        """``[n, 5]`` to ``[n, 3]``; the second layer's bias is a row of a matrix."""
+        return torch.addmm(self.row, nn.functional.linear(x, self.first, self.offsets), self.second)
+
+
+def products(dtype: torch.dtype, *, given: bool) -> Program:
+    """Two layers.
+
+    Args:
+        given: whether their weights come when the program runs, as arguments of the delegate.
+    """
+    module = Products().to(dtype)
+    x = torch.randint(-4, 5, (6, 5)).to(dtype)
+    return _lowered(
+        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=True,
+        options={"force_non_static_weights_for_f32_linear": given},
+    )  # fmt: skip
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "dynamic": lambda: dynamic(delegate=False),
     "dynamic-delegated": lambda: dynamic(delegate=True),
@@ -382,6 +418,9 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "shared-state": lambda: shared_state(shared=True),
     "separate-state": lambda: shared_state(shared=False),
     "weights-apart": lambda: weights_apart(delegate=False),
+    "bias-in-a-row": lambda: products(torch.float32, given=False),
+    "weights-given": lambda: products(torch.float32, given=True),
+    "weights-given-in-halves": lambda: products(torch.float16, given=True),
 }
 
 KERNELS = {

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 NAMES = [
     "dynamic", "dynamic-delegated", "data-dependent", "mutable", "conditional", "mapped", "scanned", "channels-last",
     "channels-last-input", "several-methods", "shared-state", "separate-state", "weights-apart",
+    "bias-in-a-row", "weights-given", "weights-given-in-halves",
 ]  # fmt: skip
 
 

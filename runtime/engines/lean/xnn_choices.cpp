@@ -1,9 +1,9 @@
 #include "xnn_choices.h"
 
 #include <xnnpack/common.h>
+#include <xnnpack/config.h>
 
 #if XNN_ARCH_ARM
-#include <xnnpack/config.h>
 #include <xnnpack/hardware-config.h>
 #include <xnnpack/microparams.h>
 
@@ -31,6 +31,22 @@ void mend_kernel_choices() {
         reinterpret_cast<xnn_vunary_ukernel_fn>(&xnn_f32_vgelu_ukernel__scalar_rational_12_10_div_u1);
   }
 #endif
+}
+
+// What XNNPACK's config functions return as constant are variables.
+PlainRows::PlainRows() {
+  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
+  if (packed != nullptr) {
+    init_ = reinterpret_cast<void (*)()>(packed->init.f32);
+    packed->init.f32 = nullptr;
+  }
+}
+
+PlainRows::~PlainRows() {
+  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
+  if (packed != nullptr) {
+    packed->init.f32 = reinterpret_cast<xnn_init_f32_minmax_params_fn>(init_);
+  }
 }
 
 }  // namespace slipway::lean

@@ -6,4 +6,19 @@ namespace slipway::lean {
 // Puts right what is known to be wrong, once XNNPACK is initialised and before it makes an operator.
 void mend_kernel_choices();
 
+// While one of these is there, fully-connected layers are defined for rows as they are. On a processor with
+// SME2 XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that
+// were packed before; a layer whose weights come when the program runs would read the packed rows as plain
+// ones.
+class PlainRows {
+ public:
+  PlainRows();
+  ~PlainRows();
+  PlainRows(const PlainRows&) = delete;
+  PlainRows& operator=(const PlainRows&) = delete;
+
+ private:
+  void (*init_)() = nullptr;
+};
+
 }  // namespace slipway::lean

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "xnn_given_layer.h"
 #include "xnn_graph.h"
 
 namespace slipway::lean {
@@ -59,9 +60,14 @@ bool fits(const GraphBuilder& graph, std::uint32_t filter, std::uint32_t bias, s
   if (bias == XNN_INVALID_VALUE_ID) {
     return count == filter_count;
   }
+  // Exporters leave sizes of 1 before the bias's own.
   const GraphValue* offsets = graph.find(bias);
-  return count == filter_count && offsets != nullptr && offsets->dims.size() == 1 &&
-         offsets->dims[0] == outputs;
+  std::size_t biases = offsets == nullptr || offsets->dims.empty() ? 0 : 1;
+  for (std::size_t i = 0; biases != 0 && i < offsets->dims.size(); ++i) {
+    const bool last = i + 1 == offsets->dims.size();
+    biases = last ? offsets->dims[i] : (offsets->dims[i] == 1 ? 1 : 0);
+  }
+  return count == filter_count && biases == outputs;
 }
 
 xnn_status unary(const GraphBuilder& graph, const xnn::_XNNNode1x1& node, xnn_unary_operator type,
@@ -174,8 +180,8 @@ xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer,
                            const xnn::XNNFullyConnected& node) {
   Ids id(graph);
   const std::uint32_t input = id(node.input1_id());
-  const std::uint32_t filter = id(node.filter_id());
-  const std::uint32_t bias = id.optional(node.bias_id());
+  std::uint32_t filter = id(node.filter_id());
+  std::uint32_t bias = id.optional(node.bias_id());
   const std::uint32_t output = id.output(node.output_id());
   if (!id.good() || graph.find(node.filter_id())->dims.size() != 2) {
     return xnn_status_invalid_parameter;
@@ -186,8 +192,22 @@ xnn_status fully_connected(const GraphBuilder& graph, const xnn::XNode& outer,
     return xnn_status_invalid_parameter;
   }
   const Range range = range_of(outer);
-  return xnn_define_fully_connected(graph.subgraph(), range.min, range.max, input, filter, bias, output,
-                                    node.flags());
+  const GraphValue* offsets = graph.find(node.bias_id());
+  if (graph.find(node.filter_id())->constant && (offsets == nullptr || offsets->constant)) {
+    return xnn_define_fully_connected(graph.subgraph(), range.min, range.max, input, filter, bias, output,
+                                      node.flags());
+  }
+  const std::size_t along = (node.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0 ? 0 : 1;
+  const std::size_t rank = graph.find(node.input1_id())->dims.size();
+  if (rank == 0) {
+    return xnn_status_invalid_parameter;
+  }
+  GivenLayer given(graph, dims[along]);
+  std::uint32_t rows = input;
+  given.take_padded(node.input1_id(), &rows, rank - 1);
+  given.take_padded(node.filter_id(), &filter, along);
+  given.take(node.bias_id(), &bias);
+  return given.define({range.min, range.max}, rows, filter, bias, output, node.output_id(), node.flags());
 }
 
 // What the three kinds of convolution have in common.

@@ -56,9 +56,10 @@ Fault rows_fault(const NodeCheck& check) {
   return {};
 }
 
-// float16 is among those whose weights may come when the program runs: XNNPACK takes float32 ones only.
+// Weights and a bias may come when the program runs in float32, and in half precision, which is converted to
+// it.
 bool may_come_later(const GraphFact& fact) {
-  return fact.type == xnn_datatype_fp32;
+  return fact.type == xnn_datatype_fp32 || fact.type == xnn_datatype_fp16;
 }
 
 }  // namespace
@@ -93,8 +94,8 @@ Fault check_fully_connected(NodeCheck& check) {
   if (check.has(2)) {
     std::size_t count = 0;
     const GraphFact& bias = check.input(2);
-    if (!bias.constant && (bias.type != xnn_datatype_fp32 ||
-                           is_one_of(filter.type, {xnn_datatype_qcint8, xnn_datatype_qcint4}))) {
+    // XNNPACK leaves it out, without a word, where weights are packed before it comes.
+    if (!bias.constant && (!may_come_later(bias) || !may_come_later(filter))) {
       return check.input_fault(2, "the bias has to be constant");
     }
     if (!count_all(check.dims(2), &count) || count != outputs) {
