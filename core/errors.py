@@ -177,6 +177,13 @@ class DeviceBusyError(SlipwayError):
     transient = True
 
 
+class RootError(SlipwayError):
+    """The device's root is not Slipway's: it holds other files, or other users may write to it."""
+
+    exit_code = 27
+    kind = "root"
+
+
 class RunError(SlipwayError):
     """The runner failed on the device."""
 

@@ -30,6 +30,7 @@ CACHE_PARTS = {
     "tests": "what the tests keep between runs",
     "toolchains": "compiler wrappers and link stubs",
     "tools": "zig",
+    "verified": "what was verified on devices and how it looked then, by the id of their root",
     "wine": "the disks that Wine shows to programs",
     "wheels": "ExecuTorch's wheels",
     "zig": "zig's own cache",

@@ -136,6 +136,9 @@ def broken(name: str, error: BaseException | None) -> UnreachableError:
 class AdbTransport:
     """A device over adb."""
 
+    longest = _LONGEST - 1000
+    """The rest is the service's own words."""
+
     def __init__(self, server: Server, serial: str, name: str, touch: Callable[[], None] | None = None) -> None:
         self.name = name
         self.serial = serial

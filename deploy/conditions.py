@@ -71,14 +71,6 @@ STATE = _STATE + "sys=$1\nstate now\nexit 0\n"
 UNPIN = _UNPIN + "note=$1\nunpin\nexit 0\n"
 """``$1`` the note of what was there before."""
 
-_LINK = r"""
-place() {
-  [ "$3" = 444 ] || chmod "$3" "$stores/$1"
-  ln "$stores/$1" "./$2" 2>/dev/null || cp -p "$stores/$1" "./$2" || return 1
-  used="$used $1"
-}
-"""
-
 _TAKE = r"""
 take() {
   left=$1 chosen= found=
@@ -99,16 +91,10 @@ clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
 RUN = (
     _STATE
     + _UNPIN
-    + _LINK
     + _TAKE
     + r"""
-sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 stores=$7 count=$8 used=; shift 8
-while [ "$count" -gt 0 ]; do
-  place "$1" "$2" "$3" || exit 1
-  shift 3; count=$((count - 1))
-done
-[ -z "$used" ] || { cd "$stores" && exec touch -c $used 2>/dev/null; } &
-echo "@@placed $marker"
+sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 used=$7; shift 7
+[ -z "$used" ] || touch -c "$used" 2>/dev/null &
 state before
 if [ -n "$governor" ]; then
   trap unpin EXIT
@@ -141,8 +127,8 @@ exit "$code"
 """
 )
 """``$1`` where sysfs is, ``$2`` where to note what is changed, ``$3`` a governor, ``$4`` a mask of cores (hex), ``$5``
-a word that nobody else prints, ``$6`` bytes of files that may come back at once, ``$7`` the folder of blobs, ``$8`` how
-many of these go into the working folder; for each its SHA-256, its name there and its mode; then the program's words.
+a word that nobody else prints, ``$6`` bytes of files that may come back at once, ``$7`` the folder that is in use, for
+garbage collection; then the program's words.
 
 Prints the device's state before and after, what could be set, when the program began and ended by the device's own
 uptime (s), and of ``result.json`` and the outputs those that are small: ``SIZE NAME`` each, ``@@data``, the bytes.
@@ -155,20 +141,14 @@ _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft tempera
 
 @dataclass(frozen=True)
 class Files:
-    """What a run finds in its folder, and how much of what it leaves there comes back with its end."""
+    """The files of a run: the folder they are in, and how much of what it leaves in its own comes back with its end."""
 
-    stores: str = ""
-    """Absolute folder of the blobs on the device."""
-    placed: tuple[tuple[str, str, str], ...] = ()
-    """SHA-256, name in the run's folder, and mode of each."""
+    used: str = ""
+    """Absolute folder on the device of the program and its inputs."""
     marker: str = ""
     """A word that no program prints."""
     most: int = 0
     """Bytes of small files together."""
-
-    def were_placed(self, stdout: bytes) -> bool:
-        """Whether the program had all of them when it was started."""
-        return f"@@placed {self.marker}\n".encode() in stdout
 
     def brought(self, stdout: bytes) -> dict[str, bytes]:
         """The small files by name; empty when they did not come whole."""
@@ -263,9 +243,8 @@ def mask_of(cores: str) -> str:
 
 def wrapped(argv: Sequence[str], note: str, governor: str, cores: str, files: Files = Files()) -> list[str]:
     """``argv`` under `RUN`."""
-    words = [word for placed in files.placed for word in placed]
-    settings = [SYSFS, note, governor, mask_of(cores), files.marker, str(files.most), files.stores]
-    return ["sh", "-c", RUN, "slipway", *settings, str(len(files.placed)), *words, *argv]
+    settings = [SYSFS, note, governor, mask_of(cores), files.marker, str(files.most), files.used]
+    return ["sh", "-c", RUN, "slipway", *settings, *argv]
 
 
 def snapshot(text: str, part: str = "now") -> Snapshot:

@@ -156,10 +156,13 @@ def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) 
 
 def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: Callable[[int], None]) -> int:
     names = [f"store/{blob.sha256}" for blob in blobs.values()]
-    survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey({})
+    survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey()
     if survey.stale:
         store.discard(survey.stale, deadline)
-    missing = {blob.sha256: blob for blob in blobs.values() if survey.sizes.get(f"store/{blob.sha256}") != blob.size}
+    there = [f"store/{blob.sha256}" for blob in blobs.values() if survey.has(f"store/{blob.sha256}", blob)]
+    # A run links what it needs, which changes how it looks: its digest is computed each time.
+    whole = {digest for digest, _ in store.verify(there, deadline).values()} if there else set()
+    missing = {blob.sha256: blob for blob in blobs.values() if blob.sha256 not in whole}
     if missing:
         store.upload(missing.values(), progress, deadline)
     store.arrange(f"runs/{store.owner}", blobs, deadline)

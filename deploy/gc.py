@@ -34,9 +34,10 @@ class Listing:
     now: int = 0
     blobs: dict[str, Entry] = field(default_factory=dict)
     bundles: dict[str, Entry] = field(default_factory=dict)
+    programs: dict[str, Entry] = field(default_factory=dict)
     kept_runs: dict[str, Entry] = field(default_factory=dict)
     holds: dict[str, set[str]] = field(default_factory=dict)
-    """Bundle to the digests of its files."""
+    """Bundle, or program with its inputs, to the digests of its files."""
     links: dict[str, str] = field(default_factory=dict)
     """``current/<key>`` and ``previous/<key>`` to a bundle's digest."""
 
@@ -63,7 +64,7 @@ def parse(lines: Iterable[str]) -> Listing:
         elif words[0] in {"file", "folder"} and len(words) == 5 and words[1].isdigit() and words[2].isdigit():
             kind, _, name = words[4].partition("/")
             entry = Entry(words[4], int(words[1]), int(words[2]))
-            table = {"store": found.blobs, "bundles": found.bundles}.get(kind)
+            table = {"store": found.blobs, "bundles": found.bundles, "programs": found.programs}.get(kind)
             if kind == "runs" and name.startswith("kept-"):
                 table = found.kept_runs
             if table is not None:
@@ -92,11 +93,12 @@ def plan(
         return listing.now - entry.used > max_days * DAY
 
     linked = set(listing.links.values()) | set(in_use)
-    loose_bundles = sorted(
-        (entry for name, entry in listing.bundles.items() if name not in linked), key=lambda entry: entry.used
-    )
-    gone = [entry for entry in loose_bundles if old(entry)]
-    left = [entry for entry in loose_bundles if not old(entry)]
+    loose_folders = [
+        entry for folders in (listing.programs, listing.bundles)
+        for name, entry in sorted(folders.items(), key=lambda item: item[1].used) if name not in linked
+    ]  # fmt: skip
+    gone = [entry for entry in loose_folders if old(entry)]
+    left = [entry for entry in loose_folders if not old(entry)]
 
     def held() -> set[str]:
         dropped = {entry.name.rpartition("/")[2] for entry in gone}
@@ -150,8 +152,8 @@ def collect(
     done = on_device(transport, LISTING, [store.root], deadline, "listing the store")
     listing = parse(done.text.splitlines())
     names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use, kept_runs=kept_runs)
-    # Bundles go before the blobs that only they hold: broken off in between, nothing lacks a file.
-    names.sort(key=lambda name: not name.startswith("bundles/"))
+    # Folders go before the blobs that only they hold: broken off in between, nothing lacks a file.
+    names.sort(key=lambda name: name.startswith("store/"))
     store.discard(names, deadline)
     gone = [blob for blob in listing.blobs.values() if blob.name in set(names)]
     freed = sum(blob.size for blob in gone)

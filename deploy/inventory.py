@@ -86,6 +86,8 @@ class Device(BaseModel):
     """What the files in its store may take (GiB) before the least recently used go."""
     store_days: Annotated[float, Field(gt=0, strict=True)] = 30.0
     """Days without use after which a file in its store goes."""
+    verify_days: Annotated[float, Field(gt=0)] = 7.0
+    """Days after which the digest of a file that seems unchanged is computed again."""
 
     @field_validator("key", "known_hosts")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +63,12 @@ class Job:
     def files(self) -> dict[str, Blob]:
         """What the run's folder holds: name to file."""
         return {self.model_name: self.model, **self.data, **dict(zip(self.input_names, self.inputs, strict=True))}
+
+    @property
+    def digest(self) -> str:
+        """Names the folder on the device: other files, or the same under other names, have another one."""
+        lines = "".join(f"{blob.sha256} {name}\n" for name, blob in sorted(self.files.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()[:32]
 
     def with_reference(self, computed: Computed) -> Job:
         """The job with outputs to be compared with."""

@@ -263,6 +263,11 @@ class PlaceTransport:
         self.name = inner.name
         self._inner, self._coordinator = inner, coordinator
 
+    @property
+    def longest(self) -> int:
+        """See `deploy.transport.Transport`."""
+        return self._inner.longest
+
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
         """See `deploy.transport.Transport`."""
         return self._inner.start(argv, deadline)

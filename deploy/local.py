@@ -91,6 +91,9 @@ def _close(pipe: IO[bytes] | None) -> None:
 class LocalTransport:
     """This machine as a device."""
 
+    longest = 100_000
+    """Linux takes 128 KiB in one word (MAX_ARG_STRLEN), and a command under the supervisor is several."""
+
     def __init__(self, name: str = "local") -> None:
         self.name = name
 
@@ -101,7 +104,7 @@ class LocalTransport:
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.Transport`. A copy, never a link: the store's bytes must not change with the source."""
         try:
-            with local.open("rb") as source, Path(remote).open("ab" if offset else "wb") as sink:
+            with local.open("rb") as source, Path(remote).open("ab" if offset else "xb") as sink:
                 source.seek(offset)
                 while chunk := source.read(_CHUNK):
                     deadline.check(f"copying {local.name}")

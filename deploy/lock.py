@@ -16,16 +16,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from core import console
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import one_line, says
+from deploy import roots
 from deploy.deadline import Deadline
 from deploy.hearing import ANSWER
 from deploy.owner import signature
 from deploy.probe import END, FUNCTION, parse
-from deploy.remote_scripts import LOCK
-from deploy.transport import Channel, Transport
+from deploy.remote_scripts import LOCK, compact
+from deploy.root_scripts import ADOPT
+from deploy.supervise import quoted
+from deploy.transport import Channel, Transport, run
 
-OPEN = FUNCTION + 'probe "$@" </dev/null\nshift 6\nset -- "$root" "$@"\n' + LOCK
+OPEN = compact(FUNCTION + 'probe "$@" </dev/null\nshift 6\nset -- "$root" "$@"\n') + LOCK
 """The probe and the lock in one command: six words of `deploy.probe.arguments`, then those of the lock but its root."""
 
 BEAT = 5.0
@@ -46,11 +50,11 @@ class Answer:
     """What the device said to one attempt."""
 
     kind: str
-    """``absent``, ``busy`` or ``acquired``."""
+    """``absent``, ``busy``, ``refused`` or ``acquired``."""
     mark: str = ""
-    """Generation and beat, when busy."""
+    """Generation and beat, when busy; why, when refused."""
     who: str = ""
-    """The holder in words, when busy."""
+    """The holder in words, when busy; the path, when refused."""
     lines: tuple[str, ...] = ()
     """The survey, when acquired."""
     told: str = ""
@@ -62,6 +66,8 @@ class DeviceLock:
 
     def __init__(self, transport: Transport, root: str, owner: str) -> None:
         self._transport, self.root, self._owner = transport, root, owner
+        self.id = ""
+        """What the root's marker says, once the lock is held: another root has another one."""
         self._channel: Channel | None = None
         self._stop = threading.Event()
         self._beater: threading.Thread | None = None
@@ -91,7 +97,8 @@ class DeviceLock:
             ``acquired`` with the survey, or ``absent``.
 
         Raises:
-            DeviceBusyError: somebody else holds it still. UnreachableError, TransferError, DeviceFullError.
+            DeviceBusyError: somebody else holds it still. RootError: the root is not ours. UnreachableError,
+            TransferError, DeviceFullError.
         """
         patience = Deadline.after(wait)
         seen, since, pause, told = "", time.monotonic(), 0.4, False
@@ -120,9 +127,17 @@ class DeviceLock:
             ``acquired``, ``absent`` or ``busy``, with what the device told.
 
         Raises:
-            UnreachableError, TransferError, DeviceFullError.
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
         """
         return self._attempt(names, "", make=False, deadline=deadline, question=question)
+
+    def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
+        """Whether the device takes a command that does what `ask` does."""
+        return len(quoted(self._words(names, "", False, question)).encode()) <= self._transport.longest
+
+    def look(self, names: Sequence[str], deadline: Deadline) -> Answer:
+        """The same as `ask` of a device that was asked already what it is."""
+        return self._attempt(names, "", make=False, deadline=deadline)
 
     def check(self) -> None:
         """See that the lock is still ours.
@@ -167,11 +182,22 @@ class DeviceLock:
     def _attempt(
         self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str] = ()
     ) -> Answer:
+        answer = self._once(names, stale, make, deadline, question)
+        if answer.kind == "refused":
+            if answer.mark != "unmarked":
+                raise roots.refusal(self._transport.name, answer.mark, answer.who)
+            adopt(self._transport, parse(answer.told).root if question else self.root, deadline)
+            answer = self._once(names, stale, make, deadline, question)
+        if answer.kind == "refused":
+            raise roots.refusal(self._transport.name, answer.mark, answer.who)
+        return answer
+
+    def _once(
+        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str]
+    ) -> Answer:
         doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
         deadline.check(doing)
-        script, first = (OPEN, question) if question else (LOCK, [self.root])
-        words = [*first, self._owner, signature(), stale, "yes" if make else "no", *names]
-        channel = self._transport.start(["sh", "-c", script, "slipway", *words], deadline)
+        channel = self._transport.start(self._words(names, stale, make, question), deadline)
         channel.heard.limit, channel.heard.doing = ANSWER, doing
         try:
             answer = self._read(channel, deadline, doing, asked=bool(question))
@@ -187,6 +213,11 @@ class DeviceLock:
             channel.close()
         return answer
 
+    def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
+        script, first = (OPEN, question) if question else (LOCK, [self.root])
+        own = [self._owner, signature(), stale, "yes" if make else "no", roots.new_id()]
+        return ["sh", "-c", script, "slipway", *first, *own, *names]
+
     def _read(self, channel: Channel, deadline: Deadline, doing: str, asked: bool) -> Answer:
         patience = Deadline.after(deadline.left(_ANSWER + _TELLING if asked else _ANSWER))
         code, told, lines = None, "", [""]
@@ -201,7 +232,8 @@ class DeviceLock:
                     told, end, text = text.partition(END)
                     told += end
                 lines = text.splitlines() or [""]
-                if "ready" in lines and lines[0].startswith("acquired "):
+                if "ready" in lines and (match := re.fullmatch(r"acquired [0-9]{1,19} ([0-9a-f]*)", lines[0])):
+                    self.id = match[1]
                     return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), told=told)
             if code is None and patience.over:
                 raise deadline.error(doing) if deadline.over else UnreachableError(
@@ -214,6 +246,8 @@ class DeviceLock:
             return Answer("absent", told=told)
         if code == 0 and (match := re.fullmatch(r"busy ([0-9]{1,19}:[0-9]{0,19})", first)):
             return Answer("busy", match[1], one_line("".join(lines[1:2]), 120), told=told)
+        if code == 0 and (match := re.fullmatch(r"refused ([a-z]+)", first)):
+            return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), told=told)
         said = channel.heard.stderr[-600:].decode(errors="replace").strip()
         if "no space" in said.lower() or "quota" in said.lower():
             raise DeviceFullError(
@@ -251,3 +285,21 @@ class DeviceLock:
             "the same command with a longer --wait SECONDS",
             (by,),
         )
+
+
+def adopt(transport: Transport, root: str, deadline: Deadline) -> None:
+    """Mark a root that an earlier version made; nothing else is ever taken over.
+
+    Raises:
+        RootError: it holds something that no version made.
+    """
+    done = run(
+        transport, ["sh", "-c", ADOPT, "slipway", root, roots.new_id()], deadline=deadline,
+        doing=f"looking at {root}", check=False,
+    )  # fmt: skip
+    lines = done.text.splitlines()
+    if "adopted" not in lines:
+        rows = [one_line(line, 400).partition(" ")[::2] for line in lines]
+        foreign, lacks = ([name for kind, name in rows if kind == each] for each in ("foreign", "lacks"))
+        raise roots.refusal(transport.name, "unmarked", root, foreign, lacks)
+    console.note(f"{root} on {transport.name} was made by an earlier version: it has a {roots.MARKER} now")

@@ -11,6 +11,7 @@ from core.plain import plain, says
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts, State
 from deploy.hearing import ANSWER, natural
+from deploy.roots import refusal
 from deploy.transport import Transport, run
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ named() { echo "$1"; echo "$4"; echo "$3"; echo "$2"; }
 probe() {
 part system; named $(uname -s -n -r -m)
 part home; echo "${HOME:-/}"
-case $1 in /*) root=$1;; *) root=${HOME:-/tmp}/$1;; esac
+case $1 in /*) root=$1;; *) root=${HOME:+$HOME/$1};; esac
 part root; echo "$root"
 near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=${near%/*}; near=${near:-/}; done
 part near; cd "$near" && pwd -P
@@ -157,7 +158,7 @@ def parse(text: str) -> DeviceFacts:
     """Facts from what the script printed.
 
     Raises:
-        AnswerError: the answer is not the script's.
+        AnswerError: the answer is not the script's. RootError: the root is below a home that the login has not.
     """
     parts = _parts(text)
     system = parts.get("system", [])
@@ -170,6 +171,8 @@ def parse(text: str) -> DeviceFacts:
             "its name holds invisible characters, a line break, or blanks at an end",
             "set root in devices.toml to another folder",
         )
+    if "end" in parts and "near" in parts and not root:
+        raise refusal("the device", "home", "")
     if "end" not in parts or len(system) < 3 or not root.startswith("/"):
         raise AnswerError(
             "The device did not answer the probe.",

@@ -2,7 +2,23 @@
 
 File names come as arguments, never inside the script's text. What a script prints is read by `deploy.store` and
 `deploy.lock`. dash, busybox, mksh with toybox, and bash all run them.
+
+`LOCK` and `PREPARE` see that the root is ours (`deploy.root_scripts`); the rest runs after one of these, in a folder
+that nobody else can have changed in between.
 """
+
+from deploy.root_scripts import ROOT
+
+_LOOK = "TZ=UTC0 stat -c 'size %s %i:%y:%z; %n'"
+"""Size, and what changes whenever a file's bytes do: inode, and the times of its last change to bytes and to itself,
+to the nanosecond where the file system has them. coreutils, BusyBox and toybox print the same."""
+
+
+def compact(script: str) -> str:
+    """``script`` without indentation and comments: dropbear takes no long commands, slow devices read every byte."""
+    lines = (line.strip() for line in script.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
 
 _SURVEY = """\
 survey() {
@@ -10,8 +26,8 @@ survey() {
     shift
     case $name in */) set -- "$@" "$name"*;; *) set -- "$@" "$name";; esac
   done
-  [ $# -eq 0 ] || stat -c 'size %s %n' "$@" 2>/dev/null
-  for left in incoming/*.part runs/* runs/.*.part bundles/.*.part; do
+  [ $# -eq 0 ] || LOOK "$@" 2>/dev/null
+  for left in incoming/*.part runs/* runs/.*.part bundles/.*.part programs/.*.part; do
     [ ! -e "$left" ] || echo "leftover $left"
   done
   for link in current/*; do
@@ -22,8 +38,8 @@ survey() {
   done
   [ ! -e governor ] || echo "pinned governor"
 }
-"""
-"""Arguments: paths; one that ends with a slash stands for all in that folder. Prints the size of each that exists,
+""".replace("LOOK", _LOOK)
+"""Arguments: paths; one that ends with a slash stands for all in that folder. Prints the look of each that exists,
 what is unfinished or may be left over, and the bundle of each ``current`` link."""
 
 _DISCARD = """\
@@ -31,7 +47,7 @@ discard() {
   for name in "$@"; do
     shift
     case $name in
-      incoming/?*|runs/?*|bundles/?*|store/?*|lock/?*) ;; *) continue;;
+      incoming/?*|runs/?*|bundles/?*|programs/?*|store/?*|lock/?*) ;; *) continue;;
     esac
     case $name in *..*) continue;; esac
     case ${name#store/} in "$name") ;; *[!0-9a-f]*) continue;; esac
@@ -48,8 +64,8 @@ discard() {
   [ $# -eq 0 ] || rm -rf "$@"
 }
 """
-"""Arguments: paths below incoming, runs, bundles, store or lock. A run whose process group still lives loses it first;
-that it is the run's is told by its working folder, since after a restart the number may be anybody's."""
+"""Arguments: paths below incoming, runs, bundles, programs, store or lock. A run whose process group still lives loses
+it first; that it is the run's is told by its working folder, since after a restart the number may be anybody's."""
 
 SURVEY = (
     _SURVEY
@@ -72,17 +88,16 @@ exit 0
 """
 )
 
-LOCK = (
+LOCK = compact(
     _SURVEY
     + _DISCARD
+    + ROOT
     + """\
-root=$1 owner=$2 who=$3 stale=$4 make=$5; shift 5
-if [ "$make" = yes ]; then umask 077; mkdir -p "$root" || exit 1; fi
-cd "$root" 2>/dev/null || { echo absent; exit 0; }
-umask 022
+root=$1 owner=$2 who=$3 stale=$4 make=$5 new=$6; shift 6
+claim "$root" "$new" "$make"
 there=yes
-for each in lock incoming store bundles runs current previous; do [ -d "$each" ] || there=no; done
-if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles runs current previous 2>&1); then
+for each in lock incoming store bundles programs runs current previous; do [ -d "$each" ] || there=no; done
+if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles programs runs current previous 2>&1); then
   [ "$make" = yes ] || { echo absent; exit 0; }
   echo "$said" >&2; exit 1
 fi
@@ -136,8 +151,8 @@ latest
 start_of $$
 count=1000000000
 { for each in "$node" "$boot" "$space" "$$ $start" "$who"; do echo "$each"; done; } >"lock/$mine/holder" &&
-  echo "$count" >"lock/$mine/beat" || { rm -rf "lock/$mine"; exit 1; }
-echo "acquired $mine"
+  echo "$count" >"lock/$mine/beat" || { env echo "$count" >"lock/$mine/beat"; rm -rf "lock/$mine"; exit 1; }
+echo "acquired $mine $id"
 survey "$@"
 echo ready
 forgotten() {
@@ -162,8 +177,8 @@ exit 0
 """
 )
 """``$2`` owner, ``$3`` who that is in words, ``$4`` a generation and beat that are known to be stale, ``$5`` ``yes`` to
-make the root, ``$6…`` paths for the survey. Prints ``absent``, ``busy GENERATION:BEAT`` and who, or
-``acquired GENERATION``, the survey and ``ready``; then it stays, as the holder.
+make the root, ``$6`` an id for it then, ``$7…`` paths for the survey. Prints ``absent``, ``refused WHY`` and a path,
+``busy GENERATION:BEAT`` and who, or ``acquired GENERATION ID``, the survey and ``ready``; then it stays, as the holder.
 
 The lock is the folder with the highest number below ``lock``; it is free when it holds ``released``. Taking it is
 making the next number, which the file system grants to one alone; a number is never used again while a higher one
@@ -173,16 +188,21 @@ the holder's beats, or when it gives the lock back.
 A process's number is told from an equal one of another pid namespace by when that namespace's first process was
 started; where that is hidden, by the namespace's own name.
 
+A full disk is told by a program's echo: dash's own calls it an I/O error.
+
 The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
 once. It beats by order of the other side, a line each, into a file that is overwritten in place (a full disk stops
 no beat), and gives the lock back when its input ends, which is what a broken connection does by itself.
 """
 
-PREPARE = """\
-umask 077
-mkdir -p "$1" && cd "$1" && umask 022 && mkdir -p incoming store bundles runs
+PREPARE = (
+    ROOT
+    + """\
+claim "$1" "$2" yes
+mkdir -p incoming store bundles programs runs || exit 1
 """
-"""What taking the lock does too; for a store that is used without it."""
+)
+"""What taking the lock does too; for a store that is used without it. ``$2`` an id for a new root."""
 
 _DIGEST = """\
 digest() {
@@ -231,7 +251,7 @@ owner=$2; shift 2
 while [ $# -ge 2 ]; do
   mine=incoming/$1.$owner.part best=0
   for part in "incoming/$1".*.part; do
-    [ -f "$part" ] || continue
+    [ -f "$part" ] && [ ! -h "$part" ] || continue
     size=$(stat -c %s "$part")
     if [ "$size" -gt "$best" ] && [ "$size" -le "$2" ]; then
       best=$size
@@ -253,18 +273,16 @@ done
 
 ARRANGE = """\
 cd "$1" || exit 1
-final=$2 part=$3 first=$4 last=$5 used=; shift 5
+umask 077
+final=$2 part=$3 first=$4 last=$5; shift 5
 link_all() {
   while [ $# -ge 3 ]; do
     case $2 in */*) mkdir -p "$part/${2%/*}" || return 1;; esac
     [ "$3" = 444 ] || chmod "$3" "store/$1"
     ln "store/$1" "$part/$2" 2>/dev/null || cp -p "store/$1" "$part/$2" || return 1
     echo "$1  $2" >>"$part/SHA256SUMS" || return 1
-    used="$used store/$1"
     shift 3
   done
-  touch -c $used 2>/dev/null
-  return 0
 }
 same() { [ "$part/$1" -ef "$final/$1" ]; }
 merge_all() {
@@ -284,10 +302,17 @@ elif [ "$last" != yes ]; then exit 0
 elif [ -d "$final" ]; then merge_all || code=1
 else mv "$part" "$final" || code=1; fi
 rm -rf "$part" "$final/${part##*/}"
-exit "$code"
-"""
+[ "$code" = 0 ] || exit "$code"
+set --
+while IFS= read -r line; do
+  name=$final/${line#*  }
+  [ ! "$name" -ef "store/${line%% *}" ] || set -- "$@" "$name"
+done <"$final/SHA256SUMS"
+[ $# -eq 0 ] || LOOK "$@"
+""".replace("LOOK", _LOOK)
 """``$2`` folder, ``$3`` its temporary name, ``$4`` and ``$5`` whether these are the first and the last of its files,
-then triples of SHA-256, path in the folder and mode. Leaves a manifest as ``sha256sum -c`` reads it.
+then triples of SHA-256, path in the folder and mode. Leaves a manifest as ``sha256sum -c`` reads it. After the last it
+prints the look of each file that is the store's own, not a copy of it.
 
 What is there already is completed file by file, never taken away: another deploy may be running it. Should one make
 the folder at the same moment, ``mv`` puts ours inside, from where it is removed.
@@ -295,6 +320,33 @@ the folder at the same moment, ``mv`` puts ours inside, from where it is removed
 Hard links, not symbolic ones: the loader resolves ``$ORIGIN`` through a symbolic link to the store, where no
 ``lib`` folder is.
 """
+
+VERIFY = (
+    _DIGEST
+    + """\
+cd "$1" || exit 1
+shift
+LOOK "$@" 2>/dev/null
+for file in "$@"; do
+  [ -f "$file" ] && [ ! -h "$file" ] || continue
+  digest "$file" || exit 1
+  echo "digest $got $file"
+done
+""".replace("LOOK", _LOOK)
+)
+"""Arguments: paths. Prints the look of each file as it was before its digest was computed, and ``digest SHA256 PATH``;
+``unable`` where the device has nothing to do that with."""
+
+HOLDINGS = """\
+cd "$1" || exit 1
+for file in store/*; do [ ! -f "$file" ] || echo "of ${file#store/} $file"; done
+for sums in bundles/*/SHA256SUMS programs/*/SHA256SUMS; do
+  [ -f "$sums" ] || continue
+  while IFS= read -r line; do echo "of ${line%% *} ${sums%/*}/${line#*  }"; done <"$sums"
+done
+exit 0
+"""
+"""Prints ``of SHA256 PATH`` for each file that should have that digest."""
 
 _POINT = """\
 point() {
@@ -343,15 +395,16 @@ for link in current/* previous/*; do
   [ ! -L "$link" ] || echo "link $link $(readlink "$link")"
 done
 stat -c 'file %s %Y %h %n' store/* incoming/* 2>/dev/null
-stat -c 'folder 0 %Y 0 %n' runs/* bundles/* 2>/dev/null
-for sums in bundles/*/SHA256SUMS; do
+stat -c 'folder 0 %Y 0 %n' runs/* bundles/* programs/* 2>/dev/null
+for sums in bundles/*/SHA256SUMS programs/*/SHA256SUMS; do
   [ ! -f "$sums" ] || { echo "of ${sums%/*}"; cut -c 1-64 "$sums"; }
 done
 exit 0
 """
 """What garbage collection decides upon: the device's clock (s), links, files with size, age and links, and which
-files of the store each bundle holds."""
+files of the store each bundle and each program holds."""
 
 KEEP = """\
-cd "$1/runs" && mv "$2" "kept-$2"
+cd "$1/runs" && mv "$2" "kept-$2" && ln -s "../../$3" "kept-$2/program"
 """
+"""``$2`` owner, ``$3`` the program's folder, to which a link is left in the run's."""

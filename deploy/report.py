@@ -67,6 +67,7 @@ def _summary(value: Result) -> None:
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
         ["uploaded", (moved if upload.files else "0 bytes (everything was there)") + there],
+        *_verified(value),
         ["took", f"{sum(value.seconds.values()):.1f} s"],
     ]
     caption = f"Times are {value.latency_note}." if value.latency_note else ""
@@ -74,6 +75,15 @@ def _summary(value: Result) -> None:
         caption += (" " if caption else "") + f"Result: {console.shown(value.path)}"
     console.table("", ["run", ""], rows, caption)
     _providers(value)
+
+
+def _verified(value: Result) -> list[list[str]]:
+    """What vouches for the bytes that ran."""
+    found = value.verified
+    if found is None:
+        return []
+    rows = [["verified", f"program: {found.program.text}; bundle: {found.bundle.text}"]]
+    return rows + ([["replaced", f"{', '.join(found.replaced)}: damaged on the device"]] if found.replaced else [])
 
 
 def _engine_rows(value: Result) -> list[list[str]]:

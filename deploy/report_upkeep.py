@@ -11,7 +11,7 @@ from core import console
 if TYPE_CHECKING:
     from deploy.gc import Collected
     from deploy.ssh_trust import Trusted
-    from deploy.upkeep import Rolled
+    from deploy.upkeep import Checked, Rolled
 
 
 def trusted(hosts: Sequence[Trusted], as_json: bool = False) -> None:
@@ -44,3 +44,16 @@ def collected(device: str, value: Collected, as_json: bool = False) -> None:
         ["left", f"{files(value.left_files)}, {size(value.left_bytes)}"],
     ]
     console.table(f"Store of {device}", ["", ""], rows)
+
+
+def checked(device: str, value: Checked, as_json: bool = False) -> None:
+    """Print what a full look found; then raise `TransferError` when something is damaged."""
+    if as_json:
+        console.print_json({"device": device, **dataclasses.asdict(value)})
+    else:
+        from deploy.preflight import files, size
+
+        rows = [["verified", f"{files(value.files)}, {size(value.bytes)} read"]]
+        rows += [["damaged", path] for path in value.damaged]
+        console.table(f"Store of {device}", ["", ""], rows)
+    value.check(device)

@@ -17,6 +17,7 @@ from deploy.conditions import Conditions
 from deploy.facts import DeviceFacts
 from deploy.preflight import Finding
 from deploy.runner import RunnerResult
+from deploy.vouch import Vouched
 
 EMULATED = "emulated: not a latency figure"
 
@@ -61,6 +62,17 @@ class Upload(_Model):
     """Of ``bytes``, what an interrupted upload had brought already."""
 
 
+class Verified(_Model):
+    """What vouches for the bytes that ran being those whose digests stand here."""
+
+    program: Vouched
+    """The program, its own files of weights and its inputs."""
+    bundle: Vouched
+    """The runner and its libraries."""
+    replaced: tuple[str, ...] = ()
+    """Files that were found damaged on the device, and uploaded again."""
+
+
 class Result(_Model):
     """Everything about one run."""
 
@@ -79,6 +91,8 @@ class Result(_Model):
     program: ProgramUsed
     preflight: tuple[Finding, ...]
     upload: Upload
+    verified: Verified | None = None
+    """None in results of versions that looked at files' sizes alone."""
     runner: RunnerResult
     conditions: Conditions = Conditions()
     """The device around the run; ``conditions.throttled`` marks a run whose times say little."""

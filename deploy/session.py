@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.bundle import RUNNER, Bundle
-from core.errors import DeadlineError, SlipwayError
+from core.errors import DeadlineError, SlipwayError, TransferError
 from core.files import locked, new_folder
 from core.paths import results_dir
 from deploy import collect, conditions, gc, hearing, preflight, runner
@@ -22,18 +22,17 @@ from deploy.job import Job
 from deploy.needs import ProgramNeeds, bundle_digest
 from deploy.preflight import Finding
 from deploy.probe import probe
-from deploy.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, now, overall, result_key, write
-from deploy.store import Blob, Store, Survey, trouble
+from deploy.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, Verified, now, overall, result_key, write
+from deploy.store import Blob, Store, Survey
 from deploy.transport import Transport, run
+from deploy.vouch import Records, Voucher
 
 _CLEANUP = 20.0
 """Seconds for tidying up on the device."""
 _DEFAULT_ROOT = ".slipway"
-_NOTHING = Survey({})
+_NOTHING = Survey()
 _SMALL = 256 << 10
 """Bytes of results that come with the run's end; what is larger is fetched."""
-_AT_ONCE = 20
-"""Files that a run's own command puts in their place; more are put there before."""
 _COOLING = 2.0
 """Seconds between two looks at the temperature."""
 _PATIENCE = 2.0
@@ -96,6 +95,10 @@ class Session:
         """What came with the run's end."""
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
+        self.program = f"programs/{job.digest}"
+        self.above = f"../../{self.program}"
+        """The same, seen from the run's folder."""
+        self.replaced: tuple[str, ...] = ()
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
@@ -110,15 +113,22 @@ class Session:
         """
         with Store(self.transport, device_root(self.device)) as store, self._tidy(store, options):
             facts, survey = self._ask(store, options)
+            voucher = Voucher(store, self.device.verify_days, Records.of(store.lock.id))
             if survey is not None:
                 facts = self._make_room(store, survey, facts)
-            missing, placed = self._missing(survey or _NOTHING)
+                survey = self._verified(store, voucher, survey)
+            missing = self._missing(survey or _NOTHING)
             with self.steps.step("preflight") as step:
                 found = self._preflight(facts, missing, step)
             if survey is None:  # a device that is new to us, and nothing touched on it before this line
                 survey = self._open(store, options, make=True) or _NOTHING
-                missing, placed = self._missing(survey)
-            upload = self._upload(store, missing, placed)
+                voucher.records = Records.of(store.lock.id)
+                survey = self._verified(store, voucher, survey)
+                missing = self._missing(survey)
+            upload = self._upload(store, voucher, survey, missing)
+            verified = Verified(
+                program=voucher.vouched(self.job.files), bundle=voucher.vouched(self.parts), replaced=self.replaced
+            )
             answer = self._run(store, options)
             with self.steps.step("settle"):
                 self._settle(store, survey, grown=upload.bytes > 0)
@@ -130,7 +140,7 @@ class Session:
                     )
                 with self.steps.step("compare"):
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
-        result = self._result(facts, found, upload, answer, outputs, tuple(f"{key}/{name}" for name in files))
+        result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
         result = result.model_copy(update={"attempts": attempts})
         return result.model_copy(update={"path": write(result)})
 
@@ -140,15 +150,40 @@ class Session:
     def _ask(self, store: Store, options: Options) -> tuple[DeviceFacts, Survey | None]:
         """What the device is and what is there, the lock with it; one round trip, if everything is as it mostly is."""
         with self.steps.step("probe", "asking the device what it is"):
-            names = [*self._folders(), *(f"store/{blob.sha256}" for blob in self.job.files.values())]
-            facts, kind, survey = store.ask(names, self.bundle.manifest.needs, self.deadline)
+            facts, kind, survey = store.ask(self._folders(), self.bundle.manifest.needs, self.deadline)
         if kind == "busy":
             return facts, self._open(store, options, make=False)
-        if survey is None or self._placed(survey):
+        if survey is None or all(self._placed(survey, folder) for folder in self._wanted()):
             return facts, survey
         with self.steps.step("survey"):
-            parts = store.survey([f"store/{blob.sha256}" for blob in self.parts.values()], self.deadline)
-        return facts, replace(survey, sizes={**survey.sizes, **parts.sizes})
+            parts = store.survey([f"store/{blob.sha256}" for blob in self._blobs()], self.deadline)
+        return facts, replace(survey, looks={**survey.looks, **parts.looks})
+
+    def _verified(self, store: Store, voucher: Voucher, survey: Survey) -> Survey:
+        """The survey without what is damaged: what changed since it was verified is verified again."""
+        there = {f"{folder}/{path}": blob for folder, files in self._wanted().items() for path, blob in files.items()}
+        there |= {f"store/{blob.sha256}": blob for blob in self._blobs()}
+        unknown = voucher.unknown(survey.looks, there)
+        if not unknown:
+            return survey
+        with self.steps.step("verify", f"verifying {preflight.files(len(unknown))} on {self.device.name}") as step:
+            damaged = voucher.verify(unknown, self.deadline)
+            voucher.records.save()
+            bad = {there[name].sha256 for name in damaged}
+            if not bad:
+                return survey
+            names = {blob.sha256: blob.source.name for blob in there.values()}
+            self.replaced = (*self.replaced, *(names[sha256] for sha256 in sorted(bad)))
+            for name, digest in damaged.items():
+                step.note(
+                    f"{names[there[name].sha256]} was damaged on {self.device.name} ({name.partition('/')[0]}): its "
+                    f"SHA-256 is {digest[:16]}…, not {there[name].sha256[:16]}…; it is uploaded again"
+                )
+            # The store's own was not looked at where everything was in its place.
+            more = store.survey([f"store/{blob.sha256}" for blob in self._blobs()], self.deadline)
+        looks = {name: look for name, look in {**survey.looks, **more.looks}.items()
+                 if name not in there or there[name].sha256 not in bad}  # fmt: skip
+        return self._verified(store, voucher, replace(survey, looks=looks))
 
     def _open(self, store: Store, options: Options, make: bool) -> Survey | None:
         """Lock the device and see what is there; waiting for another deploy does not use up this one's time."""
@@ -168,7 +203,7 @@ class Session:
 
     def _make_room(self, store: Store, survey: Survey, facts: DeviceFacts) -> DeviceFacts:
         """Remove what dead sessions left, but for parts of what is missing, and old files when space is short."""
-        missing, _ = self._missing(survey)
+        missing = self._missing(survey)
         wanted = tuple(f"incoming/{blob.sha256}." for blob in missing)
         stale = [name for name in survey.stale if not name.startswith(wanted or ("\0",))]
         store.discard(stale, self.deadline)
@@ -186,7 +221,7 @@ class Session:
         return self._probe() if short or stale else facts  # what was removed is free space now
 
     def _in_use(self) -> set[str]:
-        return {self.digest, *(blob.sha256 for blob in (*self.parts.values(), *self.job.files.values()))}
+        return {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
 
     def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
         """After a good run: the bundle becomes the current one, and a store that grew is held to its limits."""
@@ -211,26 +246,35 @@ class Session:
             raise
         if options.keep_run:
             with contextlib.suppress(SlipwayError):  # the result is here
-                store.keep(Deadline.after(_CLEANUP))
+                store.keep(self.program, Deadline.after(_CLEANUP))
+
+    def _wanted(self) -> dict[str, dict[str, Blob]]:
+        """Folder on the device to the files it must hold."""
+        return {self.home: self.parts, self.program: self.job.files}
+
+    def _blobs(self) -> list[Blob]:
+        return [blob for files in self._wanted().values() for blob in files.values()]
 
     def _folders(self) -> list[str]:
-        """Those of the bundle in its place, each with a slash."""
-        return list(dict.fromkeys(f"{self.home}/{path}".rpartition("/")[0] + "/" for path in self.parts))
+        """Those of the bundle and the program, each with a slash."""
+        paths = (f"{folder}/{path}" for folder, files in self._wanted().items() for path in files)
+        return list(dict.fromkeys(path.rpartition("/")[0] + "/" for path in paths))
 
     def _names(self) -> list[str]:
-        blobs = (*self.parts.values(), *self.job.files.values())
-        return [*self._folders(), *(f"store/{blob.sha256}" for blob in blobs)]
+        return [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
 
-    def _placed(self, survey: Survey) -> bool:
-        """Whether the bundle is in its place already."""
-        return all(survey.sizes.get(f"{self.home}/{path}") == blob.size for path, blob in self.parts.items())
+    def _placed(self, survey: Survey, folder: str) -> bool:
+        """Whether the files of ``folder`` are in their places already."""
+        return all(survey.has(f"{folder}/{path}", blob) for path, blob in self._wanted()[folder].items())
 
-    def _missing(self, survey: Survey) -> tuple[list[Blob], bool]:
-        """What must be uploaded, and whether the bundle is in its place already."""
-        placed = self._placed(survey)
-        wanted = [*([] if placed else self.parts.values()), *self.job.files.values()]
-        missing = {blob.sha256: blob for blob in wanted if survey.sizes.get(f"store/{blob.sha256}") != blob.size}
-        return list(missing.values()), placed
+    def _missing(self, survey: Survey) -> list[Blob]:
+        """What must be uploaded."""
+        wanted = [
+            blob for folder, files in self._wanted().items() if not self._placed(survey, folder)
+            for blob in files.values()
+        ]  # fmt: skip
+        missing = {blob.sha256: blob for blob in wanted if not survey.has(f"store/{blob.sha256}", blob)}
+        return list(missing.values())
 
     def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob], step: Step) -> list[Finding]:
         found = preflight.check(
@@ -248,9 +292,9 @@ class Session:
             raise error
         return found
 
-    def _upload(self, store: Store, missing: Sequence[Blob], placed: bool) -> Upload:
+    def _upload(self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob]) -> Upload:
         total, resumed = sum(blob.size for blob in missing), 0
-        everything = {blob.sha256: blob.size for blob in (*self.parts.values(), *self.job.files.values())}
+        everything = {blob.sha256: blob.size for blob in self._blobs()}
         present = {
             digest: size for digest, size in everything.items() if digest not in {blob.sha256 for blob in missing}
         }
@@ -265,8 +309,11 @@ class Session:
 
             if missing:
                 resumed = store.upload(missing, progress, self.deadline)
-            if not placed:
-                store.arrange(self.home, self.parts, self.deadline)
+            for blob in missing:
+                voucher.uploaded(blob)
+            for folder, files in self._wanted().items():
+                if not self._placed(survey, folder):
+                    self._arrange(store, voucher, folder, files)
             step.outcome = (
                 f"uploaded {preflight.files(len(missing))}, {preflight.size(total)}"
                 + (f" ({preflight.size(resumed)} of it earlier)" if resumed else "")
@@ -282,11 +329,23 @@ class Session:
             resumed_bytes=resumed,
         )
 
+    def _arrange(self, store: Store, voucher: Voucher, folder: str, files: dict[str, Blob]) -> None:
+        looks = store.arrange(folder, files, self.deadline)
+        copies = voucher.arranged(looks, {f"{folder}/{path}": blob for path, blob in files.items()})
+        if copies and (damaged := voucher.verify(copies, self.deadline)):
+            raise TransferError(
+                f"{', '.join(damaged)} on {self.device.name} is not what was uploaded.",
+                "its file system has no hard links, and a copy of the file came out damaged",
+                "the same command again, or another root in devices.toml",
+                tuple(damaged),
+            )
+        voucher.records.save()
+
     def _run(self, store: Store, options: Options) -> runner.RunnerResult:
         argv = runner.command(
             store.path(f"{self.home}/{RUNNER}"),
-            model=self.job.model_name,
-            inputs=self.job.input_names,
+            model=f"{self.above}/{self.job.model_name}",
+            inputs=[f"{self.above}/{name}" for name in self.job.input_names],
             shapes=self.job.shapes,
             method=self.job.method,
             executions=options.executions,
@@ -299,7 +358,7 @@ class Session:
         cooled = self._cool_down(options.cooldown) if options.cooldown else 0.0
         with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
             store.lock.check()
-            files = self._files(store)
+            files = conditions.Files(store.path(self.program), store.owner, _SMALL)
             done = run(
                 self.transport,
                 conditions.wrapped(argv, note, options.governor, options.cores, files),
@@ -310,8 +369,6 @@ class Session:
                 check=False,
                 most=hearing.RUN,
             )
-            if done.code != 0 and not files.were_placed(done.stdout):
-                raise trouble(self.device.name, "arranging the run", store.root, done)
             self.sent = files.brought(done.stdout)
             said = collect.read_result(self.transport, store, self.sent, self.deadline)
             if done.code != 0:
@@ -322,14 +379,6 @@ class Session:
             for line in self.conditions.notes:
                 step.note(line)
             return runner.parse_result(said)
-
-    def _files(self, store: Store) -> conditions.Files:
-        """The program and its inputs, from the store."""
-        placed = tuple((blob.sha256, name, blob.mode) for name, blob in self.job.files.items())
-        if len(placed) > _AT_ONCE:  # one command would be too long for dropbear
-            store.arrange(f"runs/{store.owner}", self.job.files, self.deadline)
-            placed = ()
-        return conditions.Files(store.path("store"), placed, store.owner, _SMALL)
 
     def _cool_down(self, degrees: float) -> float:
         """Wait until the device's warmest zone is at most so warm; seconds waited.
@@ -354,6 +403,7 @@ class Session:
         facts: DeviceFacts,
         found: Sequence[Finding],
         upload: Upload,
+        verified: Verified,
         answer: runner.RunnerResult,
         outputs: tuple[Comparison, ...],
         files: tuple[str, ...],
@@ -385,6 +435,7 @@ class Session:
             ),
             preflight=tuple(found),
             upload=upload,
+            verified=verified,
             runner=answer,
             conditions=self.conditions,
             outputs=outputs,

@@ -121,6 +121,12 @@ def broken(name: str, error: BaseException | None) -> UnreachableError:
     )
 
 
+_LONGEST = 100_000
+"""Bytes of a command for OpenSSH, which takes 256 KiB; a shell's single word may have 128 (Linux's MAX_ARG_STRLEN)."""
+_SHORT = 8_900
+"""The same for any other server: dropbear takes 9,000 (MAX_CMD_LEN in its sysoptions.h)."""
+
+
 class SshTransport:
     """A device over SSH."""
 
@@ -129,6 +135,11 @@ class SshTransport:
         self.where = where
         self._sessions = sessions
         self._files = Files(sessions, where.device)
+
+    @property
+    def longest(self) -> int:
+        """See `deploy.transport.Transport`."""
+        return _LONGEST if self._sessions.patient else _SHORT
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
         """See `deploy.transport.Transport`."""

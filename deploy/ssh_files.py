@@ -121,7 +121,7 @@ class Files:
     ) -> None:
         with local.open("rb") as source:
             # No `with` for the sink: after Ctrl-C in mid-packet a polite close would wait for an answer in vain.
-            sink = sftp.open(remote, "r+b" if offset else "wb")
+            sink = sftp.open(remote, "r+b" if offset else "wxb")
             if offset:
                 source.seek(offset)
                 sink.seek(offset)
@@ -146,7 +146,8 @@ class Files:
     def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int) -> None:
         channel = self._channel = self._session(deadline)
         try:
-            channel.exec_command(f"cat {'>>' if offset else '>'} {shlex.quote(remote)}")
+            script = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'  # the login's shell may be any
+            channel.exec_command(shlex.join(["sh", "-c", script, "slipway", remote]))
             with local.open("rb") as source:
                 source.seek(offset)
                 while chunk := source.read(_CHUNK):

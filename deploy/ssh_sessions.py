@@ -40,6 +40,13 @@ class Sessions:
         return transport is not None and transport.is_active()
 
     @property
+    def patient(self) -> bool:
+        """Whether the server is one that is known to take long commands."""
+        transport = self._clients[0].get_transport()
+        version = transport.remote_version.lower() if transport is not None else ""
+        return any(name in version for name in ("openssh", "asyncssh"))
+
+    @property
     def connections(self) -> int:
         """How many connections there are."""
         return len(self._clients)

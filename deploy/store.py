@@ -5,13 +5,15 @@ Below the device's root::
     incoming/<sha256>.<owner>.part   on its way; nothing reads it; an interrupted upload goes on from here
     store/<sha256>                   whole and verified on the device; read-only
     bundles/<digest>/bin, lib        hard links into the store (copies where links are refused), and SHA256SUMS
+    programs/<digest>/               a program with its inputs, in the same way
     current/<target>-<engine>        link to the bundle that ran last and well; previous/ the one before it
-    runs/<owner>/                    one run: inputs linked, outputs, gone afterwards
+    runs/<owner>/                    one run: its outputs, gone afterwards
     lock/<number>/                   who uses the device (`deploy.lock`)
+    .slipway-root                    the mark of a root that is ours (`deploy.roots`)
 
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, where it has nothing to do
 that with, after it was read back and compared), so a name in
-``store`` is proof; the size is looked at again to notice what a power cut did. ``<owner>`` names the session
+``store`` was proof when it was given; `deploy.vouch` says when it is looked at again. ``<owner>`` names the session
 on this side that made a thing, so that whoever comes next removes what a dead one left, and only that.
 """
 
@@ -31,10 +33,11 @@ from core.files import sha256_file
 from core.plain import says
 from deploy import owner as owners
 from deploy.deadline import Deadline
-from deploy.lock import DeviceLock
+from deploy.lock import DeviceLock, adopt
 from deploy.owner import is_dead, new_owner
-from deploy.probe import arguments, parse
-from deploy.remote_scripts import ARRANGE, COMMIT, DISCARD, FLIP, KEEP, PREPARE, RESUME, SURVEY
+from deploy.probe import arguments, parse, probe
+from deploy.remote_scripts import ARRANGE, COMMIT, DISCARD, FLIP, KEEP, PREPARE, RESUME, SURVEY, VERIFY
+from deploy.roots import new_id, refusal
 from deploy.transport import Completed, Transport, run, uninterrupted
 
 if TYPE_CHECKING:
@@ -43,17 +46,18 @@ if TYPE_CHECKING:
     from core.bundle import Needs
     from deploy.facts import DeviceFacts
 
-__all__ = ["BATCH", "Blob", "Store", "Survey", "is_dead", "new_owner"]
+__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]
 
 BATCH = 8 << 20
 """Bytes after which uploaded blobs are verified and named, so that a break loses at most so much."""
 
-WORDS = 3500
+WORDS = 2400
 """Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
 _FEW = 1000
 """The same for the longest script, which asks the device everything at once."""
 
-_LEFT = re.compile(r"(incoming|runs|bundles)/[^\s/]+")
+_LEFT = re.compile(r"(incoming|runs|bundles|programs)/[^\s/]+")
+_LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,19 @@ class Blob:
 
 
 @dataclass(frozen=True)
+class Look:
+    """A file as the device sees it without reading it."""
+
+    size: int
+    stamp: str
+    """Inode, and when its bytes and itself were last changed: another text whenever the bytes are changed."""
+
+
+@dataclass(frozen=True)
 class Survey:
     """What is on the device, paths below the root."""
 
-    sizes: Mapping[str, int]
+    looks: Mapping[str, Look] = field(default_factory=dict)
     """Those asked for that exist."""
     left: tuple[str, ...] = ()
     """Unfinished files and run folders, whoever made them."""
@@ -87,6 +100,15 @@ class Survey:
     """Bytes that everything below the root takes; 0 when that was not asked, as it is a walk through all files."""
     pinned: bool = False
     """Whether a run that set the governor never set it back."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of those asked for that exist."""
+        return {name: look.size for name, look in self.looks.items()}
+
+    def has(self, name: str, blob: Blob) -> bool:
+        """Whether ``name`` is there, as long as ``blob``."""
+        return name in self.looks and self.looks[name].size == blob.size
 
 
 class Store:
@@ -139,12 +161,18 @@ class Store:
             The facts; ``acquired``, ``busy`` or ``absent`` (then nothing was touched); the survey, when acquired.
 
         Raises:
-            UnreachableError, TransferError, DeviceFullError.
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
         """
         first, *others = _pieces(([name] for name in names), _FEW) or [[]]
-        answer = self.lock.ask(first, arguments(self.root, needs), deadline)
-        facts = parse(answer.told)
-        self.lock.root = facts.root
+        question = arguments(self.root, needs)
+        if self.lock.fits(first, question):
+            answer = self.lock.ask(first, question, deadline)
+            facts = parse(answer.told)
+            self.lock.root = facts.root
+        else:  # one trip more
+            facts = probe(self._transport, self.root, needs, deadline)
+            self.lock.root = facts.root
+            answer = self.lock.look(first, deadline)
         if answer.kind != "acquired":
             return facts, answer.kind, None
         return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)
@@ -154,7 +182,7 @@ class Store:
         if not others:
             return found
         more = self.survey([name for words in others for name in words], deadline)
-        return Survey({**found.sizes, **more.sizes}, more.left, more.stale, more.current, more.usage, more.pinned)
+        return Survey({**found.looks, **more.looks}, more.left, more.stale, more.current, more.usage, more.pinned)
 
     def open(
         self,
@@ -172,6 +200,7 @@ class Store:
 
         Raises:
             DeviceBusyError: another session holds the device for longer than ``wait`` seconds.
+            RootError: the root is not ours.
         """
         first, *others = _pieces([name] for name in names) or [[]]
         answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
@@ -180,23 +209,20 @@ class Store:
         return self._completed(self._parse(answer.lines), others, deadline)
 
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
-        """Sizes of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
+        """Looks of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
         lines: list[str] = []
         for words in _pieces([name] for name in names) or [[]]:
             lines += self._script(SURVEY, words, deadline, "looking at what is there").text.splitlines()
         return self._parse(lines)
 
     def _parse(self, lines: Iterable[str]) -> Survey:
-        sizes: dict[str, int] = {}
+        lines = list(lines)
         left: list[str] = []
         current: dict[str, str] = {}
         usage, pinned = 0, False
         for line in lines:
             kind, _, rest = line.partition(" ")
-            if kind == "size":
-                number, _, name = rest.partition(" ")
-                sizes[name] = int(number) if number.isdigit() else -1
-            elif kind == "leftover" and _LEFT.fullmatch(rest):
+            if kind == "leftover" and _LEFT.fullmatch(rest):
                 left.append(rest)
             elif kind.startswith("current/"):
                 current[kind.removeprefix("current/")] = rest.rpartition("/")[2]
@@ -206,7 +232,7 @@ class Store:
         left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
         self._left = tuple(left)
         stale = tuple(name for name in left if self._is_stale(owners.owner_of(name)))
-        return Survey(sizes, self._left, stale, current, usage, pinned)
+        return Survey(_looks(lines), self._left, stale, current, usage, pinned)
 
     def _is_stale(self, owner: str) -> bool:
         """With the lock in our hands, everybody else's unfinished work is nobody's."""
@@ -217,9 +243,9 @@ class Store:
         for words in _pieces([name] for name in names):
             self._script(DISCARD, words, deadline, "cleaning up")
 
-    def keep(self, deadline: Deadline) -> None:
-        """Leave the run's folder on the device under a name that no later deploy removes."""
-        self._script(KEEP, [self.owner], deadline, "keeping the run's folder")
+    def keep(self, program: str, deadline: Deadline) -> None:
+        """Leave the run's folder, with a link to ``program``'s, under a name that no later deploy removes."""
+        self._script(KEEP, [self.owner, program], deadline, "keeping the run's folder")
 
     def abandon(self, deadline: Deadline, parts: bool = True) -> None:
         """After a failure: remove whatever of this owner's is not whole, as far as the device can be reached.
@@ -248,7 +274,7 @@ class Store:
         """
         blobs = list(blobs)
         if not self.lock.held:
-            self._script(PREPARE, [], deadline, "making the store's folders")
+            self._prepare(deadline)
         begun = self._begun(blobs, deadline)
         batch: list[Blob] = []
         for blob in blobs:
@@ -265,11 +291,22 @@ class Store:
             self._commit(batch, deadline)
         return sum(begun.values())
 
+    def _prepare(self, deadline: Deadline) -> None:
+        doing = "making the store's folders"
+        for _ in range(2):
+            first, *others = [*self._script(PREPARE, [new_id()], deadline, doing).text.splitlines(), ""]
+            if not first.startswith("refused "):
+                return
+            if first != "refused unmarked":
+                raise refusal(self._transport.name, first.removeprefix("refused "), others[0])
+            adopt(self._transport, self.root, deadline)
+
     def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
         """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
         parts = " ".join(self._left)
         wanted = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
         begun: dict[str, int] = {}
+        wrong: list[str] = []
         for words in _pieces([blob.sha256, str(blob.size)] for blob in wanted.values()):
             done = self._script(RESUME, [self.owner, *words], deadline, "looking for interrupted uploads")
             for line in done.text.splitlines():
@@ -278,15 +315,50 @@ class Store:
                     size = min(int(number), wanted[sha256].size)
                     if _digest(wanted[sha256].source, size) == digest:
                         begun[sha256] = size
+                    else:
+                        wrong.append(f"incoming/{sha256}.{self.owner}.part")
+        if wrong:  # a file is made anew, never written over
+            self.discard(wrong, deadline)
         return begun
 
-    def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> None:
-        """Make ``folder`` (below the root) hold ``files`` (by path in it) from the store; whole or not at all."""
+    def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> dict[str, Look]:
+        """Make ``folder`` (below the root) hold ``files`` (by path in it) from the store; whole or not at all.
+
+        Returns:
+            Paths below the root of those that are the store's own files, not copies of them, with their looks.
+        """
         temporary = f"{folder.rpartition('/')[0]}/.{folder.rpartition('/')[2]}.{self.owner}.part"
         pieces = _pieces([blob.sha256, path, blob.mode] for path, blob in files.items())
         for index, words in enumerate(pieces):
             ends = ["yes" if index == 0 else "no", "yes" if index == len(pieces) - 1 else "no"]
-            self._script(ARRANGE, [folder, temporary, *ends, *words], deadline, f"arranging {folder.partition('/')[0]}")
+            doing = f"arranging {folder.partition('/')[0]}"
+            done = self._script(ARRANGE, [folder, temporary, *ends, *words], deadline, doing)
+        return _looks(done.text.splitlines()) if pieces else {}
+
+    def verify(self, names: Iterable[str], deadline: Deadline) -> dict[str, tuple[str, Look]]:
+        """Have the device compute the SHA-256 of files below the root; where it cannot, they are read back.
+
+        Returns:
+            For those of ``names`` that are files: SHA-256 and the look before it was computed.
+        """
+        found: dict[str, tuple[str, Look]] = {}
+        for words in _pieces([name] for name in names):
+            lines = self._script(VERIFY, words, deadline, "computing digests").text.splitlines()
+            looks = _looks(lines)
+            for line in lines:
+                kind, _, rest = line.partition(" ")
+                digest, _, name = rest.partition(" ")
+                if kind == "digest" and name in looks:
+                    if digest == "unable":
+                        digest = self._fetched_digest(name, looks[name].size, deadline)
+                    found[name] = (digest, looks[name])
+        return found
+
+    def _fetched_digest(self, name: str, size: int, deadline: Deadline) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder) / "file"
+            self._transport.get(self.path(name), local, size + 1, deadline)
+            return sha256_file(local)
 
     def flip(self, key: str, digest: str, deadline: Deadline) -> None:
         """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` what it was."""
@@ -316,17 +388,12 @@ class Store:
 
     def _read_back(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, str]:
         """For devices that compute no SHA-256: fetch what was uploaded, compare here, and have it named or removed."""
-        answers: dict[str, str] = {}
-        with tempfile.TemporaryDirectory() as folder:
-            for blob in blobs:
-                local = Path(folder) / blob.sha256
-                self._transport.get(self._part(blob), local, blob.size + 1, deadline)
-                answers[blob.sha256] = sha256_file(local)
-                local.unlink()
+        parts = {blob.sha256: self._part(blob).removeprefix(f"{self.root}/") for blob in blobs}
+        answers = {blob.sha256: self._fetched_digest(parts[blob.sha256], blob.size, deadline) for blob in blobs}
         good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
         for words in _pieces([blob.sha256, blob.mode] for blob in good):
             self._script(COMMIT, [self.owner, "yes", *words], deadline, "naming what was verified")
-        bad = [self._part(blob).removeprefix(f"{self.root}/") for blob in blobs if blob not in good]
+        bad = [parts[blob.sha256] for blob in blobs if blob not in good]
         if bad:
             self.discard(bad, deadline)
         return answers
@@ -366,6 +433,11 @@ def trouble(name: str, doing: str, root: str, done: Completed) -> SlipwayError:
         says(name, done.message),
         "see that the folder belongs to the login's user, or set another root in devices.toml",
     )
+
+
+def _looks(lines: Iterable[str]) -> dict[str, Look]:
+    matches = (_LOOK.fullmatch(line) for line in lines)
+    return {match[3]: Look(int(match[1]), match[2]) for match in matches if match}
 
 
 def _pieces(groups: Iterable[Sequence[str]], most: int = WORDS) -> list[list[str]]:

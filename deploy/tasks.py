@@ -176,6 +176,21 @@ def devices_gc(c: Any, name: str, days: str = "", gib: str = "", json: bool = Fa
     report_upkeep.collected(name, done, json)
 
 
+@task(help={"name": "the device", "json": JSON}, name="verify")
+def devices_verify(c: Any, name: str, json: bool = False) -> None:
+    """Have a device compute the digest of every file that it keeps; what is damaged is named.
+
+    A deploy does so by itself for what changed since it was verified, and for what was not verified for verify_days.
+
+    Example: ./inv devices.verify local
+    """
+    from deploy import report_upkeep
+    from deploy.inventory import get_device
+    from deploy.upkeep import verify
+
+    report_upkeep.checked(name, verify(get_device(name)), json)
+
+
 devices = invoke.Collection(
     "devices",
     devices_list,
@@ -186,4 +201,5 @@ devices = invoke.Collection(
     devices_trust,
     devices_rollback,
     devices_gc,
+    devices_verify,
 )

@@ -92,6 +92,10 @@ class Transport(Protocol):
 
     name: str
 
+    @property
+    def longest(self) -> int:
+        """Bytes of a command, quoted for a shell, that the device takes."""
+
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
         """Start ``argv`` on the device as it is, unsupervised.
 
@@ -100,7 +104,7 @@ class Transport(Protocol):
         """
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """Write the file ``local`` to the path ``remote``, replacing what is there.
+        """Write the file ``local`` to the path ``remote``, which must not exist; no link there is followed.
 
         Args:
             offset: ``remote`` holds so many bytes of ``local`` already, and no more: only what follows them is

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from core.errors import BundleError, ConfigError
+from core.errors import BundleError, ConfigError, TransferError
 from deploy import gc
 from deploy.deadline import Deadline
 from deploy.gc import Collected
 from deploy.inventory import Device
 from deploy.pipeline import open_device, ready
 from deploy.probe import probe
-from deploy.remote_scripts import ROLLBACK
+from deploy.remote_scripts import HOLDINGS, ROLLBACK
 from deploy.session import device_root
-from deploy.store import Store, Survey, on_device
+from deploy.store import Look, Store, Survey, on_device
 from deploy.transport import Transport
+from deploy.vouch import Records
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,29 @@ class Rolled:
 
     now: str
     before: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A full look at a device's store."""
+
+    files: int
+    bytes: int
+    """Of files whose digest was computed; several links to one file count once."""
+    damaged: tuple[str, ...]
+    """Paths below the root of files that are not what they should be, or are gone."""
+
+    def check(self, device: str) -> None:
+        """Raise `TransferError` when something is damaged."""
+        if self.damaged:
+            shown = ", ".join(self.damaged[:5]) + (f" and {len(self.damaged) - 5} more" if self.damaged[5:] else "")
+            raise TransferError(
+                f"{len(self.damaged)} of {self.files} files in the store of {device} are damaged.",
+                f"their SHA-256 is not the one they are named after: {shown}",
+                f"./inv deploy --device {device} uploads again what it needs of them, "
+                f"./inv devices.gc {device} --days 0 removes what no current bundle needs",
+                self.damaged,
+            )
 
 
 def rollback_bundle(transport: Transport, root: str, key: str, deadline: Deadline) -> Rolled | str | None:
@@ -98,6 +124,37 @@ def rollback(device: Device, target: str = "", engine: str = "", wait: float = 6
                 f"./inv deploy --device {device.name}",
             )
         return rolled
+
+
+def verify(device: Device, wait: float = 60.0) -> Checked:
+    """Compute the digest of every file in the device's store, and note what is whole for the deploys to come.
+
+    Nothing is removed: a deploy looks at what nothing vouches for, and uploads again what is damaged.
+
+    Raises:
+        ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
+    """
+    with _opened(device, wait) as (transport, store, _, deadline):
+        lines = on_device(transport, HOLDINGS, [store.root], deadline, "listing the store").text.splitlines()
+        rows = [line.split(" ", 2)[1:] for line in lines if re.fullmatch(r"of [0-9a-f]{64} .+", line)]
+        wanted = {path: sha256 for sha256, path in rows}
+        looks = store.survey(wanted, deadline).looks
+        once: dict[Look, str] = {}
+        for path, look in looks.items():
+            once.setdefault(look, path)
+        records = Records.of(store.lock.id)
+        found = store.verify(once.values(), deadline)
+        damaged = []
+        for path, sha256 in wanted.items():
+            answer = found.get(once[looks[path]]) if path in looks else None
+            if answer is not None and answer[0] == sha256:
+                records.note(sha256, answer[1], time.time())
+            else:
+                damaged.append(path)
+        for path in damaged:
+            records.forget(wanted[path])
+        records.save()
+        return Checked(len(wanted), sum(look.size for look in once), tuple(damaged))
 
 
 def collect(device: Device, days: float | None = None, gib: float | None = None, wait: float = 60.0) -> Collected:

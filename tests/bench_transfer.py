@@ -45,10 +45,10 @@ HEADINGS = ["way", "median", "MB/s", "time / slipway store"]
 
 @contextmanager
 def _folder(transport: Transport, device: Device) -> Iterator[str]:
-    """A folder of its own on the device, removed afterwards."""
+    """A folder of its own beside the root on the device, removed afterwards."""
     root = probe(transport, device_root(device), None, Deadline.after(60)).root
-    folder = f"{root}/bench-{secrets.token_hex(4)}"
-    run(transport, ["mkdir", "-p", folder], deadline=Deadline.after(60))
+    folder = f"{root}-bench-{secrets.token_hex(4)}"
+    run(transport, ["mkdir", "-p", "-m", "700", folder], deadline=Deadline.after(60))
     try:
         yield folder
     finally:

@@ -184,7 +184,7 @@ def test_a_slow_contender_undoes_nobody(root: Path) -> None:
     with session(root) as first:
         first.open([], soon(), make=True)
     transport = LocalTransport()
-    slow = transport.start(["sh", "-c", script, "slipway", str(root), "slow", "slow", "", "no"])
+    slow = transport.start(["sh", "-c", script, "slipway", str(root), "slow", "slow", "", "no", "0" * 32])
     while b"looked" not in slow.stdout:
         assert slow.pump(0.1) is None
     with session(root) as second, session(root) as third:

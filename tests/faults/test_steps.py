@@ -104,8 +104,9 @@ def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: py
     tiny.make(tmp_path / "other", "other", seed=3, elements=tiny.LARGE).deploy(device)
     new, again, _ = (way.count for way in ways)
     assert again == 2, "ask, lock and look; put in place, run and bring back"
-    # ask; lock a new store and look; two files of the bundle, program, input; verify; arrange; run; flip; collect
-    assert new == 11
+    # ask; lock a new store and look; two files of the bundle, program, input; verify; arrange the bundle and the
+    # program; run; flip; collect
+    assert new == 12
     assert tiny.settled(home, Path(device.root)) == []
 
 

@@ -14,9 +14,10 @@ from deploy import store as store_module
 from deploy.deadline import Deadline
 from deploy.inventory import Device
 from deploy.pipeline import open_device
+from deploy.roots import MARKER
 from deploy.store import Blob, Store, is_dead, new_owner
 from deploy.transport import Transport
-from tests.faults import server
+from tests.faults import server, tiny
 
 SIZE = 3_000_001
 
@@ -38,7 +39,9 @@ def root(board: server.Device) -> Path:
 
 
 def files(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+    """All but the mark of the root."""
+    paths = (path for path in root.rglob("*") if path.is_file() and path.name != MARKER)
+    return sorted(str(path.relative_to(root)) for path in paths)
 
 
 def upload(device: Device, root: Path, blob: Blob) -> None:
@@ -184,7 +187,8 @@ def test_a_root_that_cannot_be_written(device: Device, board: server.Device, blo
 
 
 def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: Path, blob: Blob) -> None:
-    (root / "store").mkdir(parents=True)
+    tiny.marked_root(root)
+    (root / "store").mkdir()
     (root / "store" / blob.sha256).write_bytes(b"cut short by a power failure")
     with open_device(device) as transport, Store(transport, str(root)) as store:
         assert store.survey([f"store/{blob.sha256}"], soon()).sizes != {f"store/{blob.sha256}": SIZE}
@@ -216,7 +220,8 @@ def test_an_upload_goes_on_where_it_broke(
     data = blob.source.read_bytes()
     there = {"right": data[:1_000_000], "wrong": b"x" * 1_000_000, "too long": data + b"x", "whole": data}[begun]
     kept = {"right": 1_000_000, "wrong": 0, "too long": 0, "whole": SIZE}[begun]
-    (root / "incoming").mkdir(parents=True)
+    tiny.marked_root(root)
+    (root / "incoming").mkdir()
     (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(there)
     moved: list[int] = []
     with open_device(device) as transport, Store(transport, str(root)) as store:

@@ -70,6 +70,13 @@ def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEME
     return Tiny(Bundle.load(path), model, data)
 
 
+def marked_root(root: Path) -> Path:
+    """Make ``root`` one that Slipway takes for its own."""
+    root.mkdir(mode=0o700, parents=True)
+    (root / ".slipway-root").write_text(f"slipway-root 1 {'5' * 32}\n")
+    return root
+
+
 def digest(file: Path) -> str:
     """SHA-256."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
@@ -85,6 +92,10 @@ def whole(home: Path, root: Path) -> list[str]:
         lines = sums.read_text().splitlines() if sums.is_file() else []
         if len(lines) != 2 or any(digest(bundle / line[66:]) != line[:64] for line in lines):
             wrong.append(f"bundle {bundle.name[:8]} is not whole")
+    for program in (root / "programs").glob("[0-9a-f]*"):
+        lines = (program / "SHA256SUMS").read_text().splitlines()
+        if not lines or any(digest(program / line[66:]) != line[:64] for line in lines):
+            wrong.append(f"program {program.name[:8]} is not whole")
     links = (root / "current").glob("*")
     wrong += [f"{link.name} points nowhere" for link in links if not link.resolve().is_dir()]
     wrong += [

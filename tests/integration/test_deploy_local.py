@@ -86,7 +86,7 @@ def test_the_second_time_nothing_is_uploaded_and_a_new_model_alone(
     sizes = {file.name: file.stat().st_size for file in other_program.iterdir()}
     assert set(third.upload.names) == {"model.pte", "input0.npy"}
     assert third.upload.bytes == sizes["model.pte"] + sizes["input0.npy"]
-    folders = ["bundles", "current", "incoming", "lock", "previous", "runs", "store"]
+    folders = [".slipway-root", "bundles", "current", "incoming", "lock", "previous", "programs", "runs", "store"]
     assert sorted(path.name for path in root.iterdir()) == folders
     assert list((root / "runs").iterdir()) == list((root / "incoming").iterdir()) == []
 
@@ -98,7 +98,9 @@ def test_what_went_missing_on_the_device_is_uploaded_again(go: Go, program: Path
     libraries = go(program)
     assert (libraries.verdict, libraries.upload.bytes) == ("identical", 0), "the store has them still"
     shutil.rmtree(root / "store")
-    assert go(program).upload.files == 2, "the bundle in its place is enough"
+    assert go(program).upload.files == 0, "the bundle and the program in their places are enough"
+    shutil.rmtree(root / "programs")
+    assert go(program).upload.files == 2
 
 
 def test_a_pte_of_ones_own(go: Go, program: Path, tmp_path: Path) -> None:
@@ -145,6 +147,7 @@ def test_etdump_and_the_runs_folder_are_kept_when_asked_for(go: Go, program: Pat
     assert (dist / f"results/{result.key}/run.etdp").stat().st_size > 0
     (kept,) = (root / "runs").iterdir()
     assert kept.name.startswith("kept-")
+    assert (kept / "program/model.pte").read_bytes() == (program / "model.pte").read_bytes()
     go(program)
     assert [path.name for path in (root / "runs").iterdir()] == [kept.name]
 

@@ -1,0 +1,322 @@
+"""Files that change on a device after they were verified: found before they run, replaced, and said."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from core.errors import TransferError
+from core.files import sha256_file, write_json
+from core.paths import cache_dir
+from deploy import pipeline, upkeep, vouch
+from deploy.deadline import NEVER, Deadline
+from deploy.events import Event
+from deploy.execute import execute
+from deploy.inventory import Device, host_target
+from deploy.local import LocalChannel, LocalTransport
+from tests.faults import tiny
+from tests.faults.sabotage import Sabotage
+from tests.faults.tiny import Tiny
+
+WEIGHTS = 1360
+
+
+@pytest.fixture(autouse=True)
+def _own_results(dist: Path) -> None:
+    """Results go to a folder of the test's own."""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Tiny:
+    return tiny.make(tmp_path / "tiny", seed=int.from_bytes(os.urandom(4)))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "precious").write_text("precious")
+    return home / ".slipway"
+
+
+@pytest.fixture
+def device(root: Path) -> Device:
+    return Device(name="board", transport="local", target=host_target(), root=str(root))
+
+
+def changed(data: bytes) -> bytes:
+    """As many other weights, of four bytes each; as long as before."""
+    noise = random.Random(7)  # noqa: S311 - the same bytes every time
+    count = min(4 * WEIGHTS, len(data) // 2)
+    return data[: len(data) // 4] + noise.randbytes(count) + data[len(data) // 4 + count :]
+
+
+def in_place(file: Path) -> None:
+    """Written over; the time of the last change is what it was."""
+    info = file.stat()
+    file.chmod(0o755)
+    file.write_bytes(changed(file.read_bytes()))
+    file.chmod(info.st_mode & 0o777)
+    os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def by_another(file: Path) -> None:
+    """Another file is put in its place, with the same time and mode."""
+    info = file.stat()
+    other = file.with_name("other")
+    other.write_bytes(changed(file.read_bytes()))
+    other.chmod(info.st_mode & 0o777)
+    os.utime(other, ns=(info.st_atime_ns, info.st_mtime_ns))
+    other.replace(file)
+
+
+def files_of(small: Tiny, root: Path, what: str) -> list[Path]:
+    """All files in the root with the bytes of the program, the runner, or its library."""
+    wanted = tiny.digest({"program": small.model, "input": small.data}.get(what, small.bundle.path / what))
+    return [path for path in root.rglob("*") if path.is_file() and tiny.digest(path) == wanted]
+
+
+@pytest.mark.parametrize("how", [in_place, by_another])
+@pytest.mark.parametrize("what", ["program", "input", "lib/payload", "bin/pte_runner"])
+def test_changed_bytes_do_not_run(
+    small: Tiny, device: Device, root: Path, what: str, how: Callable[[Path], None]
+) -> None:
+    first = small.deploy(device)
+    assert first.verified is not None
+    assert (first.verified.program.how, first.verified.bundle.how) == ("digest now", "digest now")
+    same = files_of(small, root, what)
+    assert len(same) == 2, "in the store and where it is used, one file with two names"
+    used = next(file for file in same if file.parent.name != "store")
+    size = used.stat().st_size
+    how(used)
+    assert used.stat().st_size == size
+    notes: list[str] = []
+
+    def listen(event: Event) -> None:
+        if event.kind == "note":
+            notes.append(event.text)
+        if (event.step, event.kind) == ("run", "start"):
+            assert tiny.whole(root.parent, root) == [], "before it runs"
+
+    result = small.deploy(device, listeners=[listen])
+    assert result.verified is not None
+    assert result.upload.files == len(result.verified.replaced) == 1
+    assert "was damaged on board" in notes[0]
+    assert "uploaded again" in notes[0]
+    assert tiny.settled(root.parent, root) == []
+    last = small.deploy(device)
+    assert last.verified is not None
+    assert (last.verified.replaced, last.upload.files) == ((), 0)
+
+
+@pytest.mark.parametrize("what", ["program", "lib/payload"])
+def test_a_damaged_blob_of_the_store_is_not_linked(small: Tiny, device: Device, root: Path, what: str) -> None:
+    """The bundle and the program are arranged anew; what the store has was changed meanwhile."""
+    small.deploy(device)
+    for folder in ("bundles", "programs"):
+        for path in (root / folder).iterdir():
+            shutil.rmtree(path)
+    (file,) = files_of(small, root, what)
+    in_place(file)
+    result = small.deploy(device)
+    assert result.verified is not None
+    assert result.verified.replaced == (file_name(small, what),)
+    assert result.upload.files == 1
+    assert tiny.settled(root.parent, root) == []
+
+
+def file_name(small: Tiny, what: str) -> str:
+    """As errors and results call it."""
+    return small.model.name if what == "program" else Path(what).name
+
+
+def test_what_did_not_change_costs_nothing(
+    small: Tiny, device: Device, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = small.deploy(device)
+    ways = [Sabotage(root.parent) for _ in range(3)]
+    left = iter(ways)
+    monkeypatch.setattr(pipeline, "open_device", lambda *_: next(left))
+    time.sleep(1.1)
+    for way in ways:
+        again = small.deploy(device)
+        assert way.count == 2, "no round trip more"
+        assert again.verified is not None
+        assert first.verified is not None
+        assert again.verified.program.how == again.verified.bundle.how == "unchanged"
+        assert again.verified.program.since == first.verified.program.since
+        assert (again.verified.program.files, again.verified.bundle.files) == (2, 2)
+
+
+def test_another_machine_looks_for_itself(
+    small: Tiny, device: Device, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.deploy(device)
+    real = cache_dir
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(
+        vouch, "cache_dir", lambda *parts: tmp_path / "other" if parts == ("verified",) else real(*parts)
+    )
+    again = small.deploy(device)
+    assert again.verified is not None
+    assert (again.verified.program.how, again.verified.bundle.how, again.upload.files) == (
+        "digest now",
+        "digest now",
+        0,
+    )
+    third = small.deploy(device)
+    assert third.verified is not None
+    assert third.verified.bundle.how == "unchanged"
+
+
+def age(days: float) -> None:
+    """Let everything have been verified so many days earlier."""
+    for file in cache_dir("verified").glob("*.json"):
+        records = vouch.Records.of(file.stem)
+        moved = {sha: {look: when - days * vouch.DAY for look, when in looks.items()}
+                 for sha, looks in records.seen.items()}  # fmt: skip
+        write_json(file, {"schema_version": 1, "files": moved})
+
+
+@pytest.fixture
+def _own_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, own = cache_dir, tmp_path / "verified"
+    own.mkdir()
+    monkeypatch.setattr(vouch, "cache_dir", lambda *parts: own if parts == ("verified",) else real(*parts))
+    monkeypatch.setitem(globals(), "cache_dir", lambda *parts: own if parts == ("verified",) else real(*parts))
+
+
+def rot(file: Path) -> None:
+    """Bytes change below the file system, which notices nothing: the note is made to fit the new look."""
+    before = file.stat()
+    in_place(file)
+    (notes,) = cache_dir("verified").glob("*.json")
+    text = notes.read_text()
+    stamp = f"{before.st_ino}:"
+    records = vouch.Records.of(notes.stem)
+    for looks in records.seen.values():
+        for look in [look for look in looks if f" {stamp}" in look]:
+            ns = file.stat().st_ctime_ns
+            moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ns // 10**9))
+            new = look.rsplit(":20", 1)[0] + f":{moment}.{ns % 10**9:09d} +0000"
+            looks[new] = looks.pop(look)
+    write_json(notes, {"schema_version": 1, "files": records.seen})
+    assert notes.read_text() != text
+
+
+@pytest.mark.usefixtures("_own_records")
+@pytest.mark.parametrize("what", ["program", "lib/payload"])
+def test_every_so_many_days_all_is_read(small: Tiny, device: Device, root: Path, what: str) -> None:
+    small.deploy(device)
+    rot(next(file for file in files_of(small, root, what) if file.parent.name != "store"))
+    age(6.9)
+    unnoticed = small.deploy(device)
+    assert unnoticed.verified is not None
+    assert (unnoticed.verified.program.how, unnoticed.verified.replaced) == ("unchanged", ()), "what the result says"
+    age(0.2)
+    found = small.deploy(device)
+    assert found.verified is not None
+    assert found.verified.replaced == (file_name(small, what),)
+    assert tiny.settled(root.parent, root) == []
+    often = device.model_copy(update={"verify_days": 1e-9})
+    again = small.deploy(often)
+    assert again.verified is not None
+    assert again.verified.program.how == again.verified.bundle.how == "digest now"
+
+
+@pytest.mark.usefixtures("_own_records")
+@pytest.mark.parametrize("text", ["", "[]", '{"files": {"a": 1}}', '{"files": []}', "[" * 100_000, "\udcff", None])
+def test_notes_that_cannot_be_read(small: Tiny, device: Device, text: str | None) -> None:
+    small.deploy(device)
+    (notes,) = cache_dir("verified").glob("*.json")
+    if text is None:
+        age(-1)  # of tomorrow: a clock was set back
+    else:
+        notes.write_bytes(text.encode(errors="surrogateescape"))
+    again = small.deploy(device)
+    assert again.verified is not None
+    assert (again.verified.program.how, again.upload.files) == ("digest now", 0)
+
+
+@pytest.mark.usefixtures("_own_records")
+def test_a_full_look(small: Tiny, device: Device, root: Path) -> None:
+    small.deploy(device)
+    good = upkeep.verify(device)
+    assert (good.files, good.damaged) == (8, ())
+    good.check("board")
+    rot(next(file for file in files_of(small, root, "lib/payload") if file.parent.name != "store"))
+    found = upkeep.verify(device)
+    assert {path.partition("/")[0] for path in found.damaged} == {"store", "bundles"}
+    with pytest.raises(TransferError, match="2 of 8 files in the store of board are damaged") as caught:
+        found.check("board")
+    assert "./inv deploy --device board" in caught.value.hint
+    result = small.deploy(device)
+    assert result.verified is not None
+    assert result.verified.replaced == ("payload",)
+    assert upkeep.verify(device).damaged == ()
+    (root / "store" / tiny.digest(small.model)).unlink()
+    next((root / "programs").iterdir()).joinpath("model.pte").unlink()
+    assert len(upkeep.verify(device).damaged) == 1, "the manifest names it still"
+
+
+class NoLinks(LocalTransport):
+    """A device whose file system has no hard links, and whose copies may come out damaged."""
+
+    folder: Path
+
+    def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
+        """See `deploy.transport.Transport`."""
+        return LocalChannel(["/usr/bin/env", f"PATH={self.folder}:{os.environ['PATH']}", *argv])
+
+
+@pytest.fixture
+def linkless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    NoLinks.folder = tmp_path / "bin"
+    NoLinks.folder.mkdir()
+    (NoLinks.folder / "ln").write_text('#!/bin/sh\n[ "$1" = -s ] || exit 1\nexec /bin/ln "$@"\n')
+    (NoLinks.folder / "ln").chmod(0o755)
+    monkeypatch.setattr(pipeline, "open_device", lambda *_: NoLinks("board"))
+    return NoLinks.folder
+
+
+def test_copies_are_verified_too(small: Tiny, device: Device, root: Path, linkless: Path) -> None:
+    assert linkless.is_dir()
+    first = small.deploy(device)
+    assert first.verified is not None
+    used = [path for path in files_of(small, root, "program") if path.parent.name != "store"]
+    assert [path.stat().st_nlink for path in used] == [1]
+    assert first.verified.program.how == "digest now"
+    again = small.deploy(device)
+    assert again.verified is not None
+    assert (again.verified.program.how, again.verified.bundle.how) == ("unchanged", "unchanged")
+    in_place(used[0])
+    assert small.deploy(device).verified.replaced == ("model.pte",)  # type: ignore[union-attr]
+    assert tiny.settled(root.parent, root) == []
+
+
+def test_a_copy_that_comes_out_damaged(small: Tiny, device: Device, linkless: Path) -> None:
+    (linkless / "cp").write_text('#!/bin/sh\n/bin/cp "$@"\nfor last; do :; done\nchmod u+w "$last"\necho x >>"$last"\n')
+    (linkless / "cp").chmod(0o755)
+    with pytest.raises(TransferError, match="is not what was uploaded"):
+        small.deploy(device)
+
+
+def test_an_executable_that_was_changed(device: Device, root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "hello"
+    script.write_text("#!/bin/sh\necho hello\n" + "#" * 9000)
+    assert execute(device, script).stdout == b"hello\n"
+    blob = root / "store" / sha256_file(script)
+    blob.chmod(0o755)
+    text = blob.read_text().replace("echo hello", "echo pwned")
+    info = blob.stat()
+    blob.write_text(text)
+    os.utime(blob, ns=(info.st_atime_ns, info.st_mtime_ns))
+    done = execute(device, script)
+    assert (done.stdout, done.uploaded) == (b"hello\n", script.stat().st_size)
+    assert execute(device, script).uploaded == 0
