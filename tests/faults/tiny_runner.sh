@@ -12,7 +12,8 @@ for word in "$@"; do
   esac
 done
 if [ -n "$describe" ]; then
-  echo '{"methods": [{"name": "forward", "backends": [], "operators": []}]}'
+  echo '{"methods": [{"name": "forward", "backends": [], "operators": [],'
+  echo '  "inputs": [{"dtype": "float32", "shape": [1], "kind": "tensor", "ranges": [[0, null]]}]}]}'
   exit 0
 fi
 [ -s "$(dirname "$0")/../lib/payload" ] || exit 7
