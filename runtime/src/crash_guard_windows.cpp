@@ -87,10 +87,8 @@ void on_abort(int /*signal_number*/) {
 
 }  // namespace
 
-CrashGuard::CrashGuard(const Status& crash, const std::string& text, const std::string& json,
-                       const std::string& json_path) {
-  prepared() = {text, json, to_wide(json_path), to_wide(json_path + ".crash"),
-                static_cast<UINT>(static_cast<UINT>(words.code)())};
+CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
+  prepared() = {std::move(words), to_wide(json_path), to_wide(json_path + ".crash")};
   // A crash may be an overflow of the stack: some of it is kept for the handler.
   ULONG kept = 32 * 1024;
   ::SetThreadStackGuarantee(&kept);
