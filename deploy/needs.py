@@ -51,6 +51,8 @@ class Method(_Answer):
     operators: tuple[str, ...] = ()
     missing_backends: tuple[str, ...] = ()
     missing_operators: tuple[str, ...] = ()
+    planned_bytes: int = 0
+    """What it has planned for values, state, inputs and outputs."""
     nodes: tuple[Node, ...] = ()
     """Where each node is expected to run, from engines that divide a graph between providers."""
 

@@ -71,7 +71,8 @@ def check(
         versions: what the program was exported with, by package, as far as that is known.
     """
     return [
-        *_machine(bundle, facts), *_system(bundle, facts), *_room(facts, upload_bytes, program_bytes),
+        *_machine(bundle, facts), *_system(bundle, facts),
+        *_room(facts, upload_bytes, program_bytes + _planned(needs, method)),
         *_versions(bundle, versions or {}), *_program(bundle, needs, method),
     ]  # fmt: skip
 
@@ -215,7 +216,14 @@ def space_needed(upload_bytes: int) -> int:
     return upload_bytes + _MARGIN if upload_bytes else 0
 
 
+def _planned(needs: ProgramNeeds, method: str) -> int:
+    """Bytes that the method has planned, as far as it was described."""
+    described = needs.method(method)
+    return described.planned_bytes if described else 0
+
+
 def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int) -> list[Finding]:
+    """Disk and memory: the program, what it has planned, and the runner itself."""
     space = space_needed(upload_bytes)
     enough = None if facts.free is None else facts.free >= space
     disk = _finding(

@@ -1,5 +1,7 @@
 #include "program_info.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <set>
 #include <string>
@@ -90,11 +92,32 @@ std::set<std::string> external_weights(const pte::ExecutionPlan& plan) {
   return names;
 }
 
+// Planned memory, and what inputs and outputs take for which none was planned.
+std::uint64_t planned_bytes(const pte::ExecutionPlan& plan) {
+  std::uint64_t all = 0;
+  const auto add = [&all](std::uint64_t bytes) { all += std::min(bytes, UINT64_MAX - all); };
+  for (std::size_t i = 1;
+       plan.non_const_buffer_sizes() != nullptr && i < plan.non_const_buffer_sizes()->size(); ++i) {
+    add(static_cast<std::uint64_t>(
+        plan.non_const_buffer_sizes()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+  }
+  for (const auto* indices : {plan.inputs(), plan.outputs()}) {
+    for (const std::int32_t index : *indices) {
+      const auto* tensor = plan.values()->Get(static_cast<flatbuffers::uoffset_t>(index))->val_as_Tensor();
+      if (tensor != nullptr && tensor->allocation_info() == nullptr && tensor->data_buffer_idx() == 0) {
+        add(tensor_bytes(*tensor));
+      }
+    }
+  }
+  return all;
+}
+
 MethodInfo method_of(const pte::ExecutionPlan& plan) {
   MethodInfo method;
   method.name = plan.name()->str();
   method.inputs = specs_of(plan, plan.inputs());
   method.outputs = specs_of(plan, plan.outputs());
+  method.planned_bytes = planned_bytes(plan);
   std::set<std::string> backends;
   if (plan.delegates() != nullptr) {
     for (const pte::BackendDelegate* delegate : *plan.delegates()) {

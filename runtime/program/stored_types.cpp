@@ -56,4 +56,12 @@ std::size_t element_size(pte::ScalarType type) {
   return row == nullptr ? 0 : row->size;
 }
 
+std::uint64_t tensor_bytes(const pte::Tensor& tensor) {
+  std::uint64_t bytes = element_size(tensor.scalar_type());
+  for (std::size_t i = 0; tensor.sizes() != nullptr && i < tensor.sizes()->size(); ++i) {
+    bytes *= static_cast<std::uint64_t>(tensor.sizes()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+  }
+  return bytes;
+}
+
 }  // namespace slipway

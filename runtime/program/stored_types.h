@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "program_generated.h"
 #include "slipway/tensor.h"
@@ -13,5 +14,9 @@ DType to_dtype(pte::ScalarType type);
 
 // Bytes an element takes, also of the types without a file form; 0 for a type the schema does not have.
 std::size_t element_size(pte::ScalarType type);
+
+// Bytes of a tensor's elements, in the sizes that the file has (its bounds, when they change). Only of a
+// tensor that find_fault has seen.
+std::uint64_t tensor_bytes(const pte::Tensor& tensor);
 
 }  // namespace slipway

@@ -15,6 +15,10 @@ std::vector<SizeRange> size_ranges(const ValueSpec& spec) {
 }
 
 Status Engine::configure(const EngineOptions& options) {
+  if (options.max_jumps != 0) {
+    return {Code::kUsage, "The engine " + info().name + " has no limit on jumps.",
+            "leave --max_jumps to bundles of the engine lean"};
+  }
   if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
       !options.trust_provider) {
     return {};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memory.h"
 #include "npy.h"
 #include "platform.h"
 #include "report.h"
@@ -72,6 +73,10 @@ Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape*
     return Status(Code::kInput,
                   "Input " + std::to_string(index) + " cannot have the shape " + to_text(shape) + ".",
                   "give a shape that fits into memory");
+  }
+  status = check_room(std::uint64_t{count} * size_of(spec.dtype), "input " + std::to_string(index));
+  if (!status.ok()) {
+    return status;
   }
   return ones(spec.dtype, shape, count);
 }

@@ -55,6 +55,7 @@ struct Flag {
 };
 
 constexpr unsigned kMost = 1000000;
+constexpr unsigned kMostJumps = 1000000000;
 
 constexpr Flag kFlags[] = {
     {"model_path", Takes::kText, &Options::model_path, nullptr, 0},
@@ -74,6 +75,7 @@ constexpr Flag kFlags[] = {
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
+    {"max_jumps", Takes::kValue, nullptr, nullptr, 1},
     {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
@@ -140,13 +142,17 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     return {};
   }
   const bool pool = std::string_view(flag.name) == "ort_threads";
-  if (flag.takes == Takes::kCount || pool) {
+  const bool jumps = std::string_view(flag.name) == "max_jumps";
+  if (flag.takes == Takes::kCount || pool || jumps) {
+    const std::int64_t most = jumps ? kMostJumps : kMost;
     std::int64_t number = 0;
-    if (!parse_number(value, kMost, &number) || number < flag.least) {
+    if (!parse_number(value, most, &number) || number < flag.least) {
       return usage(name + " wants a whole number from " + std::to_string(flag.least) + " to " +
-                   std::to_string(kMost) + ", not '" + value + "'.");
+                   std::to_string(most) + ", not '" + value + "'.");
     }
-    (pool ? options->engine.ort_threads : options->*flag.count) = static_cast<unsigned>(number);
+    (pool    ? options->engine.ort_threads
+     : jumps ? options->engine.max_jumps
+             : options->*flag.count) = static_cast<unsigned>(number);
     return {};
   }
   if (std::string_view(flag.name) == "provider") {
@@ -293,6 +299,7 @@ Flags are --flag=value or --flag value.
   --provider NAME         onnxruntime: xnnpack (default) or cpu
   --ort_threads N         onnxruntime: threads of its own pool (default: 1; with --provider cpu: --cpu_threads)
   --ort_spinning          onnxruntime: let that pool's threads spin while they wait
+  --max_jumps N           lean: how often one execution may jump backwards, as loops do (default: 10000000)
   --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE

@@ -181,6 +181,7 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
     json.begin_object().member("name", method.name);
     specs_member(json, "inputs", method.inputs);
     specs_member(json, "outputs", method.outputs);
+    json.member("planned_bytes", method.planned_bytes);
     json.member("backends", method.backends).member("operators", method.operators);
     json.member("missing_backends", missing(method.backends, capabilities.backends));
     json.member("missing_operators", missing_operators(method, capabilities, found_missing));

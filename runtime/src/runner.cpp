@@ -11,6 +11,7 @@
 
 #include "crash_guard.h"
 #include "inputs.h"
+#include "memory.h"
 #include "npy.h"
 #include "options.h"
 #include "platform.h"
@@ -156,6 +157,22 @@ std::vector<std::string> also_loaded(const Options& options) {
     }
   }
   return names;
+}
+
+// What all methods that are loaded have planned, against what there is.
+Status check_planned(const Options& options, const ProgramInfo& program) {
+  std::vector<std::string> names = also_loaded(options);
+  names.push_back(options.method_name);
+  std::uint64_t all = 0;
+  std::string list;
+  for (const std::string& name : names) {
+    const Result<MethodInfo> method = find_method(options, name, program);
+    if (method.ok()) {
+      all += std::min(method.value().planned_bytes, UINT64_MAX - all);
+      list += (list.empty() ? "" : ", ") + name;
+    }
+  }
+  return check_room(all, "what " + list + " has planned");
 }
 
 // Executes as often as asked. The clock runs around execute() alone.
@@ -305,6 +322,10 @@ Status run(const Options& options, Engine& engine) {
       engine.set_threads(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
   if (!threads.ok()) {
     return threads.status();
+  }
+  status = check_planned(options, program.value());
+  if (!status.ok()) {
+    return status;
   }
   guard.reset();
   guard = guard_while("loaded " + options.model_path, g_json);

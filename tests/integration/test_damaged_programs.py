@@ -30,8 +30,11 @@ def runner() -> Path:
     return builder.build("linux-x86_64", "lean").path / RUNNER
 
 
-def run(runner: Path, program: Path) -> subprocess.CompletedProcess[str]:
-    argv = [str(runner), f"--model_path={program}", "--json", "--warmup=1", "--num_executions=1"]
+def run(runner: Path, program: Path, *words: str, limit: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run it once, with at most so many bytes of address space."""
+    argv = [str(runner), f"--model_path={program}", "--json", "--warmup=1", "--num_executions=1", *words]
+    if limit:
+        argv = ["prlimit", f"--as={limit}", *argv]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -62,6 +65,54 @@ def test_a_wrong_program_ends_in_words(runner: Path, tmp_path: Path) -> None:
         error = json.loads(done.stdout)["error"]
         assert "::" in error["message"], "the operator is named, which a crash does not do"
         assert error["fix"], name
+
+
+def _written(file: Path, planned: int = 0, jump_to: int = -1) -> Path:
+    """A ReLU, with so many bytes of planned memory or a jump backwards at its end that is always taken."""
+    import torch
+    from executorch.exir import schema
+
+    from tests.written import Out, Writer
+
+    writer = Writer()
+    writer.call("aten::relu.out", torch.ones(4), Out(torch.ones(4)))
+    if jump_to >= 0:
+        writer.values.append(schema.EValue(schema.Bool(False)))
+        jump = schema.JumpFalseCall(cond_value_index=len(writer.values) - 1, destination_instruction=jump_to)
+        writer.instructions.append(schema.Instruction(jump))
+    writer._used = max(planned, writer._used)
+    file.write_bytes(writer.program())
+    return file
+
+
+@pytest.mark.parametrize("to", [0, 1])
+def test_a_program_that_goes_round_for_ever_is_ended(runner: Path, tmp_path: Path, to: int) -> None:
+    program = _written(tmp_path / "round.pte", jump_to=to)
+    for words, most in (([], "10000000"), (["--max_jumps=7"], "7")):
+        done = run(runner, program, *words)
+        error = json.loads(done.stdout)["error"]
+        assert (done.returncode, error["kind"]) == (11, "limit"), done
+        assert f"jumped backwards more than {most} times" in error["message"]
+        assert "--max_jumps" in error["fix"]
+    assert run(runner, _written(tmp_path / "on.pte", jump_to=2), "--max_jumps=1").returncode == 0, "to its end"
+
+
+def test_more_planned_memory_than_there_is_is_refused_before_it_is_asked_for(runner: Path, tmp_path: Path) -> None:
+    for planned in (1 << 42, 1 << 62):
+        done = run(runner, _written(tmp_path / "huge.pte", planned=planned))
+        error = json.loads(done.stdout)["error"]
+        assert (done.returncode, error["kind"]) == (9, "memory"), done
+        assert f"what forward has planned: it takes {planned} bytes" in error["message"]
+        assert "this device leaves" in error["message"]
+    limited = run(runner, _written(tmp_path / "some.pte", planned=3 << 30), limit=2 << 30)
+    assert limited.returncode == 9
+    assert "ulimit -v leaves" in json.loads(limited.stdout)["error"]["message"]
+
+
+def test_planned_memory_that_no_tensor_lies_in_is_not_filled(runner: Path, tmp_path: Path) -> None:
+    usual = json.loads(run(runner, _written(tmp_path / "usual.pte")).stdout)["peak_rss_bytes"]
+    done = json.loads(run(runner, _written(tmp_path / "some.pte", planned=1 << 30)).stdout)
+    assert done["peak_rss_bytes"] < usual + (64 << 20)
 
 
 def test_whatever_fuzzing_found_ends_in_words(runner: Path) -> None:

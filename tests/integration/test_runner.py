@@ -48,7 +48,7 @@ Run = Callable[..., Ran]
 FLAGS = [
     "model_path", "data_path", "method_name", "also_load", "run_first", "inputs", "input_shapes", "output_file",
     "num_executions", "warmup", "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads",
-    "ort_spinning", "print_output", "json", "describe", "capabilities", "version", "help",
+    "max_jumps", "ort_spinning", "print_output", "json", "describe", "capabilities", "version", "help",
 ]  # fmt: skip
 
 
@@ -287,11 +287,13 @@ def test_describe_lists_what_a_program_asks_for(run: Run, programs: Path) -> Non
         "name": "forward",
         "inputs": [{**tensor, "shape": [2, 16], "ranges": [[2, 2], [16, 16]]}],
         "outputs": [{**tensor, "shape": [2, 4], "ranges": [[2, 2], [4, 4]]}],
+        "planned_bytes": method["planned_bytes"],
         "backends": [],
         "operators": ["aten::addmm.out", "aten::permute_copy.out", "aten::relu.out"],
         "missing_backends": [],
         "missing_operators": [],
     }
+    assert 2 * 16 * 4 + 2 * 4 * 4 <= method["planned_bytes"] < 1 << 16
     several = run("--model_path", programs / "methods.pte", "--describe", "--json").json["methods"]
     assert [item["name"] for item in several] == ["first", "second"]
     (dynamic,) = run("--model_path", programs / "dynamic.pte", "--describe", "--json").json["methods"]

@@ -220,3 +220,11 @@ def test_its_kernel_must_be_new_enough_for_the_bundles_c_library(kernel: str, ve
     found = check(bundle(OWN), facts, ProgramNeeds(methods=(METHOD,)), "forward", upload_bytes=0, program_bytes=0)
     (row,) = [row for row in found if row.check == "Linux"]
     assert (row.needs, row.has, row.verdict) == ("≥ 4.11.0", kernel, verdict)
+
+
+def test_what_a_method_has_planned_counts_as_memory() -> None:
+    method = METHOD.model_copy(update={"planned_bytes": 2 << 30})
+    assert bad(rows(method=method)) == ["memory"]
+    (memory,) = [finding for finding in rows(method=method) if finding.check == "memory"]
+    assert (memory.needs, memory.has) == ("2.2 GB", "1.1 GB")
+    assert bad(rows(method=METHOD.model_copy(update={"planned_bytes": 1 << 20}))) == []

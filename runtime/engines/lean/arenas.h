@@ -7,9 +7,13 @@
 #include <memory>
 #include <vector>
 
+#include "platform.h"
 #include "program_file.h"
 
 namespace slipway::lean {
+
+// The bytes of each planned memory up to the end of the last tensor in it.
+std::vector<std::size_t> arenas_used(const pte::ExecutionPlan& plan);
 
 // Zeroed memory that stays where it is, with bytes behind it that XNNPACK may read.
 class Blocks {
@@ -19,6 +23,7 @@ class Blocks {
 
  private:
   std::vector<std::unique_ptr<std::uint8_t[]>> memory_;
+  std::vector<Pages> pages_;  // of what is large
 };
 
 // The arenas through which methods share state: what one leaves in a buffer, the next one finds. Upstream's

@@ -49,6 +49,13 @@ class LeanEngine : public Engine {
     return offered;
   }
 
+  Status configure(const EngineOptions& options) override {
+    max_jumps_ = options.max_jumps;
+    EngineOptions others = options;
+    others.max_jumps = 0;
+    return Engine::configure(others);
+  }
+
   Result<unsigned> set_threads(unsigned count) override {
     end_methods();  // their graphs use the threads that are about to end
     return contained([&] {
@@ -179,6 +186,9 @@ class LeanEngine : public Engine {
       if (!method.ok()) {
         return method.status();
       }
+      if (max_jumps_ != 0) {
+        method.value()->set_most_jumps(max_jumps_);
+      }
       methods_.push_back(std::move(method.value()));
     }
     method_ = methods_.front().get();
@@ -190,6 +200,7 @@ class LeanEngine : public Engine {
     return {};
   }
 
+  unsigned max_jumps_ = 0;
   // In the order in which they need one another.
   lean::XnnContext context_;
   std::unique_ptr<lean::DataStore> store_;

@@ -81,18 +81,17 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
 }
 
+// As much of each as a tensor lies in: what else the file plans for, nothing here uses.
 Status Method::make_arenas() {
   const auto* sizes = plan_->non_const_buffer_sizes();
+  const std::vector<std::size_t> used = arenas_used(*plan_);
   for (std::size_t i = 0; i < (sizes == nullptr ? 0 : sizes->size()); ++i) {
     const std::int64_t wanted = sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
     if (i == 0 || wanted == 0) {
       arenas_.push_back({});  // the first is reserved
       continue;
     }
-    if (wanted < 0 || static_cast<std::uint64_t>(wanted) > SIZE_MAX) {
-      return no_memory(static_cast<std::uint64_t>(wanted));
-    }
-    const auto bytes = static_cast<std::size_t>(wanted);
+    const std::size_t bytes = used[i];
     std::uint8_t* memory = shared_.has(i) ? shared_.memory(i) : memory_.allocate(bytes);
     if (memory == nullptr) {
       return no_memory(bytes);
@@ -379,6 +378,7 @@ Status Method::execute() {
 
 Status Method::run_steps() {
   std::size_t next = 0;
+  unsigned jumps = 0;
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
   std::size_t left = 10000;  // a damaged jump may lead round and round
 #endif
@@ -413,6 +413,12 @@ Status Method::run_steps() {
           holds = std::any_of(view->data, view->data + count, [](std::uint8_t byte) { return byte != 0; });
         } else {
           return {Code::kFile, "A jump's condition is no truth value.", kCopyAgain};
+        }
+        if (!holds && step.to <= index && ++jumps > most_jumps_) {
+          return {Code::kLimit,
+                  "Method " + name() + " jumped backwards more than " + std::to_string(most_jumps_) +
+                      " times in one execution: it may go round for ever.",
+                  "allow more (--max_jumps) if it has loops as long as that; else export it again"};
         }
         next = holds ? next : step.to;
         break;

@@ -32,6 +32,11 @@ class Method {
   std::size_t input_count() const { return plan_->inputs()->size(); }
   std::size_t output_count() const { return plan_->outputs()->size(); }
 
+  // How often one execution may jump backwards. Exporters write such jumps for map and scan, one for each
+  // element; in a damaged program they may lead round and round.
+  static constexpr unsigned kMostJumps = 10'000'000;
+  void set_most_jumps(unsigned most) { most_jumps_ = most; }
+
   // Copies an input to where the method reads it.
   Status set_input(std::size_t index, const Tensor& input);
   Status execute();
@@ -91,6 +96,7 @@ class Method {
   std::vector<Step> steps_;
   std::vector<View*> delegate_arguments_;
   Scratch scratch_;
+  unsigned most_jumps_ = kMostJumps;
 };
 
 }  // namespace slipway::lean

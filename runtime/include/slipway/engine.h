@@ -78,6 +78,8 @@ struct MethodInfo {
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
   // Names of the weights that the program does not hold itself: they come from LoadOptions::data_path.
   std::vector<std::string> external_weights;
+  // Bytes that it has planned for intermediate values, state, inputs and outputs, as the file says.
+  std::uint64_t planned_bytes = 0;
   // What computes its layers here, from engines that tell.
   std::vector<KernelUse> kernels;
   // Where each node is expected to run; empty for engines that do not divide a graph by providers.
@@ -115,6 +117,7 @@ struct EngineOptions {
   unsigned ort_threads = 0;
   bool ort_spinning = false;
   bool trust_provider = false;  // give the provider what it is known to get wrong, too
+  unsigned max_jumps = 0;       // jumps backwards in one execution; 0: the engine's own limit
 };
 
 // Where the nodes ran, and what could be done about it.

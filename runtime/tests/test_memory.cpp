@@ -1,0 +1,87 @@
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "memory.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using namespace slipway;
+
+constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
+
+// A root with files as the kernel has them.
+class Root {
+ public:
+  ~Root() {
+    for (auto made = made_.rbegin(); made != made_.rend(); ++made) {
+      std::remove(made->c_str());  // a file, or a folder that is empty by now
+    }
+  }
+  void put(const std::string& path, const std::string& text) {
+    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+      made_.push_back(folder_.file(path.substr(0, slash)));
+      ::mkdir(made_.back().c_str(), 0777);
+    }
+    made_.push_back(folder_.write_text(path, text));
+  }
+  std::string path() const { return folder_.file(""); }
+
+ private:
+  TemporaryFolder folder_;
+  std::vector<std::string> made_;
+};
+
+TEST(memory_of_the_machine_is_what_is_available_and_free_swap) {
+  Root root;
+  CHECK(!memory_left_below(root.path()));
+  root.put("proc/meminfo",
+           "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:  2048 kB\nSwapFree:  1024 kB\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, 3 * kMebi);
+  CHECK_EQUAL(memory_left_below(root.path())->limit, "this device");
+  root.put("proc/meminfo", "MemFree: 1024 kB\nBuffers: 512 kB\nCached: 512 kB\nSwapFree: 0 kB\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, 2 * kMebi);
+}
+
+TEST(memory_of_a_control_group_counts_with_those_above_it) {
+  Root root;
+  root.put("proc/meminfo", "MemAvailable:  1048576 kB\n");
+  root.put("proc/self/cgroup", "0::/a/b\n");
+  root.put("sys/fs/cgroup/a/b/memory.max", "max\n");
+  root.put("sys/fs/cgroup/a/b/memory.current", "0\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, 1024 * kMebi);
+  root.put("sys/fs/cgroup/a/memory.max", "104857600\n");
+  root.put("sys/fs/cgroup/a/memory.current", "62914560\n");
+  root.put("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 20971520\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, 60 * kMebi);
+  CHECK_EQUAL(memory_left_below(root.path())->limit, "the control group /a");
+  root.put("sys/fs/cgroup/a/memory.current", "962914560\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, std::uint64_t{0});
+}
+
+TEST(memory_of_a_control_group_of_the_first_kind) {
+  Root root;
+  root.put("proc/meminfo", "MemAvailable:  1048576 kB\n");
+  root.put("proc/self/cgroup", "11:cpu,cpuacct:/job\n4:memory:/somewhere/else\n");
+  // As in a container: its own group is the root.
+  root.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "52428800\n");
+  root.put("sys/fs/cgroup/memory/memory.usage_in_bytes", "10485760\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, 40 * kMebi);
+  root.put("proc/self/cgroup", "not a line\n:\n::\n4:memory\n");
+  CHECK_EQUAL(memory_left_below(root.path())->bytes, 1024 * kMebi);
+}
+
+TEST(more_memory_than_there_is_is_refused) {
+  CHECK(memory_left().has_value());
+  CHECK(check_room(kAlwaysTried, "it").ok());
+  CHECK(check_room(17 * kMebi, "it").ok());
+  const Status status = check_room(std::uint64_t{1} << 60, "method forward");
+  CHECK(status.code() == Code::kMemory);
+  CHECK_CONTAINS(status.message(), "no memory for method forward: it takes 1152921504606846976 bytes");
+}
+
+}  // namespace
