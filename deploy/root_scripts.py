@@ -10,7 +10,7 @@ nl='
 refused() { echo "refused $1"; echo "$2"; exit 0; }
 above() {
   at= rest=$1
-  case $1 in /data/local/tmp/*) [ ! -d /system/bin ] || { at=/data/local rest=${1#/data/local}; };; esac
+  case $1/ in /data/local/tmp/*) [ ! -d /system/bin ] || { at=/data/local rest=${1#/data/local}; };; esac
   [ -n "$at" ] || names=$names$nl/
   while [ -n "$rest" ]; do
     case ${rest%%/*} in ''|.) ;; *) at=$at/${rest%%/*} names=$names$nl$at;; esac
