@@ -67,7 +67,7 @@ are in `faults.json`), and an outcome that is not on record fails them.
 def faults_markdown() -> str:
     """``docs/faults.md``, from ``docs/faults.json``."""
     rows = json.loads((ROOT / "docs" / "faults.json").read_text(encoding="utf-8"))
-    phases = ["connect", "probe", "survey", "upload", "run", "settle", "fetch", "release"]
+    phases = ["connect", "probe", "survey", "verify", "upload", "run", "settle", "fetch", "release"]
     cells = {(row["fault"], row["phase"]): f"{row['points']}: " + ", ".join(row["outcomes"]) for row in rows}
     lines = [f"| fault | {' | '.join(phases)} |\n", "|---|" + "---|" * len(phases) + "\n"]
     lines += [

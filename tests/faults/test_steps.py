@@ -93,6 +93,42 @@ def test_every_operation(fault: str, small: Tiny, device: Device, home: Path, mo
         outcomes.check(fault, phase, counted)
 
 
+@pytest.mark.parametrize("fault", sabotage.FAULTS)
+def test_every_operation_of_a_deploy_that_verifies(
+    fault: str, small: Tiny, device: Device, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file was changed on a device that has everything: whatever goes wrong meanwhile, it does not run."""
+    root = Path(device.root)
+    small.deploy(device)
+    seen: Counter[str] = Counter()
+    for at in range(1, 4):  # the digests, then a look at what else there is of the damaged file, then the upload
+        (program,) = (root / "programs").iterdir()
+        file = program / "model.pte"
+        file.chmod(0o644)
+        file.write_bytes(bytes(file.stat().st_size))
+        transport = sabotage.Sabotage(home, fault, at)
+        monkeypatch.setattr(pipeline, "open_device", lambda *_, way=transport: way)
+        phases, ran = Phases(), False
+
+        def note(event: Event, phases: Phases = phases) -> None:
+            nonlocal ran
+            phases(event)
+            ran = ran or event.step == "run"
+
+        told = outcomes.outcome(lambda note=note: small.deploy(device, listeners=[note], timeout=20))  # type: ignore[misc]
+        assert transport.struck
+        assert not ran or told == outcomes.DONE
+        if at < 3:
+            assert phases.now == "verify"
+            seen[told] += 1
+        assert gone(str(home), 15), (fault, at)
+        monkeypatch.undo()
+        monkeypatch.setenv("SLIPWAY_DIST", str(home.parent / "dist"))
+        small.deploy(device)
+        assert tiny.settled(home, root) == [], (fault, at)
+    outcomes.check(fault, "verify", seen)
+
+
 def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a deploy costs on a link with latency, counted: commands, files put, files fetched."""
     one = tiny.make(tmp_path / "tiny")
