@@ -1,5 +1,6 @@
 #include "sha256.h"
 
+#include <array>
 #include <cstring>
 
 namespace slipway {
@@ -19,7 +20,18 @@ constexpr std::uint32_t rotate(std::uint32_t value, unsigned bits) {
   return (value >> bits) | (value << (32 - bits));
 }
 
-void absorb(std::uint32_t state[8], const std::uint8_t block[64]) {
+using State = std::array<std::uint32_t, 8>;
+
+// One round. The names of the eight words move on from call to call instead of the words themselves: moving them
+// costs more than the round.
+inline void step(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t& d, std::uint32_t e,
+                 std::uint32_t f, std::uint32_t g, std::uint32_t& h, std::uint32_t word) {
+  h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + word;
+  d += h;
+  h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+}
+
+void absorb(State* state, const std::uint8_t block[64]) {
   std::uint32_t w[64];
   for (unsigned i = 0; i < 16; ++i) {
     const std::uint8_t* p = block + std::size_t{4} * i;
@@ -31,32 +43,32 @@ void absorb(std::uint32_t state[8], const std::uint8_t block[64]) {
     const std::uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ (w[i - 2] >> 10);
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }
-  std::uint32_t v[8];
-  std::memcpy(v, state, sizeof(v));
-  for (unsigned i = 0; i < 64; ++i) {
-    const std::uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
-    const std::uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
-    const std::uint32_t t1 = v[7] + s1 + choose + kRound[i] + w[i];
-    const std::uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
-    const std::uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-    std::memmove(v + 1, v, 7 * sizeof(v[0]));
-    v[4] += t1;
-    v[0] = t1 + s0 + majority;
+  auto [a, b, c, d, e, f, g, h] = *state;
+  for (unsigned i = 0; i < 64; i += 8) {
+    step(a, b, c, d, e, f, g, h, kRound[i] + w[i]);
+    step(h, a, b, c, d, e, f, g, kRound[i + 1] + w[i + 1]);
+    step(g, h, a, b, c, d, e, f, kRound[i + 2] + w[i + 2]);
+    step(f, g, h, a, b, c, d, e, kRound[i + 3] + w[i + 3]);
+    step(e, f, g, h, a, b, c, d, kRound[i + 4] + w[i + 4]);
+    step(d, e, f, g, h, a, b, c, kRound[i + 5] + w[i + 5]);
+    step(c, d, e, f, g, h, a, b, kRound[i + 6] + w[i + 6]);
+    step(b, c, d, e, f, g, h, a, kRound[i + 7] + w[i + 7]);
   }
-  for (unsigned i = 0; i < 8; ++i) {
-    state[i] += v[i];
+  const State added = {a, b, c, d, e, f, g, h};
+  for (std::size_t i = 0; i < state->size(); ++i) {
+    (*state)[i] += added[i];
   }
 }
 
 }  // namespace
 
 std::string sha256_hex(const void* data, std::size_t size) {
-  std::uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                            0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const auto* next = static_cast<const std::uint8_t*>(data);
   std::size_t left = size;
   for (; left >= 64; left -= 64, next += 64) {
-    absorb(state, next);
+    absorb(&state, next);
   }
   std::uint8_t tail[128] = {};
   if (left != 0) {
@@ -69,7 +81,7 @@ std::string sha256_hex(const void* data, std::size_t size) {
     tail[blocks * 64 - 1 - i] = static_cast<std::uint8_t>(bits >> (8 * i));
   }
   for (std::size_t block = 0; block < blocks; ++block) {
-    absorb(state, tail + 64 * block);
+    absorb(&state, tail + 64 * block);
   }
   std::string hex;
   hex.reserve(64);
