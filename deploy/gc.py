@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from deploy.deadline import Deadline
+from deploy.hearing import natural
 from deploy.remote_scripts import LISTING
 from deploy.store import Store, on_device
 from deploy.transport import Transport
@@ -53,17 +54,20 @@ def parse(lines: Iterable[str]) -> Listing:
     bundle = ""
     for line in lines:
         words = line.split(" ")
-        if words[0] == "now" and words[-1].isdigit():
-            found.now = int(words[-1])
+        if words[0] == "now" and (now := natural(words[-1])) is not None:
+            found.now = now
         elif words[0] == "link" and len(words) == 3:
             found.links[words[1]] = words[2].rpartition("/")[2]
         elif words[0] == "of" and len(words) == 2:
             bundle = words[1].rpartition("/")[2]
         elif len(words) == 1 and len(line) == 64 and bundle:
             found.holds.setdefault(bundle, set()).add(line)
-        elif words[0] in {"file", "folder"} and len(words) == 5 and words[1].isdigit() and words[2].isdigit():
+        elif words[0] in {"file", "folder"} and len(words) == 5:
             kind, _, name = words[4].partition("/")
-            entry = Entry(words[4], int(words[1]), int(words[2]))
+            size, used = natural(words[1]), natural(words[2])
+            if size is None or used is None:
+                continue
+            entry = Entry(words[4], size, used)
             table = {"store": found.blobs, "bundles": found.bundles, "programs": found.programs}.get(kind)
             if kind == "runs" and name.startswith("kept-"):
                 table = found.kept_runs

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from core.errors import AnswerError, TransferError
-from core.plain import plain, says
+from core.plain import one_line, plain, says
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts, State
 from deploy.hearing import ANSWER, natural
@@ -167,7 +167,7 @@ def parse(text: str) -> DeviceFacts:
     if told is not None and told[1] != root:
         # A home folder of such a name: what is shown of it is not what it is.
         raise TransferError(
-            f"The device's folder {root!r} cannot be used.",
+            f"The device's folder {one_line(root)!r} cannot be used.",
             "its name holds invisible characters, a line break, or blanks at an end",
             "set root in devices.toml to another folder",
         )

@@ -33,6 +33,7 @@ from core.files import sha256_file
 from core.plain import says
 from deploy import owner as owners
 from deploy.deadline import Deadline
+from deploy.hearing import LISTING, natural
 from deploy.lock import DeviceLock, adopt
 from deploy.owner import is_dead, new_owner
 from deploy.probe import arguments, parse, probe
@@ -226,8 +227,8 @@ class Store:
                 left.append(rest)
             elif kind.startswith("current/"):
                 current[kind.removeprefix("current/")] = rest.rpartition("/")[2]
-            elif kind == "usage" and (number := (rest.split() or [""])[0]).isdigit():
-                usage = int(number) * 1024
+            elif kind == "usage":
+                usage = (natural((rest.split() or [""])[0]) or 0) * 1024
             pinned = pinned or kind == "pinned"
         left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
         self._left = tuple(left)
@@ -311,8 +312,9 @@ class Store:
             done = self._script(RESUME, [self.owner, *words], deadline, "looking for interrupted uploads")
             for line in done.text.splitlines():
                 sha256, number, digest = (line.split() + ["", "", ""])[:3]
-                if sha256 in wanted and number.isdigit():
-                    size = min(int(number), wanted[sha256].size)
+                begins = natural(number)
+                if sha256 in wanted and begins is not None:
+                    size = min(begins, wanted[sha256].size)
                     if _digest(wanted[sha256].source, size) == digest:
                         begun[sha256] = size
                     else:
@@ -414,6 +416,7 @@ def on_device(transport: Transport, script: str, words: Sequence[str], deadline:
         deadline=deadline,
         check=False,
         doing=f"{doing} on {transport.name}",
+        most=LISTING,
     )
     if done.code == 0:
         return done

@@ -285,10 +285,16 @@ def _await_answer(spec: Spec, folder: Folder, pid: int, public: str) -> State:
     )
 
 
+_TAIL = 16 << 10
+"""Bytes of a log that a message looks at: the machine may have written any amount."""
+
+
 def last_lines(file: Path, lines: int = 8) -> str:
     """The end of a log, for messages."""
     try:
-        return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+        with file.open("rb") as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - _TAIL))
+            return "\n".join(source.read(_TAIL).decode(errors="replace").splitlines()[-lines:])
     except OSError:
         return f"({file.name} is empty)"
 

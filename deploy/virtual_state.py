@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -77,6 +78,14 @@ class Folder:
     def log(self) -> Path:
         """What QEMU and its supervisor wrote."""
         return self.path / "supervisor.log"
+
+    def printed(self) -> int:
+        """Bytes of `console` and `log` together."""
+        size = 0
+        for file in (self.console, self.log):
+            with contextlib.suppress(OSError):
+                size += file.stat().st_size
+        return size
 
     @property
     def launch(self) -> Path:

@@ -36,6 +36,8 @@ _TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
 _EARLY_SECONDS = 1.0
 """QEMU sets its forwards up at once: when it lives so long, the port is its own."""
 _GRACE = 5.0
+MOST_PRINTED = 256 << 20
+"""Bytes that a machine may print, on its console and by its emulator: they are on this machine's disk."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,9 @@ def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder
         time.sleep(pause)
         if not folder.path.is_dir():
             _say("the device's folder was removed: ending the machine")
+            return
+        if (size := folder.printed()) > MOST_PRINTED:
+            _say(f"its console and log have {size:,} bytes, more than {MOST_PRINTED:,}: ending the machine")
             return
         if launch.connections_count and connections(port):
             folder.touch()

@@ -23,7 +23,7 @@ from deploy import virtual, virtual_keys
 from deploy.processes import Process
 from deploy.virtual_spec import get_spec, load_specs
 from deploy.virtual_state import Folder, State, read_state
-from deploy.virtual_supervisor import Launch, connections
+from deploy.virtual_supervisor import MOST_PRINTED, Launch, connections
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
 MACHINE = """
@@ -283,6 +283,26 @@ def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
         folder.path.rename(folder.path.with_name("removed"))
         assert child.wait(10) == 0
         assert not state.qemu.alive
+
+
+def test_a_machine_that_prints_without_end_is_ended(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 600) as child:
+        state = read_state(folder)
+        assert state is not None
+        with folder.console.open("wb") as console:
+            console.truncate(MOST_PRINTED + 1)
+        assert child.wait(10) == 0
+        assert not state.qemu.alive
+    assert "ending the machine" in folder.log.read_text()
+
+
+def test_the_end_of_a_log_is_all_that_a_message_reads(tmp_path: Path) -> None:
+    file = tmp_path / "console.log"
+    with file.open("wb") as console:
+        console.truncate(8 << 30)
+        console.seek(0, os.SEEK_END)
+        console.write(b"\npanic\n" + b"x" * 100 + b"\n")
+    assert virtual.last_lines(file, 2) == "panic\n" + "x" * 100
 
 
 def test_stop_ends_supervisor_and_machine(folder: Folder) -> None:

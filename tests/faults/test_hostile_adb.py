@@ -1,0 +1,200 @@
+"""A phone that means harm, behind a server that speaks adb's protocol: our own transport against its answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from core.errors import AnswerError, DeadlineError, SlipwayError, TransferError, UnreachableError
+from deploy.adb import AdbTransport
+from deploy.adb_server import Server, listed
+from deploy.deadline import Deadline
+from deploy.transport import run
+
+Speak = Callable[[socket.socket], None]
+
+
+class HostileServer:
+    """Grants every request; a ``shell`` or ``sync`` service then speaks as it is told."""
+
+    def __init__(self, speak: Speak, host: bytes = b"") -> None:
+        self._speak, self._host = speak, host
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.ended = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        with peer, contextlib.suppress(OSError, ValueError):
+            while length := peer.recv(4, socket.MSG_WAITALL):
+                request = peer.recv(int(length, 16), socket.MSG_WAITALL).decode()
+                if request.startswith("host:") and not request.startswith("host:transport"):
+                    peer.sendall(self._host)
+                    return
+                peer.sendall(b"OKAY")
+                if not request.startswith("host:"):
+                    try:
+                        self._speak(peer)
+                    finally:
+                        self.ended.set()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@pytest.fixture
+def phone() -> Iterator[Callable[..., tuple[AdbTransport, HostileServer]]]:
+    made: list[HostileServer] = []
+
+    def start(speak: Speak = lambda _: None, host: bytes = b"") -> tuple[AdbTransport, HostileServer]:
+        made.append(HostileServer(speak, host))
+        return AdbTransport(Server("127.0.0.1", made[-1].port), "abc", "phone"), made[-1]
+
+    yield start
+    for server in made:
+        server.close()
+
+
+def packet(kind: int, data: bytes) -> bytes:
+    return struct.pack("<BI", kind, len(data)) + data
+
+
+def for_ever(data: bytes, pause: float = 0) -> Speak:
+    def speak(peer: socket.socket) -> None:
+        while True:
+            peer.sendall(data)
+            time.sleep(pause)
+
+    return speak
+
+
+def grown(since: int) -> int:
+    """KiB that the process has grown."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - since
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_output_without_end(phone: Callable[..., tuple[AdbTransport, HostileServer]], stream: int) -> None:
+    transport, server = phone(for_ever(packet(stream, bytes(1 << 20))))
+    before = grown(0)
+    with pytest.raises(AnswerError, match="printed more than 64 MiB"):
+        run(transport, ["yes"], deadline=Deadline.after(60))
+    assert grown(before) < 200 << 10
+    assert server.ended.wait(10), "the stream was left open"
+
+
+def test_output_that_drips(phone: Callable[..., tuple[AdbTransport, HostileServer]]) -> None:
+    transport, server = phone(for_ever(packet(1, b"x"), 0.05))
+    begun = time.monotonic()
+    with pytest.raises(DeadlineError):
+        run(transport, ["yes"], deadline=Deadline.after(1))
+    assert time.monotonic() - begun < 20
+    assert server.ended.wait(10)
+
+
+@pytest.mark.parametrize("head", [b"\x01\xff\xff\xff\xff", b"\x02\x00\x00\x00\x40", b"\x7f\x01\x00\x00\x00"])
+def test_packets_that_are_none(phone: Callable[..., tuple[AdbTransport, HostileServer]], head: bytes) -> None:
+    def speak(peer: socket.socket) -> None:
+        peer.sendall(head)
+        for_ever(bytes(1 << 20))(peer)
+
+    transport, _server = phone(speak)
+    before = grown(0)
+    with pytest.raises(AnswerError, match="shell protocol"):
+        run(transport, ["yes"], deadline=Deadline.after(30))
+    assert grown(before) < 100 << 10
+
+
+DATA = struct.pack("<4sI", b"DATA", 65536) + bytes(65536)
+
+
+@pytest.mark.parametrize(
+    ("speak", "error"),
+    [
+        (for_ever(DATA), AnswerError), (for_ever(struct.pack("<4sI", b"DATA", 0xFFFFFFFF)), TransferError),
+        (for_ever(struct.pack("<4sI", b"FAIL", 0xFFFFFFFF) + b"\x1b[2J" * 20000), TransferError),
+        (for_ever(b"D", 1.0), DeadlineError), (for_ever(struct.pack("<4sI", b"DATA", 1) + b"x", 0.3), DeadlineError),
+        (for_ever(b"\xff" * 64), TransferError), (lambda peer: peer.close(), UnreachableError),
+    ],
+)  # fmt: skip
+def test_files_that_are_none(
+    phone: Callable[..., tuple[AdbTransport, HostileServer]], tmp_path: Path, speak: Speak, error: type[SlipwayError]
+) -> None:
+    transport, _server = phone(speak)
+    begun, before = time.monotonic(), grown(0)
+    with pytest.raises(error) as caught:
+        transport.get("/data/local/tmp/x", tmp_path / "got", 1 << 20, Deadline.after(2))
+    assert time.monotonic() - begun < 10
+    assert grown(before) < 64 << 10
+    assert list(tmp_path.iterdir()) == []
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 20_000
+
+
+HOSTS = [
+    b"OKAYzzzz",
+    b"OKAY-001",
+    b"OKAY0004\xff\xfe\xfd\xfc",
+    b"FAILzzzz",
+    b"FAIL0004\xff\xff\xff\xff",
+    b"WHAT",
+    b"",
+    b"OKAYffffx",
+]
+
+
+@pytest.mark.parametrize("said", HOSTS)
+def test_a_server_that_answers_nonsense(phone: Callable[..., tuple[AdbTransport, HostileServer]], said: bytes) -> None:
+    transport, server = phone(host=said)
+    with pytest.raises(SlipwayError):
+        assert listed(Server("127.0.0.1", server.port), 2) == [], "a list of nobody"
+        raise UnreachableError("an empty list is an answer")
+    with pytest.raises(SlipwayError):
+        transport.require_shell(Deadline.after(2))
+
+
+def test_what_a_phone_is_called(
+    phone: Callable[..., tuple[AdbTransport, HostileServer]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A serial and a model with control sequences: listed, and only shown."""
+    text = "a\x1b[2J\x9b1m  device model:\x1b]0;x\x07\u202e\n".encode()
+    _transport, server = phone(host=b"OKAY%04x" % len(text) + text)
+    from core import console
+
+    (seen,) = listed(Server("127.0.0.1", server.port))
+    console.table("Devices", ["serial", "what"], [[seen.serial, seen.model]])
+    console.print_json({"serial": seen.serial, "model": seen.model})
+    shown = capfd.readouterr().out
+    assert all(letter.isprintable() or letter == "\n" for letter in shown)
+    assert r"a\x1b[2J\x9b1m" in shown
+
+
+def test_no_descriptor_is_left(phone: Callable[..., tuple[AdbTransport, HostileServer]], tmp_path: Path) -> None:
+    transport, _server = phone(for_ever(DATA))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(5):
+        with pytest.raises(AnswerError):
+            transport.get("/x", tmp_path / "got", 1 << 16, Deadline.after(5))
+    transport.close()
+    end = time.monotonic() + 5
+    while len(os.listdir("/proc/self/fd")) > before + 1 and time.monotonic() < end:  # noqa: PTH208
+        time.sleep(0.05)
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # noqa: PTH208
