@@ -164,12 +164,12 @@ def test_output_that_floods_until_the_deadline(anyhow: Device, monkeypatch: pyte
 
 
 def test_a_lock_that_talks_without_end(anyhow: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device's own ``stat`` floods the survey that comes with the lock."""
+    """The device's own shell is the attacker's: whatever it is asked, it prints."""
     (tmp_path / "board/tools").mkdir(parents=True)
-    stat = tmp_path / "board/tools/stat"
-    stat.write_text("#!/bin/sh\nexec cat /dev/zero\n")
-    stat.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{stat.parent}:{os.environ['PATH']}")
+    shell = tmp_path / "board/tools/sh"
+    shell.write_text("#!/bin/sh\nexec cat /dev/zero\n")
+    shell.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shell.parent}:{os.environ['PATH']}")
     name, took, grown = measured(anyhow, tmp_path, "lock", str(tmp_path / "board/root"), "30")
     assert name == "AnswerError"
     assert took < 30
@@ -300,7 +300,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a shape of 10**12": tensor(shape=[10**12]),
     "a shape of 10**30": tensor(shape=[10**30]),
     "a thousand dimensions": tensor(shape=[1] * 1000),
-    "a million outputs": lambda good: {**good, "outputs": good["outputs"] * 100_000},
+    "thousands of outputs": lambda good: {**good, "outputs": good["outputs"] * 5000},
     "no digest": tensor(sha256="../../etc/passwd"),
     "not UTF-8": lambda good: json.dumps(good).replace("forward", "\xff"),
 }

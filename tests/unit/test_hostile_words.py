@@ -127,7 +127,7 @@ of bundles/b
 BITS = ["\x1b[2J", "\x9b", "²", "９", "9" * 5000, "-1", "1.2.3", "inf", "nan", "1e999", "\ud800", "\u202e", "\x00",
         "\r", "\x85", "\u2028", "@@end", "@@before", "\n", " ", "0-" + "9" * 30, "[", "]: [", "x" * 10_000]  # fmt: skip
 
-FILES = conditions.Files(stores="/s", placed=(), marker="k", most=1000)
+FILES = conditions.Files(marker="k", most=1000)
 
 READERS: dict[str, tuple[str, Callable[[str], object]]] = {
     "probe": (PROBE, parse),
