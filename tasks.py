@@ -560,6 +560,17 @@ def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) ->
     remove(cache=cache, env=env, as_json=json)
 
 
+@task(help={})
+def lock(c: Any) -> None:
+    """Write locks/ again from the pins in pyproject.toml: every wheel that may be installed, by its SHA-256.
+
+    For those who change a version. Needs the package index; installs uv into .venv.
+    """
+    from core.lock import make
+
+    make()
+
+
 def _export(
     model: str,
     scheme: str,
@@ -614,6 +625,21 @@ def _compute(file: Path, inputs: list[Path], shapes: str) -> Any:
 
 
 ns = invoke.Collection(
-    targets, doctor, build, prove, export, models, deploy, matrix, devices, operators, agree, fuzz, test, bench, clean
+    targets,
+    doctor,
+    build,
+    prove,
+    export,
+    models,
+    deploy,
+    matrix,
+    devices,
+    operators,
+    agree,
+    fuzz,
+    test,
+    bench,
+    clean,
+    lock,
 )
 ns.configure({"slipway": DEFAULTS})

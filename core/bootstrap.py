@@ -1,4 +1,4 @@
-"""Make ``.venv`` and install a requirement set from ``pyproject.toml`` into it.
+"""Make ``.venv`` and install a set of packages into it, each file as ``locks/`` names it by its SHA-256.
 
 Runs before anything is installed, so it uses the standard library only. ``./inv`` calls it for the core
 set; `core.environment` calls it again, in the environment, for the others. Safe to interrupt (a set's stamp
@@ -18,17 +18,22 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-PYPROJECT = ROOT / "pyproject.toml"
 LABELS = {
     "core": "Slipway's own packages (seconds)",
     "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
     "onnx": "the ONNX exporter and its runtime (about 60 MB)",
     "labgrid": "labgrid, for devices that are a lab's places (about 20 MB)",
     "test": "the test tools",
+    "lock": "uv, which makes the locks (about 25 MB)",
 }
+"""The sets: ``core`` is the project's own dependencies in pyproject.toml, the others are its extras."""
+_REFUSED = re.compile(
+    r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
+    re.DOTALL,
+)
 _LEAST_FREE = 32 << 20  # bytes; less than this and no environment fits
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
 
@@ -42,26 +47,51 @@ def fail(what: str, cause: str, hint: str) -> NoReturn:
     raise SetupError(f"{what}\nCause: {cause}\nTry: {hint}")
 
 
-def requirements(name: str) -> list[str]:
-    """The pinned requirements of a set: ``core`` is the project's own, the others are its extras."""
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10: pip brings a copy
-        from pip._vendor import tomli as tomllib  # type: ignore[no-redef]
-    project: dict[str, Any] = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
-    found = project["dependencies"] if name == "core" else project["optional-dependencies"][name]
-    return [str(line) for line in found]
+def lock_file(name: str) -> Path:
+    """The lock of a set: its pins and, by SHA-256, every file that may be installed for them (see core/lock.py)."""
+    return ROOT / "locks" / f"{name}.txt"
+
+
+def locked(text: str) -> dict[str, str]:
+    """A lock's lines by package: a package has several pins when they depend on the version of Python."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#"):
+            continue
+        if not line[0].isspace():
+            name = line.partition("==")[0]
+        found[name] = found.get(name, "") + line
+    return found
 
 
 def stamp(venv: Path, name: str) -> Path:
-    """The file whose presence and content say that the set is installed."""
-    return venv / ".slipway" / f"{name}.txt"
+    """A copy of the lock that the set was installed from; written last."""
+    return venv / ".slipway" / f"{name}.lock"
 
 
 def is_installed(venv: Path, name: str) -> bool:
-    """Whether the set, exactly as pinned now, is in the environment."""
-    file = stamp(venv, name)
-    return file.is_file() and file.read_text(encoding="utf-8").split("\n") == requirements(name)
+    """Whether the set, exactly as locked now, is in the environment."""
+    try:
+        return stamp(venv, name).read_bytes() == lock_file(name).read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def missing(venv: Path, name: str) -> dict[str, str]:
+    """What of a set's lock is not yet in the environment, by package; makes every stamp that this changes invalid.
+
+    A package counts as present only when a stamp says that these same files of it were installed.
+    """
+    wanted = locked(lock_file(name).read_text(encoding="utf-8"))
+    present: set[str] = set()
+    for other in LABELS:
+        file = stamp(venv, other)
+        kept = locked(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        present |= {package for package, lines in wanted.items() if kept.get(package) == lines}
+        if other == name or any(package in wanted and wanted[package] != lines for package, lines in kept.items()):
+            file.unlink(missing_ok=True)
+    return {package: lines for package, lines in wanted.items() if package not in present}
 
 
 def _lock(venv: Path) -> None:
@@ -97,7 +127,8 @@ def _write(path: Path, text: str) -> None:
 def _pip_from_debian(venv: Path) -> list[str]:
     """Pip for a Debian Python without ensurepip (python3-venv is missing): Debian's own pip wheel, unpacked.
 
-    Returns the words that run pip for ``venv``; an ordinary user may do all of it.
+    Returns the words that install this wheel into ``venv``, from the file that apt has verified. An ordinary user may
+    do all of it.
     """
     hint = "apt install python3-venv, then the same command again"
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
@@ -122,26 +153,27 @@ def _pip_from_debian(venv: Path) -> list[str]:
     wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
     if not wheels:
         fail("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
-    return [str(venv / "bin" / "python"), str(wheels[0] / "pip")]
+    install = ["install", "--no-index", "--no-deps", "--no-input", str(wheels[0])]
+    return [str(venv / "bin" / "python"), str(wheels[0] / "pip"), *install]
 
 
 def _make_venv(venv: Path) -> None:
     """A new environment with pip in it; an unfinished one is replaced."""
     if (venv / "bin" / "python").exists() or venv.exists():
         shutil.rmtree(venv)
-    made = subprocess.run([sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False)
+    made = subprocess.run([sys.executable, "-I", "-m", "venv", str(venv)], capture_output=True, text=True, check=False)
     if made.returncode == 0:
         return
     trouble = made.stdout + made.stderr
     _explain_disk(trouble, venv)
     shutil.rmtree(venv, ignore_errors=True)
     bare = subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True, check=False
     )
     if bare.returncode:
         _explain_disk(bare.stdout + bare.stderr, venv)
         fail(f"Could not make the environment {venv}.", _last(bare.stderr or bare.stdout), "apt install python3-venv")
-    _pip(venv, [*_pip_from_debian(venv), "install", "pip"], "pip itself", 1)
+    _pip(venv, _pip_from_debian(venv), "pip itself", 1)
 
 
 def _last(text: str) -> str:
@@ -165,7 +197,14 @@ def _explain_disk(text: str, where: Path) -> None:
 
 def _explain_pip(text: str, log: Path) -> NoReturn:
     _explain_disk(text, log)
-    retry = "the same command again once the network or your pip configuration (pip config list) is mended"
+    if refused := _REFUSED.search(text):
+        source = f", from {refused[2]}," if refused[2] else ""
+        fail(
+            f"{refused[1]} was not installed: the file that pip got{source} is not in Slipway's lock.",
+            f"the index, the mirror or the folder it came from serves other bytes (SHA-256 {refused[3]}); see {log}",
+            "pip config list, which shows where pip looks; the same command again once only trusted sources are there",
+        )
+    retry = "the same command again once the network or your pip configuration (pip config list) works"
     if re.search(
         r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
         r"Temporary failure|ReadTimeout|SSLError",
@@ -177,10 +216,17 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
             retry,
         )
     if missing := re.search(r"No matching distribution found for (\S+)", text):
+        if "+" in missing[1]:
+            fail(
+                f"pip found no {missing[1]}, a build that the package index does not have.",
+                f"on Linux the index's own is a GPU build, which does not run here; pip's output is in {log}",
+                "put that wheel (PyTorch's install page names the CPU builds; those for Python 3.11 to 3.13 are in "
+                "pyproject.toml) into a folder, then PIP_FIND_LINKS=FOLDER and the same command again",
+            )
         fail(
             f"The Python package index did not offer {missing[1]}.",
-            f"the index lacks it, or has no build of it for Python {sys.version.split()[0]} here; see {log}",
-            "python3.11, which every package is built for (SLIPWAY_PYTHON=python3.11), or another index",
+            f"the index lacks it, or has no wheel of it for Python {sys.version.split()[0]} here; see {log}",
+            "python3.11, which every package is built for: SLIPWAY_PYTHON=python3.11",
         )
     fail("pip could not install the packages.", f"{_last(text)}\nIts whole output is in {log}.", retry)
 
@@ -219,6 +265,8 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
         if live:
             say("\r\x1b[K", end="")
         with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
@@ -235,16 +283,26 @@ def install(name: str, venv: Path) -> bool:
     """
     if is_installed(venv, name):
         return False
-    wanted = requirements(name)
-    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        listing = Path(folder) / "requirements.txt"
-        listing.write_text("\n".join(wanted) + "\n", encoding="utf-8")
-        # Every set is a closure of pins, so pip has nothing to resolve: --no-deps also keeps torch from
-        # bringing gigabytes of GPU libraries that exporting never uses.
-        words = [str(venv / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-input", "-r", str(listing)]
-        _pip(venv, words, LABELS[name], len(wanted))
-    _write(stamp(venv, name), "\n".join(wanted))
+    wanted = lock_file(name).read_text(encoding="utf-8")
+    # These and no others, whatever is in the environment already: pip does not look at the hashes of what it finds.
+    todo = missing(venv, name)
+    if todo:
+        with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
+            listing = Path(folder) / "requirements.txt"
+            listing.write_text("".join(todo.values()), encoding="utf-8")
+            _pip(venv, [*pip_words(venv / "bin" / "python"), "-r", str(listing)], LABELS[name], len(todo))
+    _write(stamp(venv, name), wanted)
     return True
+
+
+def pip_words(python: Path) -> list[str]:
+    """How pip is run: only wheels (nothing is built, so no code of a package runs), only files that the lock names.
+
+    Every set is a closure of pins, so pip has nothing to resolve: ``--no-deps`` also keeps torch from bringing
+    gigabytes of GPU libraries that exporting never uses. ``-I`` keeps modules of the current folder out.
+    """
+    install = ["install", "--no-deps", "--no-input", "--force-reinstall"]
+    return [str(python), "-I", "-u", "-m", "pip", *install, "--require-hashes", "--only-binary=:all:"]
 
 
 def main(name: str, venv: Path) -> int:
@@ -262,8 +320,6 @@ def main(name: str, venv: Path) -> int:
 def inside(name: str, venv: Path) -> int:
     """The second half, in the environment."""
     install(name, venv)
-    if name == "core":
-        _write(venv / ".slipway" / "core.toml", PYPROJECT.read_text(encoding="utf-8"))
     return 0
 
 

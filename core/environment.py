@@ -23,10 +23,10 @@ def enter() -> None:
     Returns at once in that environment; else makes it if need be and replaces this process by the same
     command in it.
     """
-    if (venv() / ".slipway" / "core.toml").is_file():
+    if bootstrap.stamp(venv(), "core").is_file():
         return
     own = Path(os.environ.get("SLIPWAY_VENV") or ROOT / ".venv")
-    if not (own / ".slipway" / "core.toml").is_file():
+    if not bootstrap.is_installed(own, "core"):
         code = subprocess.run([sys.executable, bootstrap.__file__, "core", os.fspath(own)], check=False).returncode
         if code:
             raise SystemExit(code)
@@ -63,19 +63,19 @@ def ensure(name: str) -> None:
 
 
 def ensure_export() -> None:
-    """The exporter's set, and a check that its torch runs here (a GPU build without its libraries does not)."""
+    """The exporter's set, and a check that its torch runs here."""
     here = venv()
     fresh = not bootstrap.is_installed(here, "export")
     ensure("export")
     if fresh:
-        done = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-I", "-c", "import torch"], capture_output=True, text=True, check=False)
         if done.returncode:
             bootstrap.stamp(here, "export").unlink(missing_ok=True)
             last = done.stderr.strip().splitlines()[-1:]
             raise HostError(
                 f"The installed torch does not run here: {' '.join(last)}",
-                "it is probably a GPU build; Slipway exports on the CPU",
-                "PIP_EXTRA_INDEX_URL=<PyTorch's CPU wheel index, named on its install page> ./inv export ...",
+                "a library that it needs is not on this machine",
+                "./inv doctor; pip's output is in .slipway/setup.log in the environment",
             )
 
 

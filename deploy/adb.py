@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adbutils import AdbError
-
 from core.errors import AnswerError, NotSupportedError, TransferError, UnreachableError
 from deploy.adb_files import Files, refusal
+from deploy.adb_library import AdbError
 from deploy.adb_server import Server, attach, private_server, users_server
 from deploy.deadline import NEVER, Deadline
 from deploy.hearing import PIECE, Heard

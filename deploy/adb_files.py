@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from adbutils import AdbError
-
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import says
+from deploy.adb_library import AdbError
 from deploy.deadline import Deadline
 from deploy.hearing import receiving
 from deploy.transport import Progress

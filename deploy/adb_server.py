@@ -20,12 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adbutils import AdbClient, AdbConnection, AdbError, adb_path
 from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
 from tenacity.stop import stop_base
 
 from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
 from core.plain import says
+from deploy.adb_library import AdbClient, AdbConnection, AdbError, adb_path
 from deploy.adb_port import HOST, PORT_VARIABLE, default_port, listens
 
 if TYPE_CHECKING:

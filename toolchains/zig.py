@@ -102,6 +102,7 @@ def _install(folder: Path, requirement: str, digest: str) -> None:
     run(
         [
             sys.executable,
+            "-I",
             "-m",
             "pip",
             "install",

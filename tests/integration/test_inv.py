@@ -16,7 +16,7 @@ import yaml
 
 from core.paths import ROOT
 
-NEEDED = ("inv", "tasks.py", "pyproject.toml", "core", "deploy", "tests")
+NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "core", "deploy", "tests")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_from_nothing_interrupted_then_two_at_once(clone: Path) -> None:
     assert first.returncode == 130
     assert "Interrupted" in trouble
     assert not _processes_with(marker), "pip outlived the interrupted wrapper"
-    assert not (clone / ".venv" / ".slipway" / "core.toml").exists()
+    assert not (clone / ".venv" / ".slipway" / "core.lock").exists()
 
     both = [
         subprocess.Popen([str(clone / "inv"), "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -113,7 +113,7 @@ def test_without_network(clone: Path) -> None:
     assert "Could not reach the Python package index" in done.stderr
     assert "Try:" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (clone / ".venv" / ".slipway" / "core.toml").exists()
+    assert not (clone / ".venv" / ".slipway" / "core.lock").exists()
 
 
 def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -385,3 +387,11 @@ def test_a_file_longer_than_allowed_is_none(line: tuple[Files, list[socket.socke
     with pytest.raises(TransferError, match="longer than expected"):
         files.get("/x", tmp_path / "file", 25, Deadline.after(10))
     assert not (tmp_path / "file").exists()
+
+
+def test_a_machine_without_adbutils_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """adbutils has no wheel for 64-bit Arm, and nothing is built from sources there."""
+    monkeypatch.setitem(sys.modules, "adbutils", None)
+    monkeypatch.delitem(sys.modules, "deploy.adb_library")
+    with pytest.raises(HostError, match="cannot reach devices over adb"):
+        importlib.import_module("deploy.adb_library")

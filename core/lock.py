@@ -1,0 +1,102 @@
+"""``./inv lock``: write ``locks/`` from the pins in ``pyproject.toml``, which stays the only source of versions.
+
+A lock has a pin a package and the SHA-256 of every wheel that the index offers for it, on every platform, so that
+nothing else is ever installed, whichever index, mirror or folder pip takes it from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from core import bootstrap, console
+from core.commands import run
+from core.environment import ensure
+from core.errors import ConfigError, HostError
+from core.files import write_atomic
+from core.paths import ROOT
+
+_HEAD = "# Made by ./inv lock from pyproject.toml: what may be installed, by SHA-256.\n"
+_OLDEST = "3.10"
+
+
+def _pyproject() -> dict[str, Any]:
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef,import-not-found]
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return found
+
+
+def requirements(name: str) -> list[str]:
+    """The pins of a set: ``core`` is the project's own dependencies, the others are its extras."""
+    project = _pyproject()["project"]
+    found = project["dependencies"] if name == "core" else project["optional-dependencies"][name]
+    return [str(line) for line in found]
+
+
+def builds() -> dict[str, str]:
+    """Wheels that the package index does not have, as file name and SHA-256."""
+    found: dict[str, str] = _pyproject()["tool"]["slipway"]["builds"]
+    return found
+
+
+def own_build(pin: str) -> bool:
+    """Whether the pin is of a local version (``torch==2.13.0+cpu``), which is in `builds` and in no index."""
+    return "+" in pin.partition(" ;")[0]
+
+
+def lines_of_build(pin: str, files: dict[str, str]) -> str:
+    """A lock's lines for a pin of a local version.
+
+    Raises:
+        ConfigError: ``files`` has no wheel of it.
+    """
+    version = pin.partition(" ;")[0].replace("==", "-") + "-"
+    digests = sorted(digest for file, digest in files.items() if file.startswith(version))
+    if not digests:
+        raise ConfigError(f"No wheel is known for {pin}.", "", "add it to [tool.slipway.builds] in pyproject.toml")
+    return " \\\n".join([pin, *(f"    --hash=sha256:{digest}" for digest in digests)]) + "\n"
+
+
+def _compile(pins: list[str]) -> str:
+    """What uv makes of ``pins``: the same pins with hashes, as pip reads them."""
+    uv = Path(sys.prefix) / "bin" / "uv"
+    # Other indexes come from nobody's settings: a lock is made from the package index alone.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_"))}
+    with tempfile.TemporaryDirectory(prefix="slipway-lock-") as folder:
+        source = Path(folder) / "pins.in"
+        source.write_text("\n".join(pins) + "\n", encoding="utf-8")
+        done = run(
+            [
+                uv, "pip", "compile", source, "--quiet", "--no-config", "--system-certs", "--no-deps", "--universal",
+                "--python-version", _OLDEST, "--only-binary", ":all:", "--generate-hashes", "--no-header",
+                "--no-annotate",
+            ],
+            env=kept, error=HostError, what="Locking the packages", hint="check the network, then ./inv lock",
+        )  # fmt: skip
+    return done.stdout
+
+
+def make() -> None:
+    """Write every set's lock again, from the pins of pyproject.toml.
+
+    Raises:
+        HostError: the index could not be reached, or it has no wheel for a pin.
+    """
+    ensure("lock")
+    rows = []
+    for name in bootstrap.LABELS:
+        pins = requirements(name)
+        text = _HEAD + _compile([pin for pin in pins if not own_build(pin)])
+        text += "".join(lines_of_build(pin, builds()) for pin in pins if own_build(pin))
+        file = bootstrap.lock_file(name)
+        before = file.read_text(encoding="utf-8") if file.is_file() else ""
+        write_atomic(file, text)
+        packages, files = len(bootstrap.locked(text)), text.count("--hash=")
+        rows.append([name, str(packages), str(files), "unchanged" if text == before else "changed"])
+    console.table("", ["set", "packages", "files", "lock"], rows)

@@ -1,0 +1,277 @@
+"""The locks: they fit pyproject.toml, hold only pins and hashes, and pip installs nothing that they do not name."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core import bootstrap, lock
+from core.errors import ConfigError
+from core.paths import ROOT
+
+SETS = tuple(bootstrap.LABELS)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pin(text: str) -> tuple[str, str, str]:
+    """Name, version and condition of a pin, as either file writes it."""
+    left, _, condition = text.partition(" ; ")
+    name, _, version = left.partition("==")
+    return _normal(name), version, condition.replace("python_full_version", "python_version")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_lock_has_pyprojects_pins_and_no_others(name: str) -> None:
+    lines = bootstrap.lock_file(name).read_text(encoding="utf-8").splitlines()
+    pins = [line.removesuffix(" \\") for line in lines if line[0] not in " #"]
+    assert sorted(map(_pin, pins)) == sorted(map(_pin, lock.requirements(name))), "./inv lock writes it"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_pin_has_hashes_and_nothing_else_stands_in_the_lock(name: str) -> None:
+    text = bootstrap.lock_file(name).read_text(encoding="utf-8")
+    pin = r"[a-z0-9.-]+==[0-9][0-9A-Za-z.]*(?:\+cpu)?(?: ; [a-z_]+ [<>=!]+ '[^']+'(?: or [a-z_]+ == '[^']+')?)? \\\n"
+    digest = r"    --hash=sha256:[0-9a-f]{64}"
+    assert re.fullmatch(rf"# [^\n]+\n(?:{pin}(?:{digest} \\\n)*{digest}\n)+", text), "no index, no option, no URL"
+
+
+def test_a_package_is_locked_alike_in_every_set() -> None:
+    """`bootstrap.missing` relies on it: two sets must not take turns in replacing each other's package."""
+    seen: dict[str, str] = {}
+    for name in SETS:
+        for package, lines in bootstrap.locked(bootstrap.lock_file(name).read_text(encoding="utf-8")).items():
+            assert seen.setdefault(package, lines) == lines, package
+
+
+def test_builds_beside_the_index_are_those_of_the_pins_with_a_local_version() -> None:
+    pins = [pin for name in SETS for pin in lock.requirements(name) if lock.own_build(pin)]
+    assert [pin.partition(" ;")[0] for pin in pins] == ["torch==2.13.0+cpu"]
+    assert len(lock.builds()) == 6
+    for file in lock.builds():
+        assert re.fullmatch(r"torch-2\.13\.0\+cpu-(cp3\d+)-\1-manylinux_2_28_(x86_64|aarch64)\.whl", file)
+    expected = lock.lines_of_build(pins[0], lock.builds())
+    assert expected.count("--hash=sha256:") == 6
+    assert expected in bootstrap.lock_file("export").read_text(encoding="utf-8"), "./inv lock writes it"
+
+
+def test_a_build_goes_to_its_own_version_only() -> None:
+    wheel = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
+    pin = "torch==2.13.0+cpu ; sys_platform == 'linux'"
+    assert lock.lines_of_build(pin, {wheel: "cc"}) == f"{pin} \\\n    --hash=sha256:cc\n"
+    with pytest.raises(ConfigError, match="No wheel is known"):
+        lock.lines_of_build(pin, {wheel.replace("2.13.0", "2.13.1"): "cc"})
+
+
+def test_a_build_that_no_index_has_is_explained(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _lock("1.0+cpu", "0" * 64)
+    with pytest.raises(bootstrap.SetupError, match=r"Try: put that wheel .* PIP_FIND_LINKS"):
+        bootstrap.install("core", environment)
+
+
+def test_no_hint_lets_a_second_index_in() -> None:
+    """Neither code nor docs name or suggest another package index."""
+    files = [ROOT / "inv", ROOT / "pyproject.toml", ROOT / "README.md"]
+    for folder in ("core", "toolchains", "models", "deploy", "docs", "recipes", ".github", "locks"):
+        files += [file for file in (ROOT / folder).rglob("*") if file.suffix in {".py", ".md", ".yml", ".txt", ".toml"}]
+    assert len(files) > 100
+    hints = re.compile(r"extra[-_]index|--index-url|PIP_INDEX|trusted-host", re.IGNORECASE)
+    assert [str(file) for file in files if hints.search(file.read_text(encoding="utf-8"))] == []
+
+
+# --- attacks: an index on 127.0.0.1 that serves something else ---
+
+
+def _wheel(folder: Path, version: str, word: str) -> Path:
+    """A wheel of a package that no real index has; ``word`` is what its module says."""
+    info = f"slipway_sample-{version}.dist-info"
+    files = {
+        "slipway_sample.py": f"WORD = {word!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: slipway-sample\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"slipway_sample-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return path
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A package index on this machine: its address and the folder of the package it offers."""
+    folder = tmp_path / "index" / "slipway-sample"
+    folder.mkdir(parents=True)
+    handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/", folder
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment with this one's pip, and an empty ``locks/``."""
+    venv = tmp_path / "venv"
+    words = [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)]
+    subprocess.run(words, check=True, capture_output=True)
+    (packages,) = (venv / "lib").glob("python3*/site-packages")
+    spec = importlib.util.find_spec("pip")
+    assert spec is not None
+    assert spec.origin is not None
+    (packages / "pip").symlink_to(Path(spec.origin).parent)
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    (tmp_path / "locks").mkdir()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    return venv
+
+
+def _lock(version: str, *digests: str) -> None:
+    text = f"slipway-sample=={version} \\\n" + " \\\n".join(f"    --hash=sha256:{digest}" for digest in digests) + "\n"
+    bootstrap.lock_file("core").write_text(text, encoding="utf-8")
+
+
+def _installed(venv: Path) -> str:
+    code = "import slipway_sample; print(slipway_sample.WORD)"
+    done = subprocess.run([str(venv / "bin" / "python"), "-I", "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = _wheel(tmp_path / "good", "1.0", "good")
+    bad = _wheel(tmp_path / "bad", "1.0", "evil")
+    assert len(good.read_bytes()) == len(bad.read_bytes())
+    _lock("1.0", _digest(good))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
+    with pytest.raises(bootstrap.SetupError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
+        bootstrap.install("core", environment)
+    assert _digest(bad) in str(caught.value)
+    assert "Try: pip config list" in str(caught.value)
+    assert _installed(environment) == ""
+    assert not bootstrap.is_installed(environment, "core")
+    # The same version, brought in by other means: pip alone would call it satisfied.
+    words = [str(environment / "bin" / "python"), "-I", "-m", "pip", "install", "--no-deps", str(bad)]
+    subprocess.run(words, check=True, capture_output=True)
+    assert _installed(environment) == "evil"
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+    assert not bootstrap.install("core", environment), "a second time there is nothing to do"
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.0.post1", "9.0"])
+def test_a_second_index_supplies_nothing(
+    version: str, environment: Path, index: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dependency confusion: the same version with other content, or a higher one, offered beside the right one."""
+    address, folder = index
+    good = _wheel(tmp_path / "good", "1.0", "good")
+    _wheel(folder, version, "evil")
+    _lock("1.0", _digest(good))
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", address)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    with pytest.raises(bootstrap.SetupError, match="slipway-sample"):
+        bootstrap.install("core", environment)
+    assert _installed(environment) == ""
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    if version == "1.0":  # pip cannot know beforehand which of the two is the right one, and takes the index's
+        with pytest.raises(bootstrap.SetupError, match="is not in Slipway's lock"):
+            bootstrap.install("core", environment)
+        assert _installed(environment) == ""
+        return
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+
+
+def test_a_source_package_is_not_built(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``setup.py`` would run: not even with the right hash."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    source = folder / "slipway_sample-1.0.zip"
+    ran = tmp_path / "ran"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("slipway_sample-1.0/setup.py", f"open({str(ran)!r}, 'w')\n")
+        archive.writestr("slipway_sample-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: slipway-sample\nVersion: 1.0\n")
+    _lock("1.0", _digest(source))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    with pytest.raises(bootstrap.SetupError, match=r"did not offer slipway-sample==1\.0"):
+        bootstrap.install("core", environment)
+    assert not ran.exists()
+
+
+def test_modules_of_the_current_folder_are_not_imported(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``./inv`` may be typed in a folder that holds somebody's ``pip.py``."""
+    _lock("1.0", _digest(_wheel(tmp_path / "good", "1.0", "good")))
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    for name in ("pip", "venv"):
+        (planted / f"{name}.py").write_text("open('ran', 'w')\n", encoding="utf-8")
+    monkeypatch.chdir(planted)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    bootstrap._make_venv(tmp_path / "another")
+    assert (tmp_path / "another" / "bin" / "python").exists()
+    assert not (planted / "ran").exists()
+
+
+def test_only_what_changed_is_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    venv = tmp_path / "venv"
+    (tmp_path / "locks").mkdir()
+    (venv / ".slipway").mkdir(parents=True)
+
+    def write(name: str, *pins: str) -> None:
+        lines = "".join(f"{pin} \\\n    --hash=sha256:{pin[-1] * 64}\n" for pin in pins)
+        bootstrap.lock_file(name).write_text(f"# A head.\n{lines}", encoding="utf-8")
+
+    def kept(name: str) -> None:
+        bootstrap.stamp(venv, name).write_bytes(bootstrap.lock_file(name).read_bytes())
+
+    write("core", "one==1", "two==2", "two==3 ; python_version < '3.11'")
+    assert set(bootstrap.missing(venv, "core")) == {"one", "two"}
+    kept("core")
+    write("test", "one==1", "three==3")
+    assert set(bootstrap.missing(venv, "test")) == {"three"}, "the core set brought one==1"
+    kept("test")
+    write("core", "one==4", "two==2", "two==3 ; python_version < '3.11'")
+    assert not bootstrap.is_installed(venv, "core")
+    assert set(bootstrap.missing(venv, "core")) == {"one"}
+    assert not bootstrap.is_installed(venv, "test"), "its one==1 is about to be replaced"
+    assert set(bootstrap.missing(venv, "core")) == {"one", "two"}, "interrupted: no stamp says what is there"
