@@ -24,7 +24,8 @@ _CHARACTERS = 40
 
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
     """An SVG element; ``class_`` is ``class``, other underscores are dashes."""
-    words = [Markup('{}="{}"').format(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items()]
+    pairs = ((name.rstrip("_").replace("_", "-"), plain(str(value))) for name, value in attributes.items())
+    words = [Markup('{}="{}"').format(name, value) for name, value in pairs]
     inside = Markup("").join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
     return Markup("<{} {}>{}</{}>").format(tag, Markup(" ").join(words), inside, tag)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from core.bundle import Needs
 from core.errors import PreflightError, UsageError
-from deploy.execute import _blobs, check, needs_of, split
+from deploy import report_devices
+from deploy.execute import Executed, _blobs, check, needs_of, split
 from deploy.facts import DeviceFacts
 
 ZERO = DeviceFacts(
@@ -79,3 +82,34 @@ def test_arguments_are_split_as_by_a_shell() -> None:
     assert split("one 'two words' \\$x") == ["one", "two words", "$x"]
     with pytest.raises(UsageError, match="cannot be split"):
         split("'open")
+
+
+SAID = b"\x1b[1mbold\x1b[0m\r\n::error::x\xff\n"
+
+
+def executed() -> Executed:
+    return Executed("pi", ("tool",), 0, SAID, SAID, 0.1, 0)
+
+
+def test_a_pipe_gets_a_programs_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    report_devices.executed(executed())
+    out, err = capfdbinary.readouterr()
+    assert out == SAID
+    assert err.startswith(SAID)
+
+
+def test_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a real pseudo-terminal in place of the streams."""
+    ours, theirs = os.openpty()
+    with os.fdopen(os.dup(theirs), "w") as out, os.fdopen(theirs, "w") as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        report_devices.executed(executed())
+        out.flush()
+        shown = b""
+        while shown.count(b"bold") < 2:
+            shown += os.read(ours, 65536)
+    os.close(ours)
+    assert b"\x1b" not in shown
+    assert shown.count(rb"\x1b[1mbold\x1b[0m") == 2
+    assert b"::error" not in shown

@@ -105,6 +105,30 @@ def test_hostile_names_are_shown_as_they_are() -> None:
     assert "49" not in re.findall(r"\{\{.*?\}\}|49", page.text)
 
 
+@pytest.mark.parametrize(
+    "evil", ["\x1b[2J\x9b1m", "\u202egpj.exe", "a\rb", "\ud800", "\n::error file=x::y", "##[error]z"]
+)
+def test_what_would_be_obeyed_is_an_escape_in_every_report(
+    evil: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Page, JUnit, table and JSON: no control, no turned text, no half character, no command to a CI."""
+    found = everything(evil)
+    page = Page(matrix_html.text(found, earlier()))
+    attributes = "".join(str(value) for _tag, pairs in page.elements for value in pairs.values())
+    cases = "".join(
+        f"{case.name}{case.classname}{case.system_out}{[(result.message, result.text) for result in case.result]}"
+        for suite in JUnitXml.fromstring(matrix_junit.text(found))
+        for case in suite
+    )
+    matrix_report.report(found, tmp_path)
+    if evil != "\ud800":  # no model of ours holds it: answers with half a character are refused
+        matrix_report.report(found, tmp_path, as_json=True)
+    for text in (page.text, attributes, cases, capsys.readouterr().out):
+        text.encode()
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]|##\[", text)
+        assert [line for line in text.splitlines() if line.lstrip().startswith("::")] == []
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_leaves_the_page_whole(text: str) -> None:
