@@ -22,8 +22,8 @@ constexpr std::uint32_t rotate(std::uint32_t value, unsigned bits) {
 
 using State = std::array<std::uint32_t, 8>;
 
-// One round. The names of the eight words move on from call to call instead of the words themselves: moving them
-// costs more than the round.
+// One round. The names of the eight words move on from call to call instead of the words themselves: moving
+// them costs more than the round.
 inline void step(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t& d, std::uint32_t e,
                  std::uint32_t f, std::uint32_t g, std::uint32_t& h, std::uint32_t word) {
   h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + word;
