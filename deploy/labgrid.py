@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from core.environment import ensure
 from core.errors import ConfigError, DeviceBusyError, NotSupportedError, UnreachableError
+from core.plain import one_line
 from deploy.deadline import NEVER, Deadline
+from deploy.hearing import natural
 from deploy.transport import Channel, Progress, Transport, uninterrupted
 
 if TYPE_CHECKING:
@@ -168,7 +170,8 @@ class Coordinator:
                 "it is exported with --isolated",
                 f"give the device host = {str(told.get('address', ''))!r} and a ProxyJump in ~/.ssh/config",
             )
-        return Service(str(told.get("address", "")), int(told.get("port") or 22), str(told.get("username", "")))
+        port = natural(str(told.get("port") or 22), 65535) or -1  # what is none is refused by `located`
+        return Service(str(told.get("address", "")), port, str(told.get("username", "")))
 
     def close(self) -> None:
         """Give back, and end the session."""
@@ -295,9 +298,20 @@ class PlaceTransport:
 
 
 def located(device: Device, service: Service) -> Device:
-    """``device`` as an ordinary one over SSH; a user of the inventory's own comes before the lab's."""
-    changes = {"host": service.host, "port": service.port, "user": device.user or service.user}
-    return device.model_copy(update={**changes, "source": ""})
+    """``device`` as an ordinary one over SSH; a user of the inventory's own comes before the lab's.
+
+    Raises:
+        ConfigError: what the lab says is no address.
+    """
+    changes = {"host": service.host, "port": service.port, "user": device.user or service.user, "source": ""}
+    try:
+        return type(device).model_validate({**device.model_dump(), **changes})
+    except ValueError as error:
+        raise ConfigError(
+            f"The place {device.place} is not at an address that Slipway takes.",
+            one_line(f"the lab says {service.user}@{service.host}:{service.port}", 300),
+            f"labgrid-client -p {device.place} show",
+        ) from error
 
 
 def locate(device: Device, deadline: Deadline) -> Device:

@@ -167,9 +167,11 @@ def giant(peer: socket.socket) -> None:
 
 
 SPEECHES = {
-    "a greeting without end": flood(b"x" * 65536), "lines without end": flood(b"hello\r\n" * 9000),
-    "a greeting that drips": drip, "a giant packet": giant,
-}  # fmt: skip
+    "a greeting without end": (flood(b"x" * 65536), "its greeting has more than 65,536 bytes"),
+    "lines without end": (flood(b"hello\r\n" * 9000), "does not speak SSH with us"),
+    "a greeting that drips": (drip, "The 4 s allowed were over"),
+    "a giant packet": (giant, "a packet is said to have 4,294,9"),
+}
 
 
 @pytest.fixture
@@ -210,10 +212,12 @@ def test_what_talks_instead_of_a_server(
     name: str, stranger: Callable[[Callable[[socket.socket], None]], int], device: Device
 ) -> None:
     """Nobody is verified yet: it may take neither memory nor time beyond the deadline."""
-    where = device.model_copy(update={"port": stranger(SPEECHES[name])})
+    speak, words = SPEECHES[name]
+    where = device.model_copy(update={"port": stranger(speak)})
     begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(SlipwayError) as caught:
         open_device(where, Deadline.after(4))
+    assert words in str(caught.value)
     assert caught.value.exit_code in {20, 31}
     assert time.monotonic() - begun < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10

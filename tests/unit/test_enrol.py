@@ -13,6 +13,7 @@ from core.errors import ConfigError, UnreachableError, UsageError
 from deploy import enrol
 from deploy.facts import DeviceFacts
 from deploy.inventory import VARIABLE, Device, get_device, load_devices, user_file
+from deploy.labgrid import Service, located
 
 PHONE = DeviceFacts(
     system="Linux", machine="aarch64", kernel="5.10", root="/data/local/tmp/slipway", board='Acme "One" \\ [5]',
@@ -144,3 +145,15 @@ def test_a_device_that_does_not_answer_is_not_written(file: Path, monkeypatch: p
     with pytest.raises(UnreachableError):
         enrol.add(ssh="shelf")
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "user"),
+    [("-oProxyCommand=x", 22, "pi"), ("a b", 22, "pi"), ("pi\x1b[2J", 22, "pi"), ("pi", -1, "pi"), ("pi", 22, "-l x")],
+)
+def test_what_a_lab_says_is_checked_like_the_inventory(host: str, port: int, user: str) -> None:
+    desk = Device(name="desk", transport="ssh", source="labgrid", place="rack")
+    assert located(desk, Service("10.0.0.7", 2222, "pi")).port == 2222
+    with pytest.raises(ConfigError, match="not at an address") as caught:
+        located(desk, Service(host, port, user))
+    assert "\x1b" not in str(caught.value)
