@@ -11,15 +11,22 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from core.bounded import LimitError, Limits, run_bounded
 from core.bundle import RUNNER, Bundle
-from core.commands import run
 from core.errors import ConfigError, HostError, NotSupportedError, ProgramError
 from core.files import write_json
 from core.paths import cache_dir
+from core.program import format_of
 from core.strict_json import JsonError, parse_json, validated
 from deploy.runner import RESULT_LIMIT, Node, error_in, failure
 
 _SECONDS = 120.0
+_MEMORY = 2 << 30
+_MEMORY_TIMES = 16
+"""Of the program's size: more than the runner allows itself (``runtime/src/describe_limits.h``), for an emulator around it."""
+_BEYOND = (9, 11)
+"""The runner's exit codes for memory and for a limit."""
+_STRANGE = "a program that an exporter wrote takes a fraction of what is allowed"
 
 
 class _Answer(BaseModel):
@@ -107,10 +114,15 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     except (NotSupportedError, HostError, ConfigError) as error:
         return ProgramNeeds(methods=(), unchecked=f"{bundle.manifest.target} programs do not run here: {error.what}")
     argv = [*runner, f"--model_path={program}", "--describe", "--json"]
-    done = run(argv, timeout=_SECONDS, error=None, what=f"Reading {program.name}")
+    try:
+        done = run_bounded(argv, limits_for(program), f"Reading {program.name}")
+    except LimitError as beyond:
+        raise ProgramError(beyond.what, _STRANGE, "export it again with --force") from beyond
     if done.returncode != 0:
         code = 128 - done.returncode if done.returncode < 0 else done.returncode
         problem = failure(code, done.stderr, error_in(done.stdout), "this machine", here=True)
+        if code in _BEYOND:
+            raise ProgramError(f"Reading {program.name} took more than it may: {problem.cause}", _STRANGE, problem.hint)
         if isinstance(problem, ProgramError):
             problem.what = f"{program} cannot be loaded by {bundle.manifest.engine}."
             problem.hint = problem.hint or "export it again with --force"
@@ -125,6 +137,16 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
         ) from strange
     write_json(kept, needs.model_dump(mode="json"))
     return needs
+
+
+def limits_for(program: Path) -> Limits:
+    """What describing ``program``, which may come from anywhere, may take.
+
+    By its size, and that of an ``.onnx`` with what is beside it: its weights may be there, under any name.
+    """
+    files = [program] if format_of(program) == "pte" else program.parent.iterdir()
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return Limits(_SECONDS, _MEMORY + _MEMORY_TIMES * size, RESULT_LIMIT)
 
 
 def runner_here(bundle: Bundle) -> list[str]:

@@ -1,6 +1,8 @@
 // The rules a program keeps beyond being a well-formed flatbuffer (the comments of program.fbs state them).
 // The runtime checks some of them, trusts others, and reads or writes out of bounds where its trust was
 // misplaced.
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "program_file.h"
@@ -12,6 +14,11 @@ namespace {
 
 // The runtime's limit on a tensor's rank.
 constexpr std::size_t kMostDimensions = 16;
+
+// Parts of a flatbuffer may be referred to from several places, so that a small file can hold a million lists
+// of a million items. All lists and names together may have so many items, and more in a larger file.
+constexpr std::uint64_t kItems = std::uint64_t{1} << 24;
+constexpr std::uint64_t kItemsPerByte = 16;
 
 template <typename Vector>
 std::size_t length(const Vector* vector) {
@@ -42,7 +49,11 @@ bool below(std::int64_t index, std::size_t limit) {
 
 class Checker {
  public:
-  Checker(const pte::Program& program, const ProgramLayout& layout) : program_(program), layout_(layout) {}
+  Checker(const pte::Program& program, const ProgramLayout& layout)
+      : program_(program),
+        layout_(layout),
+        items_left_(kItems +
+                    std::min(layout.program_size, UINT64_MAX / (2 * kItemsPerByte)) * kItemsPerByte) {}
 
   std::string run() {
     segments();
@@ -74,6 +85,20 @@ class Checker {
     }
   }
 
+  // Whether a vector may be gone through. Everything that reads the program goes through it again, so what is
+  // bounded here is bounded there.
+  template <typename Vector>
+  bool counts(const Vector* vector) {
+    const std::uint64_t items = length(vector);
+    if (items > items_left_) {
+      items_left_ = 0;
+      fail("it refers to its lists and names more often than a file of its size does");
+      return false;
+    }
+    items_left_ -= items;
+    return true;
+  }
+
   void require(bool holds, const std::string& what) {
     if (!holds) {
       fail(what);
@@ -94,7 +119,7 @@ class Checker {
   }
 
   void subsegments(const pte::SubsegmentOffsets* table, const char* name) {
-    if (table == nullptr || length(table->offsets()) == 0) {
+    if (table == nullptr || length(table->offsets()) == 0 || !counts(table->offsets())) {
       return;
     }
     if (!aligned(table->offsets())) {
@@ -120,7 +145,8 @@ class Checker {
     }
     for (std::size_t i = 0; i < length(program_.named_data()); ++i) {
       const pte::NamedData* item = program_.named_data()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(item->key() != nullptr && item->segment_index() < length(program_.segments()),
+      require(counts(item->key()) && item->key() != nullptr &&
+                  item->segment_index() < length(program_.segments()),
               "named data " + std::to_string(i) + " has no name or no segment");
     }
   }
@@ -135,6 +161,9 @@ class Checker {
       fail("the sizes of planned memory are at an odd address");
       return;
     }
+    if (!counts(plan.inputs()) || !counts(plan.outputs()) || !counts(plan.name())) {
+      return;
+    }
     for (std::size_t i = 0; i < values; ++i) {
       value(plan, *plan.values()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
     }
@@ -142,8 +171,9 @@ class Checker {
     require(all_below(plan.outputs(), values), "an output is not among its values");
     for (std::size_t i = 0; i < length(plan.operators()); ++i) {
       const pte::Operator* op = plan.operators()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(op->name() != nullptr && op->name()->size() != 0,
-              "operator " + std::to_string(i) + " has no name");
+      require(
+          counts(op->name()) && counts(op->overload()) && op->name() != nullptr && op->name()->size() != 0,
+          "operator " + std::to_string(i) + " has no name");
     }
     for (std::size_t i = 0; i < length(plan.delegates()); ++i) {
       delegate(*plan.delegates()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
@@ -160,7 +190,8 @@ class Checker {
 
   void delegate(const pte::BackendDelegate& delegate, std::size_t index) {
     const std::string name = "delegate " + std::to_string(index);
-    require(delegate.id() != nullptr && delegate.id()->size() != 0, name + " has no backend");
+    require(counts(delegate.id()) && delegate.id() != nullptr && delegate.id()->size() != 0,
+            name + " has no backend");
     const pte::BackendDelegateDataReference* data = delegate.processed();
     if (data == nullptr) {
       fail(name + " has no data");
@@ -185,10 +216,10 @@ class Checker {
       bool good = false;
       if (const auto* kernel = instruction->instr_args_as_KernelCall()) {
         good = below(kernel->op_index(), length(plan.operators())) && kernel->args() != nullptr &&
-               all_below(kernel->args(), values);
+               counts(kernel->args()) && all_below(kernel->args(), values);
       } else if (const auto* call = instruction->instr_args_as_DelegateCall()) {
         good = below(call->delegate_index(), length(plan.delegates())) && call->args() != nullptr &&
-               all_below(call->args(), values);
+               counts(call->args()) && all_below(call->args(), values);
       } else if (const auto* move = instruction->instr_args_as_MoveCall()) {
         good = below(move->move_from(), values) && below(move->move_to(), values);
       } else if (const auto* jump = instruction->instr_args_as_JumpFalseCall()) {
@@ -210,20 +241,24 @@ class Checker {
     if (const auto* tensor = value.val_as_Tensor()) {
       this->tensor(plan, *tensor, name);
     } else if (const auto* text = value.val_as_String()) {
-      require(text->string_val() != nullptr, name + " is an empty string");
+      require(counts(text->string_val()) && text->string_val() != nullptr, name + " is an empty string");
     } else if (const auto* ints = value.val_as_IntList()) {
-      require(ints->items() != nullptr && aligned(ints->items()) && all_below(ints->items(), values),
+      require(counts(ints->items()) && ints->items() != nullptr && aligned(ints->items()) &&
+                  all_below(ints->items(), values),
               name + " refers to a value not there");
     } else if (const auto* tensors = value.val_as_TensorList()) {
-      require(tensors->items() != nullptr && all_tensors(plan, tensors->items(), false),
+      require(counts(tensors->items()) && tensors->items() != nullptr &&
+                  all_tensors(plan, tensors->items(), false),
               name + " refers to a tensor not there");
     } else if (const auto* optional = value.val_as_OptionalTensorList()) {
-      require(optional->items() != nullptr && all_tensors(plan, optional->items(), true),
+      require(counts(optional->items()) && optional->items() != nullptr &&
+                  all_tensors(plan, optional->items(), true),
               name + " refers to a tensor not there");
     } else if (const auto* doubles = value.val_as_DoubleList()) {
-      require(doubles->items() != nullptr && aligned(doubles->items()), name + " has no items");
+      require(counts(doubles->items()) && doubles->items() != nullptr && aligned(doubles->items()),
+              name + " has no items");
     } else if (const auto* bools = value.val_as_BoolList()) {
-      require(bools->items() != nullptr, name + " has no items");
+      require(counts(bools->items()) && bools->items() != nullptr, name + " has no items");
     }
   }
 
@@ -287,7 +322,8 @@ class Checker {
     }
     const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
     if (extra != nullptr && extra->location() == pte::TensorDataLocation::EXTERNAL) {
-      require(extra->fully_qualified_name() != nullptr, name + " is stored elsewhere and has no name");
+      require(counts(extra->fully_qualified_name()) && extra->fully_qualified_name() != nullptr,
+              name + " is stored elsewhere and has no name");
       return;
     }
     if (tensor.data_buffer_idx() == 0) {
@@ -323,6 +359,7 @@ class Checker {
 
   const pte::Program& program_;
   const ProgramLayout& layout_;
+  std::uint64_t items_left_;
   std::string where_;
   std::string fault_;
 };

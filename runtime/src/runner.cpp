@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "crash_guard.h"
+#include "describe_limits.h"
 #include "inputs.h"
 #include "memory.h"
 #include "npy.h"
@@ -66,7 +67,14 @@ int fail(const Status& status) {
   return static_cast<int>(status.code());
 }
 
+// Whether what runs out of memory is held to limit_describing's.
+bool g_describing = false;
+
 Status out_of_memory() {
+  if (g_describing) {
+    return {Code::kMemory, "Out of memory: to describe it took more than a program of its size may take.",
+            "export the program again; what an exporter writes takes a fraction of that"};
+  }
   return {Code::kMemory, "Out of memory.", "use a smaller program or input, or a device with more memory"};
 }
 
@@ -379,12 +387,30 @@ Status run(const Options& options, Engine& engine) {
   return publish(run_json(report), run_text(report));
 }
 
+// Of the files beside a program that hold weights of it.
+std::uint64_t data_size(const std::string& model_path, const ProgramInfo& program) {
+  const std::string folder = model_path.substr(0, model_path.find_last_of("/\\") + 1);
+  std::uint64_t all = 0;
+  for (const std::string& name : program.data_files) {
+    const Result<MappedFile> file = MappedFile::open(folder + name);
+    all += file.ok() ? file.value().size() : 0;
+  }
+  return all;
+}
+
 Status describe(const Options& options, Engine& engine) {
   auto guard = guard_while("described " + options.model_path, g_json);
+  const Result<MappedFile> file = MappedFile::open(options.model_path);
+  if (!file.ok()) {
+    return file.status();
+  }
+  g_describing = true;
+  limit_describing(describe_bytes(file.value().size()));
   Result<ProgramInfo> program = engine.describe(options.model_path);
   if (!program.ok()) {
     return program.status();
   }
+  limit_describing(describe_bytes(file.value().size() + data_size(options.model_path, program.value())));
   std::vector<std::string> lacking;
   const Status status = engine.examine(options.model_path, &lacking);
   for (MethodInfo& method : program.value().methods) {

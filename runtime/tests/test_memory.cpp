@@ -1,11 +1,16 @@
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "check.h"
+#include "describe_limits.h"
 #include "memory.h"
+#include "platform.h"
 #include "temporary_folder.h"
 
 namespace {
@@ -74,6 +79,30 @@ TEST(memory_of_a_control_group_of_the_first_kind) {
   root.put("proc/self/cgroup", "not a line\n:\n::\n4:memory\n");
   CHECK_EQUAL(memory_left_below(root.path())->bytes, 1024 * kMebi);
 }
+
+#ifndef SLIPWAY_SANITIZE
+// In a process of its own: it keeps its limits.
+TEST(describing_is_held_to_limits_of_its_own) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    limit_describing(describe_bytes(1000));
+    struct rlimit time = {};
+    struct rlimit memory = {};
+    ::getrlimit(RLIMIT_CPU, &time);
+    ::getrlimit(RLIMIT_DATA, &memory);
+    bool good = time.rlim_cur <= kDescribeSeconds && memory.rlim_cur == (1024 * kMebi) + 8000;
+    good = good && Pages::allocate(static_cast<std::size_t>(1536 * kMebi)).data() == nullptr;
+    limit_describing(describe_bytes(std::uint64_t{1} << 30));
+    ::getrlimit(RLIMIT_DATA, &memory);
+    ::_exit(good && memory.rlim_cur == 9 * 1024 * kMebi ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK_EQUAL(WEXITSTATUS(status), 0);
+  CHECK_EQUAL(describe_bytes(UINT64_MAX), UINT64_MAX);
+}
+#endif
 
 TEST(more_memory_than_there_is_is_refused) {
   CHECK(memory_left().has_value());

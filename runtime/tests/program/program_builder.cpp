@@ -37,6 +37,13 @@ std::vector<std::uint8_t> make_program(const ProgramRecipe& recipe) {
       pte::CreateEValue(builder, pte::KernelTypes::Int, pte::CreateInt(builder, 1).Union()),
       tensor(builder, recipe, 0, true),
   };
+  if (recipe.lists != 0) {
+    const auto items = builder.CreateVector(std::vector<std::uint8_t>(recipe.items, 1));
+    for (std::size_t i = 0; i < recipe.lists; ++i) {
+      const auto list = pte::CreateBoolList(builder, items);
+      values.push_back(pte::CreateEValue(builder, pte::KernelTypes::BoolList, list.Union()));
+    }
+  }
   const auto arguments = builder.CreateVector(std::vector<std::int32_t>{recipe.first_argument, 1, 2, 3, 3});
   const auto call = pte::CreateKernelCall(builder, 0, arguments);
   const auto instruction =

@@ -20,6 +20,8 @@ struct ProgramRecipe {
   std::int64_t planned_bytes = 24;
   std::vector<std::uint8_t> dim_order = {0, 1};
   std::uint64_t segment_bytes = 24;  // as the program's table says; the file has 24
+  std::size_t lists = 0;             // further values, lists that share one vector
+  std::size_t items = 0;             // of so many items
 };
 
 std::vector<std::uint8_t> make_program(const ProgramRecipe& recipe = {});

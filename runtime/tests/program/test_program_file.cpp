@@ -40,6 +40,17 @@ TEST(program_whole_is_accepted) {
   CHECK(status.ok());
 }
 
+// Every list is well-formed; together they would take 100 GB, and minutes to look at.
+TEST(program_whose_lists_share_their_items_a_million_times_is_refused) {
+  ProgramRecipe recipe;
+  recipe.lists = 100'000;
+  recipe.items = 1'000'000;
+  refused(recipe, "refers to its lists and names more often than a file of its size does");
+  recipe.lists = 100;
+  recipe.items = 1000;
+  CHECK(status_of(make_program(recipe)).ok());
+}
+
 TEST(program_cut_at_every_byte_is_refused) {
   const std::vector<std::uint8_t> file = make_program();
   const std::string whole = std::to_string(file.size());
