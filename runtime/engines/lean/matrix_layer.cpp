@@ -272,7 +272,8 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lives& 
     // The graph's own constants were measured when it was built.
     const Bytes given = operands.filter->given_data;
     const std::size_t element = layer.arithmetic == Arithmetic::kHalf ? sizeof(std::uint16_t) : 1;
-    if (layer.wide_weights || given.size / element / layer.depth / layer.outputs < layer.batches) {
+    if (layer.wide_weights || reinterpret_cast<std::uintptr_t>(given.data) % element != 0 ||
+        given.size / element / layer.depth / layer.outputs < layer.batches) {
       return {};
     }
     layer.weights = given.data;

@@ -91,8 +91,8 @@ Fault check_fully_connected(NodeCheck& check) {
   if (filter.type == xnn_datatype_qbint4 && (transposed || inputs % filter.block_size != 0)) {
     return check.input_fault(1, "its blocks do not divide its inputs");
   }
+  std::size_t count = 0;
   if (check.has(2)) {
-    std::size_t count = 0;
     const GraphFact& bias = check.input(2);
     // XNNPACK leaves it out, without a word, where weights are packed before it comes.
     if (!bias.constant && (!may_come_later(bias) || !may_come_later(filter))) {
@@ -106,6 +106,10 @@ Fault check_fully_connected(NodeCheck& check) {
   const Dims& input = check.dims(0);
   if (input.rank == 0 || input.last() != inputs) {
     return check.input_fault(0, "the weights take rows of " + std::to_string(inputs));
+  }
+  // Layers whose weights come with the call are padded, which no empty tensor can be.
+  if (!filter.constant && (!count_all(input, &count) || count == 0)) {
+    return check.input_fault(0, "weights that come when the program runs take no empty input");
   }
   fault = rows_fault(check);
   if (!fault.empty()) {

@@ -60,6 +60,7 @@ class GraphCheck {
   std::vector<std::size_t> last_use_;  // of each fact: a node's place; SIZE_MAX: it is no intermediate value
   std::vector<Dims> shapes_;
   std::size_t peak_ = 0;
+  std::size_t had_ = 0;  // the largest peak that there was room for
   bool accepted_ = false;
 };
 
