@@ -51,3 +51,33 @@ def test_what_the_device_lists() -> None:
 )  # fmt: skip
 def test_what_goes(ages: dict[str, float], limits: dict[str, object], gone: list[str]) -> None:
     assert sorted(plan(listing(**ages), **limits)) == sorted(gone)  # type: ignore[arg-type]
+
+
+def with_programs(**ages: float) -> Listing:
+    """The same, with two folders of programs: ``p`` holds m and n, ``q`` holds n."""
+    found = listing(**ages)
+    lines = [f"now {NOW}"]
+    for name, digests in (("p", (M, N)), ("q", (N,))):
+        lines += [f"folder 0 {int(NOW - ages.get(name, 1) * DAY)} 0 programs/{name}", f"of programs/{name}", *digests]
+    more = parse(lines)
+    found.programs.update(more.programs)
+    found.holds.update(more.holds)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ages", "limits", "gone"),
+    [
+        ({}, {"max_bytes": 1e9, "max_days": 30}, []),
+        ({"m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, []),  # what a program holds stays with it
+        ({"p": 31, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, ["programs/p", f"store/{M}"]),
+        ({"p": 31, "q": 31, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30},
+         ["programs/p", "programs/q", f"store/{M}", f"store/{N}"]),
+        ({"p": 3, "q": 2}, {"max_bytes": 315, "max_days": 30}, ["programs/p", f"store/{M}"]),
+        ({"p": 2, "q": 3}, {"max_bytes": 315, "max_days": 30},
+         ["programs/q", "programs/p", f"store/{M}", f"store/{N}"]),
+        ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", "p", C, M, N}}, ["programs/q"]),
+    ],
+)  # fmt: skip
+def test_programs_go_before_bundles(ages: dict[str, float], limits: dict[str, object], gone: list[str]) -> None:
+    assert sorted(plan(with_programs(**ages), **limits)) == sorted(gone)  # type: ignore[arg-type]
