@@ -357,3 +357,29 @@ TEST(memory_is_planned_anew_for_other_shapes) {
     CHECK(std::all_of(sum.as<float>(), sum.as<float>() + sum.count(), [](float one) { return one == 3; }));
   }
 }
+
+TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_it) {
+  constexpr std::uint32_t kSide = 1U << 20;  // squared, of float32: 4 TiB
+  GraphRecipe recipe;
+  recipe.inside = true;
+  recipe.values.resize(2);
+  recipe.values[0].dims = {kSide, kSide};
+  recipe.values[1].dims = {kSide, kSide};
+  recipe.values[1].role = ValueRecipe::Role::kOutput;
+  const Read read(recipe);
+  Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+  CHECK(check.ok());
+  CHECK_EQUAL(check.value().peak(), std::size_t{4} * kSide * kSide);
+  // Nobody looks at the elements.
+  View view;
+  view.dtype = DType::kFloat32;
+  view.rank = 2;
+  view.dynamism = Dynamism::kBounded;
+  view.sizes = {kSide, kSide};
+  view.order = {0, 1};
+  view.capacity = SIZE_MAX;
+  View result = view;
+  const Status refused = check.value().accept({&view, &result});
+  CHECK(refused.code() == Code::kMemory);
+  CHECK_CONTAINS(refused.message(), "Delegate 0");
+}
