@@ -134,13 +134,16 @@ def lean() -> str:
 
 
 def agreement() -> str:
-    """``docs/agreement.md`` with the tables of ``docs/agreement.json``."""
-    from tests import agree_kept
+    """``docs/agreement.md`` with the tables of ``docs/agreement.json`` and ``docs/upstream-tests.json``."""
+    from tests import agree_kept, upstream_kept
 
     text = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
-    start, end = "<!-- agreement -->\n", "<!-- /agreement -->"
-    before, _, rest = text.partition(start)
-    return before + start + agree_kept.markdown(agree_kept.load(agree_kept.KEPT)) + end + rest.partition(end)[2]
+    agreed = agree_kept.markdown(agree_kept.load(agree_kept.KEPT))
+    for name, table in (("agreement", agreed), ("upstream-tests", upstream_kept.markdown(upstream_kept.kept()))):
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = before + start + table + end + rest.partition(end)[2]
+    return text
 
 
 def operators() -> str:

@@ -44,7 +44,7 @@ def output_steps(program: Any) -> list[float | None]:
     return result
 
 
-def _inputs_quantized_directly(program: Any) -> bool:
+def inputs_quantized_directly(program: Any) -> bool:
     """Whether every quantized layer quantizes an input of the program itself, not something computed before."""
     given = set(program.graph_signature.user_inputs)
     for layer in layers(program):
@@ -102,7 +102,7 @@ def tolerances(program: Any, scheme: Scheme, outputs: Sequence[Any]) -> tuple[To
         outputs: the reference's.
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
-    return of_outputs(scheme, outputs, steps, shallow=scheme.dynamic and _inputs_quantized_directly(program))
+    return of_outputs(scheme, outputs, steps, shallow=scheme.dynamic and inputs_quantized_directly(program))
 
 
 def of_outputs(

@@ -105,7 +105,9 @@ def operators(
         "cpu": "only on this CPU model of the target's, native or wine (default: on all)",
         "program": "only programs of these names, as llama or 'mlp q*,conv fp32' (default: the zoo and all others)",
         "again": "run also what was run before with the same program and runner",
-        "update": "keep what was seen in docs/agreement.json",
+        "upstream-tests": "compare the programs of upstream's own tests instead; --program: parts of their ids",
+        "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
+        "update": "keep what was seen in docs/agreement.json (docs/upstream-tests.json)",
         "json": JSON,
     }
 )
@@ -115,6 +117,8 @@ def agree(
     cpu: str = "",
     program: str = "",
     again: bool = False,
+    upstream_tests: bool = False,
+    jobs: int = 0,
     update: bool = False,
     json: bool = False,
 ) -> None:
@@ -124,6 +128,12 @@ def agree(
 
     Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
     """
+    if upstream_tests:
+        from tests.upstream_compare import run as run_upstreams
+
+        chosen = setting(c, "target", target)
+        run_upstreams(chosen, cpu, program, json, update, again, number("jobs", jobs, 0))
+        return
     from tests.agree import run
 
     run(setting(c, "target", target), cpu, program, json, update, again)

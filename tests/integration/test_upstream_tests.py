@@ -1,0 +1,72 @@
+"""A sample of ``./inv agree --upstream-tests``: tests that upstream ships, their programs on the lean engine."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.bundle import Bundle
+from tests import upstream_compare
+from tests.agree_look import Spot
+from tests.upstream_suites import Case, Test, collect
+from toolchains import places
+from toolchains.targets import get_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+ABS = "xnnpack/test/ops/test_abs.py::TestAbs::test_fp32_abs"
+ADDMM = "xnnpack/test/ops/test_linear.py::TestLinear::test_fp32_addmm"
+SKIPPED = "test/suite/operators/test_abs.py::test_abs_edge_cases[portable]"
+FILE = "xnnpack/test/ops/test_prelu.py::TestPrelu::test_fp32_prelu_file_load"
+PORTABLE = "test/suite/operators/test_abs.py::test_abs_dtype[portable-float32]"
+
+
+@pytest.fixture(scope="module")
+def tests() -> dict[str, Test]:
+    """Kept between runs of the tests, by the exporter's versions and our collecting code."""
+    return {one.name: one for one in collect([ABS, ADDMM, SKIPPED, FILE, PORTABLE], jobs=1)}
+
+
+@pytest.fixture(scope="module")
+def spot() -> Spot:
+    """This machine's own bundle of the lean engine."""
+    from deploy.inventory import host_target
+    from toolchains.builder import build
+
+    bundle: Bundle = build(host_target(), "lean")
+    return Spot.of(bundle, places.place(get_target(host_target()), places.NATIVE))
+
+
+def test_upstreams_programs_agree(tests: dict[str, Test], spot: Spot) -> None:
+    found = {name: [upstream_compare.look_at(spot, case) for case in test.cases] for name, test in tests.items()}
+    assert all(cell.good for cells in found.values() for cell in cells), found
+    # A bias of one row, three sizes of layers, each lowered in two ways.
+    assert {name: len(cells) for name, cells in found.items()} == {ABS: 1, ADDMM: 6, SKIPPED: 0, FILE: 1, PORTABLE: 1}
+
+
+def test_a_test_without_a_program_says_why(tests: dict[str, Test]) -> None:
+    assert (tests[SKIPPED].outcome, tests[SKIPPED].cases) == ("skipped", ())
+    assert "NaN and Inf are not enforced" in tests[SKIPPED].why
+
+
+def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:
+    """The case with an error in an element of some of its files."""
+    shutil.copytree(case.folder, folder, dirs_exist_ok=True)
+    for kind in kinds:
+        (file,) = replace(case, folder=folder).files(kind)
+        wrong = np.load(file)
+        wrong.reshape(-1)[0] += 0.5
+        np.save(file, wrong)
+    return replace(case, folder=folder)
+
+
+@pytest.mark.parametrize(("kinds", "right"), [(("output",), "lean"), (("output", "eager"), "upstream")])
+def test_a_planted_error_is_found_and_pytorch_says_whose(
+    tests: dict[str, Test], spot: Spot, tmp_path: Path, kinds: tuple[str, ...], right: str
+) -> None:
+    cell = upstream_compare.look_at(spot, planted(tests[ADDMM].cases[0], tmp_path, kinds))
+    assert (cell.outcome, cell.right) == ("differs", right), cell

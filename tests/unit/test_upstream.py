@@ -1,0 +1,154 @@
+"""Upstream's own tests as a sweep: processes that end early, who is right where engines differ, what the docs say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import ExportError, UsageError
+from tests import upstream_compare, upstream_exact, upstream_kept, upstream_suites
+from tests.upstream_kept import Cell, Summary
+from tests.upstream_suites import Case, Test
+
+NAME = "xnnpack/test/ops/test_abs.py::TestAbs::test_fp32_abs"
+
+WORKER = """
+import json, os, sys
+from hashlib import sha256
+from pathlib import Path
+tests, base, status = Path(sys.argv[1]).read_text().split("\\n"), Path(sys.argv[2]), int(sys.argv[3])
+for name in tests:
+    folder = base / sha256(name.encode()).hexdigest()[:20]
+    folder.mkdir(exist_ok=True)
+    if status:
+        os._exit(status)
+    (folder / "started").touch()
+    if name == "crash":
+        os._exit(9)
+    (folder / "test.json").write_text(json.dumps({"test": name, "outcome": "passed", "why": "", "cases": []}))
+    (folder / "started").unlink()
+"""
+
+
+def case(folder: Path, **changed: object) -> Case:
+    known: dict[str, object] = {
+        "test": NAME, "number": 0, "folder": folder, "program": "p.pte", "kind": "float", "steps": (), "shallow": False,
+        "inputs": 1, "outputs": 1, "eager": 1, "refused": "", "left_out": "",
+    }  # fmt: skip
+    return Case(**{**known, **changed})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Workers that are ours, and end in the middle of the test called ``crash``; or all at once, with a status."""
+    status = [0]
+
+    def start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("ab") as sink:
+            return subprocess.Popen([sys.executable, "-c", WORKER, *words, str(status[0])], stdout=sink, stderr=sink)
+
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(upstream_suites, "_start", start)
+    monkeypatch.setattr(upstream_suites, "base_folder", lambda: tmp_path)
+    return status
+
+
+@pytest.mark.usefixtures("workers")
+def test_a_test_that_ends_the_process_is_named_and_the_others_run(tmp_path: Path) -> None:
+    found = upstream_suites.collect(["one", "crash", "two", "three"], jobs=2)
+    assert [test.outcome for test in found] == ["passed", "crashed", "passed", "passed"]
+    assert "exit status 9" in found[1].why
+    assert not list(tmp_path.glob("shard-*"))
+
+
+@pytest.mark.parametrize("status", [1, 3])
+def test_processes_that_run_no_test_are_an_error(workers: list[int], status: int) -> None:
+    workers[0] = status
+    with pytest.raises(ExportError):
+        upstream_suites.collect(["one", "two"], jobs=1)
+
+
+def test_what_ran_is_not_run_again(workers: list[int]) -> None:
+    upstream_suites.collect(["one"], jobs=1)
+    workers[0] = 3
+    assert [test.outcome for test in upstream_suites.collect(["one"], jobs=1)] == ["passed"]
+
+
+def save(folder: Path, **arrays: list[float]) -> None:
+    for name, numbers in arrays.items():
+        np.save(folder / f"0-{name}0.npy", np.array(numbers, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "right"),
+    [([1, 2.001], [1, 2.5], "lean"), ([1, 9], [1, 2.001], "upstream"), ([1, 2.1], [1, 2.2], ""),
+     ([1, 2], [1, np.nan], "lean"), ([np.inf, 2], [1, 2.001], "upstream")],
+)  # fmt: skip
+def test_who_is_right_is_what_pytorch_says(tmp_path: Path, ours: list[float], theirs: list[float], right: str) -> None:
+    save(tmp_path, output=theirs, eager=[1, 2])
+    np.save(tmp_path / "ours.npy", np.array(ours, np.float32))
+    assert upstream_compare.who_is_right(case(tmp_path), [tmp_path / "ours.npy"])[0] == right
+
+
+def test_nobody_is_right_without_pytorch(tmp_path: Path) -> None:
+    assert upstream_compare.who_is_right(case(tmp_path, eager=0), [tmp_path / "ours.npy"])[0] == ""
+
+
+def test_rows_are_quantized_as_xnnpack_does_it() -> None:
+    """By hand: a reach of 3 in 255 steps; zero falls on -43, so that -1 is 85 steps below it and 2 is 170 above."""
+    numbers, steps = upstream_exact.quantized_rows(np.array([[-1, 0, 2], [0, 0, 0]], np.float32))
+    assert numbers.tolist() == [[-85, 0, 170], [0, 0, 0]]
+    assert steps == pytest.approx([3 / 255, 1])
+
+
+def test_a_row_of_an_odd_number_of_4_bit_weights_begins_at_a_byte() -> None:
+    assert upstream_exact.unpacked(bytes([0x98, 0xF7, 0x0F, 0x05]), 2, 3).tolist() == [[0, 1, -1], [7, -8, -3]]
+
+
+def summary(tmp_path: Path, cell: Cell) -> Summary:
+    tests = [
+        Test(NAME, "passed", "", (case(tmp_path),)),
+        Test("test/suite/operators/test_add.py::test_add[portable-float32]", "skipped", "no such operator", ()),
+    ]
+    return upstream_kept.summarize(tests, 7, {("linux-x86_64", "native", "here"): {f"{NAME} #0": cell}})
+
+
+def test_the_summary_counts_families_and_names_what_differs(tmp_path: Path) -> None:
+    found = summary(tmp_path, Cell(outcome="differs", right="lean", why="2.7 | away"))
+    assert {name: (one.tests, one.programs, dict(one.without)) for name, one in found.families.items()} == {
+        "xnnpack/test/ops": (1, 1, {}), "operators, flow portable": (1, 0, {"skipped: no such operator": 1}),
+    }  # fmt: skip
+    assert next((one.family, one.differs, one.not_run) for one in found.counts) == ("xnnpack/test/ops", 1, 0)
+    text = upstream_kept.markdown(found)
+    assert "2 of 7 tests ran here." in text
+    assert f"- {NAME} #0, linux-x86_64 native: differs; lean is right: 2.7 / away" in text
+    assert "- 1: skipped: no such operator" in text
+
+
+def test_the_docs_count_all_tests() -> None:
+    with pytest.raises(UsageError):
+        upstream_compare.run("linux-x86_64", "", "test_abs.py", as_json=False, update=True)
+
+
+def test_what_agrees_is_not_named(tmp_path: Path) -> None:
+    assert not summary(tmp_path, Cell(outcome="exact")).notable
+
+
+def test_what_was_not_run_is_counted_so(tmp_path: Path) -> None:
+    tests = [Test(NAME, "passed", "", (case(tmp_path),))]
+    assert upstream_kept.summarize(tests, 1, {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
+
+
+def test_publishing_keeps_other_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_kept, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    tests = [Test(NAME, "passed", "", (case(tmp_path),))]
+    for cpu in ("native", "Nehalem", "native"):
+        seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell(outcome="exact")}}
+        upstream_kept.publish(upstream_kept.summarize(tests, 1, seen))
+    assert [one.cpu for one in upstream_kept.kept().counts] == ["Nehalem", "native"]
