@@ -23,7 +23,7 @@ from deploy.runner import RESULT_LIMIT, Node, error_in, failure
 _SECONDS = 120.0
 _MEMORY = 2 << 30
 _MEMORY_TIMES = 16
-"""Of the program's size: more than the runner allows itself (``runtime/src/describe_limits.h``), for an emulator around it."""
+"""Of the program's size: more than the runner allows itself (``runtime/src/describe_limits.h``), for an emulator."""
 _BEYOND = (9, 11)
 """The runner's exit codes for memory and for a limit."""
 _STRANGE = "a program that an exporter wrote takes a fraction of what is allowed"
