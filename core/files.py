@@ -113,25 +113,15 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locked(name: str, waiting: str = "") -> Iterator[None]:
+def locked(name: str, waiting: str = "", *, shared: bool = False) -> Iterator[None]:
     """Hold the cache-wide lock ``name``: two ``./inv`` at once take turns; a dead holder frees it.
 
     Args:
-        waiting: said once, after a second, when somebody else holds it.
+        waiting: said after a second when somebody else holds it, with who that is and since when.
+        shared: together with others that want it so; who wants it alone waits for all of them.
     """
-    from filelock import FileLock, Timeout
-
+    from core import locks
     from core.paths import cache_dir
 
-    lock = FileLock(cache_dir("locks") / f"{name}.lock")
-    try:
-        lock.acquire(timeout=1 if waiting else -1)
-    except Timeout:
-        from core import console
-
-        console.note(waiting)
-        lock.acquire()
-    try:
+    with locks.held(cache_dir("locks") / f"{name}.lock", waiting, shared=shared):
         yield
-    finally:
-        lock.release()

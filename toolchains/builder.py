@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,6 +13,7 @@ from core import console
 from core.bundle import MANIFEST, SBOM, Bundle
 from core.errors import BuildError, BundleError, NotSupportedError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.locks import Clock
 from core.paths import ROOT, bundle_dir, cache_dir
 from toolchains import tools
 from toolchains.selection import Selection
@@ -22,16 +22,17 @@ from toolchains.targets import Target, get_target
 
 _ROOM = Path(__file__).parent
 MODULES = (
-    *("builder", "compilers", "conan", "fetch_source", "gnu", "layout", "libstdcxx", "sbom", "steps", "sysroot", "zig"),
+    *("builder", "compilers", "conan", "conan_packages", "fetch_source", "gnu", "layout", "libstdcxx", "sbom"),
+    *("steps", "sysroot", "zig", "ndk", "offers", "own_loader", "selection", "xcode"),
     *("archives", "binary", "checks", "code", "hardening", "inspect", "isa", "isa_scan", "isa_x86"),
     *("read_elf", "read_lief", "symbols", "systems"),
-    *("ndk", "offers", "own_loader", "selection", "xcode"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""
 
 TABLES = ("isa.toml", "systems.toml")
 """Those that the checks read."""
 _STEPS = 5
+_WAITING = "      waiting for Conan"
 
 
 @dataclass(frozen=True)
@@ -132,22 +133,24 @@ def build(
 
 
 def _build(job: _Job, digest: str) -> Bundle:
-    from toolchains import layout, sbom
+    from toolchains import conan_packages, layout, sbom
     from toolchains.compilers import family
 
-    started = time.monotonic()
+    clock = Clock()
     log = cache_dir("logs") / f"build-{job.target.name}-{job.engine}.log"
     log.write_text("", encoding="utf-8")
     with Steps(_STEPS) as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
-        package, graph = _package(job, steps, log)
         origin = layout.Origin(
             job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc, job.selection
         )
         with new_folder(job.folder) as new:
-            steps.begin("reading the binaries: architecture, C library, libraries, instructions")
-            layout.collect(package, new)
+            with conan_packages.building():
+                package, graph = _package(job, steps, log)
+                steps.begin("reading the binaries: architecture, C library, libraries, instructions")
+                layout.collect(package, new)
+            conan_packages.forget("slipway-runtime/*", log)
             binaries = layout.check(origin, new)
             checked = layout.scan(origin, new, binaries)
             steps.begin("asking pte_runner what it offers, where it can be run")
@@ -156,13 +159,13 @@ def _build(job: _Job, digest: str) -> Bundle:
             write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))
             layout.describe(origin, new, binaries, offered, checked)
     write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
-    console.note(f"built {job.folder} in {time.monotonic() - started:.0f} s")
+    console.note(f"built {job.folder} in {clock}")
     return Bundle.load(job.folder)
 
 
 def _package(job: _Job, steps: Steps, log: Path) -> tuple[Path, dict[str, Any]]:
     """Build the runner's Conan package unless Conan has this very one; its folder in Conan's cache, Conan's graph."""
-    from toolchains import conan
+    from toolchains import conan, conan_packages
 
     compiling = f"compiling pte_runner with the engine {job.engine}"
 
@@ -173,15 +176,20 @@ def _package(job: _Job, steps: Steps, log: Path) -> tuple[Path, dict[str, Any]]:
             steps.heard(line)
 
     steps.begin("packaging the libraries of recipes/")
-    with locked(conan.LOCK, "      waiting: Conan is building for somebody else"):
-        host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
-        words = [f"--profile:host={host}", f"--profile:build={own}", f"--options=&:engine={job.engine}"]
+    host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
+    what = f"Building pte_runner for {job.target.name}"
+    with locked(conan.LOCK, _WAITING):
+        words = [f"--profile:host={host}", f"--profile:build={own}"]
+        words += [f"--options=slipway-runtime/*:engine={job.engine}"]
         words += job.selection.words if job.selection else []
         words += [f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
-        words += ["--build=missing:*", *(["--build=slipway-runtime/*"] if job.force else []), "--format=json"]
-        what = f"Building pte_runner for {job.target.name}"
-        text = conan.conan(["create", ROOT, *words], log=log, what=what, heard=heard)
-        conan.forget("slipway-runtime/*", log)
+        exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=log, what=what))
+    subject = [f"--requires={exported['reference']}"]
+    force = ("slipway-runtime",) if job.force else ()
+    conan_packages.prepare(conan_packages.Wanted(subject, words, log, what, force), heard)
+    with locked(conan.LOCK, _WAITING):
+        argv = ["install", *subject, *words, "--envs-generation=false", "--format=json"]
+        text = conan.conan(argv, log=log, what=what, heard=steps.heard)
     steps.begin(compiling)
     graph: dict[str, Any] = json.loads(text)["graph"]
     nodes = graph["nodes"].values()

@@ -26,7 +26,8 @@ from toolchains.compilers import Compilers, family
 from toolchains.targets import Target, load_targets
 
 LOCK = "conan"
-"""Name of the lock to hold around all work in Conan's home: it is not made for two writers at once."""
+"""Name of the lock to hold around what reads or writes recipes and graphs in Conan's home, which is not made for two
+writers at once. Packages are built outside of it: `toolchains.conan_packages`."""
 
 _SHARED = "slipway_sources/"
 """The recipe that others of this checkout import, and nothing links."""
@@ -93,7 +94,7 @@ def conan(
 ) -> str:
     """Run ``conan ARGS...`` and return its result (``--format=json``); its messages go to ``log``.
 
-    Hold the lock `LOCK` around it.
+    Hold the lock `LOCK` around it, but where it builds packages.
 
     Args:
         what: what it is for, in the error's first line.
@@ -201,15 +202,24 @@ def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str
     return {**{name: settings[name] for name in order}, "compiler.cppstd": "17", "build_type": build_type}
 
 
-def sources(choice: str, log: Path) -> list[str]:
-    """The words that make recipes take their sources from ``debian`` or ``git``; hold the lock `LOCK`.
+def _choice() -> Path:
+    return cache_dir("conan-profiles") / "sources"
 
-    Conan keeps one folder of sources a recipe, wherever they came from: it is emptied when the choice changes.
+
+def sources_are(choice: str) -> bool:
+    """Whether recipes' sources, as far as they are there, come from ``debian`` or ``git``."""
+    return _choice().is_file() and _choice().read_text(encoding="utf-8") == choice
+
+
+def sources(choice: str, log: Path) -> list[str]:
+    """The words that make recipes take their sources from ``debian`` or ``git``.
+
+    Conan keeps one folder of sources a recipe, wherever they came from: it is emptied when the choice changes. Then
+    nobody else may be building (`toolchains.conan_packages.alone`).
     """
-    file = cache_dir("conan-profiles") / "sources"
-    if not file.is_file() or file.read_text(encoding="utf-8") != choice:
+    if not sources_are(choice):
         conan(["cache", "clean", "*", "--source"], log=log)
-        write_atomic(file, choice)
+        write_atomic(_choice(), choice)
     return [f"--conf:all=user.slipway:sources={choice}"]
 
 
@@ -253,10 +263,13 @@ def render(
 
 
 def _profile(name: str, target: Target, toolchain: str, build_type: str) -> Path:
-    file = cache_dir("conan-profiles") / name
     compilers = family(toolchain).ensure(target)
     launchers = ccache.variables(home(), compilers.key)
-    write_atomic(file, render(target, compilers, build_type, launchers) + "\n")
+    text = render(target, compilers, build_type, launchers) + "\n"
+    # Another checkout's may be another one, and is read while this one is written.
+    file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
+    if not file.is_file():
+        write_atomic(file, text)
     return file
 
 

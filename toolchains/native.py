@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from core import console
 from core.bundle import MANIFEST, Native
 from core.errors import BundleError, ConfigError, HostError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.locks import Clock
 from core.paths import ROOT, cache_dir, native_dir
 from toolchains import tools
 from toolchains.builder import MODULES, TABLES
@@ -142,50 +142,47 @@ def build_native(
 
 
 def _build(job: _Job, digest: str) -> Native:
-    from toolchains import native_layout
+    from toolchains import conan_packages, native_layout
 
-    started = time.monotonic()
+    clock = Clock()
     job.log.write_text("", encoding="utf-8")
     with Steps(5, quiet=job.quiet) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         origin = native_layout.Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
-        graph, proof = _packages(job, steps, Path(scratch))
         with new_folder(job.folder) as new:
-            steps.begin("collecting libraries, headers and licences")
-            native_layout.collect(graph, new, proof)
+            with conan_packages.building(job.sources, job.log):
+                graph, proof = _packages(job, steps, Path(scratch))
+                steps.begin("collecting libraries, headers and licences")
+                native_layout.collect(graph, new, proof)
             steps.begin("reading the binaries: architecture, C library, instructions")
             checked = native_layout.check(origin, new)
             native_layout.describe(origin, new, graph, checked)
     write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
     if not job.quiet:
-        console.note(f"built {job.folder} in {time.monotonic() - started:.0f} s")
+        console.note(f"built {job.folder} in {clock}")
     return Native.load(job.folder)
 
 
 def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], Path | None]:
     """Build the packages that Conan lacks, and the program that proves them; Conan's graph and that program."""
-    from toolchains import conan
+    from toolchains import conan, conan_packages
 
     wanted = tools.table()["native"]
     what = f"Building the native packages for {job.target.name}"
-    with locked(conan.LOCK, "      waiting: Conan is building for somebody else"):
-        host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
+    host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
+    with locked(conan.LOCK, "      waiting for Conan"):
         words = [f"--profile:host={host}", f"--profile:build={own}", *conan.sources(job.sources, job.log)]
         words += [f"--lockfile={conan.lockfile(job.log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
-        try:
-            steps.begin(f"building the packages (sources: {job.sources})")
-            requires = [f"--requires={reference}" for reference in wanted["requires"]]
-            build = ["--build=missing", *(f"--build={name}" for name in wanted["requires"] if job.force)]
-            extra = [f"--output-folder={scratch / 'install'}", "--format=json"]
-            text = conan.conan(
-                ["install", *requires, *words, *build, *extra], log=job.log, what=what, heard=steps.heard
-            )
-            steps.begin("building the program that proves them")
-            proof = _proof(job, steps, words, scratch)
-        finally:
-            # Thousands of object files that nothing needs any more, whether all went well or not.
-            conan.conan(["cache", "clean", "*", "--build", "--temp"], log=job.log)
+    steps.begin(f"building the packages (sources: {job.sources})")
+    requires = [f"--requires={reference}" for reference in wanted["requires"]]
+    force = [reference.partition("/")[0] for reference in wanted["requires"]] if job.force else []
+    conan_packages.prepare(conan_packages.Wanted(requires, words, job.log, what, force), steps.heard)
+    with locked(conan.LOCK, "      waiting for Conan"):
+        extra = [f"--output-folder={scratch / 'install'}", "--format=json"]
+        text = conan.conan(["install", *requires, *words, *extra], log=job.log, what=what, heard=steps.heard)
+    steps.begin("building the program that proves them")
+    proof = _proof(job, steps, words, scratch)
     graph: dict[str, Any] = json.loads(text)["graph"]
     return graph, proof
 

@@ -35,7 +35,10 @@ class Selection:
         """Conan's options for it. Neither ``:`` nor ``,`` may be in them."""
         operators = "+".join(name.replace("::", "/") for name in self.operators) or "none"
         backends = "+".join(self.backends) or "none"
-        return [f"--options=&:operators={operators}", f"--options=&:backends={backends}"]
+        return [
+            f"--options=slipway-runtime/*:operators={operators}",
+            f"--options=slipway-runtime/*:backends={backends}",
+        ]
 
 
 def select(programs: Iterable[str], operators: Iterable[str], backends: Iterable[str]) -> Selection:

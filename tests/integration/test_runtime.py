@@ -13,7 +13,7 @@ import pytest
 from core.bundle import REAL_RUNNER
 from core.files import locked
 from core.paths import ROOT, cache_dir, dist_dir
-from toolchains import builder, conan, emulators
+from toolchains import builder, conan, conan_packages, emulators
 from toolchains.sysroot import sysroot
 from toolchains.targets import get_target
 
@@ -30,14 +30,14 @@ def compile_tests(target_name: str, engine: str = "executorch") -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
     target = get_target(target_name)
+    host, own = conan.profile(target), conan.build_profile()
     with locked(conan.LOCK):
-        host, own = conan.profile(target), conan.build_profile()
-        conan.conan(
-            ["build", ROOT, f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
-             "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing", f"--output-folder={folder}",
-             f"--options=&:engine={engine}", "--conf=tools.cmake.cmaketoolchain:user_presets="],
-            log=log,
-        )  # fmt: skip
+        words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
+    words += ["--lockfile-partial", f"--remote={conan.remote()}", f"--options=&:engine={engine}"]
+    with conan_packages.building():
+        conan_packages.prepare(conan_packages.Wanted([os.fspath(ROOT)], words, log, "Building the C++ tests' packages"))
+        extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
+        conan.conan(["build", ROOT, *words, *extra], log=log)
     build = next(folder.rglob("CMakeCache.txt")).parent
     argv = [conan.program("cmake"), "--build", str(build), "--target", "runtime_tests"]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}

@@ -13,11 +13,17 @@ def test_the_same_programs_give_the_same_selection() -> None:
     first = select(["mlp-fp32"], ["aten::mul.out", "aten::add.out", "aten::mul.out"], ["XnnpackBackend"])
     assert first == select(["mlp-fp32"], ["aten::add.out", "aten::mul.out"], ["XnnpackBackend"] * 2)
     assert first.name == "mlp-fp32"
-    assert first.words == ["--options=&:operators=aten/add.out+aten/mul.out", "--options=&:backends=XnnpackBackend"]
+    assert first.words == [
+        "--options=slipway-runtime/*:operators=aten/add.out+aten/mul.out",
+        "--options=slipway-runtime/*:backends=XnnpackBackend",
+    ]
 
 
 def test_nothing_at_all_is_needed() -> None:
-    assert select(["a"], [], []).words == ["--options=&:operators=none", "--options=&:backends=none"]
+    assert select(["a"], [], []).words == [
+        "--options=slipway-runtime/*:operators=none",
+        "--options=slipway-runtime/*:backends=none",
+    ]
 
 
 @pytest.mark.parametrize(
