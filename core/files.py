@@ -82,6 +82,16 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
             raise
 
 
+def keep_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """See to it that ``path``, a file of the cache, has this very text; nothing is written when it has."""
+    try:
+        same = path.read_bytes() == text.encode() and path.stat().st_mode & 0o777 == mode
+    except OSError:
+        same = False
+    if not same:
+        write_atomic(path, text, mode)
+
+
 def write_json(path: Path, value: Any) -> None:
     """`write_atomic` of indented JSON with a final newline."""
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

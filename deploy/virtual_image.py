@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import sealed
 from core.console import note
 from core.errors import ConfigError
 from core.files import locked, new_folder, sha256_bytes, write_json
@@ -49,11 +50,16 @@ def image(spec: Spec) -> Image:
     parts = [_FORMAT, spec.model_dump(mode="json"), versions, [repr(entry) for entry in virtual_root.entries(spec)]]
     key = sha256_bytes(json.dumps(parts).encode())[:16]
     folder = cache_dir("images") / f"{spec.name}-{key}"
-    if not (folder / _STAMP).is_file():
+    if not _usable(folder):
         with locked(f"image-{spec.name}-{key}"):
-            if not (folder / _STAMP).is_file():
+            if not _usable(folder):
                 _build(spec, kernel, system, folder, versions)
     return Image(folder / "vmlinuz", folder / "initrd.cpio", folder / "board.dtb" if spec.dtb else None)
+
+
+def _usable(folder: Path) -> bool:
+    """Whether the image is there, as it was made."""
+    return (folder / _STAMP).is_file() and sealed.whole(folder)
 
 
 def trees(spec: Spec) -> tuple[Path, Path]:
@@ -86,6 +92,7 @@ def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[
         if spec.dtb:
             (temporary / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
         write_json(temporary / _STAMP, {"device": spec.name, "packages": versions})
+        sealed.seal(temporary)
 
 
 def _one(root: Path, *patterns: str) -> Path:

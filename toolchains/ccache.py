@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core import console
 from core.errors import HostError
-from core.files import sha256_bytes, write_atomic
+from core.files import keep_text, sha256_bytes
 from core.paths import cache_dir
 from toolchains import debian, emulators
 from toolchains.tools import table
@@ -72,8 +72,7 @@ def _launcher(home: Path) -> Path | None:
     lines = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     text = "\n".join(["#!/bin/sh", "set -eu", *lines, _BODY.read_text(encoding="utf-8")])
     file = cache_dir("toolchains") / f"ccache-{sha256_bytes(text.encode())[:16]}"
-    if not file.is_file():
-        write_atomic(file, text, 0o755)
+    keep_text(file, text, 0o755)
     return file
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from core.commands import process, quote
 from core.errors import BuildError, HostError
-from core.files import sha256_bytes, write_atomic, write_json
+from core.files import keep_text, sha256_bytes, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
 from toolchains import ccache, fetch_source, hardening
 from toolchains.compilers import Compilers, family
@@ -268,8 +268,7 @@ def _profile(name: str, target: Target, toolchain: str, build_type: str) -> Path
     text = render(target, compilers, build_type, launchers) + "\n"
     # Another checkout's may be another one, and is read while this one is written.
     file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
-    if not file.is_file():
-        write_atomic(file, text)
+    keep_text(file, text)
     return file
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from core import console, sealed
 from core.commands import run
 from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sha256_bytes, sha256_file, write_json
@@ -167,16 +168,38 @@ def tree(
     if keep:
         key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
     root = cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
-    if (root / _STAMP).is_file():
+    if _usable(root):
         return root
     with locked(f"debian-tree-{suite}-{arch}-{key}"):
-        if not (root / _STAMP).is_file():
+        if not _usable(root):
             files = fetch(suite, arch, packages, closure)
             _sweep(root.parent, f".{root.name}.*")
-            with new_folder(root) as temporary:
-                unpack(files, temporary, keep)
-                write_json(temporary / _STAMP, {"packages": _names(files)})
+            _unpack_into(root, files, keep)
     return root
+
+
+def _usable(root: Path) -> bool:
+    return (root / _STAMP).is_file() and sealed.whole(root)
+
+
+def _unpack_into(root: Path, files: Sequence[Path], keep: Sequence[str]) -> None:
+    """Put the unpacked ``files`` at ``root``; what is there already, and the same, stays: somebody may be using it."""
+    with tempfile.TemporaryDirectory(prefix=f".{root.name}.", dir=root.parent) as name:
+        fresh = Path(name, "tree")
+        fresh.mkdir()
+        unpack(files, fresh, keep)
+        write_json(fresh / _STAMP, {"packages": _names(files)})
+        if root.is_dir() and not sealed.is_sealed(root) and sealed.contents(root) == sealed.contents(fresh):
+            sealed.seal(root)
+            return
+        changed = sealed.damage(root) if sealed.is_sealed(root) else []
+        with new_folder(root) as new:
+            for entry in fresh.iterdir():
+                entry.rename(new / entry.name)
+            sealed.seal(new)
+    if changed:
+        shown = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
+        console.note(f"unpacked {root.name} again: something had changed {shown} in the cache")
 
 
 def _names(files: Sequence[Path]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import sealed
 from core.commands import run
 from core.errors import BuildError, HostError
 from core.files import locked, new_folder, sha256_bytes, sha256_file
@@ -231,13 +232,14 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     facts = [_FORMAT, sha256_file(_COMPAT), target.zig_triple, portable(str(root)), repr(sorted(newest.items()))]
     key = sha256_bytes("\n".join([*facts, *map(sha256_file, libraries)]).encode())[:16]
     folder = cache_dir("toolchains") / f"libstdcxx-{target.name}-{key}"
-    if not folder.is_dir():
+    if not sealed.whole(folder):
         with locked(f"libstdcxx-{target.name}"):
-            if not folder.is_dir():
+            if not sealed.whole(folder):
                 with new_folder(folder) as new:
                     _adapt_headers(headers[0], new / "include")
                     for source in libraries:
                         _stub(zig, target, source, new / source.name, newest, env)
                     _compat(zig, target, (new / "include", *headers), new / "libcompat.a", env)
+                    sealed.seal(new)
     inputs = (*(folder / source.name for source in libraries), folder / "libcompat.a")
     return Adapted((folder / "include", *headers), inputs, key)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import console
+from core import console, sealed
 from core.commands import need, run
 from core.errors import HostError, NotSupportedError
 from core.files import locked, new_folder, write_atomic
@@ -128,6 +128,7 @@ def _tree(wine: _Wine) -> Path:
     beside = root / f"usr/lib/{wine.multiarch}/wine/{wine.cpu}-windows" / zlib.name
     if not beside.exists():
         write_atomic(beside, zlib.read_bytes())
+        sealed.seal(root)
     return root
 
 

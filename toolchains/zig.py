@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import os
 import platform
 import shlex
@@ -11,10 +13,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from core import console
+from core import console, sealed
 from core.commands import run
 from core.errors import HostError
-from core.files import locked, new_folder, sha256_bytes, write_atomic
+from core.files import keep_text, locked, new_folder, sha256_bytes, sha256_file
 from core.paths import cache_dir, portable
 from toolchains.compilers import Compilers, cross_conf, refuse
 from toolchains.targets import Target
@@ -82,17 +84,47 @@ def program() -> Path:
         HostError: none is pinned for this machine, or it could not be fetched.
     """
     zig = _place()
-    if zig.is_file():
+    folder = zig.parent.parent
+    if zig.is_file() and sealed.whole(folder):
         return zig
     wanted = table()["ziglang"]
     with locked("tools-ziglang"):
-        if not zig.is_file():
+        changed = sealed.damage(folder) if sealed.is_sealed(folder) else []
+        if not zig.is_file() or changed or not (sealed.is_sealed(folder) or _as_recorded(folder)):
+            if changed:
+                console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
             console.note(f"fetching zig {wanted['version']} (about {wanted['megabytes']} MB, once)")
             begin = time.monotonic()
-            with new_folder(zig.parent.parent) as new:
+            with new_folder(folder) as new:
                 _install(new, f"ziglang=={wanted['version']}", wanted["sha256"][_host()])
+                sealed.seal(new)
             console.note(f"zig {wanted['version']} is ready ({time.monotonic() - begin:.0f} s)")
     return zig
+
+
+def _as_recorded(folder: Path) -> bool:
+    """Whether an older Slipway's folder is what its wheel's own list says; then it has a seal from now on."""
+    lists = list(folder.glob("ziglang-*.dist-info/RECORD"))
+    if len(lists) != 1:
+        return False
+    with lists[0].open(encoding="utf-8", newline="") as file:
+        rows = [(row[0], row[1]) for row in csv.reader(file) if len(row) == 3]
+    for name, digest in rows:
+        path = folder / name
+        if not digest or ".." in Path(name).parts:
+            continue
+        if not path.is_file() or f"sha256={_record_digest(path)}" != digest:
+            return False
+    listed = {Path(name).as_posix() for name, _ in rows}
+    if any(name.startswith("ziglang/") and name not in listed for name in sealed.contents(folder)):
+        return False
+    sealed.seal(folder)
+    return True
+
+
+def _record_digest(path: Path) -> str:
+    """A file's SHA-256 as wheels write it (PEP 376, PEP 427): URL-safe base 64 without padding."""
+    return base64.urlsafe_b64encode(bytes.fromhex(sha256_file(path))).rstrip(b"=").decode()
 
 
 def _install(folder: Path, requirement: str, digest: str) -> None:
@@ -141,8 +173,7 @@ def _scripts(target: Target) -> dict[str, str]:
     for name, sections in _DROP.items() if target.os in ("linux", "android") else ():
         text = f"SECTIONS {{ /DISCARD/ : {{ {sections} }} }} INSERT AFTER .text;\n"
         file = cache_dir("toolchains") / f"{name}-{sha256_bytes(text.encode())[:8]}.ld"
-        if not file.is_file():
-            write_atomic(file, text)
+        keep_text(file, text)
         found[name] = os.fspath(file)
     return found
 

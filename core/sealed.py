@@ -1,0 +1,148 @@
+"""Folders of the cache whose files are to stay as they were made: compilers, emulators, images.
+
+When a folder is made, a seal is put into it: every file's digest, and its size, times, inode and mode. When something
+of it is to be run, the latter are compared, which takes microseconds a file; a file that differs is read again, and its
+digest decides. So a folder that was copied or touched passes, and one in which a byte was changed does not.
+
+It is a guard against accidents and against programs that write where they should not. Somebody who may write into the
+cache may write another seal, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.files import sha256_bytes, sha256_file, write_json
+
+SEAL = ".slipway-seal.json"
+"""The seal's name in the folder."""
+
+_FORMAT = 1
+
+_SEEN: dict[Path, tuple[int, int]] = {}
+"""Folders that this process has looked at, with the seal's own inode and time: once is enough."""
+
+
+def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Every file and link below ``folder`` but the seal, by its path in it; folders themselves do not count."""
+    waiting = [("", os.fspath(folder))]
+    while waiting:
+        inside, path = waiting.pop()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                name = inside + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((f"{name}/", entry.path))
+                elif name != SEAL:
+                    yield name, entry.stat(follow_symlinks=False)
+
+
+def _facts(found: os.stat_result) -> list[int]:
+    """What changes whenever somebody writes to a file, and whatever else changes only then or when it is copied."""
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode]
+
+
+def _listing(folder: Path) -> dict[str, list[int]]:
+    return {name: _facts(found) for name, found in _files(folder)}
+
+
+def _summary(listing: Mapping[str, list[int]]) -> str:
+    lines = (f"{name}\0{listing[name]}" for name in sorted(listing))
+    return sha256_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def _content(file: Path, mode: int) -> str:
+    """The digest of a file, or of the path that a link leads to; with whether it may be run."""
+    if stat.S_ISLNK(mode):
+        return f"link {os.fspath(file.readlink())}"
+    if not stat.S_ISREG(mode):
+        return "special"
+    return f"{sha256_file(file)} {'x' if mode & stat.S_IXUSR else '-'}"
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file's digest, by its path in ``folder``. It reads all of it."""
+    return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
+
+
+def seal(folder: Path) -> None:
+    """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
+    listing = _listing(folder)
+    digests = {name: _content(folder / name, facts[4]) for name, facts in listing.items()}
+    _write(folder, listing, digests)
+
+
+def _write(folder: Path, listing: Mapping[str, list[int]], digests: Mapping[str, str]) -> None:
+    files = {name: [digests[name], listing[name]] for name in sorted(listing)}
+    write_json(folder / SEAL, {"format": _FORMAT, "summary": _summary(listing), "files": files})
+
+
+def is_sealed(folder: Path) -> bool:
+    """Whether ``folder`` has a seal at all, whole or not."""
+    return (folder / SEAL).is_file()
+
+
+def _read(folder: Path) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+        return found if found["format"] == _FORMAT and isinstance(found["files"], dict) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _quick(folder: Path) -> str:
+    """The summary that a seal begins with, without reading its list of files; empty when it is none."""
+    try:
+        with (folder / SEAL).open(encoding="utf-8") as file:
+            head = file.read(200)
+        begin = head.index('"summary": "') + len('"summary": "')
+        return head[begin : begin + 64]
+    except (OSError, ValueError):
+        return ""
+
+
+def damage(folder: Path, *, full: bool = False) -> list[str]:
+    """Which files of the sealed ``folder`` are not as they were: changed, missing or added; sorted.
+
+    Args:
+        full: read every file, also those that look untouched.
+    """
+    listing = _listing(folder)
+    if not full and _quick(folder) == _summary(listing):
+        return []
+    known = _read(folder)
+    if known is None:
+        return [SEAL]
+    files: Mapping[str, Any] = known["files"]
+    bad = sorted(files.keys() ^ listing.keys())
+    digests: dict[str, str] = {}
+    for name in sorted(files.keys() & listing.keys()):
+        digest, facts = files[name]
+        same = not full and facts == listing[name]
+        digests[name] = digest if same else _content(folder / name, listing[name][4])
+        if digests[name] != digest:
+            bad.append(name)
+    if not bad:
+        _write(folder, listing, digests)  # it was copied or touched: the next look is quick again
+    return sorted(bad)
+
+
+def whole(folder: Path) -> bool:
+    """Whether the sealed ``folder`` is as it was made; once it is, this process does not look again."""
+    try:
+        found = (folder / SEAL).stat()
+    except OSError:
+        return False
+    key = (found.st_ino, found.st_mtime_ns)
+    if _SEEN.get(folder) == key:
+        return True
+    if damage(folder):
+        return False
+    found = (folder / SEAL).stat()
+    _SEEN[folder] = (found.st_ino, found.st_mtime_ns)
+    return True
