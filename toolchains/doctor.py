@@ -140,7 +140,7 @@ def _toolchains() -> list[Check]:
 
 def _emulators() -> list[Check]:
     """How each target of today is run here."""
-    from toolchains import debian, emulators
+    from toolchains import debian, debian_apt, emulators, wine
     from toolchains.targets import load_targets
 
     found = []
@@ -150,6 +150,14 @@ def _emulators() -> list[Check]:
         name = f"running {target.name}"
         if emulators.is_native(target):
             found.append(Check(name, True, "this machine"))
+        elif not target.qemu and not wine.runs(target):
+            # Nothing waits for it: what is built is checked by its headers.
+            fix = "a machine of that kind as a device (docs/devices.md)"
+            found.append(Check(name, False, f"not run here: {target.proof}", fix, optional=True))
+        elif not target.qemu:
+            why = debian.available()
+            detail = why or "Wine, from Debian's packages, in namespaces of this user's own"
+            found.append(Check(name, not why, detail, debian_apt.NOT_DEBIAN if why else "", optional=True))
         elif not debian.available():
             found.append(Check(name, True, f"{target.qemu}, from Debian's packages"))
         elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):

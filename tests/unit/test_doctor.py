@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from core.errors import HostError
-from toolchains import debian, doctor, zig
+from toolchains import debian, doctor, emulators, zig
+from toolchains.targets import get_target
 
 
 class Usage(NamedTuple):
@@ -34,6 +35,18 @@ def test_it_is_quick_and_asks_no_network(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_fault_names_its_cure() -> None:
     assert [check for check in doctor.checks() if not check.ok and not check.fix] == []
+
+
+def test_what_no_machine_of_ours_runs_is_not_claimed_to_run() -> None:
+    """Neither an emulator nor Wine runs programs of macOS and of Windows on Arm."""
+    found = {check.name: check for check in doctor.checks()}
+    for name in ("macos-arm64", "macos-x86_64", "windows-arm64"):
+        if emulators.is_native(get_target(name)):
+            continue
+        row = found[f"running {name}"]
+        assert (row.ok, row.optional) == (False, True)
+        assert row.detail == f"not run here: {get_target(name).proof}"
+    assert not [check.detail for check in found.values() if check.detail.startswith(", ")]
 
 
 def test_a_full_disk_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
