@@ -101,8 +101,8 @@ def test_nobody_is_right_without_pytorch(tmp_path: Path) -> None:
 
 def test_rows_are_quantized_as_xnnpack_does_it() -> None:
     """By hand: a reach of 3 in 255 steps; zero falls on -43, so that -1 is 85 steps below it and 2 is 170 above."""
-    numbers, steps = upstream_exact.quantized_rows(np.array([[-1, 0, 2], [0, 0, 0]], np.float32))
-    assert numbers.tolist() == [[-85, 0, 170], [0, 0, 0]]
+    numbers, steps = upstream_exact.quantized_rows(np.array([[-1, 0.01, 2], [0, 0, 0]], np.float32))
+    assert numbers.tolist() == [[-85, 1, 170], [0, 0, 0]]  # 0.85 is rounded
     assert steps == pytest.approx([3 / 255, 1])
 
 
