@@ -237,8 +237,9 @@ def export(
     Example: ./inv export --model mobilenet_v2 --scheme qs8
     """
     from models import report
+    from models.options import pairs
 
-    chosen = dict(pair.partition("=")[::2] for pair in options.split(";") if pair)
+    chosen = pairs(options)
     if per_op_mode:
         chosen["per_op_mode"] = "true"
     if config_precisions:
@@ -348,6 +349,8 @@ def deploy(
             "a model of the zoo brings its own inputs and reference",
             "./inv deploy --program file.pte --inputs a.npy",
         )
+    if not program and "all" in (wanted, setting(c, "scheme", scheme)):
+        raise UsageError("A deploy runs one program, not all.", "", "./inv matrix --models NAMES --schemes all")
     chosen = get_device(setting(c, "device", device))
     executions, warm = (1, 0) if chosen.emulated else (10, 1)
     settings = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import invoke
 
 from core import console, environment
-from core.errors import INTERRUPTED, SlipwayError, UsageError
+from core.errors import INTERRUPTED, ConfigError, UsageError
+from core.surprise import understood
 
+_MOST = 10**9
+"""No number of runs, threads, seconds or MiB is larger; also keeps out ``inf`` and, by its comparison, ``nan``."""
 JSON = "print JSON for machines instead of a table"
 """What ``--help`` says of ``--json``."""
 
@@ -24,6 +28,8 @@ def task(
 ) -> Callable[[Callable[..., None]], Any]:
     """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
 
+    So does any other exception: `core.surprise` says whose fault it was.
+
     With ``--json`` the error is printed as JSON on stdout too, so that a machine never parses prose; unless the task
     printed its own document already, in which what failed stands: nobody reads two.
     """
@@ -34,21 +40,49 @@ def task(
             printed = console.documents[0]
             try:
                 environment.enter()
+                _check(args, kwargs)
                 function(*args, **kwargs)
-            except SlipwayError as error:
-                if kwargs.get("json") and console.documents[0] == printed:
-                    console.print_json(error.to_json())
-                raise invoke.exceptions.Exit(str(error), error.exit_code) from None
+            except (invoke.exceptions.Exit, invoke.exceptions.UnexpectedExit):
+                raise
             except KeyboardInterrupt:
                 raise invoke.exceptions.Exit("Interrupted.", INTERRUPTED) from None
             except BrokenPipeError:
                 # The reader of our output went away (./inv targets | head): that is no failure of ours.
                 sys.stderr.close()
                 raise SystemExit(0) from None
+            except Exception as error:  # noqa: BLE001  # SlipwayErrors are, and what nobody foresaw becomes one
+                failed = understood(error)
+                if kwargs.get("json") and console.documents[0] == printed:
+                    console.print_json(failed.to_json())
+                raise invoke.exceptions.Exit(str(failed), failed.exit_code) from None
 
         return invoke.tasks.task(help=help, positional=positional, **options)(guarded)
 
     return declare
+
+
+def _check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse what no task can do anything sensible with.
+
+    Raises:
+        UsageError: ``--dry``, or a word that is not UTF-8. ConfigError: such a variable.
+    """
+    if args and isinstance(args[0], invoke.Context) and args[0].config.run.dry:
+        raise UsageError(
+            "--dry is refused: the task would do all of its work.",
+            "Invoke's --dry only holds back commands that go through Invoke's shell, and Slipway uses none",
+            "the same without --dry; ./inv TASK --help says what a task does",
+        )
+    for name, value in kwargs.items():
+        if isinstance(value, str) and _not_utf8(value):
+            raise UsageError(f"--{name.replace('_', '-')} is not UTF-8: {value!r}.", "", "rename the file")
+    for name in ("HOME", "TMPDIR", *(name for name in os.environ if name.startswith("SLIPWAY_"))):
+        if _not_utf8(os.environ.get(name, "")):
+            raise ConfigError(f"The variable {name} is not UTF-8.", "", f"set {name} to a path that is")
+
+
+def _not_utf8(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def setting(context: Any, name: str, given: Any = None) -> Any:
@@ -68,9 +102,9 @@ def number(name: str, value: Any, minimum: float, default: float | None = None, 
         return default
     try:
         parsed = int(value) if whole else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         parsed = None
-    if parsed is None or parsed < minimum:
+    if parsed is None or not minimum <= parsed <= _MOST:
         kind = "a whole number" if whole else "a number"
         raise UsageError(f"--{name} {value!r} is not {kind} of at least {minimum:g}.", "", f"--{name} {minimum:g}")
     return parsed

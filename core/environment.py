@@ -31,7 +31,7 @@ def enter() -> None:
         if code:
             raise SystemExit(code)
     python = os.fspath(own / "bin" / "python")
-    os.execv(python, [python, os.fspath(own / "bin" / "invoke"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
+    os.execv(python, [python, "-S", os.fspath(ROOT / "core" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
 
 
 def ensure(name: str) -> None:

@@ -226,5 +226,12 @@ class RegressionError(SlipwayError):
     kind = "regression"
 
 
+class DefectError(SlipwayError):
+    """Slipway itself failed in a way that nobody foresaw; a file in the cache has the traceback."""
+
+    exit_code = 70
+    kind = "defect"
+
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it (128 + SIGINT)."""

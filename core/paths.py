@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from core.errors import ConfigError, HostError
+
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
 
@@ -47,13 +49,23 @@ def cache_dir(*parts: str) -> Path:
         raise KeyError(f"{parts[0]} is not in CACHE_PARTS")
     base = os.environ.get("SLIPWAY_CACHE")
     if base:
-        root = Path(base).expanduser().absolute()
+        try:
+            root = Path(base).expanduser().absolute()
+        except RuntimeError as error:  # ~name of nobody
+            raise ConfigError(f"SLIPWAY_CACHE={base} names no folder.", str(error), "an absolute path") from error
     else:
         import platformdirs
 
         root = Path(platformdirs.user_cache_dir("slipway", appauthor=False))
     path = root.joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"The cache's folder {path} cannot be made.",
+            str(error.strerror),
+            "free some space or files, or set SLIPWAY_CACHE to a folder that you may write to",
+        ) from error
     return path
 
 

@@ -40,7 +40,7 @@ def errors_markdown() -> str:
     for cls in sorted(_classes(SlipwayError), key=lambda found: found.exit_code):
         first = (cls.__doc__ or "").split("\n")[0]
         if cls is SlipwayError:
-            first = "Anything else: a failed test run, or a fault of Slipway's own."
+            first = "Anything else: a failed test run."
         rows.append(f"| {cls.exit_code} | `{cls.kind}` | {first} |\n")
     rows.append(f"| {INTERRUPTED} | | Ctrl-C |\n")
     return ERRORS_HEAD + "".join(rows) + ERRORS_FOOT

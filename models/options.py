@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.errors import ConfigError
+from core.errors import ConfigError, UsageError
 from models.tables import near
 
 PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
@@ -57,6 +58,30 @@ def words(value: str | Iterable[str]) -> tuple[str, ...]:
     """``"a, b"`` or ``["a", "b"]`` as ``("a", "b")``."""
     parts = value.split(",") if isinstance(value, str) else value
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def pairs(text: str) -> dict[str, str]:
+    """``"per_op_mode=true; weights=a.pt"`` as names and values; the values are checked by `parse`.
+
+    Raises:
+        UsageError: a part without ``=`` or without a value, or the same name twice.
+    """
+    names = [field.name for field in dataclasses.fields(Options)]
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not name or not value:
+            better = next(iter(difflib.get_close_matches(name, names, 1, 0.5)), names[0])
+            raise UsageError(
+                f"--options {part!r} is not KEY=VALUE.",
+                f"{near(name, [each for each in names if each != name])}the options are {', '.join(names)}",
+                f"--options '{better}={'true' if better != 'weights' else 'FILE'}'",
+                [part],
+            )
+        if name in found:
+            raise UsageError(f"--options has {name} twice.", "", f"--options '{name}={value}'", [name])
+        found[name] = value
+    return found
 
 
 def _flag(name: str, value: Any) -> bool:

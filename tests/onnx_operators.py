@@ -228,10 +228,13 @@ def kept() -> dict[str, Any]:
 def run(target: str, as_json: bool, update: bool, only: str = "", together: bool = False) -> None:
     """Look at every case on ``target``, or those whose names hold ``only``; ``update``: keep what was seen."""
     from core.environment import ensure
-    from models.onnx.operators import CASES
     from toolchains.builder import build
+    from toolchains.targets import get_target
 
-    ensure("onnx")
+    get_target(target)
+    ensure("onnx")  # first of all: the table of cases imports onnx
+    from models.onnx.operators import CASES
+
     bundle = build(target, ENGINE)
     before = kept()["targets"].get(target, {"cases": {}})["cases"] if only else {}
     found: dict[str, Any] = {}

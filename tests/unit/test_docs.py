@@ -45,3 +45,14 @@ def test_links_inside_the_docs_lead_somewhere() -> None:
     for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
             assert (file.parent / link).exists(), f"{file.name}: {link}"
+
+
+def test_every_promise_about_security_names_tests_that_exist() -> None:
+    """Each section of attackers has a promise, the tests of it, and what is not promised."""
+    text = _read("docs/security.md")
+    named = set(re.findall(r"`((?:tests|runtime)/[\w/.]+)`", text))
+    assert len(named) >= 15
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+    sections = text.split("\n## ")[1:]
+    assert len(sections) == 5
+    assert [part.splitlines()[0] for part in sections if "Tests:" not in part or "Not promised:" not in part] == []
