@@ -34,7 +34,16 @@ bool make_inputs(const MethodInfo& method, std::vector<Tensor>* inputs) {
   return true;
 }
 
-Status run_method(Engine& engine, const std::string& path, const MethodInfo& method) {
+void digest(const std::vector<Tensor>& outputs, Trace* trace) {
+  for (const Tensor& output : outputs) {
+    for (const std::uint8_t byte : output.bytes) {
+      trace->digest = (trace->digest ^ byte) * 0x100000001b3;
+    }
+  }
+  ++trace->executed;
+}
+
+Status run_method(Engine& engine, const std::string& path, const MethodInfo& method, Trace* trace) {
   LoadOptions options;
   options.model_path = path;
   options.method = method.name;
@@ -61,6 +70,7 @@ Status run_method(Engine& engine, const std::string& path, const MethodInfo& met
   if (!outputs.ok()) {
     return outputs.status();
   }
+  digest(outputs.value(), trace);
   return profile.ok() ? Status() : profile.status();
 }
 
@@ -91,13 +101,14 @@ bool MemoryFile::write(const std::uint8_t* data, std::size_t size) {
   return true;
 }
 
-Status exercise(Engine& engine, const std::string& path) {
+Status exercise(Engine& engine, const std::string& path, Trace* trace) {
+  Trace unused;
   const Result<ProgramInfo> program = engine.describe(path);
   if (!program.ok()) {
     return program.status();
   }
   for (const MethodInfo& method : program.value().methods) {
-    const Status status = run_method(engine, path, method);
+    const Status status = run_method(engine, path, method, trace == nullptr ? &unused : trace);
     if (!status.ok()) {
       return status;
     }

@@ -1,0 +1,179 @@
+#include "fields.h"
+
+#include <set>
+
+namespace slipway::fuzz {
+namespace {
+
+using flatbuffers::uoffset_t;
+using flatbuffers::voffset_t;
+
+bool is_number(reflection::BaseType type) {
+  return type >= reflection::UType && type <= reflection::Double;
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+class Walk {
+ public:
+  Walk(const std::uint8_t* data, const reflection::Schema& schema, std::size_t ends,
+       std::vector<Field>* found)
+      : data_(data), schema_(schema), ends_(ends), found_(*found) {}
+
+  void root(const std::uint8_t* buffer, const std::string& path) {
+    add(buffer, reflection::UInt, path + "root");
+    table(*schema_.root_table(), follow(buffer), path);
+  }
+
+ private:
+  void add(const std::uint8_t* place, reflection::BaseType type, const std::string& path,
+           const reflection::Enum* names = nullptr) {
+    found_.push_back({static_cast<std::size_t>(place - data_), type, names, false, path});
+  }
+
+  const reflection::Enum* names_of(const reflection::Type& type) const {
+    return type.index() < 0 ? nullptr : schema_.enums()->Get(static_cast<uoffset_t>(type.index()));
+  }
+
+  const reflection::Object& object(std::int32_t index) const {
+    return *schema_.objects()->Get(static_cast<uoffset_t>(index));
+  }
+
+  void table(const reflection::Object& type, const std::uint8_t* place, const std::string& path) {
+    if (!seen_.insert(place).second) {
+      return;
+    }
+    for (const reflection::Field* field : *type.fields()) {
+      const std::uint8_t* at = field_at(place, field->offset());
+      if (at == nullptr) {
+        continue;
+      }
+      const std::string name = path + field->name()->str();
+      const std::uint8_t* entry = place - number_at<flatbuffers::soffset_t>(place) + field->offset();
+      if (entries_.insert(entry).second) {
+        add(entry, reflection::UShort, name + ".stored");
+        found_.back().entry = true;
+      }
+      const reflection::Type& kind = *field->type();
+      switch (kind.base_type()) {
+        case reflection::String:
+          add(follow(at), reflection::UInt, name + ".length");
+          break;
+        case reflection::Vector:
+          list(kind, follow(at), name);
+          break;
+        case reflection::Obj:
+          if (!object(kind.index()).is_struct()) {
+            table(object(kind.index()), follow(at), name + ".");
+          }
+          break;
+        case reflection::Union:
+          choice(*names_of(kind), place, *field, follow(at), name);
+          break;
+        default:
+          if (is_number(kind.base_type())) {
+            add(at, kind.base_type(), name, names_of(kind));
+          }
+      }
+    }
+  }
+
+  // A table of the type that the number before it names.
+  void choice(const reflection::Enum& types, const std::uint8_t* owner, const reflection::Field& field,
+              const std::uint8_t* place, const std::string& path) {
+    const auto slot = static_cast<voffset_t>(field.offset() - sizeof(voffset_t));
+    const std::uint8_t* type = field_at(owner, slot);
+    const reflection::EnumVal* chosen = type == nullptr ? nullptr : types.values()->LookupByKey(*type);
+    if (chosen != nullptr && chosen->union_type()->base_type() == reflection::Obj) {
+      table(object(chosen->union_type()->index()), place, path + "<" + chosen->name()->str() + ">.");
+    }
+  }
+
+  void list(const reflection::Type& type, const std::uint8_t* place, const std::string& path) {
+    const auto length = number_at<uoffset_t>(place);
+    const std::uint8_t* first = place + sizeof(uoffset_t);
+    add(place, reflection::UInt, path + ".length");
+    const std::size_t width = is_number(type.element()) ? width_of(type.element()) : sizeof(uoffset_t);
+    const bool bytes = ends_with(path, ".data") || ends_with(path, ".storage");
+    for (uoffset_t i = 0; i < length && !bytes; ++i) {
+      const std::uint8_t* item = first + i * width;
+      const std::string name = path + "[" + std::to_string(i) + "]";
+      if (is_number(type.element())) {
+        if (i < ends_ || i + ends_ >= length) {
+          add(item, type.element(), name, names_of(type));
+        }
+      } else if (type.element() == reflection::Obj) {
+        table(object(type.index()), follow(item), name + ".");
+      } else if (type.element() == reflection::String) {
+        add(follow(item), reflection::UInt, name + ".length");
+      }
+    }
+  }
+
+  const std::uint8_t* data_;
+  const reflection::Schema& schema_;
+  std::size_t ends_;
+  std::vector<Field>& found_;
+  std::set<const std::uint8_t*> seen_;
+  std::set<const std::uint8_t*> entries_;
+};
+
+}  // namespace
+
+std::size_t width_of(reflection::BaseType type) {
+  switch (type) {
+    case reflection::Short:
+    case reflection::UShort:
+      return 2;
+    case reflection::Int:
+    case reflection::UInt:
+    case reflection::Float:
+      return 4;
+    case reflection::Long:
+    case reflection::ULong:
+    case reflection::Double:
+      return 8;
+    default:
+      return 1;
+  }
+}
+
+std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::size_t ends) {
+  std::vector<Field> found;
+  if (size >= kHeaderEnd && std::memcmp(data + 8, "eh00", 4) == 0) {
+    found.push_back({kHeaderLength, reflection::UInt, nullptr, false, "header.length"});
+    found.push_back({kProgramSize, reflection::ULong, nullptr, false, "header.program_size"});
+    found.push_back({kSegmentBase, reflection::ULong, nullptr, false, "header.segment_base"});
+    found.push_back({kSegmentSize, reflection::ULong, nullptr, false, "header.segment_size"});
+  }
+  Walk(data, program_schema(), ends, &found).root(data, "");
+  for (const StoredGraph& graph : find_graphs(data, size)) {
+    const std::string path = graph.path + "/graph.";
+    if (graph.graph != graph.payload) {
+      const std::size_t at = graph.payload;
+      found.push_back({at + 8, reflection::UShort, nullptr, false, path + "header.length"});
+      found.push_back({at + kGraphOffset, reflection::UInt, nullptr, false, path + "header.graph_offset"});
+      found.push_back({at + kGraphSize, reflection::UInt, nullptr, false, path + "header.graph_size"});
+      found.push_back({at + kDataOffset, reflection::UInt, nullptr, false, path + "header.data_offset"});
+      found.push_back({at + kDataSize, reflection::ULong, nullptr, false, path + "header.data_size"});
+    }
+    Walk(data, graph_schema(), ends, &found).root(data + graph.graph, path);
+  }
+  return found;
+}
+
+std::string kind_of(const std::string& path) {
+  std::string kind;
+  bool inside = false;
+  for (const char c : path) {
+    inside = c == '[' || (inside && c != ']');
+    if (!inside || c == '[') {
+      kind += c;
+    }
+  }
+  return kind;
+}
+
+}  // namespace slipway::fuzz

@@ -1,0 +1,94 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "exercise.h"
+#include "slipway/status.h"
+#include "trial.h"
+#include "watch.h"
+
+namespace slipway::fuzz {
+namespace {
+
+constexpr rlim_t kMostMemory = rlim_t{6} << 30;
+
+[[noreturn]] void become(const TrialOptions& options, const std::string& program, int output) {
+  const auto seconds = static_cast<rlim_t>(options.cpu_seconds);
+  const rlimit memory = {kMostMemory, kMostMemory};
+  const rlimit time = {seconds, seconds + 1};
+  ::setrlimit(RLIMIT_AS, &memory);
+  ::setrlimit(RLIMIT_CPU, &time);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  const std::string model = "--model_path=" + program;
+  ::execl(options.runner.c_str(), options.runner.c_str(), model.c_str(), "--json", "--warmup=1",
+          "--num_executions=1", "--cpu_threads=1", static_cast<char*>(nullptr));
+  ::_exit(127);
+}
+
+// An answer in words has both of these.
+bool has_words(const std::string& answer) {
+  return answer.find("\"message\":") != std::string::npos && answer.find("\"fix\":") != std::string::npos;
+}
+
+Trial judge(bool hung, int ended, const std::string& answer) {
+  if (hung || (WIFSIGNALED(ended) && WTERMSIG(ended) == SIGXCPU)) {
+    return {Outcome::kHung, 0, answer};
+  }
+  if (!WIFEXITED(ended)) {
+    return {Outcome::kCrashed, 0, "signal " + std::to_string(WTERMSIG(ended)) + "\n" + answer};
+  }
+  const int code = WEXITSTATUS(ended);
+  if (code == 0) {
+    return {Outcome::kRan, 0, ""};
+  }
+  if (code < static_cast<int>(Code::kFile) || code > static_cast<int>(Code::kMemory)) {
+    return {Outcome::kCrashed, 0, "exit code " + std::to_string(code) + "\n" + answer};
+  }
+  return {has_words(answer) ? Outcome::kRefused : Outcome::kWordless, code, has_words(answer) ? "" : answer};
+}
+
+}  // namespace
+
+bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
+             const TrialOptions& options, const Told& told) {
+  std::vector<std::uint8_t> copy = file;
+  MemoryFile stored;
+  const int target = stored.write(copy.data(), copy.size()) ? ::open(stored.path().c_str(), O_RDWR) : -1;
+  const int output = ::memfd_create("answer", MFD_CLOEXEC);
+  if (target < 0 || output < 0) {
+    return false;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(target);
+  for (std::size_t i = 0; i < count; ++i) {
+    const PatchedRange range = change(i, copy.data());
+    const auto place = static_cast<off_t>(range.offset);
+    bool good = ::pwrite(target, copy.data() + range.offset, range.size, place) >= 0;
+    good = ::ftruncate(output, 0) == 0 && ::lseek(output, 0, SEEK_SET) == 0 && good;
+    const pid_t process = good ? ::fork() : -1;
+    if (process == 0) {
+      become(options, path, output);
+    }
+    if (process < 0) {
+      return false;
+    }
+    int ended = 0;
+    const bool hung = watch(process, nullptr, options.cpu_seconds, &ended);
+    told(i, judge(hung, ended, words_of(output)));
+    std::memcpy(copy.data() + range.offset, file.data() + range.offset, range.size);
+    if (::pwrite(target, copy.data() + range.offset, range.size, place) < 0) {
+      return false;
+    }
+  }
+  ::close(output);
+  ::close(target);
+  return true;
+}
+
+}  // namespace slipway::fuzz

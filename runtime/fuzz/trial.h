@@ -1,0 +1,57 @@
+// Damaged programs tried one after another in a process of their own, which may crash, hang or eat memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace slipway::fuzz {
+
+enum class Outcome : std::uint8_t {
+  kNone,
+  kRan,       // to the end, twice
+  kLoaded,    // its inputs are too large to be made
+  kRefused,   // with words
+  kWordless,  // refused without them: a finding, as the rest
+  kDiffers,   // two runs, two answers: somebody read what nobody wrote
+  kCrashed,
+  kHung,
+  kLeaked,
+};
+
+const char* name_of(Outcome outcome);
+bool is_finding(Outcome outcome);
+
+struct Trial {
+  Outcome outcome = Outcome::kNone;
+  int code = 0;        // the runner's exit code of a refusal
+  std::string report;  // what was printed last, of findings
+};
+
+struct TrialOptions {
+  std::size_t cpu_seconds = 10;
+  std::string runner;  // for run_all
+};
+
+struct PatchedRange {
+  std::size_t offset;
+  std::size_t size;
+};
+
+// Changes the file's copy for trial number i, and says where.
+using Change = std::function<PatchedRange(std::size_t i, std::uint8_t* data)>;
+// Called for each trial, in their order.
+using Told = std::function<void(std::size_t i, const Trial& trial)>;
+
+// Tries `count` files, each of which differs from `file` by one change. False when there are no processes to
+// be had.
+bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
+             const TrialOptions& options, const Told& told);
+
+// The same through a runner as it is shipped, in a process of its own each time.
+bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
+             const TrialOptions& options, const Told& told);
+
+}  // namespace slipway::fuzz
