@@ -14,9 +14,9 @@ RECIPES = ROOT / "recipes"
 def test_its_sources_are_the_librarys() -> None:
     pins = [
         yaml.safe_load((RECIPES / name / "all" / "conandata.yml").read_text(encoding="utf-8"))["sources"]
-        for name in ("xnnpack", "xnnpack_internals")
+        for name in ("xnnpack", "xnnpack_internals", "xnnpack_sources")
     ]
-    assert pins[0] == pins[1]
+    assert pins[0] == pins[1] == pins[2]
 
 
 def test_a_wrapper_is_read_with_the_kernel_it_calls() -> None:
