@@ -6,7 +6,6 @@ every corpus begins with.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -18,9 +17,9 @@ from pathlib import Path
 
 from core import console
 from core.commands import run as run_command
-from core.errors import BuildError, HostError, MismatchError
-from core.files import locked
+from core.errors import MismatchError
 from core.paths import ROOT, cache_dir
+from tests.fuzz_build import SANITIZED, build
 
 KEPT = ROOT / "tests" / "fixtures" / "damaged"
 """Programs that something was found with."""
@@ -33,7 +32,10 @@ SEEDS = (
     ("mixed", "fp32"),
 )
 """Small programs of the zoo, model and scheme, that the first corpus is made of."""
-_COMPILERS = ("clang++", *(f"clang++-{version}" for version in range(22, 13, -1)))
+_EACH = 40
+"""Of so many files of the sweep one is in the first corpus."""
+_SMALL = 32 * 1024
+"""Bytes of the largest program of which there are such files."""
 _LARGEST = 256 * 1024
 """Bytes of the largest program tried: larger ones hold only more weights."""
 
@@ -50,77 +52,8 @@ class Outcome:
     findings: tuple[str, ...]
 
 
-def compiler() -> str:
-    """A Clang with libFuzzer and the sanitizers' libraries.
-
-    Raises:
-        HostError: there is none on this machine.
-    """
-    for name in _COMPILERS:
-        path = shutil.which(name)
-        if path is None:
-            continue
-        said = subprocess.run([path, "-print-runtime-dir"], capture_output=True, text=True, check=False).stdout.strip()
-        if any(Path(said).glob("*clang_rt.fuzzer*")):
-            return path
-    raise HostError(
-        "There is no Clang with libFuzzer on this machine.",
-        "zig, which builds everything else, brings no sanitizers' libraries",
-        "apt-get install clang libclang-rt-dev (or clang-16 libclang-rt-16-dev)",
-    )
-
-
-def dependencies(log: Path) -> tuple[Path, dict[str, str], str]:
-    """The native packages and schemas for this machine: CMake's files, variables, and where programs are."""
-    from toolchains import conan
-
-    folder = cache_dir("fuzz", "dependencies")
-    target = conan.host_target()
-    with locked(conan.LOCK):
-        host, own = conan.profile(target), conan.build_profile()
-        conan.conan(
-            ["install", ROOT, f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
-             "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing", f"--output-folder={folder}",
-             "--options=&:engine=lean", "--conf=tools.cmake.cmaketoolchain:user_presets="],
-            log=log,
-        )  # fmt: skip
-    toolchain = next(folder.rglob("conan_toolchain.cmake"))
-    presets = json.loads(toolchain.with_name("CMakePresets.json").read_text(encoding="utf-8"))
-    variables = presets["configurePresets"][0]["cacheVariables"]
-    found = re.search(r"CMAKE_PROGRAM_PATH ([^)]*)\)", toolchain.read_text(encoding="utf-8"))
-    programs = ";".join(re.findall(r'"([^"]+)"', found[1])) if found else ""
-    return toolchain.parent, {name: str(value) for name, value in variables.items()}, programs
-
-
-def build(log: Path) -> Path:
-    """Compile the target with sanitizers, as far as it has changed; its path."""
-    from toolchains import conan
-
-    clang = compiler()
-    generators, variables, programs = dependencies(log)
-    folder = cache_dir("fuzz", "build")
-    own = {
-        "CMAKE_BUILD_TYPE": "Release",
-        "CMAKE_CXX_COMPILER": clang,
-        "CMAKE_CXX_FLAGS_RELEASE": "-O1 -gline-tables-only -DNDEBUG",
-        "CMAKE_CXX_FLAGS": "",
-        "CMAKE_PREFIX_PATH": os.fspath(generators),
-        "CMAKE_PROGRAM_PATH": programs,
-        "SLIPWAY_SANITIZE": "ON",
-        "SLIPWAY_FUZZ": "ON",
-    }
-    given = {name: value for name, value in variables.items() if name.startswith(("SLIPWAY_", "EXECUTORCH_"))}
-    words = [f"-D{name}={value}" for name, value in {**given, **own}.items()]
-    ninja = f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}"
-    cmake = conan.program("cmake")
-    said = {"error": BuildError, "what": "Building the fuzzer", "log": log, "hint": f"less {log}"}
-    run_command([cmake, "-G", "Ninja", "-S", ROOT / "runtime", "-B", folder, ninja, *words], **said)  # type: ignore[arg-type]
-    run_command([cmake, "--build", folder, "--target", "fuzz_program"], **said)  # type: ignore[arg-type]
-    return folder / "fuzz" / "fuzz_program"
-
-
-def seeds(corpus: Path) -> None:
-    """Programs of the zoo, small ones, and those that found something before, into the corpus."""
+def seeds(corpus: Path, log: Path) -> None:
+    """Programs of the zoo, small ones, those that found something before, and some of the sweep's, into the corpus."""
     from core.program import load_program
     from models.export import export
     from tests.fuzz_seeds import make
@@ -133,6 +66,13 @@ def seeds(corpus: Path) -> None:
             shutil.copy(program, corpus / f"{model}-{scheme}.pte")
     for file in sorted(KEPT.glob("*.pte")):
         shutil.copy(file, corpus / file.name)
+    # With every number stored, so that the mutator reaches it; and some of what the sweep makes of it.
+    sweep = build(SANITIZED, "sweep_program", log)
+    for file in sorted(corpus.glob("*.pte")):
+        if file.stat().st_size <= _SMALL:
+            # Those of old that are no whole programs are left as they are.
+            words: Sequence[str | Path] = [sweep, file, f"--write={corpus}", f"--every={_EACH}"]
+            subprocess.run(words, check=False, capture_output=True, timeout=600)
 
 
 def environment() -> Mapping[str, str]:
@@ -175,9 +115,9 @@ def run(minutes: float, as_json: bool) -> None:
     """
     log = cache_dir("logs") / "fuzz.log"
     log.write_text("", encoding="utf-8")
-    program = build(log)
+    program = build(SANITIZED, "fuzz_program", log)
     corpus = cache_dir("fuzz", "corpus")
-    seeds(corpus)
+    seeds(corpus, log)
     outcome = fuzz(program, corpus, max(1, round(minutes * 60)), log)
     if as_json:
         console.print_json({**outcome.__dict__, "findings": list(outcome.findings)})
@@ -192,6 +132,6 @@ def run(minutes: float, as_json: bool) -> None:
         raise MismatchError(
             f"{len(outcome.findings)} programs crash, leak or hang the engine.",
             f"what the sanitizers said is in {log}",
-            f"{program} {outcome.findings[0]}; once mended, keep the file in {KEPT.relative_to(ROOT)}",
+            f"{program} {outcome.findings[0]}; once fixed, keep the file in {KEPT.relative_to(ROOT)}",
             list(outcome.findings),
         )

@@ -66,13 +66,48 @@ def bench(
     run(number("runs", runs, 1), json)
 
 
-@task(help={"minutes": "how long (default: 10)", "json": JSON})
-def fuzz(c: Any, minutes: str = "10", json: bool = False) -> None:
-    """Fuzz the engine lean with whole .pte files, under address and undefined-behaviour sanitizers.
+@task(
+    help={
+        "minutes": "how long (default: 10)",
+        "sweep": "change every number of the zoo's programs instead, one at a time, and try each file",
+        "form": "with --sweep: sanitized, guarded or shipped (default: all three)",
+        "program": "with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)",
+        "every": "with --sweep: try each N-th file only (default: 1)",
+        "again": "with --sweep: also what was tried before with the same program and engine",
+        "json": JSON,
+    }
+)
+def fuzz(
+    c: Any,
+    minutes: str = "10",
+    sweep: bool = False,
+    form: str = "",
+    program: str = "",
+    every: int = 1,
+    again: bool = False,
+    json: bool = False,
+) -> None:
+    """Try damaged .pte files on the engine lean: by chance, or every number of every program with --sweep.
 
-    Needs a Clang with libFuzzer (Debian's clang and libclang-rt-dev) on this machine. The corpus begins with programs
-    of the zoo and is kept in the cache. Exit code 0 means that nothing crashed, leaked or hung.
+    By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
+    libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
+    tried is kept in dist/sweep: the same command goes on where it was interrupted. Exit code 0 means that nothing
+    crashed, leaked, hung or was refused without words.
+
+    Example: ./inv fuzz --sweep --form shipped --program 'mlp-*'
     """
+    if sweep:
+        from tests.sweeping import run as run_sweep
+
+        run_sweep(form, program, number("every", every, 1), json, again)
+        return
+    if form or program or every != 1 or again:
+        from core.errors import UsageError
+
+        raise UsageError(
+            "--form, --program, --every and --again go with --sweep.", "without it files are chosen by chance",
+            "./inv fuzz --sweep",
+        )  # fmt: skip
     from tests.fuzzing import run
 
     run(number("minutes", minutes, 0, whole=False), json)

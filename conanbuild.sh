@@ -1,0 +1,1 @@
+. "/work/trees/sweep/conanbuildenv-release-x86_64.sh"

@@ -1,0 +1,1 @@
+. "/work/trees/sweep/conanrunenv-release-x86_64.sh"

@@ -1,0 +1,116 @@
+"""A sample of ``./inv fuzz --sweep``: changed numbers, between guarded pages and as shipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.bundle import RUNNER
+from core.paths import cache_dir
+from core.program import load_program
+from models.export import export
+from tests.fuzz_build import GUARDED, build
+from toolchains import builder, conan
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+CASES = (("conv", "qs8", 9), ("mlp", "fp32", 9), ("linear", "qd8_qb4w", 9))
+"""Model, scheme, and of how many patches one is tried."""
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Path:
+    """The program that tries, with memory between guarded pages."""
+    return build(GUARDED, "sweep_program", cache_dir("logs") / "test-sweep.log")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Path:
+    """This machine's own runner of the engine lean."""
+    return builder.build(conan.host_target().name, "lean").path / RUNNER
+
+
+def program(model: str, scheme: str) -> Path:
+    folder = export(model, scheme)
+    return folder / load_program(folder).file
+
+
+def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What a sweep found, and its sums."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    *findings, last = [json.loads(line) for line in done.stdout.splitlines()]
+    return findings, last
+
+
+def answer(runner: Path, file: Path, folder: Path) -> list[bytes]:
+    """The outputs for inputs of ones."""
+    folder.mkdir()
+    done = subprocess.run(
+        [runner, f"--model_path={file}", f"--output_file={folder}/y", "--json"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+@pytest.mark.parametrize(("model", "scheme", "every"), CASES)
+def test_changed_numbers_are_refused_or_run_within_their_memory(
+    sweep: Path, model: str, scheme: str, every: int
+) -> None:
+    findings, last = tried(sweep, program(model, scheme), "--run", f"--every={every}")
+    assert not findings, [f"{one['path']} {one['was']} -> {one['now']}: {one['outcome']}" for one in findings]
+    assert last["tried"] > 150
+    assert last["sums"]["ran"] > 10
+    assert last["sums"]["refused-3"] > 100
+
+
+@pytest.mark.parametrize(("model", "scheme", "every"), CASES)
+def test_the_runner_as_shipped_answers_for_each(sweep: Path, runner: Path, model: str, scheme: str, every: int) -> None:
+    argv = (sweep, program(model, scheme), "--run", f"--every={2 * every}", f"--runner={runner}")
+    findings, last = tried(*argv)
+    assert not findings, [f"{one['path']} {one['was']} -> {one['now']}: {one['outcome']}" for one in findings]
+    assert last["tried"] > 80
+
+
+@pytest.mark.parametrize(("model", "scheme"), [("mixed", "qd8_qb4w"), ("conv", "fp16")])
+def test_what_is_swept_is_the_same_program(sweep: Path, runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
+    """With every number stored, also those that a flatbuffer leaves out: the same answer, and more to change."""
+    whole = program(model, scheme)
+    spread = tmp_path / "spread.pte"
+    subprocess.run([sweep, whole, f"--spread={spread}"], check=True, timeout=60)
+    assert answer(runner, spread, tmp_path / "a") == answer(runner, whole, tmp_path / "b")
+    assert spread.stat().st_size > whole.stat().st_size
+
+
+def test_every_kind_of_number_is_found(sweep: Path) -> None:
+    """Of the program, its headers, and the graph within, those that had their defaults among them."""
+    said = subprocess.run(
+        [sweep, program("conv", "qs8"), "--list"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    paths = {line.split("\t")[4] for line in said.splitlines()}
+    graph = "execution_plan[0].delegates[0]/graph."
+    for path in (
+        "header.segment_base", "version", "segments[0].offset", "execution_plan[0].non_const_buffer_sizes[1]",
+        "execution_plan[0].values[0].val<Tensor>.sizes[0]", "execution_plan[0].values[0].val<Tensor>.sizes.length",
+        "execution_plan[0].delegates[0].processed.index", "execution_plan[0].values[0].val_type",
+        f"{graph}header.graph_size", f"{graph}num_externs", f"{graph}xvalues[0].xvalue_union<XNNTensorValue>.dims[1]",
+        f"{graph}xnodes[1].xnode_union_type", f"{graph}xnodes[0].debug_handle",
+    ):  # fmt: skip
+        assert path in paths
+    assert any(path.endswith("quant_params<PerTensorQuant>.zero_point") for path in paths)
+    assert any("XNNConv2d>.padding_left" in path for path in paths)
+    assert any("XNNConv2d>.adjustment_width" in path for path in paths), "a number that has its default is there, too"
+
+
+def test_memory_between_guarded_pages_ends_what_leaves_it(sweep: Path) -> None:
+    """The sweep itself: what is written or read a byte too far is a finding."""
+    for fault in ("write-behind", "read-far", "write-before"):
+        done = subprocess.run([sweep, f"--fault={fault}"], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode not in (0, 2), fault
+        assert "signal" in done.stderr, fault

@@ -1,0 +1,112 @@
+"""The sweep's bookkeeping: parts that are kept, findings put together, packages that are there already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, MismatchError, UsageError
+from tests import fuzz_build, sweep_groups, sweeping
+from tests.sweeping import Part
+
+
+@pytest.fixture
+def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Part:
+    """Of a program that a script tries."""
+    monkeypatch.setattr(sweeping, "dist_dir", lambda: tmp_path / "dist")
+    tool = tmp_path / "sweep_program"
+    finding = {"patch": 7, "path": "a.b", "was": "1", "now": "2", "outcome": "crashed", "report": "signal 11 at (nil)"}
+    last = {"fields": 3, "patches": 30, "tried": 30, "sums": {"crashed": 1, "ran": 9, "loaded": 2, "refused-3": 18}}
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(finding)}\n{json.dumps(last)}\nEND\n", encoding="utf-8")
+    tool.chmod(0o755)
+    file = tmp_path / "model.pte"
+    file.write_bytes(b"program")
+    return Part(fuzz_build.GUARDED, "mlp-fp32", file, 0, 30, 1, (str(tool),))
+
+
+def test_what_was_tried_is_not_tried_again(part: Part) -> None:
+    assert part.outcome() is None
+    [(_, tried)] = sweeping.sweep([part], again=False)
+    assert tried["sums"]["ran"] == 9
+    Path(part.argv[0]).touch()
+    [(_, kept)] = sweeping.sweep([part], again=False)
+    assert kept == tried
+    part.file.write_bytes(b"another program")
+    assert part.outcome() is None, "of another program nothing is known"
+
+
+def test_another_engine_is_tried_again(part: Part) -> None:
+    sweeping.attempt(part)
+    assert part.outcome() is not None
+    with Path(part.argv[0]).open("a", encoding="utf-8") as tool:
+        tool.write("# another\n")
+    assert part.outcome() is None
+
+
+def test_a_finding_fails_the_command_and_is_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MismatchError, match="1 changed programs") as caught:
+        sweeping.report([(part, sweeping.attempt(part))], as_json=True)
+    assert "--first=7 --count=1" in caught.value.hint
+    assert list(caught.value.names) == ["mlp-fp32: a.b 1 -> 2"]
+    [row] = json.loads(capsys.readouterr().out)["programs"]
+    assert row == {"form": "guarded", "program": "mlp-fp32", "tried": 30, "refused": 18, "ran": 11, "findings": 1}
+
+
+def test_a_sweep_that_ends_by_itself_is_no_success(part: Part) -> None:
+    Path(part.argv[0]).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    with pytest.raises(MismatchError, match="ended by itself"):
+        sweeping.attempt(part)
+
+
+def test_one_fault_is_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"1f": "__asan_report f.cpp:1", "2f": "define graph.cpp:7", "3f": "load engine.cpp:9"}
+    monkeypatch.setattr(sweep_groups, "symbols", lambda program, addresses: names)
+    report = "ERROR: AddressSanitizer: SEGV on unknown address 0x12\n#0 (/x/sweep+0x1f)\n#1 (/x/sweep+0x2f)\n"
+    one: dict[str, Any] = {"program": "a", "path": "p", "was": "1", "now": "2", "outcome": "crashed", "report": report}
+    other = {**one, "path": "q", "report": report.replace("0x12", "0x99")}
+    third = {**one, "report": report + "#2 (/x/sweep+0x3f)\n"}
+    groups = sweep_groups.grouped([("/x/sweep", one), ("/x/sweep", other), ("/x/sweep", third)])
+    assert [group["count"] for group in groups] == [2, 1]
+    assert groups[0]["what"] == "crashed: SEGV"
+    assert groups[0]["where"] == "define graph.cpp:7"
+    assert groups[1]["where"] == "define graph.cpp:7 < load engine.cpp:9"
+
+
+def test_wrong_words_are_told() -> None:
+    with pytest.raises(UsageError, match="no form shiped"):
+        sweeping.run("shiped", "", 1, as_json=False)
+    with pytest.raises(ConfigError, match="No program of the zoo"):
+        sweeping.programs("mlp-x*")
+
+
+def test_packages_that_are_there_are_taken_without_conans_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolchains import conan
+
+    profile = tmp_path / "profile"
+    profile.write_text("[settings]\n", encoding="utf-8")
+    monkeypatch.setattr(conan, "profile", lambda target: profile)
+    monkeypatch.setattr(conan, "build_profile", lambda: profile)
+    monkeypatch.setattr(fuzz_build, "cache_dir", lambda *parts: tmp_path / "cache" / "one")
+    (tmp_path / "cache" / "one").mkdir(parents=True)
+    (tmp_path / "flatc").touch()
+    here = str(tmp_path)
+    found = fuzz_build.Dependencies(here, here, {"EXECUTORCH_SCHEMA_DIR": here}, f"{here};/nowhere", here, here)
+    kept = tmp_path / "cache" / "one" / "dependencies.json"
+    kept.write_text(json.dumps(asdict(found)), encoding="utf-8")
+
+    @contextlib.contextmanager
+    def held(name: str, waiting: str = "") -> Iterator[None]:
+        raise AssertionError(f"{name} is another build's")
+        yield
+
+    monkeypatch.setattr(fuzz_build, "locked", held)
+    assert fuzz_build.dependencies(tmp_path / "log") == found
+    (tmp_path / "flatc").unlink()
+    with pytest.raises(AssertionError, match="another build's"):
+        fuzz_build.dependencies(tmp_path / "log")
