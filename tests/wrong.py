@@ -52,6 +52,11 @@ def _too_few_arguments(writer: Writer) -> None:
     writer.call("aten::add.out", torch.ones(4), torch.ones(4))
 
 
+def _writes_where_it_reads(writer: Writer) -> None:
+    both = writer.given(torch.ones(64, 3), bounded=True)
+    writer.call("aten::mm.out", both, torch.ones(3, 2), both)
+
+
 WRONG: dict[str, Callable[[Any], None]] = {
     "reads-without-memory": _reads_without_memory,
     "writes-without-memory": _writes_without_memory,
@@ -61,6 +66,7 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "repeat-overflow": _repeats_beyond_all_numbers,
     "stride-overflow": _strides_beyond_all_numbers,
     "too-few": _too_few_arguments,
+    "input-as-output": _writes_where_it_reads,
 }
 
 

@@ -272,6 +272,7 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
       step = {
           Action::kKernel,          kernels[index], nullptr, call->args()->data(), call->args()->size(), 0, 0,
           operators_[index].c_str()};
+      step.repeated = repeated_tensors(step);
     } else if (const auto* delegated = instruction->instr_args_as_DelegateCall()) {
       step = {Action::kDelegate,
               nullptr,
@@ -297,9 +298,37 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
   return {};
 }
 
+std::vector<std::int32_t> Method::repeated_tensors(const Step& step) const {
+  std::vector<std::int32_t> all(step.arguments, step.arguments + step.count);
+  for (std::size_t i = 0; i < step.count; ++i) {
+    const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(step.arguments[i])]);
+    if (list != nullptr) {
+      all.insert(all.end(), list->items.begin(), list->items.end());
+    }
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<std::int32_t> found;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    if (all[i] == all[i - 1] && all[i] >= 0 &&
+        std::holds_alternative<View>(values_[static_cast<std::size_t>(all[i])])) {
+      found.push_back(all[i]);
+    }
+  }
+  return found;
+}
+
 Status Method::run_kernel(const Step& step) {
+  const auto pin = [&](bool pinned) {
+    for (const std::int32_t index : step.repeated) {
+      if (auto* view = std::get_if<View>(&values_[static_cast<std::size_t>(index)])) {
+        view->pinned = pinned;
+      }
+    }
+  };
   Arguments arguments(&values_, step.arguments, step.count, &scratch_);
+  pin(true);
   const Status done = step.kernel(arguments);
+  pin(false);
   const Status& wrong = arguments.fault().ok() ? done : arguments.fault();
   if (wrong.ok()) {
     return {};

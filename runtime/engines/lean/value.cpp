@@ -43,6 +43,10 @@ Status resize(View* view, const std::int64_t* sizes, std::size_t rank) {
   if (rank == view->rank && std::equal(sizes, sizes + rank, view->sizes.begin())) {
     return {};
   }
+  if (view->pinned) {
+    return {Code::kFile, "A tensor that is read would have to change its shape to be written to.",
+            "export the model again"};
+  }
   const std::string change = "from " + to_text(view->shape()) + " to " + to_text(wanted);
   if (rank != view->rank || view->dynamism == Dynamism::kStatic) {
     return {Code::kExecution, "A tensor of fixed shape would have to change " + change + ".",

@@ -23,6 +23,7 @@ struct View {
   std::uint8_t rank = 0;
   Dynamism dynamism = Dynamism::kStatic;
   bool constant = false;
+  bool pinned = false;  // two arguments of the call that runs: its sizes stay what the kernel has checked
   std::array<std::int64_t, kMostDims> sizes{};   // logical order
   std::array<std::int64_t, kMostDims> bounds{};  // as exported: what sizes may grow to
   std::array<std::uint8_t, kMostDims> order{};   // dimensions as they lie in memory, outermost first
