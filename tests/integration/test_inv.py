@@ -66,7 +66,8 @@ def test_from_nothing_interrupted_then_two_at_once(clone: Path) -> None:
     )
     limit = time.monotonic() + 120
     marker = str(clone / ".venv" / "bin" / "python")
-    while time.monotonic() < limit and not [p for p in _processes_with(f"{marker} -m pip install") if p != first.pid]:
+    pip = f"{marker} -I -u -m pip install"
+    while time.monotonic() < limit and not [p for p in _processes_with(pip) if p != first.pid]:
         time.sleep(0.05)
     os.killpg(first.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group
     _, trouble = first.communicate(timeout=60)
