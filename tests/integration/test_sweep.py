@@ -114,3 +114,24 @@ def test_memory_between_guarded_pages_ends_what_leaves_it(sweep: Path) -> None:
         done = subprocess.run([sweep, f"--fault={fault}"], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode not in (0, 2), fault
         assert "signal" in done.stderr, fault
+
+
+@pytest.mark.parametrize(
+    ("model", "scheme", "refused", "runs"),
+    [("conv", "fp32", (2, 3), ()), ("linear", "qd8_qc8w", (3, 4), (2,))],
+    ids=["weights and biases", "scales and biases; weights of 8 bits"],
+)
+def test_constants_at_addresses_of_other_types_are_refused(
+    sweep: Path, model: str, scheme: str, refused: tuple[int, ...], runs: tuple[int, ...]
+) -> None:
+    """Some processors end a program that reads a float32 anywhere; of int8 every address is good."""
+    file = program(model, scheme)
+    said = subprocess.run([sweep, file, "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
+    seen: dict[str, set[str]] = {}
+    for number, _, _, _, path, was, now in (line.split("\t") for line in said.splitlines()):
+        if path.startswith("segments[") and path.endswith(".offset") and abs(int(now) - int(was)) == 1:
+            _, last = tried(sweep, file, "--run", f"--first={number}", "--count=1")
+            seen.setdefault(path, set()).update(last["sums"])
+    for segments, outcome in ((refused, "refused-3"), (runs, "ran")):
+        for segment in segments:
+            assert seen[f"segments[{segment}].offset"] == {outcome}, seen

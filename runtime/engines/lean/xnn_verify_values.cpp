@@ -47,7 +47,11 @@ Fault read_channels(const xnn::PerChannelQuant& quant, const XnnPayload& payload
   const std::size_t needed = fact->declared[fact->channel_dim];
   std::size_t found = quant.scale() == nullptr ? 0 : quant.scale()->size();
   if (quant.scale_buffer_idx() != 0) {
-    const std::size_t stored = payload.constant(quant.scale_buffer_idx()).size / sizeof(float);
+    const Bytes bytes = payload.constant(quant.scale_buffer_idx());
+    if (!is_aligned(bytes, sizeof(float))) {
+      return "its scales lie at an address that float32 cannot have";
+    }
+    const std::size_t stored = bytes.size / sizeof(float);
     found = quant.num_scales() <= stored ? quant.num_scales() : stored;
   }
   return found == needed
@@ -122,6 +126,9 @@ Fault read_constant(const xnn::XNNTensorValue& tensor, const XnnPayload& payload
     return {};
   }
   const Bytes stored = payload.constant(tensor.constant_buffer_idx());
+  if (!is_aligned(stored, bits_of(fact.type) / 8)) {
+    return "it is a constant at an address that its type cannot have";
+  }
   return stored.data != nullptr && stored.size >= needed
              ? Fault()
              : "it is a constant of " + std::to_string(needed) + " bytes, and " +
