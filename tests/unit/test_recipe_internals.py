@@ -19,6 +19,14 @@ def test_its_sources_are_the_librarys() -> None:
     assert pins[0] == pins[1] == pins[2]
 
 
+def test_what_is_compiled_with_sanitizers_has_the_librarys_patches() -> None:
+    ours, librarys = (RECIPES / name / "all" for name in ("xnnpack_sources", "xnnpack"))
+    data = [yaml.safe_load((folder / "conandata.yml").read_text(encoding="utf-8")) for folder in (ours, librarys)]
+    assert data[0]["patches"] == data[1]["patches"]
+    patches = [{file.name: file.read_bytes() for file in (folder / "patches").iterdir()} for folder in (ours, librarys)]
+    assert patches[0] == patches[1] != {}
+
+
 def test_a_wrapper_is_read_with_the_kernel_it_calls() -> None:
     text = (RECIPES / "xnnpack_internals" / "all" / "conanfile.py").read_text(encoding="utf-8")
     (pattern,) = re.findall(r'WRAPPED = re.compile\(r"(.*)", re.DOTALL\)', text)

@@ -1,20 +1,20 @@
 from pathlib import Path
 
 from conan import ConanFile
-from conan.tools.files import copy
+from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches
 from conan.tools.layout import basic_layout
 
 required_conan_version = ">=2.4"
 
 
 class XnnpackSourcesConan(ConanFile):
-    """XNNPACK as upstream wrote it, for those who compile parts of it in a way of their own: with sanitizers.
+    """XNNPACK as the recipe xnnpack builds it, for compiling parts of it with sanitizers.
 
     Nothing is compiled: the library stays the recipe xnnpack's.
     """
 
     name = "xnnpack_sources"
-    description = "XNNPACK's own sources, to be compiled with sanitizers"
+    description = "XNNPACK's sources, to be compiled with sanitizers"
     license = "BSD-3-Clause"
     homepage = "https://github.com/google/XNNPACK"
     url = "https://github.com/google/XNNPACK"
@@ -27,6 +27,9 @@ class XnnpackSourcesConan(ConanFile):
     def _sources(self):
         return self.python_requires["slipway_sources"].module
 
+    def export_sources(self):
+        export_conandata_patches(self)
+
     def layout(self):
         basic_layout(self, src_folder="src")
 
@@ -36,6 +39,7 @@ class XnnpackSourcesConan(ConanFile):
 
     def source(self):
         self._sources.fetch(self)
+        apply_conandata_patches(self)
 
     def package(self):
         self._sources.record(self)
