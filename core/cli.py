@@ -20,6 +20,18 @@ JSON = "print JSON for machines instead of a table"
 """What ``--help`` says of ``--json``."""
 
 
+class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
+    """Invoke's own, which keeps its help texts: Invoke's takes them away from the second caller that asks for them."""
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Any]:
+        kept: dict[str, str] = dict(self.help)  # type: ignore[has-type]  # Invoke sets it untyped
+        try:
+            found: list[Any] = super().get_arguments(ignore_unknown_help=ignore_unknown_help)
+        finally:
+            self.help = kept
+        return found
+
+
 def task(
     *,
     help: dict[str, str],  # noqa: A002 - Invoke's name
@@ -56,7 +68,7 @@ def task(
                     console.print_json(failed.to_json())
                 raise invoke.exceptions.Exit(str(failed), failed.exit_code) from None
 
-        return invoke.tasks.task(help=help, positional=positional, **options)(guarded)
+        return invoke.tasks.task(help=help, positional=positional, klass=_Task, **options)(guarded)
 
     return declare
 

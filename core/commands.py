@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,19 +50,22 @@ def process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start ``argv`` in a process group of its own; however the block ends, the group ends with it."""
     words = [os.fspath(word) for word in argv]
+    with _interrupts_later() as interrupted:
+        try:
+            child = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise HostError(f"{words[0]} is not there to be run.", str(error), "./inv doctor") from error
     try:
-        child = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    except FileNotFoundError as error:
-        raise HostError(f"{words[0]} is not there to be run.", str(error), "./inv doctor") from error
-    try:
+        if interrupted:
+            raise KeyboardInterrupt
         yield child
     finally:
         if child.poll() is None:
@@ -69,6 +73,24 @@ def process(
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[list[int]]:
+    """Note a Ctrl-C that comes while the block runs, instead of raising it there: a child half started would be lost.
+
+    Where Ctrl-C is ignored or handled by others, and outside of the main thread, which alone hears it, nothing changes.
+    """
+    noted: list[int] = []
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,23 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     child.wait(10)
     assert not _alive(int(pid_file.read_text(encoding="utf-8")))
+
+
+def test_ctrl_c_while_the_child_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised once there is somebody to end."""
+    started: list[subprocess.Popen[bytes]] = []
+    begin: Any = subprocess.Popen
+
+    def popen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        started.append(begin(*args, **kwargs))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr("core.commands.subprocess.Popen", popen)
+    with pytest.raises(KeyboardInterrupt):
+        commands.run(["sleep", "60"])
+    assert started[0].poll() is not None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _bundle(folder: Path) -> Manifest:
