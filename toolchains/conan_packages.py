@@ -105,7 +105,13 @@ def _missing(wanted: Wanted) -> list[_Missing]:
     found: list[_Missing] = []
     for level in json.loads(text)["order"]:
         for item in level:
-            arguments = tuple(word for word in shlex.split(item["build_args"]) if not word.startswith("--build="))
+            # With its revision: Conan leaves it out and takes the latest, which may be another checkout's.
+            whole, short = item["ref"], item["ref"].partition("#")[0]
+            arguments = tuple(
+                f"{word.removesuffix(short)}{whole}" if word.endswith(f"requires={short}") else word
+                for word in shlex.split(item["build_args"])
+                if not word.startswith("--build=")
+            )
             found.append(_Missing(item["ref"], item["package_id"], arguments))
     return found
 

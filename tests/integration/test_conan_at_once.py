@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from toolchains import conan
+from toolchains import conan, conan_packages
 
 pytestmark = pytest.mark.build
 
@@ -120,3 +121,19 @@ def test_the_same_package_is_built_once_and_who_builds_it_is_said(home: Home) ->
     assert f"slow is being built already: held by process {slow.pid} (" in again[3]
     assert "after waiting" in again[2]
     ended(slow)
+
+
+def test_another_checkouts_newer_recipe_is_not_taken(home: Home) -> None:
+    recipe = home.folder / "quick"
+    log = home.folder / "log"
+    first = json.loads(conan.conan(["export", recipe, "--format=json"], log=log))["reference"]
+    text = (recipe / "conanfile.py").read_text(encoding="utf-8")
+    (recipe / "conanfile.py").write_text(text.replace('f"quick ', 'f"newer '), encoding="utf-8")
+    second = json.loads(conan.conan(["export", recipe, "--format=json"], log=log))["reference"]
+    assert first != second
+    words = [f"--profile:all={home.profile}", "--no-remote", "--lockfile="]
+    conan_packages.prepare(conan_packages.Wanted([f"--requires={first}"], words, log, "Building"))
+    listed = json.loads(conan.conan(["list", "quick/1.0#*:*", "--format=json"], log=log))
+    revisions = listed["Local Cache"]["quick/1.0"]["revisions"]
+    built = [revision for revision, item in revisions.items() if item.get("packages")]
+    assert built == [first.partition("#")[2]]
