@@ -137,6 +137,7 @@ def as_real(end: virtual.Endpoint, **changes: object) -> Device:
 def test_key_refused_by_a_real_sshd(tmp_path: Path) -> None:
     key = tmp_path / "id"
     key.write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key("openssh"))
+    key.chmod(0o600)  # others who may read it are refused before it is tried
     with pytest.raises(AuthenticationError, match="refused to log in"):
         open_device(as_real(virtual.ensure("pi"), key=key))
 
