@@ -30,6 +30,19 @@ def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
     return found
 
 
+def descendants(ancestor: int) -> set[int]:
+    """Living processes that ``ancestor`` has started, and those that they have."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {ancestor}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {ancestor}
+
+
 def runners(folder: str) -> list[int]:
     """Those of `marked` that are the runner itself."""
     return [pid for pid, argv in marked(folder).items() if argv[0].endswith("/bin/pte_runner")]

@@ -21,7 +21,7 @@ from core.errors import BuildError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.conftest import Inv
-from tests.processes import gone, marked
+from tests.processes import descendants, gone, marked
 from tests.unit.test_sbom import problems
 from toolchains import conan, debian, lock, native
 from toolchains.targets import get_target
@@ -104,7 +104,8 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
     while not marked(builds, own):
         assert child.poll() is None, child.communicate()
         time.sleep(0.02)
-    begun = set(marked(builds))  # all its own, whatever their environment: it has Conan to itself
+    begun = set(marked(builds)) & descendants(child.pid)  # all its own, whatever their environment
+    assert begun
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=120)
     assert child.returncode != 0
