@@ -15,7 +15,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
 namespace slipway::fuzz {
 namespace {
 
-constexpr std::size_t kEnds = 64;
+constexpr std::size_t kEnds = 16;
 constexpr unsigned kBytesAlone = 8;  // one in so many mutations is libFuzzer's own, of any bytes
 
 std::uint64_t choose(const std::uint8_t* data, const std::vector<Field>& fields, const Field& field,
