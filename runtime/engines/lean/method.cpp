@@ -299,8 +299,10 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
 }
 
 std::vector<std::int32_t> Method::repeated_tensors(const Step& step) const {
-  std::vector<std::int32_t> all(step.arguments, step.arguments + step.count);
-  for (std::size_t i = 0; i < step.count; ++i) {
+  // Without the last one: a call names its results again behind its arguments.
+  const std::size_t count = step.count == 0 ? 0 : step.count - 1;
+  std::vector<std::int32_t> all(step.arguments, step.arguments + count);
+  for (std::size_t i = 0; i < count; ++i) {
     const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(step.arguments[i])]);
     if (list != nullptr) {
       all.insert(all.end(), list->items.begin(), list->items.end());
