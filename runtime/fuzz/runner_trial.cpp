@@ -48,7 +48,8 @@ Trial judge(bool hung, int ended, const std::string& answer) {
   if (code == 0) {
     return {Outcome::kRan, 0, ""};
   }
-  if (code < static_cast<int>(Code::kFile) || code > static_cast<int>(Code::kMemory)) {
+  // A changed name is no method that the command line means: the usage is wrong, then.
+  if (code < static_cast<int>(Code::kUsage) || code > static_cast<int>(Code::kMemory)) {
     return {Outcome::kCrashed, 0, "exit code " + std::to_string(code) + "\n" + answer};
   }
   return {has_words(answer) ? Outcome::kRefused : Outcome::kWordless, code, has_words(answer) ? "" : answer};

@@ -43,6 +43,13 @@ def _quantization(graph: Graph, kind: str) -> Graph:
     return found
 
 
+def _sum_of_another_size(graph: Graph, scale: float) -> None:
+    wanted = node(graph, "XNNAdd")["output_id"]
+    values = (one["xvalue_union"] for one in graph["xvalues"])
+    found = next(one for one in values if "tensor_value" in one and one["tensor_value"]["id_out"] == wanted)
+    found["quant_params"]["scale"] = scale
+
+
 def _swap_arguments(graph: Graph, plan: Any) -> None:
     call = call_of(plan)
     call.args[0], call.args[1] = call.args[1], call.args[0]
@@ -123,6 +130,10 @@ CHANGES: dict[str, tuple[str, str, Change, str]] = {
         "mlp", "fp32", lambda graph, _: node(graph, "XNNFullyConnected").update(flags=0x7FFFFFFF), "its flags"),
     "weights as they would lie the other way round": (
         "linear", "fp32", lambda graph, _: node(graph, "XNNFullyConnected").update(flags=1), "the bias has"),
+    "a sum whose scale is far beyond its inputs'": (
+        "mobilenet_v2", "qs8", lambda graph, _: _sum_of_another_size(graph, 3e38), "summed up"),
+    "a sum whose scale is far below its inputs'": (
+        "mobilenet_v2", "qs8", lambda graph, _: _sum_of_another_size(graph, 1e-6), "summed up"),
     "a kernel of nothing": (
         "conv", "fp32", lambda graph, _: node(graph, "XNNConv2d").update(kernel_height=0), "a filter of"),
     "a stride of nothing": (

@@ -28,6 +28,23 @@ bool broadcast(const Dims& one, const Dims& other, Dims* result) {
   return true;
 }
 
+// Sums of 8 bits are computed with whole numbers, by a shift that XNNPACK takes from the larger input's scale
+// without a look at it: it is defined from 2^-10 up to 2^8 of the output's.
+Fault sum_fault(const NodeCheck& check) {
+  constexpr float kLeast = 0x1p-10F;
+  constexpr float kMost = 0x1p8F;
+  const xnn::XNodeUnion kind = check.node().xnode_union_type();
+  const bool is_sum = kind == xnn::XNodeUnion::XNNAdd || kind == xnn::XNodeUnion::XNNSubtract;
+  if (!is_sum || !is_one_of(check.output().type, {xnn_datatype_qint8, xnn_datatype_quint8})) {
+    return {};
+  }
+  const float ratio =
+      std::max(check.input(0).scale / check.output().scale, check.input(1).scale / check.output().scale);
+  return ratio >= kLeast && ratio < kMost
+             ? Fault()
+             : check.output_fault("its scale is too far from those of what is summed up");
+}
+
 // Each group of the last `nonbatch_dims` sizes has numbers of its own, of which XNNPACK keeps as many as
 // there were groups when the value was largest in bytes.
 Fault check_dynamic(NodeCheck& check) {
@@ -81,6 +98,10 @@ Fault check_binary(NodeCheck& check) {
   }
   if (check.input(1).type != check.input(0).type) {
     return check.input_fault(1, std::string("the other input is ") + name_of(check.input(0).type));
+  }
+  fault = sum_fault(check);
+  if (!fault.empty()) {
+    return fault;
   }
   Dims result;
   if (!broadcast(check.dims(0), check.dims(1), &result)) {
