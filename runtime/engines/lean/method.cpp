@@ -299,8 +299,14 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
 }
 
 std::vector<std::int32_t> Method::repeated_tensors(const Step& step) const {
-  // Without the last one: a call names its results again behind its arguments.
-  const std::size_t count = step.count == 0 ? 0 : step.count - 1;
+  // A call names its result again behind its arguments, several results in a list: that is no second
+  // argument.
+  std::size_t count = step.count;
+  if (count >= 2 &&
+      (step.arguments[count - 1] == step.arguments[count - 2] ||
+       std::holds_alternative<TensorList>(values_[static_cast<std::size_t>(step.arguments[count - 1])]))) {
+    --count;
+  }
   std::vector<std::int32_t> all(step.arguments, step.arguments + count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(step.arguments[i])]);
