@@ -1,1 +1,0 @@
-. "/work/trees/sweep/conanbuildenv-release-x86_64.sh"

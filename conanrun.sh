@@ -1,1 +1,0 @@
-. "/work/trees/sweep/conanrunenv-release-x86_64.sh"

@@ -1,1 +1,0 @@
-. "/work/trees/sweep/deactivate_conanbuildenv-release-x86_64.sh"

@@ -1,1 +1,0 @@
-. "/work/trees/sweep/deactivate_conanrunenv-release-x86_64.sh"
