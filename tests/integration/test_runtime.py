@@ -46,6 +46,12 @@ def compile_tests(target_name: str, engine: str = "executorch") -> Path:
     return build / "tests/runtime_tests"
 
 
+def environment(native: bool) -> dict[str, str]:
+    """What the C++ tests start with: under an emulator, limits on memory are not kept, and they must know."""
+    emulated = {} if native else {"SLIPWAY_TESTS_EMULATED": "1"}
+    return {**os.environ, **emulated}
+
+
 @pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
 def test_the_cpp_tests_pass(target_name: str) -> None:
     target = get_target(target_name)
@@ -53,7 +59,7 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
     native = emulators.is_native(target)
     for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
         prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
-        env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+        env = {name: value for name, value in environment(native).items() if not name.startswith("LD_")}
         done = subprocess.run([*prefix, program], capture_output=True, text=True, check=False, env=env, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
         found = re.search(r"^(\d+) tests, 0 failed$", done.stdout, re.MULTILINE)
@@ -79,9 +85,11 @@ def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None
     target = get_target(target_name)
     bundle = builder.build(target_name, engine="onnxruntime")
     program = compile_tests(target_name, "onnxruntime")
-    prefix = [] if emulators.is_native(target) else emulators.user_argv(target, cpu)
+    native = emulators.is_native(target)
+    prefix = [] if native else emulators.user_argv(target, cpu)
     loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]
-    done = subprocess.run([*prefix, *loader], capture_output=True, text=True, check=False, timeout=900)
+    env = environment(native)
+    done = subprocess.run([*prefix, *loader], capture_output=True, text=True, check=False, env=env, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     found = re.search(r"^(\d+) tests, 0 failed$", done.stdout, re.MULTILINE)
     assert found
