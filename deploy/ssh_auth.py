@@ -2,7 +2,8 @@
 
 The classic one asks before each attempt, which servers that keep to the letter answer by hanging up. The newer one of
 paramiko 5.1 loses answers that come early, waits for ever when the connection ends, and has a broken `auth_none`;
-these three are put right here.
+these three are put right here. An error of any class in its reading thread, as cryptography's ``InvalidTag`` after a
+changed byte, reaches the caller as paramiko's own.
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ class AuthTransport(ServiceRequestingTransport):
         """
         with interrupted_after():
             super()._send_message(data)  # type: ignore[misc] # not in the annotations
+
+    def get_exception(self) -> Exception | None:
+        """What ended the connection, in a class that `deploy.ssh_sessions.LOST` has."""
+        error: Exception | None = super().get_exception()
+        if error is None or isinstance(error, (paramiko.SSHException, OSError, EOFError)):
+            return error
+        found = paramiko.SSHException(f"what it sends cannot be read: {type(error).__name__} {error}".rstrip())
+        found.__cause__ = error
+        return found
 
     def get_auth_handler(self) -> AuthOnlyHandler:
         """Called by paramiko."""
