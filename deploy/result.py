@@ -61,6 +61,17 @@ class Upload(_Model):
     resumed_bytes: int = 0
     """Of ``bytes``, what an interrupted upload had brought already."""
 
+    def after(self, earlier: Upload) -> Upload:
+        """This upload together with one that came before it in the same deploy."""
+        return self.model_copy(
+            update={
+                "files": earlier.files + self.files,
+                "bytes": earlier.bytes + self.bytes,
+                "names": earlier.names + self.names,
+                "resumed_bytes": earlier.resumed_bytes + self.resumed_bytes,
+            }
+        )
+
 
 class Verified(_Model):
     """What vouches for the bytes that ran being those whose digests stand here."""

@@ -133,6 +133,26 @@ class ProfileRow(_Answer):
     total_ms: Milliseconds
 
 
+class FileDigest(_Answer):
+    """SHA-256 of a file that ran, as the runner read it."""
+
+    path: str
+    size: Count
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Digests(_Answer):
+    """Digests of the program and its files of weights; no files where they would have cost too much."""
+
+    files: tuple[FileDigest, ...] = Field(default=(), max_length=_MOST_OUTPUTS)
+    ms: Milliseconds = 0.0
+    """What computing them, or finding out that they cost too much, took."""
+    estimate_ms: Milliseconds = 0.0
+    """What all of them take."""
+    limit_ms: Milliseconds | None = None
+    """What they might cost: 5 % of the run."""
+
+
 class RunnerResult(_Answer):
     """What the runner measured; times in milliseconds, memory in bytes."""
 
@@ -153,6 +173,8 @@ class RunnerResult(_Answer):
     """Of every matrix product, linear layer and convolution, from engines that tell."""
     fallbacks: tuple[Fallback, ...] = ()
     weights: Weights | None = None
+    digests: Digests | None = None
+    """None from runners that compute none."""
     profile: tuple[ProfileRow, ...] = ()
     """By operator, the costliest first; empty when none was asked for."""
 

@@ -11,7 +11,7 @@ from core.bundle import RUNNER, Bundle
 from core.errors import DeadlineError, SlipwayError, TransferError
 from core.files import locked, new_folder
 from core.paths import results_dir
-from deploy import collect, conditions, gc, hearing, preflight, runner
+from deploy import collect, conditions, gc, hearing, preflight, ran, runner
 from deploy.compare import Comparison
 from deploy.conditions import Conditions
 from deploy.deadline import Deadline
@@ -99,6 +99,8 @@ class Session:
         self.above = f"../../{self.program}"
         """The same, seen from the run's folder."""
         self.replaced: tuple[str, ...] = ()
+        self.moved: dict[str, Blob] = {}
+        """What was uploaded, by SHA-256."""
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
@@ -125,11 +127,10 @@ class Session:
                 voucher.records = Records.of(store.lock.id)
                 survey = self._verified(store, voucher, survey)
                 missing = self._missing(survey)
-            upload = self._upload(store, voucher, survey, missing)
+            upload, answer = self._sound_run(store, voucher, survey, missing, options)
             verified = Verified(
                 program=voucher.vouched(self.job.files), bundle=voucher.vouched(self.parts), replaced=self.replaced
             )
-            answer = self._run(store, options)
             with self.steps.step("settle"):
                 self._settle(store, survey, grown=upload.bytes > 0)
             key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
@@ -295,9 +296,8 @@ class Session:
     def _upload(self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob]) -> Upload:
         total, resumed = sum(blob.size for blob in missing), 0
         everything = {blob.sha256: blob.size for blob in self._blobs()}
-        present = {
-            digest: size for digest, size in everything.items() if digest not in {blob.sha256 for blob in missing}
-        }
+        self.moved |= {blob.sha256: blob for blob in missing}
+        present = {digest: size for digest, size in everything.items() if digest not in self.moved}
         text = f"uploading {preflight.files(len(missing))} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
             done = 0
@@ -379,6 +379,48 @@ class Session:
             for line in self.conditions.notes:
                 step.note(line)
             return runner.parse_result(said)
+
+    def _sound_run(
+        self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], options: Options
+    ) -> tuple[Upload, runner.RunnerResult]:
+        """Upload and run; once more where the run shows, or may show, that what it read is damaged.
+
+        A damaged byte can make the runner fail in any way. So after a failure the device digests what it has not
+        digested during this deploy; only if all of it is sound, the failure stands as it is.
+        """
+        upload = self._upload(store, voucher, survey, missing)
+        first = True
+        while True:
+            failures: list[SlipwayError] = []
+            found, answer = ran.NOTHING, None
+            with ran.noted(failures):
+                answer = self._run(store, options)
+                found = ran.read(answer, self.job)
+            others = {self.job.files[name].sha256 for name in found.other}
+            doubtful = {blob.sha256 for blob in self._blobs()} - voucher.now if failures else others
+            again = None
+            if first and doubtful:
+                with ran.instead(failures):
+                    again = self._uploaded_again(store, voucher, doubtful)
+            if again is not None:
+                upload, first = again.after(upload), False
+                continue
+            if answer is None:
+                raise failures[0]
+            ran.check(found, self.device.name)
+            for name in found.same:
+                voucher.by_runner(self.job.files[name])
+            return upload, answer
+
+    def _uploaded_again(self, store: Store, voucher: Voucher, doubtful: set[str]) -> Upload | None:
+        """Have the device digest files, and replace those that are damaged; None when all of them are sound."""
+        for sha256 in doubtful:
+            voucher.doubt(sha256)
+        before = self.replaced
+        survey = self._verified(store, voucher, store.survey(self._names(), self.deadline))
+        if self.replaced == before:
+            return None
+        return self._upload(store, voucher, survey, self._missing(survey))
 
     def _cool_down(self, degrees: float) -> float:
         """Wait until the device's warmest zone is at most so warm; seconds waited.

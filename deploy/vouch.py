@@ -34,7 +34,7 @@ _FORGOTTEN = 400 * DAY
 _ROOTS = 1000
 """Roots that are remembered."""
 
-How = Literal["digest now", "unchanged"]
+How = Literal["runner", "digest now", "unchanged"]
 
 
 class Vouched(BaseModel):
@@ -43,7 +43,8 @@ class Vouched(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     how: How
-    """``digest now``: the device computed it during this deploy; ``unchanged``: earlier, and nothing changed since."""
+    """``runner``: the runner computed it of what it ran; ``digest now``: the device did during this deploy, at the
+    upload or afterwards; ``unchanged``: earlier, and nothing changed since."""
     since: str = ""
     """When the digest that counts was computed, by this machine's clock: UTC, ISO 8601."""
     files: int
@@ -51,7 +52,9 @@ class Vouched(BaseModel):
     @property
     def text(self) -> str:
         """``unchanged since 2026-11-22T10:00:00Z (8 files)``."""
-        words = "digest now" if self.how == "digest now" else f"unchanged since {self.since}"
+        words = {"runner": "digest by the runner", "digest now": "digest now"}.get(
+            self.how, f"unchanged since {self.since}"
+        )
         return f"{words} ({self.files} file{'s' if self.files != 1 else ''})"
 
 
@@ -142,6 +145,8 @@ class Voucher:
     """SHA-256 to when the digest that counts was computed."""
     now: set[str] = field(default_factory=set)
     """Those of which it was computed during this deploy."""
+    ran: set[str] = field(default_factory=set)
+    """Those of which the runner computed it."""
 
     def unknown(self, looks: Mapping[str, Look], files: Mapping[str, Blob]) -> dict[str, Blob]:
         """Those of ``files`` (paths below the root) that are there, and that nothing vouches for as they look."""
@@ -168,6 +173,18 @@ class Voucher:
                 damaged[name] = digest
                 self.records.forget(blob.sha256)
         return damaged
+
+    def doubt(self, sha256: str) -> None:
+        """Forget all that vouches for files with this digest: it is computed again where they are looked at next."""
+        self.records.forget(sha256)
+        self.times.pop(sha256, None)
+        self.now.discard(sha256)
+        self.ran.discard(sha256)
+
+    def by_runner(self, blob: Blob) -> None:
+        """The runner computed the digest of what it ran, and it is the right one."""
+        self.ran.add(blob.sha256)
+        self.times[blob.sha256] = time.time()
 
     def uploaded(self, blob: Blob) -> None:
         """The device computed its digest a moment ago."""
@@ -198,5 +215,5 @@ class Voucher:
         digests = {blob.sha256 for blob in files.values()}
         oldest = min((self.times[sha256] for sha256 in digests), default=0.0)
         stamp = datetime.datetime.fromtimestamp(oldest, datetime.timezone.utc).isoformat(timespec="seconds")
-        how: How = "digest now" if digests <= self.now else "unchanged"
+        how: How = "runner" if digests <= self.ran else "digest now" if digests <= self.now | self.ran else "unchanged"
         return Vouched(how=how, since=stamp.replace("+00:00", "Z"), files=len(files))

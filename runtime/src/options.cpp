@@ -77,6 +77,7 @@ constexpr Flag kFlags[] = {
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
     {"max_jumps", Takes::kValue, nullptr, nullptr, 1},
     {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
+    {"digests", Takes::kValue, nullptr, nullptr, 0},
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
     {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
@@ -129,6 +130,18 @@ Status add_run(Options* options, const std::string& value) {
   return {};
 }
 
+Status set_digests(Options* options, const std::string& value) {
+  const std::pair<std::string_view, DigestWish> wishes[] = {
+      {"cheap", DigestWish::kCheap}, {"always", DigestWish::kAlways}, {"never", DigestWish::kNever}};
+  for (const auto& [known, wish] : wishes) {
+    if (value == known) {
+      options->digests = wish;
+      return {};
+    }
+  }
+  return usage("--digests cannot be '" + value + "'.", "--digests cheap, always or never");
+}
+
 Status set_value(Options* options, const Flag& flag, const std::string& value) {
   const std::string name = std::string("--") + flag.name;
   if (flag.takes == Takes::kText) {
@@ -161,6 +174,9 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     }
     options->engine.provider = value;
     return {};
+  }
+  if (std::string_view(flag.name) == "digests") {
+    return set_digests(options, value);
   }
   const bool inputs = std::string_view(flag.name) == "inputs";
   if (inputs || std::string_view(flag.name) == "also_load") {
@@ -301,6 +317,8 @@ Flags are --flag=value or --flag value.
   --ort_spinning          onnxruntime: let that pool's threads spin while they wait
   --max_jumps N           lean: how often one execution may jump backwards, as loops do (default: 10000000)
   --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
+  --digests WHEN          SHA-256 of the files that ran, in the result: cheap (default; where they take less than
+                          5 % of the time so far), always or never
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
   --describe, --capabilities, --version, --help

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "digests.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
 #include "slipway/tensor.h"
@@ -34,6 +35,7 @@ struct Options {
   std::string profile_path;
   bool profile = false;  // the profile by operators, in the result
   EngineOptions engine;
+  DigestWish digests = DigestWish::kCheap;
   bool print_output = false;
   bool json = false;
   std::string json_path;  // empty: standard output

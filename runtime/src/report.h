@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "digests.h"
 #include "platform.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
@@ -27,6 +28,7 @@ struct RunReport {
   EngineInfo engine;
   std::string program_path;
   std::uint64_t program_size = 0;
+  std::optional<Digests> digests;  // nothing: they were not wanted
   std::string method;
   double load_ms = 0;
   std::vector<double> latencies_ms;

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "crash_guard.h"
 #include "describe_limits.h"
+#include "digests.h"
 #include "inputs.h"
 #include "memory.h"
 #include "npy.h"
@@ -28,6 +31,11 @@ using Clock = std::chrono::steady_clock;
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
+
+const Clock::time_point g_start = Clock::now();
+
+// Of the time since the start: what digests of the files that ran may cost.
+constexpr double kDigestShare = 0.05;
 
 // Where results and errors go; the handlers below need it when there is no way back to run_command.
 JsonWish g_json;
@@ -284,6 +292,22 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
   return write_file(options.profile_path, profile.value().data(), profile.value().size());
 }
 
+// After everything that is measured: reading the files warms caches and counts as resident memory.
+std::optional<Digests> digests_of(const Options& options, const ProgramInfo& program) {
+  if (options.digests == DigestWish::kNever) {
+    return {};
+  }
+  std::vector<std::string> paths = {options.model_path};
+  const std::vector<std::string> weights = beside(options.model_path, program.data_files);
+  paths.insert(paths.end(), weights.begin(), weights.end());
+  if (!options.data_path.empty()) {
+    paths.push_back(options.data_path);
+  }
+  const auto guard = guard_while("read " + options.model_path + " once more", g_json);
+  const bool always = options.digests == DigestWish::kAlways;
+  return digest_files(paths, always ? INFINITY : kDigestShare * milliseconds_since(g_start));
+}
+
 // Standard output belongs to the JSON when that is where it goes.
 void print_outputs(const std::vector<Tensor>& outputs) {
   std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
@@ -381,6 +405,7 @@ Status run(const Options& options, Engine& engine) {
   if (!status.ok()) {
     return status;
   }
+  report.digests = digests_of(options, program.value());
   if (options.print_output) {
     print_outputs(outputs.value());
   }
@@ -389,10 +414,9 @@ Status run(const Options& options, Engine& engine) {
 
 // Of the files beside a program that hold weights of it.
 std::uint64_t data_size(const std::string& model_path, const ProgramInfo& program) {
-  const std::string folder = model_path.substr(0, model_path.find_last_of("/\\") + 1);
   std::uint64_t all = 0;
-  for (const std::string& name : program.data_files) {
-    const Result<MappedFile> file = MappedFile::open(folder + name);
+  for (const std::string& path : beside(model_path, program.data_files)) {
+    const Result<MappedFile> file = MappedFile::open(path);
     all += file.ok() ? file.value().size() : 0;
   }
   return all;

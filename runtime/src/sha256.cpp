@@ -1,6 +1,6 @@
 #include "sha256.h"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 
 namespace slipway {
@@ -62,35 +62,56 @@ void absorb(State* state, const std::uint8_t block[64]) {
 
 }  // namespace
 
-std::string sha256_hex(const void* data, std::size_t size) {
-  State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+void Sha256::add(const void* data, std::size_t size) {
   const auto* next = static_cast<const std::uint8_t*>(data);
-  std::size_t left = size;
-  for (; left >= 64; left -= 64, next += 64) {
-    absorb(&state, next);
+  std::size_t had = size_ % 64;
+  size_ += size;
+  if (had != 0) {
+    const std::size_t fits = std::min(size, 64 - had);
+    std::memcpy(rest_.data() + had, next, fits);
+    next += fits;
+    size -= fits;
+    had += fits;
+    if (had < 64) {
+      return;
+    }
+    absorb(&state_, rest_.data());
   }
+  for (; size >= 64; size -= 64, next += 64) {
+    absorb(&state_, next);
+  }
+  if (size != 0) {
+    std::memcpy(rest_.data(), next, size);
+  }
+}
+
+std::string Sha256::hex() {
+  const std::size_t left = size_ % 64;
   std::uint8_t tail[128] = {};
-  if (left != 0) {
-    std::memcpy(tail, next, left);
-  }
+  std::memcpy(tail, rest_.data(), left);
   tail[left] = 0x80;
   const std::size_t blocks = left < 56 ? 1 : 2;
-  const std::uint64_t bits = static_cast<std::uint64_t>(size) * 8;
+  const std::uint64_t bits = size_ * 8;
   for (unsigned i = 0; i < 8; ++i) {
     tail[blocks * 64 - 1 - i] = static_cast<std::uint8_t>(bits >> (8 * i));
   }
   for (std::size_t block = 0; block < blocks; ++block) {
-    absorb(&state, tail + 64 * block);
+    absorb(&state_, tail + 64 * block);
   }
-  std::string hex;
-  hex.reserve(64);
-  for (const std::uint32_t word : state) {
+  std::string text;
+  text.reserve(64);
+  for (const std::uint32_t word : state_) {
     for (int shift = 28; shift >= 0; shift -= 4) {
-      hex += "0123456789abcdef"[(word >> shift) & 15U];
+      text += "0123456789abcdef"[(word >> shift) & 15U];
     }
   }
-  return hex;
+  return text;
+}
+
+std::string sha256_hex(const void* data, std::size_t size) {
+  Sha256 hash;
+  hash.add(data, size);
+  return hash.hex();
 }
 
 }  // namespace slipway

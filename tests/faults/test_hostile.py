@@ -261,12 +261,12 @@ def test_commands_for_the_ci_are_no_commands(anyhow: Device, small: Tiny, capfd:
 
 
 def answer(change: Callable[[dict[str, Any]], Any]) -> str:
-    """A runner that leaves such a result."""
+    """A runner that leaves such a result; it says nothing of its inputs, whose digests are compared before all else."""
     tensor = {"dtype": "float32", "shape": [1], "sha256": "0" * 64}
     good = {
         "engine": {"name": "tiny", "version": "1"}, "method": "forward", "load_ms": 0.1, "peak_rss_bytes": 1,
         "latency_ms": {"count": 1, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1}, "threads": 1,
-        "inputs": [tensor], "outputs": [tensor],
+        "inputs": [], "outputs": [tensor],
     }  # fmt: skip
     changed = change(good)
     return changed if isinstance(changed, str) else json.dumps(changed)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import TransferError
+from core.errors import RunError, TransferError
 from core.files import sha256_file, write_json
 from core.paths import cache_dir
 from deploy import pipeline, upkeep, vouch
@@ -133,7 +133,7 @@ def test_a_damaged_blob_of_the_store_is_not_linked(small: Tiny, device: Device, 
 
 def file_name(small: Tiny, what: str) -> str:
     """As errors and results call it."""
-    return small.model.name if what == "program" else Path(what).name
+    return {"program": small.model.name, "input": small.data.name}.get(what, Path(what).name)
 
 
 def test_what_did_not_change_costs_nothing(
@@ -228,6 +228,54 @@ def test_every_so_many_days_all_is_read(small: Tiny, device: Device, root: Path,
     again = small.deploy(often)
     assert again.verified is not None
     assert again.verified.program.how == again.verified.bundle.how == "digest now"
+
+
+@pytest.mark.usefixtures("_own_records")
+@pytest.mark.parametrize("what", ["program", "input", "bin/pte_runner"])
+def test_what_the_device_does_not_see_the_run_shows(tmp_path: Path, device: Device, root: Path, what: str) -> None:
+    """By the runner's own digests of the program and its inputs, and by its failing where it is damaged itself."""
+    small = tiny.make(tmp_path / "tiny", seed=int.from_bytes(os.urandom(4)), digests="yes")
+    first = small.deploy(device)
+    assert first.verified is not None
+    assert (first.verified.program.how, first.verified.bundle.how) == ("runner", "digest now")
+    rot(next(file for file in files_of(small, root, what) if file.parent.name != "store"))
+    notes: list[str] = []
+    result = small.deploy(device, listeners=[lambda event: notes.append(event.text) if event.kind == "note" else None])
+    assert result.verified is not None
+    assert result.verified.replaced == (file_name(small, what),)
+    assert result.upload.names == (file_name(small, what),)
+    assert result.upload.present_files == 3
+    assert "was damaged on board" in notes[0]
+    assert "uploaded again" in notes[0]
+    assert result.verified.program.how == "runner"
+    assert tiny.settled(root.parent, root) == []
+    last = small.deploy(device)
+    assert last.verified is not None
+    assert (last.verified.replaced, last.upload.files, last.verified.bundle.how) == ((), 0, "unchanged")
+    assert last.verified.program.text == "digest by the runner (2 files)"
+
+
+def test_a_runner_that_reads_other_bytes_than_the_device(tmp_path: Path, device: Device, root: Path) -> None:
+    """Nothing to replace: the device's own digest is right. What ran is not vouched for, so there is no result."""
+    small = tiny.make(tmp_path / "tiny", seed=int.from_bytes(os.urandom(4)), digests="wrong")
+    for _ in range(2):
+        with pytest.raises(TransferError, match=r"on board read another model\.pte than was uploaded") as caught:
+            small.deploy(device)
+        assert "./inv devices.verify board" in caught.value.hint
+    assert tiny.settled(root.parent, root) == []
+
+
+def test_a_failure_that_no_damage_caused_stands(tmp_path: Path, device: Device, root: Path) -> None:
+    small = tiny.make(tmp_path / "tiny", seed=int.from_bytes(os.urandom(4)), digests="fails")
+    for uploaded in (True, False):
+        steps: list[str] = []
+        with pytest.raises(RunError, match="The program failed while it ran on board"):
+            small.deploy(
+                device, listeners=[lambda event, kept=steps: kept.append(event.step) if event.kind == "start" else None]
+            )
+        assert steps.count("run") == 1
+        assert ("verify" in steps) is not uploaded, "what was uploaded a moment ago was digested then"
+    assert tiny.settled(root.parent, root) == []
 
 
 @pytest.mark.usefixtures("_own_records")

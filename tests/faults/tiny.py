@@ -43,13 +43,22 @@ class Tiny:
         return result
 
 
-def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEMENTS) -> Tiny:
-    """Write it below ``folder``; another ``seed`` gives other bytes."""
+def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEMENTS, digests: str = "no") -> Tiny:
+    """Write it below ``folder``; another ``seed`` gives other bytes.
+
+    Args:
+        digests: whether the runner says what it read: ``yes``, ``no``, the ``wrong`` digest, or it ``fails``.
+    """
     noise = random.Random(seed)  # noqa: S311 - the same bytes every time
     path = folder / "bundle"
     (path / "bin").mkdir(parents=True)
     (path / "lib").mkdir()
-    runner = Path(__file__).with_name("tiny_runner.sh").read_text(encoding="utf-8")
+    runner = (
+        Path(__file__)
+        .with_name("tiny_runner.sh")
+        .read_text(encoding="utf-8")
+        .replace("digests=no", f"digests={digests}", 1)
+    )
     (path / "bin/pte_runner").write_text(runner)
     (path / "bin/pte_runner").chmod(0o755)
     (path / "lib/payload").write_bytes(noise.randbytes(PAYLOAD))

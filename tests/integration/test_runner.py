@@ -48,7 +48,7 @@ Run = Callable[..., Ran]
 FLAGS = [
     "model_path", "data_path", "method_name", "also_load", "run_first", "inputs", "input_shapes", "output_file",
     "num_executions", "warmup", "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads",
-    "max_jumps", "ort_spinning", "print_output", "json", "describe", "capabilities", "version", "help",
+    "max_jumps", "digests", "ort_spinning", "print_output", "json", "describe", "capabilities", "version", "help",
 ]  # fmt: skip
 
 
@@ -245,6 +245,20 @@ def test_weights_stored_apart(run: Run, programs: Path, tmp_path: Path) -> None:
     truncated = run(*words, f"--data_path={cut}")
     assert truncated.code == 3
     assert f"{weights.stat().st_size - 1} bytes found" in truncated.err
+
+
+def test_the_files_that_ran_are_digested_where_that_is_cheap(run: Run, programs: Path, tmp_path: Path) -> None:
+    model, weights = programs / "apart.pte", next(programs.glob("*.ptd"))
+    words = [f"--model_path={model}", f"--data_path={weights}", "--json"]
+    found = run(*words, "--digests=always").json["digests"]
+    assert [(Path(each["path"]), each["size"], each["sha256"]) for each in found["files"]] == [
+        (file, file.stat().st_size, hashlib.sha256(file.read_bytes()).hexdigest()) for file in (model, weights)
+    ]
+    assert "digests" not in run(*words, "--digests=never").json
+    cheap = run(*words).json["digests"]
+    assert cheap["limit_ms"] > 0
+    assert len(cheap["files"]) == 2 or cheap["estimate_ms"] > cheap["limit_ms"]
+    assert run(*words, "--digests=sometimes").code == 2
 
 
 def test_json_to_a_file_and_outputs_printed(run: Run, programs: Path, tmp_path: Path) -> None:
