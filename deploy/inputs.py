@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from core.errors import UsageError
+from core.errors import AnswerError, UsageError
+from deploy import npy
 from deploy.job import Job
 from deploy.needs import Method, Port, ProgramNeeds
 
-BFLOAT16 = "bfloat16"
-_UNREADABLE = (
-    OSError, ValueError, EOFError, SyntaxError, RecursionError, MemoryError, TypeError, tokenize.TokenError,
-)  # fmt: skip
-"""What numpy ends with on a file that is none of its own: it reads headers as Python."""
 _MOST_DIMENSION = 2**31 - 1
 """As the runner reads ``--input_shapes``."""
 
@@ -35,16 +27,19 @@ class Given:
 def check_inputs(job: Job, needs: ProgramNeeds) -> None:
     """Compare what the job gives with what its method declares: count, rank, element type and every size.
 
-    A program that nobody could describe here is left to the runner, which checks the same.
+    A program that nobody could describe here is left to the runner, which checks the same. That every file is a
+    ``.npy`` file of numbers, the expected outputs, too, is checked in any case.
 
     Raises:
         UsageError: an input does not fit, or its file is no ``.npy`` file; it names the input, what the method
             declares and what was given.
     """
-    method = needs.method(job.method)
-    if method is None or not (job.inputs or job.shapes):
-        return
     given = shapes_of(job.shapes) if job.shapes else [header_of(blob.source) for blob in job.inputs]
+    for file in job.references:
+        header_of(file)
+    method = needs.method(job.method)
+    if method is None or not given:
+        return
     if len(given) != len(method.inputs):
         raise UsageError(
             f"Method {method.name} takes {len(method.inputs)} inputs, {len(given)} were given.",
@@ -74,21 +69,18 @@ def header_of(file: Path) -> Given:
     """Shape and element type in a ``.npy`` file's header; nothing else of it is read.
 
     Raises:
-        UsageError: it is not a ``.npy`` file.
+        UsageError: it is not a ``.npy`` file of numbers, or not as long as its header says.
     """
     try:
-        with file.open("rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            read: Any = (
-                np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read(stream)
-    except _UNREADABLE as error:
+        dtype, shape = npy.header(file)
+    except AnswerError as error:
         raise UsageError(
-            f"{file} is not a .npy file.", str(error)[:300], "save it with numpy.save(path, array)", [str(file)]
+            f"{file} is not a .npy file that a program can take or give.",
+            error.cause or error.what,
+            "save it with numpy.save(path, array)",
+            [str(file)],
         ) from error
-    bits = dtype.kind == "V" and dtype.itemsize == 2
-    return Given(str(file), tuple(shape), BFLOAT16 if bits else dtype.newbyteorder("=").name)
+    return Given(str(file), shape, dtype)
 
 
 def _check(index: int, port: Port, given: Given) -> None:
@@ -108,7 +100,7 @@ def _check(index: int, port: Port, given: Given) -> None:
     advice = f"give a shape of {_text(port)}, or export the program for this one"
     if not same:
         as_bits = "save its bits as two-byte void: array.view('V2')"
-        advice = as_bits if port.dtype == BFLOAT16 else f"convert it: array.astype({port.dtype!r})"
+        advice = as_bits if port.dtype == npy.BFLOAT16 else f"convert it: array.astype({port.dtype!r})"
     raise UsageError(
         f"Input {index} does not fit: the method declares {port.dtype} {_text(port)}, "
         f"{given.where} has {given.dtype}{' ' if given.dtype else ''}{_joined(given.shape)}.",

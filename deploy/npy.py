@@ -1,4 +1,4 @@
-"""``.npy`` files that came from elsewhere: every byte of the header is checked before NumPy sees one.
+"""``.npy`` files from a device or a user: every byte of the header is checked before NumPy sees one.
 
 NumPy's reader evaluates the header as Python, asks for memory for whatever shape stands there, and takes booleans and
 negative numbers for sizes. Here a header is the dictionary of three entries that NumPy and the runner write, and the
@@ -9,13 +9,14 @@ Format: numpy.lib.format's documentation, "Format Version 1.0" to "3.0".
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from core.errors import AnswerError
 from deploy.hearing import open_ordinary
@@ -57,27 +58,55 @@ def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
     import numpy as np
 
     name = path.name
-    try:
-        with os.fdopen(open_ordinary(path), "rb") as file:
-            info = os.fstat(file.fileno())
-            code, fortran, shape, begin = _header(name, file.read(12 + HEADER))
-            order, kind, size = code
-            count = math.prod(shape)
-            if info.st_size - begin != count * size:
-                raise AnswerError(
-                    f"{name} is not a .npy file.",
-                    f"its header says {count:,} elements of {size} bytes, {info.st_size - begin:,} bytes follow",
-                )
-            file.seek(begin)
-            raw = np.fromfile(file, np.uint8, count * size) if count else np.zeros(0, np.uint8)
-    except OSError as error:
-        raise AnswerError(f"{name} cannot be read.", str(error)) from error
+    with _opened(path) as file:
+        (order, kind, size), fortran, shape, begin = _checked(name, file)
+        count = math.prod(shape)
+        file.seek(begin)
+        raw = np.fromfile(file, np.uint8, count * size) if count else np.zeros(0, np.uint8)
     if len(raw) != count * size:
         raise AnswerError(f"{name} is not a .npy file.", "it became shorter while it was read")
-    known = BFLOAT16 if kind == "V" else _KINDS[kind] + (str(8 * size) if kind != "b" else "")
+    known = _known(kind, size)
     bits = "uint16" if known == BFLOAT16 else known
     array = raw.view(np.dtype(bits).newbyteorder(order)).reshape(shape, order="F" if fortran else "C")
     return known, np.ascontiguousarray(array, np.dtype(bits).newbyteorder("<")).reshape(shape)
+
+
+def header(path: Path) -> tuple[str, tuple[int, ...]]:
+    """The dtype's name and the shape; the elements are not read, but the file has exactly so many.
+
+    Raises:
+        AnswerError: as `load`.
+    """
+    with _opened(path) as file:
+        (_, kind, size), _, shape, _ = _checked(path.name, file)
+    return _known(kind, size), shape
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with os.fdopen(open_ordinary(path), "rb") as file:
+            yield file
+    except OSError as error:
+        raise AnswerError(f"{path.name} cannot be read.", str(error)) from error
+
+
+def _checked(name: str, file: BinaryIO) -> tuple[tuple[Order, str, int], bool, tuple[int, ...], int]:
+    """`_header` of a file that is as long as it says."""
+    total = os.fstat(file.fileno()).st_size
+    code, fortran, shape, begin = _header(name, file.read(12 + HEADER))
+    count, size = math.prod(shape), code[2]
+    if total - begin != count * size:
+        raise AnswerError(
+            f"{name} is not a .npy file.",
+            f"its header says {count:,} elements of {size} bytes, {total - begin:,} bytes follow",
+        )
+    return code, fortran, shape, begin
+
+
+def _known(kind: str, size: int) -> str:
+    """The dtype's name."""
+    return BFLOAT16 if kind == "V" else _KINDS[kind] + (str(8 * size) if kind != "b" else "")
 
 
 def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple[int, ...], int]:

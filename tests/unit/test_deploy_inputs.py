@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,9 @@ def test_headers(tmp_path: Path) -> None:
     big.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     assert header_of(bits) == Given(str(bits), (3,), "bfloat16")
     assert header_of(order).dtype == "float32"
-    assert header_of(big).shape == (10**12,)  # nothing of that size is made
+    with pytest.raises(UsageError) as wrong:
+        header_of(big)
+    assert "1,000,000,000,000 elements of 4 bytes, 0 bytes follow" in wrong.value.cause
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,8 @@ def test_headers(tmp_path: Path) -> None:
         b"", b"\x93NUMPY", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x05\x00(((((",
         b"\x93NUMPY\x01\x00\x30\x27" + b"(" * 10032, b"\x93NUMPY\x09\x00\x02\x00{}",
         b"\x93NUMPY\x01\x00\x43\x00{'descr': '<f4', 'fortran_order': False, 'shape': (True, 'x'), }    ",
+        b"\x93NUMPY\x01\x00\x43\x00{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }         " + bytes(4),
+        b"\x93NUMPY\x01\x00\x43\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }             " + bytes(8),
     ],
 )  # fmt: skip
 def test_what_is_no_npy_file(tmp_path: Path, raw: bytes) -> None:
@@ -103,6 +108,26 @@ def test_what_is_no_npy_file(tmp_path: Path, raw: bytes) -> None:
     file.write_bytes(raw)
     with pytest.raises(UsageError, match=r"not a .npy file"):
         header_of(file)
+
+
+@pytest.mark.parametrize("where", ["inputs", "expected"])
+def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: Path, where: str) -> None:
+    """Also where the program could not be described, and without taking the memory that a header names."""
+    good, huge = tmp_path / "good.npy", tmp_path / "huge.npy"
+    np.save(good, np.zeros(3, np.float32))
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
+    huge.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(100))
+    files = {"inputs": [good], "expected": [good], where: [huge]}
+    with pytest.raises(UsageError, match=r"huge\.npy is not a \.npy file") as wrong:
+        check_inputs(
+            load_job(program, inputs=files["inputs"], expected=files["expected"]),
+            ProgramNeeds(methods=(), unchecked="no emulator"),
+        )
+    assert wrong.value.names == (str(huge),)
+    pipe = tmp_path / "pipe.npy"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="not an ordinary file"):  # and it does not wait for one either
+        header_of(pipe)
 
 
 def test_a_program_that_was_not_described_is_left_to_the_runner(program: Path) -> None:
