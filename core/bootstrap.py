@@ -9,6 +9,7 @@ is written last) and to run twice at once (a lock beside the environment).
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import re
@@ -34,6 +35,7 @@ _REFUSED = re.compile(
     r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
     re.DOTALL,
 )
+_SAID, _LINE = 2000, 1 << 16  # lines of pip's that are kept in memory, and characters of one: its log has all
 _LEAST_FREE = 32 << 20  # bytes; less than this and no environment fits
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
 
@@ -238,7 +240,7 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
     live = sys.stderr.isatty()
     if not live:
         say(f"Installing {label}")
-    lines: list[str] = []
+    lines: collections.deque[str] = collections.deque(maxlen=_SAID)
     count = 0
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     child = subprocess.Popen(
@@ -252,8 +254,10 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
     )
     try:
         assert child.stdout is not None  # noqa: S101 - PIPE was asked for
-        for line in child.stdout:
+        while line := child.stdout.readline(_LINE):
             lines.append(line)
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+                file.write(line)
             if line.startswith("Collecting"):
                 count += 1
             if live:
@@ -269,8 +273,6 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
             child.stdout.close()
         if live:
             say("\r\x1b[K", end="")
-        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
-            file.writelines(lines)
     if code:
         _explain_pip("".join(lines), log)
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import selectors
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.commands import Done, process, quote
 from core.errors import SlipwayError
-
-_CHUNK = 1 << 16
+from core.output import drain
 
 
 @dataclass(frozen=True)
@@ -44,15 +41,21 @@ def run_bounded(argv: Sequence[str | os.PathLike[str]], limits: Limits, what: st
         LimitError: it took longer or printed more; its process group was ended. A program that gets no more memory
             answers by itself. HostError: the program is not there.
     """
+    texts = {False: bytearray(), True: bytearray()}
+
+    def take(is_message: bool, piece: bytes) -> None:
+        texts[is_message] += piece
+        if sum(map(len, texts.values())) > limits.output:
+            raise LimitError(f"{what} printed more than {limits.output:,} bytes.", "it was ended")
+
     with process(argv) as child:
         _restrict(child.pid, limits)
-        out, err = _read(child, limits, what)
         try:
-            code = child.wait(timeout=max(0.1, limits.seconds))
+            code = drain(child, limits.seconds, take)
         except subprocess.TimeoutExpired as late:
-            raise _late(argv, limits, what) from late
-    texts = out.decode(errors="replace"), err.decode(errors="replace")
-    return Done(tuple(os.fspath(word) for word in argv), code, *texts)
+            raise LimitError(f"{what} took longer than {limits.seconds:.0f} s.", quote(argv)) from late
+    out, err = (texts[which].decode(errors="replace") for which in (False, True))
+    return Done(tuple(os.fspath(word) for word in argv), code, out, err)
 
 
 def _restrict(pid: int, limits: Limits) -> None:
@@ -66,31 +69,3 @@ def _restrict(pid: int, limits: Limits) -> None:
         hard = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
         most = limits.memory if hard == resource.RLIM_INFINITY else min(limits.memory, hard)
         resource.prlimit(pid, resource.RLIMIT_DATA, (most, hard))
-
-
-def _late(argv: Sequence[str | os.PathLike[str]], limits: Limits, what: str) -> LimitError:
-    return LimitError(f"{what} took longer than {limits.seconds:.0f} s.", quote(argv))
-
-
-def _read(child: subprocess.Popen[bytes], limits: Limits, what: str) -> tuple[bytes, bytes]:
-    """What it prints up to the end of both streams."""
-    until = time.monotonic() + limits.seconds
-    texts: dict[int, bytearray] = {}
-    with selectors.DefaultSelector() as selector:
-        for pipe in (child.stdout, child.stderr):
-            assert pipe is not None  # noqa: S101  # `process` makes both
-            texts[pipe.fileno()] = bytearray()
-            selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map():
-            left = until - time.monotonic()
-            if left <= 0:
-                raise _late([str(word) for word in child.args], limits, what)  # type: ignore[union-attr]
-            for key, _ in selector.select(left):
-                piece = os.read(key.fd, _CHUNK)
-                if not piece:
-                    selector.unregister(key.fileobj)
-                texts[key.fd] += piece
-            if sum(map(len, texts.values())) > limits.output:
-                raise LimitError(f"{what} printed more than {limits.output:,} bytes.", "it was ended")
-    out, err = texts.values()
-    return bytes(out), bytes(err)

@@ -9,11 +9,15 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core import output
 from core.errors import HostError, SlipwayError
+
+_WIDE = 2000
+"""Characters of a line that an error quotes."""
 
 
 def quote(argv: Sequence[str | os.PathLike[str]]) -> str:
@@ -120,30 +124,52 @@ def run(
 ) -> Done:
     """Run ``argv`` to its end and capture what it prints.
 
+    Of messages the first and the last `output.EDGE` bytes are kept; standard output is an answer, and all of it.
+
     Args:
         timeout: seconds; its process group is ended when they are over.
         error: raised on a non-zero exit with the log's last lines; ``None`` leaves the judgement to the caller.
         what: what it was for, in the error's first line ("Cross-building the runner").
-        log: where to keep the whole output (appended).
+        log: where to keep the whole output (appended, as it comes).
 
     Raises:
-        HostError: the program is not there.
+        HostError: the program is not there, or its answer is longer than `output.ANSWER` (then ``error``, if given).
     """
-    with process(argv, cwd=cwd, env=env) as child:
-        try:
-            raw_out, raw_err = child.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired as late:
-            raise (error or HostError)(
-                f"{what or argv[0]} took longer than {timeout:.0f} s.", quote(argv), hint
-            ) from late
-        code = child.returncode
-    stdout, stderr = raw_out.decode(errors="replace"), raw_err.decode(errors="replace")
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(f"$ {quote(argv)}\n{stdout}{stderr}\n[exit {code}]\n")
+    failure = error or HostError
+    answer, messages = output.Kept(output.ANSWER), output.Kept()
+    name = what or os.fspath(argv[0])
+    where = f" The whole log is in {log}." if log else ""
+    with _logged(log, argv) as note:
+
+        def take(is_message: bool, piece: bytes) -> None:
+            note(piece)
+            kept = messages if is_message else answer
+            kept.add(piece)
+            if answer.size > output.ANSWER:
+                raise failure(
+                    f"{name} printed more than {output.ANSWER >> 20} MiB, and was ended.{where}", quote(argv), hint
+                )
+
+        with process(argv, cwd=cwd, env=env) as child:
+            try:
+                code = output.drain(child, timeout, take)
+            except subprocess.TimeoutExpired as late:
+                raise failure(f"{name} took longer than {timeout:.0f} s.", quote(argv), hint) from late
+        note(f"\n[exit {code}]\n".encode())
+    stdout, stderr = answer.text, messages.text
     if code != 0 and error is not None:
-        last = "\n".join((stderr.strip() or stdout.strip()).splitlines()[-12:])
-        where = f" The whole log is in {log}." if log else ""
-        raise error(f"{what or os.fspath(argv[0])} failed (exit {code}).{where}", f"{quote(argv)}\n{last}", hint)
+        last = "\n".join(line[:_WIDE] for line in (stderr.strip() or stdout.strip()).splitlines()[-12:])
+        raise error(f"{name} failed (exit {code}).{where}", f"{quote(argv)}\n{last}", hint)
     return Done(tuple(os.fspath(word) for word in argv), code, stdout, stderr)
+
+
+@contextlib.contextmanager
+def _logged(log: Path | None, argv: Sequence[str | os.PathLike[str]]) -> Iterator[Callable[[bytes], object]]:
+    """What appends to ``log``, and does nothing without one."""
+    if log is None:
+        yield lambda _: None
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        file.write(f"$ {quote(argv)}\n".encode(errors="surrogateescape"))
+        yield file.write

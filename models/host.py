@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ExportError, HostError
+from core.output import ANSWER
 from core.paths import ROOT
 from core.program import Program, TensorFile
 
@@ -92,7 +93,12 @@ class Host:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(json.dumps({**request, "log": os.fspath(self.log)}) + "\n")
             child.stdin.flush()
-        line = child.stdout.readline()
+        line = child.stdout.readline(ANSWER)
+        if len(line) == ANSWER:
+            child.kill()
+            raise HostError(
+                "Upstream's runtime answers without end.", "something in its process prints to it", f"read {self.log}"
+            )
         if not line:
             code = child.wait()
             self.__exit__(HostError, None, None)

@@ -13,10 +13,12 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core import output
 from core.commands import process, quote
 from core.errors import BuildError, HostError
 from core.files import keep_text, sha256_bytes, write_atomic, write_json
@@ -105,7 +107,7 @@ def conan(
         HostError: it failed for want of disk space or network.
     """
     argv = [sys.executable, "-m", "conans.conan", *args]
-    said: list[str] = []
+    said = Messages()
     with (
         tempfile.TemporaryFile() as result,
         tempfile.TemporaryDirectory(prefix="slipway-ccache-") as folder,
@@ -114,7 +116,7 @@ def conan(
 
         def hear(line: str) -> None:
             kept.write(f"{line}\n")
-            said.append(line)
+            said.add(line)
             if heard:
                 heard(line)
 
@@ -122,17 +124,19 @@ def conan(
         counted = Path(folder, "counted")
         env = {**_environment(), **ccache.environment(counted)}
         with process(argv, cwd=ROOT, env=env, stdout=result.fileno()) as child:
-            for raw in child.stderr or ():
+            for raw in output.lines(child.stderr) if child.stderr else ():
                 hear(raw.decode(errors="replace").rstrip())
             code = child.wait()
         hits, compiled = ccache.hits(counted)
         if compiled:
             hear(f"ccache: {hits} of {compiled} compilations had been done before")
         kept.write(f"[exit {code}]\n")
-        result.seek(0)
         if code:
-            raise _error(what or f"conan {args[0]}", said, log)
-        return result.read().decode()
+            raise said.error(what or f"conan {args[0]}", log)
+        text, whole = output.read_back(result)
+        if not whole:
+            raise BuildError(f"{what or f'conan {args[0]}'} printed more than {output.ANSWER >> 20} MiB.", quote(argv))
+        return text
 
 
 _HOST_FAULTS = {
@@ -144,18 +148,39 @@ _HOST_FAULTS = {
 """Words of a failed build that are this machine's fault and no mistake in what is built, with the way out."""
 
 
-def _error(what: str, said: Sequence[str], log: Path) -> BuildError | HostError:
-    why = "\n".join(reasons(said))
-    for words, hint in _HOST_FAULTS.items():
-        if any(words in line for line in said):
-            return HostError(f"{what} failed.", why, hint)
-    return BuildError(f"{what} failed.", why, f"less {quote([log])}")
+_MARKS = ("FAILED:", "CMake Error", "error:", "ERROR:")
+_AROUND = 400
+"""Lines kept of the messages: from the first error on, and the last ones."""
+
+
+class Messages:
+    """What of a build's messages can say why it failed; the rest is in the log alone."""
+
+    def __init__(self) -> None:
+        self._errors: list[str] = []
+        self._last: deque[str] = deque(maxlen=_AROUND)
+        self._hint = ""
+
+    def add(self, line: str) -> None:
+        """Take the next line."""
+        if len(self._errors) < _AROUND and (self._errors or any(mark in line for mark in _MARKS)):
+            self._errors.append(line)
+        self._last.append(line)
+        self._hint = self._hint or next((hint for words, hint in _HOST_FAULTS.items() if words in line), "")
+
+    def error(self, what: str, log: Path) -> BuildError | HostError:
+        """The error for a build that failed."""
+        why = "\n".join(reasons(self._errors or list(self._last)))
+        return (
+            HostError(f"{what} failed.", why, self._hint)
+            if self._hint
+            else BuildError(f"{what} failed.", why, f"less {quote([log])}")
+        )
 
 
 def reasons(lines: Sequence[str], most: int = 20) -> list[str]:
     """The lines of a failed build that say why: from the first failed step or error on, else the last ones."""
-    marks = ("FAILED:", "CMake Error", "error:", "ERROR:")
-    first = next((index for index, line in enumerate(lines) if any(mark in line for mark in marks)), len(lines))
+    first = next((index for index, line in enumerate(lines) if any(mark in line for mark in _MARKS)), len(lines))
     chosen = [line for line in lines[first:] if line.strip()] or [line for line in lines if line.strip()][-most:]
     return [line if len(line) <= 300 else line[:300] + " ..." for line in chosen[:most]]
 

@@ -22,6 +22,7 @@ from core.commands import need, process, quote, run
 from core.console import err, progress
 from core.errors import HostError
 from core.files import write_atomic
+from core.output import EDGE, read_back
 from core.paths import cache_dir
 from toolchains.debian_sources import find_mirror
 
@@ -189,12 +190,11 @@ class Apt:
                 except subprocess.TimeoutExpired:
                     if watch is not None:
                         watch()
-            out.seek(0)
-            errors.seek(0)
-            output, complaint = out.read().decode(errors="replace"), errors.read().decode(errors="replace")
-        if child.returncode:
-            raise self._error(argv, what, complaint or output)
-        return output
+            answer, whole = read_back(out)
+            complaint, _ = read_back(errors, EDGE)
+        if child.returncode or not whole:
+            raise self._error(argv, what, complaint or answer)
+        return answer
 
     def _error(self, argv: Sequence[str], what: str, text: str) -> AptError:
         lines = [line[3:] for line in text.splitlines() if line.startswith("E: ")] or text.splitlines()[-3:]

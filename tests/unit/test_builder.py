@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import re
 import shutil
 from pathlib import Path
@@ -339,9 +340,27 @@ def test_a_failed_build_shows_the_cause_and_not_the_end() -> None:
     ],
 )
 def test_what_is_the_machines_fault_is_not_called_a_build_error(line: str, error: type[Exception]) -> None:
-    found = conan._error("Building", ["...", line], Path("/cache/logs/a.log"))
+    said = conan.Messages()
+    for each in ("...", line):
+        said.add(each)
+    found = said.error("Building", Path("/cache/logs/a.log"))
     assert type(found) is error
     assert line in found.cause
+
+
+def test_of_messages_without_end_the_first_error_and_the_last_lines_are_kept() -> None:
+    said = conan.Messages()
+    for index in range(100_000):
+        said.add(f"line {index}")
+    assert said.error("Building", Path("a.log")).cause.splitlines() == [f"line {99_980 + index}" for index in range(20)]
+    said.add("x.cpp:1:1: error: nope")
+    for index in range(100_000):
+        said.add(f"line {index}")
+    said.add("No space left on device")
+    found = said.error("Building", Path("a.log"))
+    assert found.cause.splitlines()[:2] == ["x.cpp:1:1: error: nope", "line 0"]
+    assert isinstance(found, HostError), "wherever it was said"
+    assert len(pickle.dumps(said)) < 100_000
 
 
 def test_an_unknown_family() -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from core import commands, errors, files
+from core import commands, errors, files, output
 from core.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
 from core.errors import BundleError, HostError, ProgramError, SlipwayError
+from core.paths import ROOT
 from core.program import DESCRIPTION, Operator, Program, Quantization, Tolerance, load_program
 
 
@@ -74,6 +75,69 @@ def test_run_reports_a_failure_with_its_last_lines(tmp_path: Path) -> None:
         commands.run([sys.executable, "-c", code], error=errors.BuildError, what="Compiling", log=log)
     assert "last words" in caught.value.cause
     assert "last words" in log.read_text(encoding="utf-8")
+
+
+_ENDLESS = """
+import resource, sys
+from pathlib import Path
+from core import commands, errors
+log = Path(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+words = "import sys; sys.%s.write('first words' + '.' * (192 << 20) + 'last words'); sys.exit(%d)"
+try:
+    done = commands.run([sys.executable, "-c", words % (sys.argv[2], int(sys.argv[3]))], log=log, what="Compiling")
+    print(done.returncode, done.stderr[:11], done.stderr[-10:], len(done.stderr) < 3 << 20)
+except errors.SlipwayError as error:
+    print(error)
+print("MiB:", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stream", "code", "says", "most"),
+    [
+        ("stderr", 0, "0 first words last words True", 16),
+        ("stderr", 1, "Compiling failed (exit 1).", 16),
+        ("stdout", 0, "Compiling printed more than 64 MiB, and was ended.", 140),
+    ],
+)
+def test_what_a_program_prints_takes_little_memory(
+    tmp_path: Path, stream: str, code: int, says: str, most: int
+) -> None:
+    """192 MiB: messages are in the log alone but for their ends; an answer has a limit."""
+    log = tmp_path / "log"
+    argv = [sys.executable, "-c", _ENDLESS, str(log), stream, str(code)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.startswith(says), done.stdout[:500]
+    assert len(done.stdout) < 10_000
+    assert int(done.stdout.rpartition("MiB: ")[2]) < most
+    if stream == "stderr":
+        assert log.stat().st_size > 192 << 20
+        with log.open("rb") as file:
+            file.seek(-100, os.SEEK_END)
+            assert f"last words\n[exit {code}]" in file.read().decode()
+
+
+def test_what_is_kept_of_a_stream() -> None:
+    kept = output.Kept(4)
+    assert kept.text == ""
+    for piece in (b"ab", b"cdef", b"gh"):
+        kept.add(piece)
+    assert kept.text == "abcdefgh"
+    kept.add(b"ijk")
+    assert kept.text == "abcd\n[... 3 bytes are left out here ...]\nhijk"
+    for _ in range(100):
+        kept.add(b"x")
+    assert kept.text == "abcd\n[... 103 bytes are left out here ...]\nxxxx"
+
+
+def test_a_line_without_end_comes_in_parts(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\n" + b"b" * (output.LINE + 1) + b"\nc")
+    with file.open("rb") as stream:
+        assert [len(line) for line in output.lines(stream)] == [2, output.LINE, 2, 1]
+        assert output.read_back(stream, 3) == ("b\nc", False)
+        assert output.read_back(stream) == (file.read_text(), True)
 
 
 def test_run_of_a_missing_program_is_an_error_in_words() -> None:
