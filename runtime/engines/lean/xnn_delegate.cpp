@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "elements.h"
 #include "file_format.h"
 #include "xnn_choices.h"
 #include "xnn_kernels.h"
@@ -92,7 +93,7 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
     return done;
   }
   for (const External& external : made->graph_->externals()) {
-    made->bound_.push_back({external, {}, nullptr});
+    made->bound_.push_back({external, {}, nullptr, {}});
   }
   return made;
 }
@@ -218,15 +219,47 @@ Status XnnDelegate::bind(const std::vector<View*>& arguments, bool reshaped) {
   std::vector<xnn_external_value> places;
   for (Bound& bound : bound_) {
     View& view = *arguments[bound.external.id];
-    changed = changed || bound.data != view.data;
-    bound.data = view.data;
-    places.push_back({bound.external.id, view.data});
+    void* data = view.data;
+    if (bound.external.widened) {
+      // Behind the last element XNNPACK may read.
+      bound.wide.resize(view.count() + XNN_EXTRA_BYTES / sizeof(float));
+      data = bound.wide.data();
+    }
+    changed = changed || bound.data != data;
+    bound.data = data;
+    places.push_back({bound.external.id, data});
   }
   if (!changed) {
     return {};
   }
   const xnn_status status = xnn_setup_runtime_v2(runtime_.get(), places.size(), places.data());
   return status == xnn_status_success ? Status() : fault("set up", status);
+}
+
+// Runs the graph, whose shapes and memory are known, between conversions of what is not of XNNPACK's types.
+Status XnnDelegate::invoke(const std::vector<View*>& arguments) {
+  for (Bound& bound : bound_) {
+    if (bound.external.widened && !bound.external.output) {
+      const View& view = *arguments[bound.external.id];
+      lean::load(view.dtype, view.data, 1, view.count(), bound.wide.data());
+    }
+  }
+  const xnn_status status = xnn_invoke_runtime(runtime_.get());
+  if (status != xnn_status_success) {
+    return fault("run", status);
+  }
+  for (const Bound& bound : bound_) {
+    View& view = *arguments[bound.external.id];
+    if (!bound.external.output) {
+      continue;
+    }
+    if (bound.external.widened) {
+      lean::store(view.dtype, bound.wide.data(), view.count(), view.data, 1);
+    } else if (view.dtype == DType::kInt64) {
+      widen_indices(&view);
+    }
+  }
+  return {};
 }
 
 Status XnnDelegate::execute(const std::vector<View*>& arguments, const GraphCheck* whole) {
@@ -248,20 +281,7 @@ Status XnnDelegate::execute(const std::vector<View*>& arguments, const GraphChec
   if (done.ok()) {
     done = bind(arguments, changed);
   }
-  if (!done.ok()) {
-    return done;
-  }
-  const xnn_status status = xnn_invoke_runtime(runtime_.get());
-  if (status != xnn_status_success) {
-    return fault("run", status);
-  }
-  for (const Bound& bound : bound_) {
-    View& view = *arguments[bound.external.id];
-    if (bound.external.output && view.dtype == DType::kInt64) {
-      widen_indices(&view);
-    }
-  }
-  return {};
+  return done.ok() ? invoke(arguments) : done;
 }
 
 std::vector<KernelUse> XnnDelegate::kernels() const {

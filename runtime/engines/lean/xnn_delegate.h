@@ -75,6 +75,7 @@ class XnnDelegate {
     External external;
     std::vector<std::size_t> dims;  // as XNNPACK was told last
     void* data = nullptr;
+    std::vector<float> wide;  // the elements, for XNNPACK, of a value that is widened
   };
 
   Status prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part, bool widen);
@@ -82,6 +83,7 @@ class XnnDelegate {
   Status reshape_inputs(const std::vector<View*>& arguments, bool* changed);
   Status resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole);
   Status bind(const std::vector<View*>& arguments, bool reshaped);
+  Status invoke(const std::vector<View*>& arguments);
 
   std::string what_;
   const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to

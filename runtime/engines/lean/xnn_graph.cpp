@@ -63,6 +63,11 @@ const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
   return value.xvalue_union_as_XNNTensorValue();
 }
 
+// Whether a value of bfloat16 is one of float32 for XNNPACK. Constants stay: no node here takes them.
+bool is_wide(const xnn::XNNTensorValue& value) {
+  return value.datatype() == xnn::XNNDatatype::xnn_datatype_bf16 && value.constant_buffer_idx() == 0;
+}
+
 }  // namespace
 
 const char* name_of(xnn_status status) {
@@ -179,7 +184,7 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
       return fault(name + " is an input or output beyond those it says it has");
     }
     externals_.push_back({place.external_id, (place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
-                          to_xnn(tensor->datatype()), tensor->num_dims()});
+                          to_xnn(tensor->datatype()), tensor->num_dims(), is_wide(*tensor)});
   }
   const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
   return quantized == nullptr ? define_plain(*tensor) : define_quantized(*quantized);
@@ -220,7 +225,7 @@ Status GraphBuilder::remember(const xnn::XNNTensorValue& value, xnn_status statu
                 xnn::EnumNameXNNDatatype(value.datatype()) + " (" + name_of(status) + ").",
             "export the model again, or with another quantization scheme"};
   }
-  const bool widened = widen_ && value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16;
+  const bool widened = is_wide(value) || (widen_ && value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16);
   GraphValue& entry = values_[value.id_out()];
   const bool constant = value.constant_buffer_idx() != 0;
   const std::uint32_t flags = place_of(value).flags;
@@ -284,8 +289,9 @@ Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
   const PartValue place = place_of(value);
   std::uint32_t id = XNN_INVALID_VALUE_ID;
   const std::vector<std::size_t> dims = dims_of(value);
-  const xnn_status status = xnn_define_tensor_value(subgraph_.get(), to_xnn(value.datatype()), dims.size(),
-                                                    dims.data(), data, place.external_id, place.flags, &id);
+  const xnn_datatype datatype = is_wide(value) ? xnn_datatype_fp32 : to_xnn(value.datatype());
+  const xnn_status status = xnn_define_tensor_value(subgraph_.get(), datatype, dims.size(), dims.data(), data,
+                                                    place.external_id, place.flags, &id);
   return remember(value, status, id);
 }
 

@@ -28,6 +28,7 @@ struct External {
   bool output = false;
   xnn_datatype datatype = xnn_datatype_invalid;
   std::size_t rank = 0;
+  bool widened = false;  // bfloat16 outside, float32 for XNNPACK
 };
 
 // What a value of the graph is, as far as nodes ask.
@@ -45,6 +46,8 @@ class GraphBuilder {
  public:
   // `part`: only these nodes; nullptr for all. It must outlive the builder. `widen`: what is float16 is
   // computed in float32; inputs and outputs stay what they are, and are converted by nodes of the graph.
+  // What is bfloat16 is float32 for XNNPACK, which computes nothing in it and has no such converters: who
+  // runs the graph converts inputs and outputs.
   GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part = nullptr,
                bool widen = false);
 

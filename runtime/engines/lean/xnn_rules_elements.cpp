@@ -50,8 +50,8 @@ Fault sum_fault(const NodeCheck& check) {
 Fault check_dynamic(NodeCheck& check) {
   const GraphFact& output = check.output();
   const Dims& dims = check.dims(0);
-  if (!is_one_of(check.input(0).type, {xnn_datatype_fp32, xnn_datatype_fp16})) {
-    return check.input_fault(0, "fp32 or fp16 is needed to quantize rows");
+  if (!is_one_of(check.input(0).type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16})) {
+    return check.input_fault(0, "fp32, fp16 or bf16 is needed to quantize rows");
   }
   if (output.nonbatch_dims == 0 || output.nonbatch_dims > dims.rank) {
     return check.output_fault("it cannot be quantized by its last " + std::to_string(output.nonbatch_dims) +

@@ -23,6 +23,7 @@ constexpr Types kFullyConnected[] = {
     {xnn_datatype_qdint8, xnn_datatype_qcint4, xnn_datatype_fp32, xnn_datatype_fp16},
     {xnn_datatype_qdint8, xnn_datatype_qbint4, xnn_datatype_fp32, xnn_datatype_fp32},
     {xnn_datatype_qdint8, xnn_datatype_qbint4, xnn_datatype_fp32, xnn_datatype_fp16},
+    {xnn_datatype_qdint8, xnn_datatype_qbint4, xnn_datatype_fp32, xnn_datatype_bf16},
     {xnn_datatype_fp32, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp32},
     {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp32},
     {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16},

@@ -195,13 +195,22 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
 // All shapes from those of inputs and constants, and what intermediate values take at once.
 Fault GraphCheck::follow() {
   std::size_t live = 0;
-  peak_ = 0;
   const auto bytes_of = [&](std::uint32_t place) {
     std::size_t bytes = 0;
     const GraphFact& fact = facts_[place];
-    const bool inside = !fact.constant && !fact.input && !fact.output;
-    return inside && count_bytes(shapes_[place], fact.type, &bytes) ? bytes : 0;
+    // XNNPACK has float32 in the place of bfloat16, in memory of its own.
+    const bool widened = fact.type == xnn_datatype_bf16;
+    const bool own = !fact.constant && ((!fact.input && !fact.output) || widened);
+    return own && count_bytes(shapes_[place], widened ? xnn_datatype_fp32 : fact.type, &bytes) ? bytes : 0;
   };
+  for (std::size_t place = 0; place < facts_.size(); ++place) {
+    const std::size_t given = facts_[place].input ? bytes_of(static_cast<std::uint32_t>(place)) : 0;
+    if (given > kMostBytes - live) {
+      return "its inputs are too large for any memory";
+    }
+    live += given;
+  }
+  peak_ = live;
   for (const GraphNode& node : nodes_) {
     NodeCheck check(node, facts_, &shapes_);
     Fault wrong = rule_of(node.node->xnode_union_type())->check(check);
@@ -217,7 +226,7 @@ Fault GraphCheck::follow() {
       const std::uint32_t place = node.places.inputs[i];
       // A value that the node names twice ends once.
       const auto before = node.places.inputs.begin() + static_cast<std::ptrdiff_t>(i);
-      if (place != kNoValue && last_use_[place] == node.index &&
+      if (place != kNoValue && last_use_[place] == node.index && !facts_[place].input &&
           std::find(node.places.inputs.begin(), before, place) == before) {
         gone += bytes_of(place);
       }
