@@ -142,6 +142,8 @@ def operators(
         "again": "run also what was run before with the same program and runner",
         "upstream-tests": "compare the programs of upstream's own tests instead; --program: parts of their ids",
         "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
+        "kept": "with --upstream-tests: only tests that ran here before; none is run now",
+        "sample": "with --upstream-tests: every so many-th program, spread over all tests (default: 1, all)",
         "update": "keep what was seen in docs/agreement.json (docs/upstream-tests.json)",
         "json": JSON,
     }
@@ -154,6 +156,8 @@ def agree(
     again: bool = False,
     upstream_tests: bool = False,
     jobs: int = 0,
+    kept: bool = False,
+    sample: int = 1,
     update: bool = False,
     json: bool = False,
 ) -> None:
@@ -164,10 +168,11 @@ def agree(
     Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
     """
     if upstream_tests:
+        from tests.upstream_compare import Choice as UpstreamChoice
         from tests.upstream_compare import run as run_upstreams
 
-        chosen = setting(c, "target", target)
-        run_upstreams(chosen, cpu, program, json, update, again, number("jobs", jobs, 0))
+        some = UpstreamChoice(program, kept, number("sample", sample, 1))
+        run_upstreams(setting(c, "target", target), cpu, some, json, update, again, number("jobs", jobs, 0))
         return
     from tests.agree import run
 

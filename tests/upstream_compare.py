@@ -16,7 +16,7 @@ import numpy as np
 from core import console
 from core.errors import MismatchError, UsageError
 from core.program import Tolerance
-from tests import upstream_exact, upstream_kept
+from tests import upstream_exact, upstream_kept, upstream_suites
 from tests.agree_kept import INFINITE
 from tests.agree_look import Spot, execute, look
 from tests.agree_programs import About, Compared
@@ -129,14 +129,14 @@ class Collected:
 
     tests: tuple[Test, ...]
     cases: tuple[Case, ...]
-    listed: int
-    """Tests that there are."""
+    listed: tuple[str, ...]
+    """The ids of the tests that there are."""
 
     @classmethod
-    def of(cls, tests: Sequence[Test], listed: int) -> Collected:
+    def of(cls, tests: Sequence[Test], listed: Sequence[str]) -> Collected:
         """The tests with their cases; one program with the same inputs counts once."""
         cases = [case for test in tests for case in test.cases if not case.left_out]
-        return cls(tuple(tests), tuple(cases), listed)
+        return cls(tuple(tests), tuple(cases), tuple(listed))
 
 
 def _sweep(where: Sequence[Spot], cases: Sequence[Case], again: bool) -> None:
@@ -169,18 +169,35 @@ def _sweep(where: Sequence[Spot], cases: Sequence[Case], again: bool) -> None:
             upstream_kept.add(fresh)
 
 
-def run(target: str, cpu: str, pattern: str, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
+@dataclass(frozen=True)
+class Choice:
+    """Which of upstream's tests and programs."""
+
+    pattern: str = ""
+    """Parts of tests' ids, with commas between them; all when empty."""
+    kept: bool = False
+    """Only tests that ran here before."""
+    sample: int = 1
+    """Every so many-th program."""
+
+    def tests(self, jobs: int) -> list[Test]:
+        """What the tests gave; those that did not run yet run now, unless only those that did are wanted."""
+        names = upstream_suites.chosen(self.pattern)
+        return upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
+
+
+def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
     """Collect the programs of upstream's tests, run them at places, show what they came to.
 
     Args:
-        pattern: only tests whose ids hold one of these parts, with commas between them; all when empty.
+        some: which tests and programs.
         jobs: processes that run upstream's tests; 0: as many as there are cores, at most 4.
 
     Raises:
         UsageError: some tests are to be kept for the docs, which count all.
         MismatchError: some differ and upstream may be right, or fail, or are refused here alone.
     """
-    if update and pattern:
+    if update and some.pattern:
         raise UsageError(
             "--update goes with all of upstream's tests.",
             "the docs count them",
@@ -188,14 +205,13 @@ def run(target: str, cpu: str, pattern: str, as_json: bool, update: bool, again:
         )
     from core.environment import ensure_export, ensure_test
     from tests.agree import spots
-    from tests.upstream_suites import chosen, collect, names
 
     where = spots(target, cpu)
     ensure_export()
     ensure_test()
-    found = Collected.of(collect(chosen(pattern), jobs), len(names()))
+    found = Collected.of(some.tests(jobs), upstream_suites.names())
     try:
-        _sweep(where, found.cases, again)
+        _sweep(where, found.cases[:: some.sample], again)
     finally:
         columns = upstream_kept.columns(where, found.cases)
         summary = upstream_kept.summarize(found.tests, found.listed, columns)

@@ -89,6 +89,8 @@ class Family(_Model):
     programs: int = 0
     without: Mapping[str, int] = {}
     """Tests that gave no program: by outcome and reason, how many."""
+    waiting: Mapping[str, int] = {}
+    """Tests that did not run here: by file, how many."""
 
 
 class Summary(_Model):
@@ -158,9 +160,24 @@ def family_of(test: str) -> str:
     return "xnnpack/test/ops"
 
 
-def summarize(tests: Sequence[Test], listed: int, seen: Columns) -> Summary:
-    """Count by families, and name what does not plainly agree."""
-    families: dict[str, Family] = {}
+def _waiting(tests: Sequence[Test], listed: Sequence[str]) -> dict[str, Family]:
+    """Families with what is listed in them and did not run."""
+    there = {test.name for test in tests}
+    files: dict[str, Counter[str]] = {}
+    for name in listed:
+        of = files.setdefault(family_of(name), Counter())
+        if name not in there:
+            of[name.partition("::")[0].rpartition("/")[2]] += 1
+    return {family: Family(waiting=dict(of.most_common())) for family, of in files.items()}
+
+
+def summarize(tests: Sequence[Test], listed: Sequence[str], seen: Columns) -> Summary:
+    """Count by families, and name what does not plainly agree.
+
+    Args:
+        listed: the ids of the tests that there are.
+    """
+    families = _waiting(tests, listed)
     for test in tests:
         name = family_of(test.name)
         old = families.get(name, Family())
@@ -168,7 +185,10 @@ def summarize(tests: Sequence[Test], listed: int, seen: Columns) -> Summary:
         if not test.cases:
             without[f"{test.outcome}: {test.why}".rstrip(": ")] += 1
         families[name] = Family(
-            tests=old.tests + 1, programs=old.programs + len(test.cases), without=dict(without.most_common())
+            tests=old.tests + 1,
+            programs=old.programs + len(test.cases),
+            without=dict(without.most_common()),
+            waiting=old.waiting,
         )
     named = [(case.name, family_of(test.name)) for test in tests for case in test.cases]
     counts, notable = [], []
@@ -182,7 +202,7 @@ def summarize(tests: Sequence[Test], listed: int, seen: Columns) -> Summary:
             for name, cell in cells.items()
             if not cell.good
         ]
-    return Summary(listed=listed, families=families, counts=tuple(counts), notable=tuple(notable))
+    return Summary(listed=len(listed), families=families, counts=tuple(counts), notable=tuple(notable))
 
 
 def publish(new: Summary) -> None:
@@ -219,6 +239,10 @@ def markdown(summary: Summary) -> str:
     lines += ["| tests | ran | programs with inputs | tests without a program |", "|---|---|---|---|"]
     for name, family in summary.families.items():
         lines.append(f"| {name} | {family.tests} | {family.programs} | {sum(family.without.values())} |")
+    for name, family in summary.families.items():
+        if family.waiting:
+            files = ", ".join(f"{file} ({count})" for file, count in family.waiting.items())
+            lines += ["", f"Not run here, of {name}: {sum(family.waiting.values())} tests: {files}."]
     heads, body = rows(summary)
     lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     lines += [f"| {' | '.join(row)} |" for row in body]

@@ -258,6 +258,12 @@ def chosen(pattern: str) -> list[str]:
     return [name for name in known if not parts or any(part in name for part in parts)]
 
 
+def ran(wanted: Sequence[str]) -> list[Test]:
+    """Those tests that ran here before."""
+    base = base_folder()
+    return [found for name in wanted if (found := read(base, name)) is not None]
+
+
 def collect(wanted: Sequence[str], jobs: int = 0) -> list[Test]:
     """Run those tests that did not run yet, and give all.
 
@@ -277,4 +283,4 @@ def collect(wanted: Sequence[str], jobs: int = 0) -> list[Test]:
             todo = [name for name in wanted if not _ran(base, name)]
             console.note(f"upstream's tests: {len(todo)} of {len(wanted)} to run")
             _run(base, todo, jobs or min(4, os.cpu_count() or 1))
-    return [found for name in wanted if (found := read(base, name)) is not None]
+    return ran(wanted)

@@ -110,29 +110,42 @@ def test_a_row_of_an_odd_number_of_4_bit_weights_begins_at_a_byte() -> None:
     assert upstream_exact.unpacked(bytes([0x98, 0xF7, 0x0F, 0x05]), 2, 3).tolist() == [[0, 1, -1], [7, -8, -3]]
 
 
+ADD = "test/suite/operators/test_add.py::test_add[portable-float32]"
+LISTED = [NAME, ADD] + [f"test/suite/operators/test_{one}[xnnpack]" for one in ("a.py::x", "b.py::y", "b.py::z")]
+
+
 def summary(tmp_path: Path, cell: Cell) -> Summary:
-    tests = [
-        Test(NAME, "passed", "", (case(tmp_path),)),
-        Test("test/suite/operators/test_add.py::test_add[portable-float32]", "skipped", "no such operator", ()),
-    ]
-    return upstream_kept.summarize(tests, 7, {("linux-x86_64", "native", "here"): {f"{NAME} #0": cell}})
+    tests = [Test(NAME, "passed", "", (case(tmp_path),)), Test(ADD, "skipped", "no such operator", ())]
+    return upstream_kept.summarize(tests, LISTED, {("linux-x86_64", "native", "here"): {f"{NAME} #0": cell}})
 
 
 def test_the_summary_counts_families_and_names_what_differs(tmp_path: Path) -> None:
     found = summary(tmp_path, Cell(outcome="differs", right="lean", why="2.7 | away"))
     assert {name: (one.tests, one.programs, dict(one.without)) for name, one in found.families.items()} == {
         "xnnpack/test/ops": (1, 1, {}), "operators, flow portable": (1, 0, {"skipped: no such operator": 1}),
+        "operators, flow xnnpack": (0, 0, {}),
     }  # fmt: skip
     assert next((one.family, one.differs, one.not_run) for one in found.counts) == ("xnnpack/test/ops", 1, 0)
     text = upstream_kept.markdown(found)
-    assert "2 of 7 tests ran here." in text
+    assert "2 of 5 tests ran here." in text
+    assert "Not run here, of operators, flow xnnpack: 3 tests: test_b.py (2), test_a.py (1)." in text
+    assert text.count("Not run here") == 1
     assert f"- {NAME} #0, linux-x86_64 native: differs; lean is right: 2.7 / away" in text
     assert "- 1: skipped: no such operator" in text
 
 
 def test_the_docs_count_all_tests() -> None:
     with pytest.raises(UsageError):
-        upstream_compare.run("linux-x86_64", "", "test_abs.py", as_json=False, update=True)
+        some = upstream_compare.Choice("test_abs.py")
+        upstream_compare.run("linux-x86_64", "", some, as_json=False, update=True)
+
+
+@pytest.mark.usefixtures("workers")
+def test_what_is_kept_is_looked_at_without_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_suites, "names", lambda: ["one", "two", "three"])
+    upstream_suites.collect(["two"], jobs=1)
+    assert [test.name for test in upstream_compare.Choice(kept=True).tests(jobs=1)] == ["two"]
+    assert [test.name for test in upstream_compare.Choice("t").tests(jobs=1)] == ["two", "three"]
 
 
 def test_what_agrees_is_not_named(tmp_path: Path) -> None:
@@ -141,7 +154,7 @@ def test_what_agrees_is_not_named(tmp_path: Path) -> None:
 
 def test_what_was_not_run_is_counted_so(tmp_path: Path) -> None:
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
-    assert upstream_kept.summarize(tests, 1, {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
+    assert upstream_kept.summarize(tests, [NAME], {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
 
 
 def test_publishing_keeps_other_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,5 +163,5 @@ def test_publishing_keeps_other_places(tmp_path: Path, monkeypatch: pytest.Monke
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
     for cpu in ("native", "Nehalem", "native"):
         seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell(outcome="exact")}}
-        upstream_kept.publish(upstream_kept.summarize(tests, 1, seen))
+        upstream_kept.publish(upstream_kept.summarize(tests, [NAME], seen))
     assert [one.cpu for one in upstream_kept.kept().counts] == ["Nehalem", "native"]
