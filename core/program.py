@@ -45,6 +45,23 @@ class TensorFile(_Model):
     """Of the tensor's bytes (row-major, little-endian), not of the .npy file: the runner prints the same."""
 
 
+class Dimension(_Model):
+    """Sizes that a dimension of an input may have."""
+
+    least: int = Field(ge=0)
+    most: int | None = Field(ge=0)
+    """None: there is no bound."""
+    symbol: str = ""
+    """Sizes with the same symbol follow from one another: each is ``times`` times one number and ``plus`` more."""
+    times: int = Field(default=1, ge=1)
+    plus: int = 0
+
+    @property
+    def text(self) -> str:
+        """``24``, ``1..8``, ``2..``."""
+        return str(self.least) if self.least == self.most else f"{self.least}..{'' if self.most is None else self.most}"
+
+
 class Tolerance(_Model):
     """How near an output must come: ``|got - want| <= atol + rtol * |want|`` in every element."""
 
@@ -96,6 +113,8 @@ class Program(_Model):
     etrecord: str = ""
     method: str = "forward"
     inputs: tuple[TensorFile, ...]
+    sizes: tuple[tuple[Dimension, ...], ...] = ()
+    """Of each input, what its dimensions may be; none in a program that an earlier version exported."""
     outputs: tuple[TensorFile, ...]
     reference_engine: str
     """What computed the outputs: ``executorch 1.5.1 (Python runtime, x86_64)``, ``onnxruntime 1.31.1 (...)``."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
-from core.errors import AnswerError, UsageError
+from core.errors import AnswerError, ProgramError, UsageError
+from core.program import Dimension, Program, load_program
 from deploy import npy
 from deploy.job import Job
 from deploy.needs import Method, Port, ProgramNeeds
@@ -27,6 +30,8 @@ class Given:
 def check_inputs(job: Job, needs: ProgramNeeds) -> None:
     """Compare what the job gives with what its method declares: count, rank, element type and every size.
 
+    Of a program with a description, ranges of sizes and those that must be equal are compared, too.
+
     A program that nobody could describe here is left to the runner, which checks the same. That every file is a
     ``.npy`` file of numbers, the expected outputs, too, is checked in any case.
 
@@ -37,9 +42,28 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
     given = shapes_of(job.shapes) if job.shapes else [header_of(blob.source) for blob in job.inputs]
     for file in job.references:
         header_of(file)
-    method = needs.method(job.method)
-    if method is None or not given:
+    if not given:
         return
+    method = needs.method(job.method)
+    if method is not None:
+        _check_method(method, given)
+    program = _description(job)
+    if program is not None and job.method == program.method and len(given) == len(program.sizes):
+        _check_sizes(program.sizes, given)
+
+
+def _description(job: Job) -> Program | None:
+    """What the export wrote down of the job's program, also where the program file alone was named."""
+    if job.program is not None:
+        return job.program
+    with contextlib.suppress(ProgramError):
+        beside = load_program(job.model.source.parent, verify=False)
+        if beside.sha256 == job.model.sha256:
+            return beside
+    return None
+
+
+def _check_method(method: Method, given: Sequence[Given]) -> None:
     if len(given) != len(method.inputs):
         raise UsageError(
             f"Method {method.name} takes {len(method.inputs)} inputs, {len(given)} were given.",
@@ -106,6 +130,40 @@ def _check(index: int, port: Port, given: Given) -> None:
         f"{given.where} has {given.dtype}{' ' if given.dtype else ''}{_joined(given.shape)}.",
         "nothing was uploaded",
         advice,
+        [given.where],
+    )
+
+
+def _check_sizes(sizes: Sequence[Sequence[Dimension]], given: Sequence[Given]) -> None:
+    """Compare with what the export wrote down: a ``.pte`` holds no least sizes, and not which sizes must be equal."""
+    known: dict[str, tuple[Fraction, str]] = {}
+    for index, (dimensions, one) in enumerate(zip(sizes, given, strict=True)):
+        text = _joined([dimension.text for dimension in dimensions])
+        if len(dimensions) != len(one.shape):
+            raise _misfit(index, one, f"the program was exported for {text}", f"give a shape of {text}")
+        for axis, (dimension, size) in enumerate(zip(dimensions, one.shape, strict=True)):
+            if size < dimension.least or (dimension.most is not None and size > dimension.most):
+                what = f"dimension {axis} must be {dimension.text}"
+                raise _misfit(index, one, what, f"give a shape of {text}")
+            if not dimension.symbol:
+                continue
+            value = Fraction(size - dimension.plus, dimension.times)
+            first, where = known.setdefault(dimension.symbol, (value, f"dimension {axis} of input {index} is {size}"))
+            if value != first or value.denominator != 1:
+                need = first * dimension.times + dimension.plus
+                what = (
+                    f"dimension {axis} must be {need}, since {where}"
+                    if need.denominator == 1 and value != first
+                    else f"dimension {axis} must be {dimension.plus} more than a multiple of {dimension.times}"
+                )
+                raise _misfit(index, one, what, "give inputs whose sizes belong together")
+
+
+def _misfit(index: int, given: Given, what: str, advice: str) -> UsageError:
+    return UsageError(
+        f"Input {index} does not fit: {what}, {given.where} has {_joined(given.shape)}.",
+        "the model was exported so, and nothing was uploaded",
+        f"{advice}, or export the model with other dynamic_shapes",
         [given.where],
     )
 

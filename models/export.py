@@ -54,7 +54,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     import torch
 
     from core.program import Program, Quantization
-    from models import audit, delegation, loading, lowering, partitioners, quantize, reference, tolerances
+    from models import audit, delegation, loading, lowering, partitioners, quantize, reference, sizes, tolerances
 
     torch.manual_seed(0)
     stages.show("making the model")
@@ -105,6 +105,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
         sha256=sha256_file(folder / request.file),
         etrecord=RECORD,
         inputs=inputs,
+        sizes=sizes.of_inputs(quantized.program),
         outputs=files,
         reference_engine=reference.engine(host=not missing),
         tolerance=tolerances.widest(per_output),

@@ -14,13 +14,14 @@ from onnx import numpy_helper
 
 from core.errors import ExportError
 from core.files import sha256_file
-from core.program import Program, Quantization, Tolerance
+from core.program import Dimension, Program, Quantization, Tolerance
 from models import reference, tolerances
 from models.loading import Prepared, last_lines, load
 from models.onnx.coverage import XNNPACK, placement, summary
 from models.onnx.host import engine
 from models.onnx.tensors import save
 from models.request import Request, key, versions
+from models.sizes import of_inputs
 
 if TYPE_CHECKING:
     from models.host import Host
@@ -42,6 +43,7 @@ class _Exported:
     model: Any
     """``onnx.ModelProto``."""
     notes: tuple[str, ...] = ()
+    sizes: tuple[tuple[Dimension, ...], ...] = ()
 
 
 def _explained(doing: str, hint: str, run: Callable[[], Any]) -> Any:
@@ -53,7 +55,7 @@ def _explained(doing: str, hint: str, run: Callable[[], Any]) -> Any:
         raise ExportError(f"{doing} failed.", f"{type(error).__name__}: {last_lines(error)}", hint) from error
 
 
-def _to_onnx(model: Prepared) -> Any:
+def _to_onnx(model: Prepared) -> _Exported:
     """torch's exporter, the one on ``torch.export``; its own constant folding included."""
 
     def run() -> Any:
@@ -61,11 +63,14 @@ def _to_onnx(model: Prepared) -> Any:
             model.module, model.inputs, dynamo=True, opset_version=OPSET, dynamic_shapes=model.dynamic_shapes,
             verbose=False,
         )  # fmt: skip
-        return program.model_proto
+        return _Exported(
+            program.model_proto, sizes=of_inputs(program.exported_program) if program.exported_program else ()
+        )
 
-    return _explained(
+    exported: _Exported = _explained(
         "torch's export to ONNX", "./inv export without --format onnx shows whether it exports at all", run
     )
+    return exported
 
 
 def add_zero_biases(model: Any) -> int:
@@ -199,7 +204,8 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     prepared = load(request)
     want = reference.eager(prepared.module, prepared.inputs)
     stages.show("exporting")
-    made = _Exported(_to_onnx(prepared))
+    made = _to_onnx(prepared)
+    sizes = made.sizes
     add_zero_biases(made.model)
     if request.scheme.name == "qs8":
         stages.show("quantizing")
@@ -243,6 +249,7 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         size=(folder / request.file).stat().st_size,
         sha256=sha256_file(folder / request.file),
         inputs=inputs,
+        sizes=sizes,
         outputs=tuple(host.files(answer, "outputs")),
         reference_engine=engine(answer["version"]),
         tolerance=tolerances.widest(per_output),

@@ -295,6 +295,19 @@ def test_dynamic_shapes(exported: Exporter, host: Host, tmp_path: Path, scheme: 
     assert numpy.allclose(numpy.load(copy / "output0.npy"), full[:3], atol=program.tolerance.atol)
 
 
+def test_the_ranges_of_dynamic_sizes_are_written_down(exported: Exporter) -> None:
+    _, program = exported(fixture("good:batches"))
+    ((batch, width),) = program.sizes
+    assert (batch.text, width.text, bool(batch.symbol), width.symbol) == ("1..16", "32", True, "")
+    _, program = exported(fixture("good:belonging"))
+    first, second, third = program.sizes
+    assert [one.text for one in (*first, *second, *third)] == ["2..8", "3", "2..8", "3", "4..16"]
+    assert first[0].symbol == second[0].symbol == third[0].symbol != ""
+    assert [(one.times, one.plus) for one in (first[0], third[0])] == [(1, 0), (2, 0)]
+    _, program = exported("mlp")
+    assert [one.text for one in program.sizes[0]] == [str(size) for size in program.inputs[0].shape]
+
+
 def test_calibration_samples_are_used(exported: Exporter) -> None:
     _, bare = exported(fixture("good:small"), "qs8")
     _, told = exported(fixture("good:calibrated"), "qs8")

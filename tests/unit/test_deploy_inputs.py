@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from core.errors import UsageError
+from core.program import Dimension, Program, Quantization, Tolerance
 from deploy.inputs import Given, check_inputs, header_of, shapes_of
-from deploy.job import load_job
+from deploy.job import Job, load_job
 from deploy.needs import Method, Port, ProgramNeeds
 
 DYNAMIC = Port(dtype="float32", shape=(8, 24), ranges=((0, 8), (24, 24)))
@@ -108,6 +110,82 @@ def test_what_is_no_npy_file(tmp_path: Path, raw: bytes) -> None:
     file.write_bytes(raw)
     with pytest.raises(UsageError, match=r"not a .npy file"):
         header_of(file)
+
+
+BATCH = Dimension(least=2, most=8, symbol="s0")
+DOUBLE = Dimension(least=5, most=17, symbol="s0", times=2, plus=1)
+WIDTH = Dimension(least=24, most=24)
+ANY = Dimension(least=1, most=None)
+
+
+def exported(folder: Path, *sizes: tuple[Dimension, ...]) -> Job:
+    """A job of a program with a description."""
+    described = Program(
+        name="m-fp32", model="m", scheme="fp32", file="model.pte", size=7, sha256="0" * 64, inputs=(), outputs=(),
+        reference_engine="none", tolerance=Tolerance(atol=0, rtol=0, why=""), delegates=0, delegated=(),
+        undelegated=(), quantization=Quantization(scheme="fp32"), export_key="", versions={}, seconds=1, sizes=sizes,
+    )  # fmt: skip
+    (folder / "model.pte").write_bytes(b"program")
+    return load_job(folder, described, shapes="1")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shapes", "says"),
+    [
+        (((BATCH, WIDTH),), "2x24", ""),
+        (((BATCH, WIDTH),), "8x24", ""),
+        (((BATCH, WIDTH),), "1x24", "Input 0 does not fit: dimension 0 must be 2..8, --input-shapes has 1x24"),
+        (((BATCH, WIDTH),), "9x24", "dimension 0 must be 2..8"),
+        (((BATCH, WIDTH),), "2x23", "dimension 1 must be 24"),
+        (((BATCH, WIDTH),), "24", "the program was exported for 2..8x24"),
+        (((ANY,),), "1000000", ""),
+        (((ANY,),), "0", "dimension 0 must be 1..,"),
+        (((BATCH,), (BATCH, WIDTH)), "3,3x24", ""),
+        (((BATCH,), (BATCH, WIDTH)), "3,4x24", "dimension 0 must be 3, since dimension 0 of input 0 is 3"),
+        (((BATCH,), (DOUBLE,)), "3,7", ""),
+        (((BATCH,), (DOUBLE,)), "3,8", "Input 1 does not fit: dimension 0 must be 7"),
+        (((DOUBLE,), (BATCH,)), "6,3", "Input 0 does not fit: dimension 0 must be 1 more than a multiple of 2"),
+        ((), "5x5", ""),
+    ],
+)  # fmt: skip
+def test_sizes_that_the_export_knows(
+    tmp_path: Path, sizes: tuple[tuple[Dimension, ...], ...], shapes: str, says: str
+) -> None:
+    """A ``.pte`` says neither least sizes nor which are equal; programs of earlier exports have no sizes at all."""
+    job = replace(exported(tmp_path, *sizes), shapes=shapes)
+    undescribed = ProgramNeeds(methods=(), unchecked="no emulator")
+    if not says:
+        check_inputs(job, undescribed)
+        return
+    with pytest.raises(UsageError) as wrong:
+        check_inputs(job, undescribed)
+    assert says in str(wrong.value)
+    assert "nothing was uploaded" in wrong.value.cause
+    check_inputs(replace(job, method="another"), undescribed)  # the sizes are those of the method that was exported
+
+
+def test_the_exports_sizes_and_the_programs_own_are_both_compared(tmp_path: Path) -> None:
+    job = exported(tmp_path, (BATCH, WIDTH))
+    check_inputs(replace(job, shapes="5x24"), needs(DYNAMIC))
+    with pytest.raises(UsageError, match=r"declares float32 0\.\.8x24, --input-shapes has 5x23"):
+        check_inputs(replace(job, shapes="5x23"), needs(DYNAMIC))
+    with pytest.raises(UsageError, match=r"dimension 0 must be 2\.\.8, --input-shapes has 1x24"):
+        check_inputs(replace(job, shapes="1x24"), needs(DYNAMIC))
+
+
+def test_the_description_beside_a_program_counts_if_it_is_of_that_program(tmp_path: Path) -> None:
+    described = exported(tmp_path, (BATCH, WIDTH)).program
+    assert described is not None
+    other = load_job(tmp_path / "model.pte", shapes="1x24")
+    undescribed = ProgramNeeds(methods=(), unchecked="no emulator")
+    for sha256, fits in (("0" * 64, True), (other.model.sha256, False)):
+        found = described.model_copy(update={"sha256": sha256})
+        (tmp_path / "program.json").write_text(found.model_dump_json(), encoding="utf-8")
+        if fits:
+            check_inputs(other, undescribed)
+            continue
+        with pytest.raises(UsageError, match=r"dimension 0 must be 2\.\.8"):
+            check_inputs(other, undescribed)
 
 
 @pytest.mark.parametrize("where", ["inputs", "expected"])
