@@ -1,14 +1,17 @@
 """What a layer with 4- or 8-bit weights and rows quantized when it runs must give, computed with whole numbers.
 
-PyTorch rounds such rows in another way than XNNPACK, which hides small errors. This is XNNPACK's arithmetic: each row's
-scale and zero point in float32 (reach of the row, 0 within it, 255 steps), then exact sums of products.
+PyTorch rounds such rows in another way than XNNPACK, and takes one step for all of them, which hides errors. This is
+XNNPACK's arithmetic: a scale and a zero point in float32 for each row, or for each image where the graph says so (its
+reach, 0 within it, 255 steps), then exact sums of products.
 """
 
 from __future__ import annotations
 
 import importlib.resources
 import json
+import math
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from tests.upstream_suites import Case
 
 _MAGIC = b"XH00"
 _NOBODY = 0xFFFFFFFF
+_ALONE = 2
+"""Nodes of a graph of a layer without turned dimensions: the converter and the layer."""
 _KINDS = ("xnn_datatype_qcint4", "xnn_datatype_qcint8")
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -73,6 +78,32 @@ def unpacked(raw: bytes, outputs: int, inputs: int) -> Numbers:
     return np.stack([pairs & 15, pairs >> 4], -1).reshape(outputs, 2 * row)[:, :inputs].astype(np.float64) - 8
 
 
+def product(x: np.ndarray[Any, Any], together: int, weights: Numbers) -> Numbers:
+    """What a layer gives before its bias.
+
+    Args:
+        x: the layer's input, channels last.
+        together: so many of the last dimensions are quantized with one step.
+        weights: of shape (outputs, inputs), scales applied.
+    """
+    rows, steps = quantized_rows(x.reshape(-1, math.prod(x.shape[-together:])))
+    return (rows * steps[:, None]).reshape(*x.shape) @ weights.T
+
+
+def _layer(nodes: Sequence[tuple[str, dict[str, Any]]]) -> int | None:
+    """Which node is the layer of a graph of one: fully connected, or a convolution of single points of an image."""
+    kinds = [kind for kind, _ in nodes]
+    if kinds == ["XNNConvert", "XNNFullyConnected"]:
+        return 1 if nodes[1][1]["flags"] == 0 else None
+    if kinds != ["XNNStaticTranspose", "XNNConvert", "XNNConv2d", "XNNStaticTranspose"]:
+        return None
+    into, _, layer, out = (node for _, node in nodes)
+    one = ("kernel_height", "kernel_width", "subsampling_height", "subsampling_width", "groups")
+    none = ("padding_top", "padding_right", "padding_bottom", "padding_left", "flags")
+    plain = all(layer[key] == 1 for key in one) and all(layer[key] == 0 for key in none)
+    return 2 if plain and (into["perm"], out["perm"]) == ([0, 2, 3, 1], [0, 3, 1, 2]) else None
+
+
 def exact(case: Case) -> Numbers | None:
     """The output of a program that is one such layer, its weights per channel; ``None`` for any other program."""
     if case.kind != "dynamic" or case.inputs != 1:
@@ -80,7 +111,8 @@ def exact(case: Case) -> Numbers | None:
     data = case.file.read_bytes()
     graphs = _graphs(data) if data.count(_MAGIC) == 1 else []
     nodes = [(node["xnode_union_type"], node["xnode_union"]) for graph in graphs for node in graph["xnodes"]]
-    if [kind for kind, _ in nodes] != ["XNNConvert", "XNNFullyConnected"] or nodes[1][1]["flags"] != 0:
+    index = _layer(nodes)
+    if index is None:
         return None
     values = {}
     for value in graphs[0]["xvalues"]:
@@ -91,25 +123,27 @@ def exact(case: Case) -> Numbers | None:
     def blob(index: int) -> bytes:
         return blobs[stored[index]["named_key"]]
 
-    layer = nodes[1][1]
+    layer = nodes[index][1]
     weights, bias = values[layer["filter_id"]], values.get(layer["bias_id"])
     channels = weights.get("quant_params", {})
     kind = weights.get("tensor_value", {}).get("datatype")
     if weights.get("quant_params_type") != "PerChannelQuant" or kind not in _KINDS:
         return None
-    outputs, inputs = weights["tensor_value"]["dims"]
+    outputs, *_, inputs = weights["tensor_value"]["dims"]
     raw = blob(weights["tensor_value"]["constant_buffer_idx"])
     wide = np.frombuffer(raw, np.int8)[: outputs * inputs] if kind == "xnn_datatype_qcint8" else None
     matrix = unpacked(raw, outputs, inputs) if wide is None else wide.reshape(outputs, inputs).astype(np.float64)
     where = channels["scale_buffer_idx"]
     scales = np.frombuffer(blob(where), np.float32)[:outputs] if where else np.array(channels["scale"], np.float32)
     given = np.load(case.files("input")[0], allow_pickle=False)
-    rows, steps = quantized_rows(given)
-    result = rows @ matrix.T * steps[:, None] * scales.astype(np.float64)[None, :]
+    image = len(nodes) > _ALONE
+    together = values[layer["input1_id"]]["quant_params"]["num_nonbatch_dims"]
+    last = np.moveaxis(given, 1, -1) if image else given
+    result = product(last, together, matrix * scales.astype(np.float64)[:, None])
     if bias is not None and layer["bias_id"] != _NOBODY:
         result += np.frombuffer(blob(bias["constant_buffer_idx"]), np.float32)[:outputs]
-    low, high = (float(value) for value in _range(graphs[0]["xnodes"][1]))
-    return np.asarray(np.clip(result, low, high).reshape(*given.shape[:-1], outputs))
+    low, high = (float(value) for value in _range(graphs[0]["xnodes"][index]))
+    return np.asarray(np.clip(np.moveaxis(result, -1, 1) if image else result, low, high))
 
 
 def _range(node: dict[str, Any]) -> tuple[float, float]:

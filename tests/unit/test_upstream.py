@@ -106,6 +106,14 @@ def test_rows_are_quantized_as_xnnpack_does_it() -> None:
     assert steps == pytest.approx([3 / 255, 1])
 
 
+def test_points_of_an_image_that_are_quantized_together_share_a_step() -> None:
+    """By hand: in 255 steps of 1/85 up to 3, 0.01 is 1 step, and by itself all of 255."""
+    image = np.array([[[0.01], [3]]], np.float32)
+    weights = np.array([[2.0]])
+    assert upstream_exact.product(image, 2, weights).ravel().tolist() == pytest.approx([2 / 85, 6])
+    assert upstream_exact.product(image, 1, weights).ravel().tolist() == pytest.approx([0.02, 6])
+
+
 def test_a_row_of_an_odd_number_of_4_bit_weights_begins_at_a_byte() -> None:
     assert upstream_exact.unpacked(bytes([0x98, 0xF7, 0x0F, 0x05]), 2, 3).tolist() == [[0, 1, -1], [7, -8, -3]]
 
