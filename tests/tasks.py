@@ -143,7 +143,7 @@ def operators(
         "upstream-tests": "compare the programs of upstream's own tests instead; --program: parts of their ids",
         "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
         "kept": "with --upstream-tests: only tests that ran here before; none is run now",
-        "sample": "with --upstream-tests: every so many-th program, spread over all tests (default: 1, all)",
+        "sample": "with --upstream-tests: one program of so many, of all tests (default: 1, all)",
         "update": "keep what was seen in docs/agreement.json (docs/upstream-tests.json)",
         "json": JSON,
     }

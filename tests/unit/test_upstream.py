@@ -156,6 +156,15 @@ def test_what_is_kept_is_looked_at_without_another_test(monkeypatch: pytest.Monk
     assert [test.name for test in upstream_compare.Choice("t").tests(jobs=1)] == ["two", "three"]
 
 
+def test_a_sample_is_the_same_whatever_else_ran(tmp_path: Path) -> None:
+    cases = [case(tmp_path, number=number) for number in range(400)]
+    some = upstream_compare.Choice(sample=4)
+    taken = [one.number for one in cases if some.takes(one)]
+    assert 70 < len(taken) < 130
+    assert [one.number for one in cases[::2] if some.takes(one)] == [number for number in taken if number % 2 == 0]
+    assert all(upstream_compare.Choice().takes(one) for one in cases)
+
+
 def test_what_agrees_is_not_named(tmp_path: Path) -> None:
     assert not summary(tmp_path, Cell(outcome="exact")).notable
 
