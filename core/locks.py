@@ -94,10 +94,13 @@ def _noted(path: Path) -> Iterator[None]:
     holder = Holder(os.getpid(), _command(), time.time())
     temporary = note.with_suffix(".tmp")
     # Only words for people depend on it: no lock fails for want of them.
-    with contextlib.suppress(OSError):
+    try:
         note.parent.mkdir(exist_ok=True)
         temporary.write_text(json.dumps(vars(holder)), encoding="utf-8")
         temporary.replace(note)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
     try:
         yield
     finally:

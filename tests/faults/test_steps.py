@@ -162,6 +162,49 @@ def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
     assert sum(counted["device-full"] for counted in seen.values()) >= 5
 
 
+def test_no_room_on_this_machine_at_any_step(tmp_path: Path) -> None:
+    """Results and cache on a real file system without a byte, or without an inode, that is left."""
+    (tmp_path / "disk").mkdir()
+    folders = {name: str(tmp_path / "disk" / name) for name in ("SLIPWAY_DIST", "SLIPWAY_CACHE")}
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-m", "tests.faults.no_room", str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **folders}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = json.loads(done.stdout.splitlines()[-1])
+    for what, step, told, wrong in rows:
+        assert wrong == [], (what, step)
+        assert (told["error"], told["exit_code"]) == ("host", 4), (what, step, told)
+        assert told["cause"], (what, step, told)
+        assert "free some space" in told["try"], (what, step, told)
+    assert len(rows) == 8
+
+
+@pytest.mark.parametrize("full", ["bytes", "inodes"])
+def test_commands_without_room(tmp_path: Path, full: str) -> None:
+    """``./inv`` itself, from the start: words, an exit code, and nothing that is half written."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = """
+        mount -t tmpfs -o size=64k,nr_inodes=$2 none "$1" && mkdir "$1/own" && cd "$3" || exit 99
+        [ "$2" -lt 9 ] || head -c 99999 /dev/zero >"$1/filler" 2>/dev/null
+        SLIPWAY_DIST=$1/own/dist SLIPWAY_CACHE=$1/own/cache ./inv deploy --device local --program "$4" --json
+        echo "exit $?"
+        find "$1/own" -type f
+    """
+    program = tmp_path / "some.pte"
+    program.write_bytes(b"not read before there is a bundle")
+    argv = ["unshare", "-rm", "sh", "-c", script, "sh", disk, "40" if full == "bytes" else "4", ROOT, program]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert "exit 4" in done.stdout, done.stdout + done.stderr
+    text, _, files = done.stdout.rpartition("exit 4\n")
+    told = json.loads(text)
+    assert (told["error"], bool(told["cause"])) == ("host", True)
+    assert "free some space" in told["try"]
+    assert "Traceback" not in done.stderr
+    assert [name for name in files.splitlines() if not name.endswith((".lock", ".log"))] == []
+
+
 PHASES = ("connect", "probe", "survey", "upload", "run", "settle", "fetch")
 
 
