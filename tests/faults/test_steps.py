@@ -194,7 +194,8 @@ def test_commands_without_room(tmp_path: Path, full: str) -> None:
     """
     program = tmp_path / "some.pte"
     program.write_bytes(b"not read before there is a bundle")
-    argv = ["unshare", "-rm", "sh", "-c", script, "sh", disk, "40" if full == "bytes" else "4", ROOT, program]
+    words = [str(disk), "40" if full == "bytes" else "4", str(ROOT), str(program)]
+    argv = ["unshare", "-rm", "sh", "-c", script, "sh", *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert "exit 4" in done.stdout, done.stdout + done.stderr
     text, _, files = done.stdout.rpartition("exit 4\n")
