@@ -45,12 +45,17 @@ def targets(c: Any, json: bool = False) -> None:
     report.targets(json)
 
 
-@task(help={"json": JSON})
-def doctor(c: Any, json: bool = False) -> None:
-    """Check this machine: what works, what is missing, and the one command that mends it."""
-    from toolchains import doctor as room
+@task(help={"cache": "read all of the cache that is sealed, and name what is damaged", "json": JSON})
+def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
+    """Check this machine: what works, what is missing, and the one command that fixes it.
 
-    room.report(json)
+    --cache reads the compilers, emulators, system libraries and images in the cache instead (some GB), and compares
+    every file with the digest that it had when it was made.
+    """
+    from toolchains import doctor as room
+    from toolchains import seals
+
+    (seals if cache else room).report(json)
 
 
 @task(

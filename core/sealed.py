@@ -70,6 +70,11 @@ def contents(folder: Path) -> dict[str, str]:
     return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
 
 
+def size(folder: Path) -> int:
+    """Bytes of all files in ``folder``."""
+    return sum(found.st_size for _, found in _files(folder))
+
+
 def seal(folder: Path) -> None:
     """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
     listing = _listing(folder)
