@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "memory.h"
+#include "device_memory.h"
 #include "npy.h"
 #include "platform.h"
 #include "report.h"

@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "device_memory.h"
 
 namespace slipway {
 namespace {

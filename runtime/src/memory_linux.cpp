@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memory.h"
+#include "device_memory.h"
 #include "platform.h"
 #include "text.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "memory.h"
+#include "device_memory.h"
 
 namespace slipway {
 

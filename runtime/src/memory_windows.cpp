@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "memory.h"
+#include "device_memory.h"
 
 namespace slipway {
 

@@ -13,9 +13,9 @@
 
 #include "crash_guard.h"
 #include "describe_limits.h"
+#include "device_memory.h"
 #include "digests.h"
 #include "inputs.h"
-#include "memory.h"
 #include "npy.h"
 #include "options.h"
 #include "platform.h"

@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "describe_limits.h"
-#include "memory.h"
+#include "device_memory.h"
 #include "platform.h"
 #include "temporary_folder.h"
 

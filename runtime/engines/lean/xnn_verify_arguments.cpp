@@ -1,8 +1,8 @@
 // What a call gives a graph, against what the graph takes and makes.
 #include <algorithm>
 
+#include "device_memory.h"
 #include "file_format.h"
-#include "memory.h"
 #include "slipway/tensor.h"
 #include "xnn_verify.h"
 
