@@ -76,6 +76,22 @@ def _another_type(graph: Graph, plan: Any) -> None:
     value.scalar_type = type(value.scalar_type).INT
 
 
+def _places(graph: Graph, plan: Any) -> tuple[int, int]:
+    """The values that the call reads and makes."""
+    arguments = call_of(plan).args
+    return arguments[_input(graph)["external_id"]], arguments[_output(graph)["external_id"]]
+
+
+def _output_in_the_input(graph: Graph, plan: Any) -> None:
+    given, made = _places(graph, plan)
+    plan.values[made].val.allocation_info = plan.values[given].val.allocation_info
+
+
+def _input_as_output(graph: Graph, plan: Any) -> None:
+    given, _ = _places(graph, plan)
+    call_of(plan).args[_output(graph)["external_id"]] = given
+
+
 def _unused(graph: Graph, plan: Any) -> None:
     """The output comes from the node before the last, whose result is then a value for nobody."""
     last, before = graph["xnodes"][-1]["xnode_union"], graph["xnodes"][-2]["xnode_union"]
@@ -93,6 +109,8 @@ CHANGES: dict[str, tuple[str, str, Change, str]] = {
         "conv", "fp32", lambda graph, _: value_of(graph, node(graph, "XNNConv2d")["output_id"]).update(flags=2),
         "beyond the"),
     "an input is an output, too": ("mlp", "fp32", lambda graph, _: _input(graph).update(flags=3), "its flags 3"),
+    "a call's result lies in its input": ("mlp", "fp32", _output_in_the_input, "in the memory of value"),
+    "a call's input is its result": ("mlp", "fp32", _input_as_output, "names its result, value"),
     "a constant is an input": (
         "mlp", "fp32", lambda graph, _: _filter(graph, "XNNFullyConnected").update(flags=1), "its flags 1"),
     "a value is for nobody": ("mlp", "fp32", _unused, "before a node makes it"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from core.bundle import Bundle
+from core.paths import ROOT
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -29,6 +31,8 @@ def lean() -> Bundle:
     return build(host_target(), "lean")
 
 
+_ENTRY = re.compile(r'\{"([\w:.]+)",\s*[^{}]*?,\s*(\d+)\}')
+"""A kernel in the table of its group, and how many arguments it takes."""
 SEED = 11
 FAMILIES = ["elementwise", "lines", "shapes", "images"]
 
@@ -51,6 +55,37 @@ def _compare(found: Any, expected: Any, where: str) -> None:
     else:
         tolerance = TOLERANCE[expected.dtype.name]
         np.testing.assert_allclose(found, expected, tolerance, tolerance, err_msg=where)
+
+
+_RESULT_BEHIND = {"aten::_local_scalar_dense", "aten::sym_numel", "aten::sym_size.int"}
+"""Operators on numbers have no ``out``: a call names their result behind the arguments, as executorch_prim's do."""
+_UNREGISTERED = {
+    "executorch_prim::et_copy_index.tensor": 3, "executorch_prim::et_view.default": 3,
+    "executorch_prim::floordiv.int": 3, "executorch_prim::mod.int": 3,
+}  # fmt: skip
+"""What has no schema in Python: the runtime's own operators."""
+
+
+def test_every_kernel_takes_as_many_arguments_as_its_schema_has() -> None:
+    import importlib
+
+    import torch
+
+    for module in ("executorch.exir", "executorch.exir.passes.dim_order_ops_registry", "executorch.kernels.quantized"):
+        importlib.import_module(module)
+    importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
+    table = {
+        name: int(count)
+        for source in (ROOT / "runtime" / "engines" / "lean" / "kernels").glob("*.cpp")
+        for name, count in _ENTRY.findall(source.read_text(encoding="utf-8"))
+    }
+    assert len(table) > 250
+    for name, count in table.items():
+        base, _, overload = name.partition(".")
+        schemas = {one.overload_name: len(one.arguments) for one in torch._C._jit_get_schemas_for_operator(base)}
+        behind = name in _RESULT_BEHIND or base.startswith("executorch_prim::")
+        wanted = _UNREGISTERED[name] if name in _UNREGISTERED else schemas[overload] + behind
+        assert count == wanted, name
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -54,9 +54,19 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
                                std::size_t delegate) {
   GivenConstants found;
   bool called = false;
+  std::vector<std::uint8_t> written(values.size());
   if (plan.chains() == nullptr || plan.chains()->size() == 0 ||
       plan.chains()->Get(0)->instructions() == nullptr) {
     return found;
+  }
+  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+    // A move or a view puts another tensor where a constant was.
+    if (const auto* moved = instruction->instr_args_as_MoveCall()) {
+      written[static_cast<std::size_t>(moved->move_to())] = 1;
+    } else if (const auto* kernel = instruction->instr_args_as_KernelCall();
+               kernel != nullptr && kernel->args()->size() != 0) {
+      written[static_cast<std::size_t>(kernel->args()->Get(kernel->args()->size() - 1))] = 1;
+    }
   }
   for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
     const auto* call = instruction->instr_args_as_DelegateCall();
@@ -68,8 +78,9 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
     }
     called = true;
     for (flatbuffers::uoffset_t i = 0; i < call->args()->size(); ++i) {
-      const auto* view = std::get_if<View>(&values[static_cast<std::size_t>(call->args()->Get(i))]);
-      if (view != nullptr && view->constant && view->contiguous()) {
+      const auto value = static_cast<std::size_t>(call->args()->Get(i));
+      const auto* view = std::get_if<View>(&values[value]);
+      if (view != nullptr && view->constant && view->contiguous() && written[value] == 0) {
         found[i] = {view->data, view->capacity};
       }
     }

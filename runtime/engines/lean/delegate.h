@@ -25,6 +25,9 @@ class Delegate {
                                                 const std::string& what, bool profile,
                                                 const GivenConstants& given);
 
+  // Whether the argument at that place of a call is a result.
+  bool makes(std::size_t place) const { return check_->makes(place); }
+
   Status execute(const std::vector<View*>& arguments);
   std::vector<OperatorTime> times() const;
   std::vector<KernelUse> kernels() const;

@@ -42,11 +42,11 @@ View& no_tensor() {
 
 }  // namespace
 
-Kernel find_kernel(std::string_view name) {
+const KernelEntry* find_kernel(std::string_view name) {
   for (const Table& table : tables()) {
     for (std::size_t i = 0; i < table.count; ++i) {
       if (name == table.entries[i].name) {
-        return table.entries[i].function;
+        return &table.entries[i];
       }
     }
   }
@@ -79,6 +79,27 @@ std::uint64_t Scratch::random() {
   return bits ^ (bits >> 31U);
 }
 
+Arguments::~Arguments() {
+  // By their indices: a kernel may have put a number where a tensor was.
+  for (const std::int32_t index : scratch_->taken_) {
+    if (auto* view = std::get_if<View>(&(*values_)[static_cast<std::size_t>(index)])) {
+      view->taken = 0;
+      view->pinned = false;
+    }
+  }
+  scratch_->taken_.clear();
+}
+
+// The tensor of value `index` becomes argument i, or one of several in it.
+void Arguments::take(std::int32_t index, View* view, std::size_t i) {
+  const auto argument = static_cast<std::uint32_t>(i + 1);
+  if (view->taken == 0) {
+    view->taken = argument;
+    scratch_->taken_.push_back(index);
+  }
+  view->pinned = view->pinned || view->taken != argument;
+}
+
 void Arguments::fail(std::size_t i, const char* wanted) {
   if (fault_.ok()) {
     fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + wanted,
@@ -107,6 +128,7 @@ View& Arguments::tensor(std::size_t i) {
 
 View& Arguments::unplaced_tensor(std::size_t i) {
   if (auto* view = std::get_if<View>(&value(i)); view != nullptr && view->dtype != DType::kUnknown) {
+    take(indices_[i], view, i);
     return *view;
   }
   fail(i, "tensor");
@@ -192,6 +214,9 @@ std::vector<View*> Arguments::tensors(std::size_t i) {
           ((view->data == nullptr && view->count() != 0) || view->dtype == DType::kUnknown)) {
         fail(i, "list of tensors that have memory");
         return {};
+      }
+      if (view != nullptr) {
+        take(item, view, i);
       }
       found.push_back(view);
     }

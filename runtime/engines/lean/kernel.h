@@ -19,15 +19,19 @@ using Kernel = Status (*)(Arguments& arguments);
 
 // One that a selective build leaves out has neither name nor function: nothing refers to its code then.
 struct KernelEntry {
-  constexpr KernelEntry(const char* entry, Kernel kernel)
-      : name(is_selected(entry) ? entry : ""), function(is_selected(entry) ? kernel : nullptr) {}
+  constexpr KernelEntry(const char* entry, Kernel kernel, std::uint8_t count)
+      : name(is_selected(entry) ? entry : ""),
+        function(is_selected(entry) ? kernel : nullptr),
+        arguments(count) {}
 
   const char* name;  // "aten::add.out"
   Kernel function;
+  // How many its schema has, outputs among them. A call may name its results once more behind them.
+  std::uint8_t arguments;
 };
 
 // The kernel of that name; nullptr when there is none.
-Kernel find_kernel(std::string_view name);
+const KernelEntry* find_kernel(std::string_view name);
 // Names of all kernels, sorted.
 std::vector<std::string> kernel_names();
 
@@ -41,16 +45,22 @@ class Scratch {
   std::uint64_t random();
 
  private:
+  friend class Arguments;
+  std::vector<std::int32_t> taken_;  // tensors that the call which runs has been given
   std::vector<std::max_align_t> memory_;
   std::uint64_t drawn_ = 0;
 };
 
 // What a call is given. The accessors expect what the operator's schema says; a program that gives something
-// else fails the call.
+// else fails the call. A tensor that is given as two arguments (an input that is the output, too) keeps its
+// sizes until the call ends: what a kernel has checked of one of them stays true.
 class Arguments {
  public:
   Arguments(std::vector<Value>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch)
       : values_(values), indices_(indices), count_(count), scratch_(scratch) {}
+  ~Arguments();
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
 
   std::size_t count() const { return count_; }
   Scratch& scratch() { return *scratch_; }
@@ -75,6 +85,7 @@ class Arguments {
 
  private:
   void fail(std::size_t i, const char* wanted);
+  void take(std::int32_t index, View* view, std::size_t i);
 
   std::vector<Value>* values_;
   const std::int32_t* indices_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "calls.h"
 #include "file_format.h"
 #include "stored_types.h"
 
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
                   "pte_runner --describe lists them");
   }
   std::unique_ptr<Method> method(new Method(context, store, weights, shared, *found, recorder));
-  std::vector<Kernel> kernels;
+  std::vector<const KernelEntry*> kernels;
   Status done = method->find_operators(&kernels);
   if (done.ok()) {
     done = method->make_arenas();
@@ -209,7 +210,7 @@ Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, View* v
   return {};
 }
 
-Status Method::find_operators(std::vector<Kernel>* kernels) const {
+Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
   std::vector<std::string> missing;
   for (std::size_t i = 0; plan_->operators() != nullptr && i < plan_->operators()->size(); ++i) {
     const std::string name =
@@ -257,7 +258,7 @@ Status Method::make_delegates() {
   return {};
 }
 
-Status Method::make_steps(const std::vector<Kernel>& kernels) {
+Status Method::make_steps(const std::vector<const KernelEntry*>& kernels) {
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     operators_.push_back(registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i))));
   }
@@ -265,14 +266,21 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
       plan_->chains()->Get(0)->instructions() == nullptr) {
     return {};
   }
+  CallCheck calls(values_);
   for (const pte::Instruction* instruction : *plan_->chains()->Get(0)->instructions()) {
     Step step{};
+    Status sound;
     if (const auto* call = instruction->instr_args_as_KernelCall()) {
       const auto index = static_cast<std::size_t>(call->op_index());
-      step = {
-          Action::kKernel,          kernels[index], nullptr, call->args()->data(), call->args()->size(), 0, 0,
-          operators_[index].c_str()};
-      step.repeated = repeated_tensors(step);
+      step = {Action::kKernel,
+              kernels[index]->function,
+              nullptr,
+              call->args()->data(),
+              call->args()->size(),
+              0,
+              0,
+              operators_[index].c_str()};
+      sound = calls.kernel(*kernels[index], step.arguments, step.count, steps_.size());
     } else if (const auto* delegated = instruction->instr_args_as_DelegateCall()) {
       step = {Action::kDelegate,
               nullptr,
@@ -282,6 +290,7 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
               0,
               0,
               kXnnpackBackend};
+      sound = calls.delegate(*step.delegate, step.arguments, step.count, steps_.size());
     } else if (const auto* moved = instruction->instr_args_as_MoveCall()) {
       step.action = Action::kMove;
       step.from = static_cast<std::size_t>(moved->move_from());
@@ -293,50 +302,17 @@ Status Method::make_steps(const std::vector<Kernel>& kernels) {
     } else {
       step.action = Action::kFree;
     }
+    if (!sound.ok()) {
+      return sound;
+    }
     steps_.push_back(step);
   }
   return {};
 }
 
-std::vector<std::int32_t> Method::repeated_tensors(const Step& step) const {
-  // A call names its result again behind its arguments, several results in a list: that is no second
-  // argument.
-  std::size_t count = step.count;
-  if (count >= 2 &&
-      (step.arguments[count - 1] == step.arguments[count - 2] ||
-       std::holds_alternative<TensorList>(values_[static_cast<std::size_t>(step.arguments[count - 1])]))) {
-    --count;
-  }
-  std::vector<std::int32_t> all(step.arguments, step.arguments + count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(step.arguments[i])]);
-    if (list != nullptr) {
-      all.insert(all.end(), list->items.begin(), list->items.end());
-    }
-  }
-  std::sort(all.begin(), all.end());
-  std::vector<std::int32_t> found;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    if (all[i] == all[i - 1] && all[i] >= 0 &&
-        std::holds_alternative<View>(values_[static_cast<std::size_t>(all[i])])) {
-      found.push_back(all[i]);
-    }
-  }
-  return found;
-}
-
 Status Method::run_kernel(const Step& step) {
-  const auto pin = [&](bool pinned) {
-    for (const std::int32_t index : step.repeated) {
-      if (auto* view = std::get_if<View>(&values_[static_cast<std::size_t>(index)])) {
-        view->pinned = pinned;
-      }
-    }
-  };
   Arguments arguments(&values_, step.arguments, step.count, &scratch_);
-  pin(true);
   const Status done = step.kernel(arguments);
-  pin(false);
   const Status& wrong = arguments.fault().ok() ? done : arguments.fault();
   if (wrong.ok()) {
     return {};

@@ -58,8 +58,6 @@ class Method {
     std::size_t from = 0;  // of a move; the condition of a jump
     std::size_t to = 0;    // of a move; the destination of a jump
     const char* name = "";
-    // Tensors that a kernel's call names twice: an input that is its output, too.
-    std::vector<std::int32_t> repeated = {};
   };
 
   Method(const XnnContext& context, const DataStore& store, PackedWeights& weights, SharedArenas& shared,
@@ -75,10 +73,9 @@ class Method {
   Status make_values();
   Status make_tensor(const pte::Tensor& tensor, std::size_t index, View* view);
   Status give_memory(const pte::Tensor& tensor, std::size_t index, View* view);
-  Status find_operators(std::vector<Kernel>* kernels) const;
+  Status find_operators(std::vector<const KernelEntry*>* kernels) const;
   Status make_delegates();
-  Status make_steps(const std::vector<Kernel>& kernels);
-  std::vector<std::int32_t> repeated_tensors(const Step& step) const;
+  Status make_steps(const std::vector<const KernelEntry*>& kernels);
   Status run_kernel(const Step& step);
   Status run_delegate(const Step& step);
   Status move(const Step& step);

@@ -23,7 +23,8 @@ struct View {
   std::uint8_t rank = 0;
   Dynamism dynamism = Dynamism::kStatic;
   bool constant = false;
-  bool pinned = false;  // two arguments of the call that runs: its sizes stay what the kernel has checked
+  bool pinned = false;      // two arguments of the call that runs: its sizes stay what the kernel has checked
+  std::uint32_t taken = 0;  // the argument of that call which it is, counted from 1
   std::array<std::int64_t, kMostDims> sizes{};   // logical order
   std::array<std::int64_t, kMostDims> bounds{};  // as exported: what sizes may grow to
   std::array<std::uint8_t, kMostDims> order{};   // dimensions as they lie in memory, outermost first

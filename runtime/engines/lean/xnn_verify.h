@@ -28,6 +28,11 @@ class GraphCheck {
   // needs for them is more than there is.
   Status accept(const std::vector<View*>& arguments);
 
+  // Whether the argument at that place is one that the graph makes.
+  bool makes(std::size_t place) const {
+    return place < externals_.size() && externals_[place] != kNoValue && facts_[externals_[place]].output;
+  }
+
   // The shape of an external value, as it follows from the arguments accepted last.
   const Dims& shape_of(std::uint32_t external_id) const { return shapes_[externals_[external_id]]; }
 

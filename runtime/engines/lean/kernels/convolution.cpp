@@ -299,8 +299,8 @@ Status convolution_backward(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::convolution.out", convolution},
-    {"aten::convolution_backward.out", convolution_backward},
+    {"aten::convolution.out", convolution, 10},
+    {"aten::convolution_backward.out", convolution_backward, 14},
 };
 
 }  // namespace

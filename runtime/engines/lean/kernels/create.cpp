@@ -129,17 +129,17 @@ Status arange_start(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::arange.out", arange},
-    {"aten::arange.start_out", arange_start},
-    {"aten::empty.out", empty},
-    {"aten::fill.Scalar_out", fill_scalar},
-    {"aten::fill.Tensor_out", fill_tensor},
-    {"aten::full.out", full},
-    {"aten::full_like.out", full_like},
-    {"aten::ones.out", ones},
-    {"aten::scalar_tensor.out", scalar_tensor},
-    {"aten::zeros.out", zeros},
-    {"dim_order_ops::_empty_dim_order.out", empty},
+    {"aten::arange.out", arange, 2},
+    {"aten::arange.start_out", arange_start, 4},
+    {"aten::empty.out", empty, 3},
+    {"aten::fill.Scalar_out", fill_scalar, 3},
+    {"aten::fill.Tensor_out", fill_tensor, 3},
+    {"aten::full.out", full, 3},
+    {"aten::full_like.out", full_like, 4},
+    {"aten::ones.out", ones, 2},
+    {"aten::scalar_tensor.out", scalar_tensor, 2},
+    {"aten::zeros.out", zeros, 2},
+    {"dim_order_ops::_empty_dim_order.out", empty, 3},
 };
 
 }  // namespace

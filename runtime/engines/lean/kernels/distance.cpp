@@ -144,8 +144,8 @@ Status cdist(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::_cdist_forward.out", cdist},
-    {"aten::_pdist_forward.out", pdist},
+    {"aten::_cdist_forward.out", cdist, 5},
+    {"aten::_pdist_forward.out", pdist, 3},
 };
 
 }  // namespace

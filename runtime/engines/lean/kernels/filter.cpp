@@ -208,11 +208,11 @@ Status sort(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::masked_scatter.out", masked_scatter},
-    {"aten::masked_select.out", masked_select},
-    {"aten::nonzero.out", nonzero},
-    {"aten::sort.values", sort},
-    {"aten::topk.values", topk},
+    {"aten::masked_scatter.out", masked_scatter, 4},
+    {"aten::masked_select.out", masked_select, 3},
+    {"aten::nonzero.out", nonzero, 2},
+    {"aten::sort.values", sort, 5},
+    {"aten::topk.values", topk, 7},
 };
 
 }  // namespace

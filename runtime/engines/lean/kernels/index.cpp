@@ -228,9 +228,9 @@ Status index_put_in_place(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::index.Tensor_out", index},
-    {"aten::index_put.out", index_put},
-    {"aten::index_put_", index_put_in_place},
+    {"aten::index.Tensor_out", index, 3},
+    {"aten::index_put.out", index_put, 5},
+    {"aten::index_put_", index_put_in_place, 4},
 };
 
 }  // namespace

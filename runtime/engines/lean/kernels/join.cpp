@@ -476,19 +476,19 @@ Status slice_scatter(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::cat.out", cat},
-    {"aten::constant_pad_nd.out", constant_pad},
-    {"aten::pixel_shuffle.out", pixel_shuffle<false>},
-    {"aten::pixel_unshuffle.out", pixel_shuffle<true>},
-    {"aten::repeat.out", repeat},
-    {"aten::roll.out", roll},
-    {"aten::select_scatter.out", select_scatter},
-    {"aten::slice_scatter.out", slice_scatter},
-    {"aten::split_copy.Tensor_out", split_copy},
-    {"aten::split_with_sizes_copy.out", split_with_sizes},
-    {"aten::stack.out", stack},
-    {"aten::tril.out", tril},
-    {"aten::unbind_copy.int_out", unbind_copy},
+    {"aten::cat.out", cat, 3},
+    {"aten::constant_pad_nd.out", constant_pad, 4},
+    {"aten::pixel_shuffle.out", pixel_shuffle<false>, 3},
+    {"aten::pixel_unshuffle.out", pixel_shuffle<true>, 3},
+    {"aten::repeat.out", repeat, 3},
+    {"aten::roll.out", roll, 4},
+    {"aten::select_scatter.out", select_scatter, 5},
+    {"aten::slice_scatter.out", slice_scatter, 7},
+    {"aten::split_copy.Tensor_out", split_copy, 4},
+    {"aten::split_with_sizes_copy.out", split_with_sizes, 4},
+    {"aten::stack.out", stack, 3},
+    {"aten::tril.out", tril, 3},
+    {"aten::unbind_copy.int_out", unbind_copy, 3},
 };
 
 }  // namespace

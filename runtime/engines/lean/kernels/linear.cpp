@@ -208,10 +208,10 @@ Status linear(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::addmm.out", addmm},
-    {"aten::bmm.out", bmm},
-    {"aten::linear.out", linear},
-    {"aten::mm.out", mm},
+    {"aten::addmm.out", addmm, 6},
+    {"aten::bmm.out", bmm, 3},
+    {"aten::linear.out", linear, 4},
+    {"aten::mm.out", mm, 3},
 };
 
 }  // namespace

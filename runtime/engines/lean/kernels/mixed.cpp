@@ -139,9 +139,9 @@ Status mixed_linear(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"quantized_decomposed::add.out", add},
-    {"quantized_decomposed::mixed_linear.out", mixed_linear},
-    {"quantized_decomposed::mixed_mm.out", mixed_mm},
+    {"quantized_decomposed::add.out", add, 15},
+    {"quantized_decomposed::mixed_linear.out", mixed_linear, 6},
+    {"quantized_decomposed::mixed_mm.out", mixed_mm, 5},
 };
 
 }  // namespace

@@ -403,14 +403,14 @@ Status glu(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::_log_softmax.out", softmax<true>},
-    {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch},
-    {"aten::_native_batch_norm_legit.out", batch_norm_running},
-    {"aten::_native_batch_norm_legit_no_training.out", batch_norm},
-    {"aten::_softmax.out", softmax<false>},
-    {"aten::glu.out", glu},
-    {"aten::native_group_norm.out", group_norm},
-    {"aten::native_layer_norm.out", layer_norm},
+    {"aten::_log_softmax.out", softmax<true>, 4},
+    {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch, 9},
+    {"aten::_native_batch_norm_legit.out", batch_norm_running, 11},
+    {"aten::_native_batch_norm_legit_no_training.out", batch_norm, 10},
+    {"aten::_softmax.out", softmax<false>, 4},
+    {"aten::glu.out", glu, 3},
+    {"aten::native_group_norm.out", group_norm, 11},
+    {"aten::native_layer_norm.out", layer_norm, 8},
 };
 
 }  // namespace

@@ -64,9 +64,9 @@ Status pad(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::reflection_pad1d.out", pad<true, 1>},   {"aten::reflection_pad2d.out", pad<true, 2>},
-    {"aten::reflection_pad3d.out", pad<true, 3>},   {"aten::replication_pad1d.out", pad<false, 1>},
-    {"aten::replication_pad2d.out", pad<false, 2>}, {"aten::replication_pad3d.out", pad<false, 3>},
+    {"aten::reflection_pad1d.out", pad<true, 1>, 3},   {"aten::reflection_pad2d.out", pad<true, 2>, 3},
+    {"aten::reflection_pad3d.out", pad<true, 3>, 3},   {"aten::replication_pad1d.out", pad<false, 1>, 3},
+    {"aten::replication_pad2d.out", pad<false, 2>, 3}, {"aten::replication_pad3d.out", pad<false, 3>, 3},
 };
 
 }  // namespace

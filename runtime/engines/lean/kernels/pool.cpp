@@ -306,10 +306,10 @@ Status max_pool_backward(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::_adaptive_avg_pool2d.out", adaptive_avg_pool},
-    {"aten::avg_pool2d.out", avg_pool},
-    {"aten::max_pool2d_with_indices.out", max_pool},
-    {"aten::max_pool2d_with_indices_backward.grad_input", max_pool_backward},
+    {"aten::_adaptive_avg_pool2d.out", adaptive_avg_pool, 3},
+    {"aten::avg_pool2d.out", avg_pool, 8},
+    {"aten::max_pool2d_with_indices.out", max_pool, 8},
+    {"aten::max_pool2d_with_indices_backward.grad_input", max_pool_backward, 9},
 };
 
 }  // namespace

@@ -353,22 +353,22 @@ Status embedding_of(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams},
-    {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token},
-    {"quantized_decomposed::dequantize_per_channel.out", dequantize_per_channel},
-    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize_by_tensors},
-    {"quantized_decomposed::dequantize_per_tensor.out", dequantize_per_tensor},
-    {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token},
-    {"quantized_decomposed::embedding_2bit.dtype_out", embedding_of<2, 7>},
-    {"quantized_decomposed::embedding_2bit.out", embedding_of<2, 6>},
-    {"quantized_decomposed::embedding_4bit.dtype_out", embedding_of<4, 7>},
-    {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>},
-    {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>},
-    {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>},
-    {"quantized_decomposed::quantize_per_channel.out", quantize_per_channel},
-    {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize_by_tensors},
-    {"quantized_decomposed::quantize_per_tensor.out", quantize_per_tensor},
-    {"quantized_decomposed::quantize_per_token.out", quantize_per_token},
+    {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams, 7},
+    {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token, 4},
+    {"quantized_decomposed::dequantize_per_channel.out", dequantize_per_channel, 9},
+    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize_by_tensors, 8},
+    {"quantized_decomposed::dequantize_per_tensor.out", dequantize_per_tensor, 8},
+    {"quantized_decomposed::dequantize_per_token.out", dequantize_per_token, 8},
+    {"quantized_decomposed::embedding_2bit.dtype_out", embedding_of<2, 7>, 8},
+    {"quantized_decomposed::embedding_2bit.out", embedding_of<2, 6>, 7},
+    {"quantized_decomposed::embedding_4bit.dtype_out", embedding_of<4, 7>, 8},
+    {"quantized_decomposed::embedding_4bit.out", embedding_of<4, 6>, 7},
+    {"quantized_decomposed::embedding_byte.dtype_out", embedding_of<8, 7>, 8},
+    {"quantized_decomposed::embedding_byte.out", embedding_of<8, 6>, 7},
+    {"quantized_decomposed::quantize_per_channel.out", quantize_per_channel, 8},
+    {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize_by_tensors, 7},
+    {"quantized_decomposed::quantize_per_tensor.out", quantize_per_tensor, 7},
+    {"quantized_decomposed::quantize_per_token.out", quantize_per_token, 7},
 };
 
 }  // namespace

@@ -73,9 +73,9 @@ Status dropout(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::native_dropout.out", dropout},
-    {"aten::rand.out", fill<uniform>},
-    {"aten::randn.out", fill<normal>},
+    {"aten::native_dropout.out", dropout, 5},
+    {"aten::rand.out", fill<uniform>, 2},
+    {"aten::randn.out", fill<normal>, 2},
 };
 
 }  // namespace

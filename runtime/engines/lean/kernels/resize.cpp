@@ -231,9 +231,9 @@ Status smooth_bilinear(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::_upsample_bilinear2d_aa.out", smooth_bilinear},
-    {"aten::upsample_bilinear2d.vec_out", bilinear},
-    {"aten::upsample_nearest2d.vec_out", nearest},
+    {"aten::_upsample_bilinear2d_aa.out", smooth_bilinear, 6},
+    {"aten::upsample_bilinear2d.vec_out", bilinear, 5},
+    {"aten::upsample_nearest2d.vec_out", nearest, 4},
 };
 
 }  // namespace

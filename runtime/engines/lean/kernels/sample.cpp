@@ -150,7 +150,7 @@ Status grid_sampler(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::grid_sampler_2d.out", grid_sampler},
+    {"aten::grid_sampler_2d.out", grid_sampler, 6},
 };
 
 }  // namespace

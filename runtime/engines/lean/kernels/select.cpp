@@ -132,9 +132,9 @@ Status clamp_tensors(Arguments& arguments) {
 }
 
 constexpr KernelEntry kTable[] = {
-    {"aten::clamp.Tensor_out", clamp_tensors},
-    {"aten::masked_fill.Scalar_out", masked_fill},
-    {"aten::where.self_out", where},
+    {"aten::clamp.Tensor_out", clamp_tensors, 4},
+    {"aten::masked_fill.Scalar_out", masked_fill, 4},
+    {"aten::where.self_out", where, 4},
 };
 
 }  // namespace
