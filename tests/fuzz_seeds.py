@@ -88,7 +88,7 @@ def make(folder: Path) -> None:
     halves = (torch.randn(2, 4, dtype=torch.float16),)
     programs = {name: build().buffer for name, build in PROGRAMS.items()}
     programs |= {name: getattr(written, name)().program() for name in ("numbers", "calls", "chance")}
-    programs |= {name: wrong.program(name) for name in wrong.WRONG}
+    programs |= {name: wrong.program(name)[0] for name in wrong.WRONG}
     programs["d-elementwise"] = _delegated(Elementwise().eval(), pair)
     programs["d-image"] = _delegated(Image().eval(), image)
     programs["d-attention"] = _delegated(Attention().eval(), sequence)

@@ -36,6 +36,7 @@ class Writer:
     _given: list[int] = field(default_factory=list)
     _wanted: list[int] = field(default_factory=list)
     _used: int = 0
+    _constants: list[bytes] = field(default_factory=lambda: [b""])
 
     def _put(self, value: Any) -> int:
         from executorch.exir import schema
@@ -58,6 +59,18 @@ class Writer:
                 kinds.DYNAMIC_BOUND if bounded else kinds.STATIC,
             )
         )  # fmt: skip
+
+    def constant(self, value: torch.Tensor) -> Place:
+        """A tensor of the program's own."""
+        from executorch.exir import schema
+        from executorch.exir.tensor import scalar_type_enum
+
+        self._constants.append(value.contiguous().numpy().tobytes())
+        order = list(range(value.dim()))
+        static = schema.TensorShapeDynamism.STATIC
+        kind, buffer = scalar_type_enum(value.dtype), len(self._constants) - 1
+        stored = schema.Tensor(kind, 0, list(value.shape), order, False, 0, buffer, None, static)
+        return Place(self._put(stored))
 
     def _output(self, place: int, result: torch.Tensor) -> int:
         self.results.append(result)
@@ -122,7 +135,8 @@ class Writer:
             operators=[schema.Operator(*_split(name)) for name in self.operators],
             delegates=[], non_const_buffer_sizes=[0, max(self._used, 16)],
         )  # fmt: skip
-        written = schema.Program(0, [plan], [schema.Buffer(b"")], [], [], schema.SubsegmentOffsets(0, []))
+        buffers = [schema.Buffer(one) for one in self._constants]
+        written = schema.Program(0, [plan], buffers, [], [], schema.SubsegmentOffsets(0, []))
         return bytes(serialize_pte_binary(PTEFile(program=written, mutable_data=None, named_data=None)))
 
 
@@ -195,6 +209,10 @@ def calls() -> Writer:
     writer.call("aten::fill.Scalar_out", x, 2.5, Out(torch.full((3, 4), 2.5)))
     writer.call("executorch_prim::et_view.default", x, [4, -1], Out(x.reshape(4, 3)))
     writer.call("aten::squeeze_copy.dim_out", x[:, None].contiguous(), 1, Out(x))
+    writer.call("aten::slice_copy.Tensor_out", x, 0, 0, 3, 2**62, Out(x[:1].contiguous()))
+    large, ones = 2**53 + 1, torch.ones(1, dtype=torch.int64)
+    kept = Out(torch.tensor([1, large, 1]))
+    writer.call("aten::scatter.value_out", torch.ones(3, dtype=torch.int64), 0, ones, large, kept)
     rows = writer.given(torch.zeros(4, 2))
     for index in range(4):
         writer.call("executorch_prim::et_copy_index.tensor", rows, torch.full((2,), float(index)), index)
@@ -231,6 +249,14 @@ def _quantized(writer: Writer) -> None:
     groups = torch.rand(3, 2)
     real = weight.float() * groups.repeat_interleave(2, 1)
     writer.call("quantized_decomposed::mixed_linear.out", x, weight, groups, None, None, Out(x @ real.T))
+
+    # Scales that lie a column at a time.
+    table, rows = torch.randint(-9, 9, (3, 4), dtype=torch.int8), torch.tensor([2, 0])
+    scales = writer.given(torch.rand(3, 2))
+    writer.values[scales.index].val.dim_order = [1, 0]
+    real = table.float() * writer.inputs[-1].repeat_interleave(2, 1)
+    looked_up = Out(real[rows])
+    writer.call("quantized_decomposed::embedding_byte.out", table, scales, None, *edges, rows, looked_up)
 
 
 def _training(writer: Writer) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tests import attacks
 from tests.written import Out, Place, Writer
 
 
@@ -67,11 +68,12 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "stride-overflow": _strides_beyond_all_numbers,
     "too-few": _too_few_arguments,
     "input-as-output": _writes_where_it_reads,
+    **attacks.WRONG,
 }
 
 
-def program(name: str) -> bytes:
-    """The file of one of them."""
+def program(name: str) -> tuple[bytes, str]:
+    """The file of one of them, and the operator that it fails at."""
     writer = Writer()
     WRONG[name](writer)
-    return writer.program()
+    return writer.program(), writer.operators[-1]

@@ -59,12 +59,27 @@ def test_a_wrong_program_ends_in_words(runner: Path, tmp_path: Path) -> None:
 
     for name in WRONG:
         file = tmp_path / f"{name}.pte"
-        file.write_bytes(program(name))
+        written, operator = program(name)
+        file.write_bytes(written)
         done = run(runner, file)
         assert done.returncode in (DAMAGED, FAILED), (name, done)
         error = json.loads(done.stdout)["error"]
-        assert "::" in error["message"], "the operator is named, which a crash does not do"
+        assert operator in error["message"], (name, "the operator is named, which a crash does not do", error)
         assert error["fix"], name
+
+
+def test_sizes_without_elements_take_neither_memory_nor_time(runner: Path, tmp_path: Path) -> None:
+    from tests.attacks import GREEDY
+    from tests.written import Writer
+
+    for name, (write, sound) in GREEDY.items():
+        writer = Writer()
+        write(writer)
+        file = tmp_path / f"{name}.pte"
+        file.write_bytes(writer.program())
+        done = run(runner, file, limit=1 << 29)
+        assert done.returncode == (0 if sound else FAILED), (name, done)
+        assert sound or writer.operators[-1] in json.loads(done.stdout)["error"]["message"], name
 
 
 def _written(file: Path, planned: int = 0, jump_to: int = -1) -> Path:

@@ -202,7 +202,7 @@ Status convolution(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
+  if (!done.ok() || out.count() == 0) {
     return done;
   }
   return in_floats(out.dtype, [&](auto zero) {
@@ -233,7 +233,9 @@ Status convolution(Arguments& arguments) {
 template <typename T>
 void sum_channels(const Volume<T>& gradient, View& out) {
   std::vector<T> sums(static_cast<std::size_t>(gradient.sizes[1]));
-  for (std::int64_t n = 0; n < gradient.sizes[0]; ++n) {
+  // Images without pixels can be any many.
+  const std::int64_t batch = gradient.values.empty() ? 0 : gradient.sizes[0];
+  for (std::int64_t n = 0; n < batch; ++n) {
     for (std::int64_t c = 0; c < gradient.sizes[1]; ++c) {
       const T* plane = gradient.plane(n, c);
       for (std::int64_t i = 0; i < gradient.area(); ++i) {

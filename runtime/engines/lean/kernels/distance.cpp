@@ -56,7 +56,8 @@ Status pdist(Arguments& arguments) {
   if (!arguments.fault().ok()) {
     return {};
   }
-  if (in.rank != 2 || !(p >= 0)) {
+  // What two of them are multiplied to stays a number: rows without columns can be any many.
+  if (in.rank != 2 || in.sizes[0] > INT32_MAX || !(p >= 0)) {
     return mismatch("no distances between the rows of " + to_text(in.shape()));
   }
   const auto rows = static_cast<std::size_t>(in.sizes[0]);

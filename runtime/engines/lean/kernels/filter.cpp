@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "device_memory.h"
 #include "places.h"
 #include "tables.h"
 #include "volume.h"
@@ -17,30 +18,41 @@ Status nonzero(Arguments& arguments) {
   if (!arguments.fault().ok()) {
     return {};
   }
-  std::vector<std::int64_t> places;
   const Shape shape = in.shape();
   const auto steps = in.strides();
-  for (std::size_t i = 0; i < in.count(); ++i) {
+  const std::size_t count = in.count();
+  const auto holds = [&](std::size_t i) {
     double value = 0;
     load(in.dtype, at(in, offset_of(i, shape, steps)), 1, 1, &value);
-    if (value == 0) {
+    return value != 0;
+  };
+  // Counted before they are written down: as many as the output has room for.
+  std::int64_t rows = 0;
+  for (std::size_t i = 0; in.rank != 0 && i < count; ++i) {
+    rows += holds(i) ? 1 : 0;
+  }
+  const Status resized = resize(&out, Shape{rows, in.rank});
+  if (!resized.ok()) {
+    return resized;
+  }
+  std::vector<std::int64_t> places(out.count());
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count && end < places.size(); ++i) {
+    if (!holds(i)) {
       continue;
     }
     std::size_t rest = i;
-    places.resize(places.size() + in.rank);
     for (std::size_t d = in.rank; d-- > 0;) {
-      places[places.size() - in.rank + d] =
-          static_cast<std::int64_t>(rest % static_cast<std::size_t>(shape[d]));
+      places[end + d] = static_cast<std::int64_t>(rest % static_cast<std::size_t>(shape[d]));
       rest /= static_cast<std::size_t>(shape[d]);
     }
+    end += in.rank;
   }
-  const auto rows = static_cast<std::int64_t>(in.rank == 0 ? 0 : places.size() / in.rank);
-  const Status resized = resize(&out, Shape{rows, in.rank});
-  if (resized.ok() && !places.empty()) {
+  if (!places.empty()) {
     // The exporter may have planned the table a column at a time, as ATen makes it.
     copy(out, operand_of(straightened(out, places.data()), out));
   }
-  return resized;
+  return {};
 }
 
 // aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out): the elements whose mask is true,
@@ -62,17 +74,33 @@ Status masked_select(Arguments& arguments) {
   std::copy(shape.begin(), shape.end(), both.sizes.begin());
   const Operand elements = operand_of(in, both);
   const Operand flags = operand_of(mask, both);
+  const auto holds = [&](std::size_t i) { return *at(mask, offset_of(i, shape, flags.steps)) != 0; };
+  // Small tensors broadcast to more than any memory holds.
+  std::size_t count = 0;
+  Status done = count_elements(shape, 1, &count) ? check_room(count, "what a mask selects from")
+                                                 : mismatch("a mask of impossible size: " + to_text(shape));
+  if (!done.ok()) {
+    return done;
+  }
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    total += holds(i) ? 1 : 0;
+  }
+  done = resize(&out, Shape{total});
+  if (!done.ok()) {
+    return done;
+  }
   std::vector<std::int64_t> chosen;
-  for (std::size_t i = 0, count = both.count(); i < count; ++i) {
-    if (*at(mask, offset_of(i, shape, flags.steps)) != 0) {
+  chosen.reserve(out.count());
+  for (std::size_t i = 0; i < count && chosen.size() < out.count(); ++i) {
+    if (holds(i)) {
       chosen.push_back(offset_of(i, shape, elements.steps));
     }
   }
-  const Status resized = resize(&out, Shape{static_cast<std::int64_t>(chosen.size())});
-  for (std::size_t i = 0; resized.ok() && i < chosen.size(); ++i) {
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
     std::memcpy(at(out, static_cast<std::int64_t>(i)), at(in, chosen[i]), size_of(in.dtype));
   }
-  return resized;
+  return {};
 }
 
 // aten::masked_scatter.out(Tensor self, Tensor mask, Tensor source, *, Tensor(a!) out): where the mask is
@@ -163,7 +191,10 @@ Status sorted(const View& in, std::int64_t wanted, std::int64_t count, bool larg
   if (in.rank != 0) {
     outer[dim] = 1;
   }
-  std::size_t lines = in.count() == 0 ? 0 : in.count() / static_cast<std::size_t>(length);
+  if (in.count() == 0) {
+    return {};
+  }
+  const std::size_t lines = in.count() / static_cast<std::size_t>(length);
   return in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> line(static_cast<std::size_t>(length));

@@ -1,6 +1,7 @@
 // Elements looked up, or written to, by one index each.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "places.h"
 #include "tables.h"
@@ -24,6 +25,9 @@ Status embedding(Arguments& arguments) {
   shape.push_back(weight.sizes[1]);
   const Status resized = resize(&out, shape);
   if (!resized.ok()) {
+    return resized;
+  }
+  if (out.count() == 0) {
     return resized;
   }
   const std::size_t row = static_cast<std::size_t>(weight.sizes[1]) * size_of(weight.dtype);
@@ -52,7 +56,7 @@ Status index_select(Arguments& arguments) {
   Shape shape = in.shape();
   shape[dim] = static_cast<std::int64_t>(index.count());
   const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   const auto out_steps = out.strides();
@@ -117,9 +121,24 @@ Status gather(Arguments& arguments) {
   return {};
 }
 
+// One number, in both forms that it is stored from.
+struct Number {
+  double real = 0;
+  std::int64_t integer = 0;
+
+  template <typename T>
+  T as() const {
+    if constexpr (std::is_integral_v<T>) {
+      return integer;
+    } else {
+      return static_cast<T>(real);
+    }
+  }
+};
+
 // Writes `source` (or one number) to places of a copy of self.
 Status scatter_into(const View& self, std::int64_t wanted, const View& index, const View* source,
-                    double number, bool add, View& out) {
+                    const Number& number, bool add, View& out) {
   std::size_t dim = 0;
   const Status wrapped = self.rank == 0 ? Status() : wrap_dim(wanted, self.rank, &dim);
   if (!wrapped.ok() || index.rank != self.rank || (source != nullptr && source->rank != self.rank)) {
@@ -152,7 +171,7 @@ Status scatter_into(const View& self, std::int64_t wanted, const View& index, co
         return mismatch("index " + std::to_string(places[i]) + " is outside " + to_text(self.shape()));
       }
       std::uint8_t* to = at(out, offset_of(i, shape, out_steps) + places[i] * step);
-      T value = static_cast<T>(number);
+      T value = number.as<T>();
       if (source != nullptr) {
         load(source->dtype, at(*source, offset_of(i, shape, source_steps)), 1, 1, &value);
       }
@@ -170,18 +189,20 @@ Status scatter_into(const View& self, std::int64_t wanted, const View& index, co
 // aten::scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
 Status scatter(Arguments& arguments) {
   const View& source = arguments.tensor(3);
-  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, 0, false,
+  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, false,
                       arguments.tensor(4));
 }
 // aten::scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out)
 Status scatter_value(Arguments& arguments) {
-  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), nullptr,
-                      arguments.real(3), false, arguments.tensor(4));
+  const double real = arguments.real(3);
+  const Number number{real, arguments.is_integral(3) ? arguments.integer(3) : to_int64(real)};
+  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), nullptr, number, false,
+                      arguments.tensor(4));
 }
 // aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
 Status scatter_add(Arguments& arguments) {
   const View& source = arguments.tensor(3);
-  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, 0, true,
+  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, true,
                       arguments.tensor(4));
 }
 

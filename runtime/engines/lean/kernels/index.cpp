@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device_memory.h"
 #include "places.h"
 #include "tables.h"
 
@@ -17,10 +18,16 @@ struct Lookup {
   Shape common;                                   // what the index tensors broadcast to
   std::size_t common_at = 0;                      // where `common` stands in the result
 
+  // The result's shape; then, when there is room for one of that shape, the tables.
   Status prepare(const View& in, const std::vector<View*>& indices);
+  Status look_up(const View& in);
   // Calls f(offset in `in`, row-major number in the result) for every element of the result.
   template <typename F>
   Status each(const View& in, F f) const;
+
+ private:
+  std::vector<std::vector<std::int64_t>> lists_;  // one a dimension: the indices as they were given
+  std::vector<Shape> shapes_;                     // of these; {-1} where there are none
 };
 
 // Index tensors of bool stand for the places where they are true, one table a dimension.
@@ -37,8 +44,13 @@ Status expand_masks(const View& in, const std::vector<View*>& indices,
       shapes->push_back(view->shape());
       continue;
     }
-    const std::vector<std::int64_t> mask = integers_of(*view);
     const std::size_t first = lists->size();
+    const Status room = check_room(std::uint64_t{view->count()} * sizeof(std::int64_t) * (view->rank + 1U),
+                                   "the places where a mask is true");
+    if (!room.ok()) {
+      return room;
+    }
+    const std::vector<std::int64_t> mask = integers_of(*view);
     std::vector<std::vector<std::int64_t>> places(view->rank);
     for (std::size_t i = 0; i < mask.size(); ++i) {
       std::size_t rest = mask[i] != 0 ? i : SIZE_MAX;
@@ -60,50 +72,25 @@ Status expand_masks(const View& in, const std::vector<View*>& indices,
 }
 
 Status Lookup::prepare(const View& in, const std::vector<View*>& indices) {
-  std::vector<std::vector<std::int64_t>> lists;
-  std::vector<Shape> shapes;
-  const Status expanded = expand_masks(in, indices, &lists, &shapes);
-  if (!expanded.ok() || lists.size() > in.rank) {
+  const Status expanded = expand_masks(in, indices, &lists_, &shapes_);
+  if (!expanded.ok() || lists_.size() > in.rank) {
     return expanded.ok() ? mismatch("there are more indices than dimensions") : expanded;
   }
-  for (std::size_t i = 0; i < lists.size(); ++i) {
-    if (shapes[i] == Shape{-1}) {
+  for (std::size_t i = 0; i < lists_.size(); ++i) {
+    if (shapes_[i] == Shape{-1}) {
       continue;
     }
     dims.push_back(i);
-    const std::size_t rank = std::max(common.size(), shapes[i].size());
+    const std::size_t rank = std::max(common.size(), shapes_[i].size());
     common.insert(common.begin(), rank - common.size(), 1);
-    for (std::size_t d = 0; d < shapes[i].size(); ++d) {
-      std::int64_t& size = common[rank - shapes[i].size() + d];
-      const std::int64_t own = shapes[i][d];
+    for (std::size_t d = 0; d < shapes_[i].size(); ++d) {
+      std::int64_t& size = common[rank - shapes_[i].size() + d];
+      const std::int64_t own = shapes_[i][d];
       if (size != own && size != 1 && own != 1) {
         return mismatch("indices of different shapes do not go together");
       }
       size = size == 1 ? own : size;
     }
-  }
-  std::size_t total = 1;
-  for (const std::int64_t size : common) {
-    total *= static_cast<std::size_t>(size);
-  }
-  for (const std::size_t dim : dims) {
-    std::array<std::int64_t, kMostDims> steps{};
-    std::int64_t step = 1;
-    for (std::size_t d = shapes[dim].size(); d-- > 0;) {
-      steps[common.size() - shapes[dim].size() + d] = shapes[dim][d] == 1 ? 0 : step;
-      step *= shapes[dim][d];
-    }
-    std::vector<std::int64_t> table(total);
-    for (std::size_t i = 0; i < total; ++i) {
-      std::int64_t index = lists[dim][static_cast<std::size_t>(offset_of(i, common, steps))];
-      index = index < 0 ? index + in.sizes[dim] : index;
-      if (index < 0 || index >= in.sizes[dim]) {
-        return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
-                        " of " + to_text(in.shape()));
-      }
-      table[i] = index;
-    }
-    tables.push_back(std::move(table));
   }
   // Neighbouring dimensions are replaced where they stand; scattered ones come first.
   const bool together = dims.empty() || dims.back() - dims.front() + 1 == dims.size();
@@ -115,6 +102,43 @@ Status Lookup::prepare(const View& in, const std::vector<View*>& indices) {
   }
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(common_at), common.begin(), common.end());
   return shape.size() > kMostDims ? mismatch("the result of indexing has too many dimensions") : Status();
+}
+
+Status Lookup::look_up(const View& in) {
+  std::size_t total = 0;
+  std::size_t results = 0;
+  // Small tensors of indices broadcast to more than any memory holds.
+  if (!count_elements(common, sizeof(std::int64_t), &total) || !count_elements(shape, 1, &results)) {
+    return mismatch("the result of indexing has the impossible size " + to_text(shape));
+  }
+  if (results == 0) {
+    return {};  // nothing is looked up
+  }
+  const Status room =
+      check_room(std::uint64_t{total} * sizeof(std::int64_t) * dims.size(), "what is looked up");
+  if (!room.ok()) {
+    return room;
+  }
+  for (const std::size_t dim : dims) {
+    std::array<std::int64_t, kMostDims> steps{};
+    std::int64_t step = 1;
+    for (std::size_t d = shapes_[dim].size(); d-- > 0;) {
+      steps[common.size() - shapes_[dim].size() + d] = shapes_[dim][d] == 1 ? 0 : step;
+      step *= shapes_[dim][d];
+    }
+    std::vector<std::int64_t> table(total);
+    for (std::size_t i = 0; i < total; ++i) {
+      std::int64_t index = lists_[dim][static_cast<std::size_t>(offset_of(i, common, steps))];
+      index = index < 0 ? index + in.sizes[dim] : index;
+      if (index < 0 || index >= in.sizes[dim]) {
+        return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
+                        " of " + to_text(in.shape()));
+      }
+      table[i] = index;
+    }
+    tables.push_back(std::move(table));
+  }
+  return {};
 }
 
 template <typename F>
@@ -137,10 +161,8 @@ Status Lookup::each(const View& in, F f) const {
     common_steps[common_at + d] = step;
     step *= common[d];
   }
-  std::size_t total = 1;
-  for (const std::int64_t size : shape) {
-    total *= static_cast<std::size_t>(size);
-  }
+  std::size_t total = 0;  // look_up has counted them, too
+  static_cast<void>(count_elements(shape, 1, &total));
   for (std::size_t i = 0; i < total; ++i) {
     std::int64_t offset = offset_of(i, shape, steps);
     const auto entry = static_cast<std::size_t>(offset_of(i, shape, common_steps));
@@ -161,6 +183,9 @@ Status index(Arguments& arguments) {
                                       : mismatch("the result of indexing is of another type");
   if (done.ok()) {
     done = resize(&out, lookup.shape);
+  }
+  if (done.ok()) {
+    done = lookup.look_up(in);
   }
   if (!done.ok()) {
     return done;
@@ -186,6 +211,10 @@ Status put_into(View& target, const std::vector<View*>& indices, const View& val
   if (!fits.ok() || shape != lookup.shape) {
     return fits.ok() ? mismatch(to_text(values.shape()) + " does not go into " + to_text(lookup.shape))
                      : fits;
+  }
+  const Status found = lookup.look_up(target);
+  if (!found.ok()) {
+    return found;
   }
   const Operand source = operand_of(values, result);
   return in_domain(domain_of(target.dtype), [&](auto zero) {

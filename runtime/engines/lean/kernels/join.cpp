@@ -20,7 +20,10 @@ Part part_of(const View& view, std::size_t dim, std::int64_t start, std::int64_t
   part.shape = view.shape();
   part.shape[dim] = length;
   part.operand.dtype = view.dtype;
-  part.operand.data = view.data + start * strides[dim] * static_cast<std::int64_t>(size_of(view.dtype));
+  // A tensor without elements may have no memory.
+  part.operand.data = view.data == nullptr
+                          ? nullptr
+                          : view.data + start * strides[dim] * static_cast<std::int64_t>(size_of(view.dtype));
   std::copy(strides.begin(), strides.begin() + view.rank, part.operand.steps.begin());
   return part;
 }
@@ -173,6 +176,11 @@ Status split_copy(Arguments& arguments) {
   if (!wrapped.ok() || size <= 0) {
     return wrapped.ok() ? mismatch("the parts have no size") : wrapped;
   }
+  // As many as there are outputs, before they are counted out: a dimension beside an empty one can be any.
+  const std::int64_t parts = in.sizes[dim] == 0 ? 0 : (in.sizes[dim] - 1) / size + 1;
+  if (parts != static_cast<std::int64_t>(arguments.tensors(3).size())) {
+    return mismatch("the parts are not as many as the outputs");
+  }
   std::vector<std::int64_t> lengths;
   for (std::int64_t left = in.sizes[dim]; left > 0; left -= size) {
     lengths.push_back(std::min(size, left));
@@ -293,6 +301,7 @@ Status constant_pad(Arguments& arguments) {
   Operand source = whole(in);
   Part target;
   target.shape = shape;
+  const std::int64_t element = in.data == nullptr ? 0 : static_cast<std::int64_t>(size_of(in.dtype));
   std::array<std::int64_t, kMostDims> before{};
   for (std::size_t i = 0; i < pad.size() / 2; ++i) {
     const std::size_t dim = in.rank - 1U - i;
@@ -304,11 +313,10 @@ Status constant_pad(Arguments& arguments) {
     if (shape[dim] < 0 || target.shape[dim] < 0) {
       return mismatch("the padding takes more than " + to_text(in.shape()) + " has");
     }
-    source.data +=
-        std::max<std::int64_t>(-front, 0) * source.steps[dim] * static_cast<std::int64_t>(size_of(in.dtype));
+    source.data += std::max<std::int64_t>(-front, 0) * source.steps[dim] * element;
   }
   const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   Operand number;
@@ -391,7 +399,7 @@ Status tril(Arguments& arguments) {
     return mismatch("a tensor of " + to_text(in.shape()) + " has no triangle");
   }
   const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   const std::int64_t zero = 0;

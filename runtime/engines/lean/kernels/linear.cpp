@@ -87,6 +87,9 @@ void put(const std::vector<T>& values, View& out) {
 
 // Batches of products: a is [..., m, k], b [..., k, n] with as many matrices.
 Status product(const View& a, const View& b, std::size_t batch, View& out) {
+  if (out.count() == 0) {
+    return {};  // matrices without elements can be any many
+  }
   const auto m = static_cast<std::size_t>(a.sizes[a.rank - 2U]);
   const auto k = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
   const auto n = static_cast<std::size_t>(b.sizes[b.rank - 1U]);
@@ -146,6 +149,9 @@ Status addmm(Arguments& arguments) {
   }
   if (!done.ok() || shape != out.shape()) {
     return done.ok() ? mismatch(self, out) : done;
+  }
+  if (out.count() == 0) {
+    return {};
   }
   const auto m = static_cast<std::size_t>(a.sizes[0]);
   const auto k = static_cast<std::size_t>(a.sizes[1]);

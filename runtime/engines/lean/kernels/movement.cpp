@@ -9,7 +9,10 @@ namespace slipway::lean {
 namespace {
 
 void advance(Operand* operand, std::int64_t elements) {
-  operand->data += elements * static_cast<std::int64_t>(size_of(operand->dtype));
+  // A tensor without elements may have no memory to be ahead in.
+  if (operand->data != nullptr) {
+    operand->data += elements * static_cast<std::int64_t>(size_of(operand->dtype));
+  }
 }
 
 Status copy_as(View& out, const Shape& shape, const Operand& operand) {
@@ -254,7 +257,7 @@ Status slice_copy(Arguments& arguments) {
   advance(&operand, start * operand.steps[dim]);
   operand.steps[dim] *= step;
   Shape shape = in.shape();
-  shape[dim] = (end - start + step - 1) / step;
+  shape[dim] = end == start ? 0 : (end - start - 1) / step + 1;
   return copy_as(arguments.tensor(5), shape, operand);
 }
 
@@ -374,7 +377,7 @@ Status as_strided_copy(Arguments& arguments) {
       (!empty && last >= static_cast<std::int64_t>(in.count()))) {
     return mismatch("a view reaches beyond its tensor of " + to_text(in.shape()));
   }
-  advance(&operand, offset);
+  advance(&operand, empty ? 0 : offset);
   return copy_as(arguments.tensor(4), shape, operand);
 }
 

@@ -157,8 +157,9 @@ Status group_norm(Arguments& arguments) {
   if (!arguments.fault().ok()) {
     return {};
   }
-  const bool fits = batch >= 0 && channels > 0 && area >= 0 && groups > 0 && channels % groups == 0 &&
-                    static_cast<std::int64_t>(in.count()) == batch * channels * area && straight(in) &&
+  std::size_t count = 0;
+  const bool fits = count_elements({batch, channels, area}, 1, &count) && channels > 0 && groups > 0 &&
+                    channels % groups == 0 && in.count() == count && straight(in) &&
                     (weight == nullptr || static_cast<std::int64_t>(weight->count()) == channels) &&
                     (bias == nullptr || static_cast<std::int64_t>(bias->count()) == channels);
   if (!fits) {
@@ -380,7 +381,7 @@ Status glu(Arguments& arguments) {
   Shape shape = in.shape();
   shape[dim] /= 2;
   const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   const auto strides = in.strides();

@@ -143,7 +143,10 @@ struct Windows {
     const std::int64_t height = windows(down, ceil);
     const std::int64_t width = windows(across, ceil);
     const Status resized = resize(out, shape_of(in, height, width));
-    if (resized.ok()) {
+    if (resized.ok() && out->count() != 0 && in.count() == 0) {
+      return cannot(in);
+    }
+    if (resized.ok() && out->count() != 0) {
       rows = spans_of(down, height);
       columns = spans_of(across, width);
     }
@@ -169,6 +172,9 @@ Status avg_pool(Arguments& arguments) {
   const Status done = found.prepare(in, kernel, strides, padding, {1, 1}, ceil, &out);
   if (!done.ok() || (divisor && *divisor == 0)) {
     return done.ok() ? cannot(in) : done;
+  }
+  if (out.count() == 0) {
+    return {};  // images without pixels can be any many
   }
   in_floats(out.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -196,8 +202,11 @@ Status adaptive_avg_pool(Arguments& arguments) {
     return cannot(in);
   }
   const Status resized = resize(&out, shape_of(in, wanted[0], wanted[1]));
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
+  }
+  if (in.count() == 0) {
+    return cannot(in);
   }
   const std::int64_t width = in.sizes[in.rank - 1U];
   const std::vector<Span> rows = even_spans(in.sizes[in.rank - 2U], wanted[0]);
@@ -231,7 +240,7 @@ Status max_pool(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&indices, out.shape());
   }
-  if (!done.ok()) {
+  if (!done.ok() || out.count() == 0) {
     return done;
   }
   std::vector<std::int64_t> places(out.count());
@@ -277,7 +286,7 @@ Status max_pool_backward(Arguments& arguments) {
     return cannot(in);
   }
   const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   return in_floats(gradient.dtype, [&](auto zero) {
@@ -288,6 +297,10 @@ Status max_pool_backward(Arguments& arguments) {
     Volume<T> result = Volume<T>::zeros(target);
     if (error.sizes[0] != result.sizes[0] || error.sizes[1] != result.sizes[1]) {
       return cannot(in);
+    }
+    if (gradient.count() == 0) {
+      result.put(target);
+      return Status();
     }
     for (std::int64_t n = 0; n < error.sizes[0]; ++n) {
       for (std::int64_t c = 0; c < error.sizes[1]; ++c) {

@@ -16,7 +16,8 @@ Status sym_size(Arguments& arguments) {
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (wrapped.ok()) {
-    arguments.value(2) = in.sizes[dim];
+    const std::int64_t size = in.sizes[dim];  // the result may be the tensor's own value
+    arguments.value(2) = size;
   }
   return wrapped;
 }

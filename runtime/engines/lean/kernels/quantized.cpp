@@ -7,6 +7,7 @@
 
 #include "reduction.h"
 #include "tables.h"
+#include "volume.h"
 
 namespace slipway::lean {
 namespace {
@@ -41,8 +42,9 @@ struct Parameters {
 
 std::vector<float> floats_of(const View& view) {
   std::vector<float> found(view.count());
-  if (!found.empty() && view.contiguous()) {
-    load(view.dtype, view.data, 1, found.size(), found.data());
+  if (!found.empty()) {
+    View straight = straightened(view, found.data());
+    copy(straight, operand_of(view, straight));
   }
   return found;
 }
@@ -172,7 +174,7 @@ Status quantize_per_token(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, in.shape());
   }
-  if (!done.ok()) {
+  if (!done.ok() || rows == 0) {
     return done;
   }
   const std::vector<float> scales = floats_of(arguments.tensor(1));
@@ -200,7 +202,7 @@ Status dequantize_per_token(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, in.shape());
   }
-  if (!done.ok()) {
+  if (!done.ok() || rows == 0) {
     return done;
   }
   const std::vector<float> scales = floats_of(arguments.tensor(1));
@@ -251,6 +253,9 @@ Status choose_per_token(Arguments& arguments) {
       return resized;
     }
   }
+  if (in.count() == 0) {
+    return {};
+  }
   const auto width = static_cast<std::size_t>(in.sizes[in.rank - 1U]);
   std::vector<float> line(width);
   for (std::size_t row = 0; row < in.count() / width; ++row) {
@@ -273,6 +278,12 @@ Status choose_qparams(Arguments& arguments) {
   View& zero_point = arguments.tensor(6);
   if (!arguments.fault().ok() || in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
     return mismatch("cannot choose a scale for " + to_text(in.shape()));
+  }
+  for (View* view : {&scale, &zero_point}) {
+    const Status writable = resize(view, view->shape());
+    if (!writable.ok()) {
+      return writable;
+    }
   }
   std::vector<float> values(in.count());
   load(in.dtype, in.data, 1, values.size(), values.data());
@@ -301,9 +312,10 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
   constexpr std::size_t kPerByte = 8 / Bits;
   const std::size_t width = weight.rank == 2 ? static_cast<std::size_t>(weight.sizes[1]) * kPerByte : 0;
   const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
-  const bool fits = weight.rank == 2 && weight.contiguous() && scales.rank >= 1 && groups != 0 &&
-                    scales.sizes[0] == weight.sizes[0] && width % groups == 0 && out.contiguous() &&
-                    indices.contiguous() &&
+  const bool of_bytes = weight.dtype == DType::kUInt8 || weight.dtype == DType::kInt8;
+  const bool fits = of_bytes && weight.rank == 2 && weight.contiguous() && scales.rank >= 1 &&
+                    scales.rank <= 2 && groups != 0 && scales.sizes[0] == weight.sizes[0] &&
+                    width % groups == 0 && out.contiguous() && indices.contiguous() &&
                     (zero_points == nullptr || zero_points->count() == scales.count());
   if (!fits) {
     return mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
@@ -311,7 +323,7 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
   Shape shape = indices.shape();
   shape.push_back(static_cast<std::int64_t>(width));
   const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   std::vector<std::int64_t> rows(indices.count());

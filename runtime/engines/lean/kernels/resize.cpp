@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "device_memory.h"
 #include "tables.h"
 #include "volume.h"
 
@@ -58,7 +59,7 @@ Status nearest(Arguments& arguments) {
   const std::vector<double> factors = factors_of(arguments, 2);
   Shape shape;
   const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
-  if (!done.ok()) {
+  if (!done.ok() || out.count() == 0) {
     return done;
   }
   return in_floats(in.dtype, [&](auto zero) {
@@ -109,7 +110,7 @@ Status bilinear(Arguments& arguments) {
   const std::vector<double> factors = factors_of(arguments, 3);
   Shape shape;
   const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
-  if (!done.ok()) {
+  if (!done.ok() || out.count() == 0) {
     return done;
   }
   return in_floats(in.dtype, [&](auto zero) {
@@ -186,8 +187,22 @@ Status smooth_bilinear(Arguments& arguments) {
     return {};
   }
   Shape shape;
-  const Status done = resize_image(in, sizes, {}, &out, &shape);
+  Status done = resize_image(in, sizes, {}, &out, &shape);
   if (!done.ok() || out.count() == 0 || in.count() == 0) {
+    return done;
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    // Factors belong to the sizes: a pixel blended of too many takes more memory than both images.
+    const double whole = static_cast<double>(in.sizes[2 + i]) * factors[i];
+    if (factors[i] > 0 && !(std::abs(whole - static_cast<double>(shape[2 + i])) <= 1)) {
+      return mismatch("cannot resize " + to_text(in.shape()) + " by " + std::to_string(factors[i]));
+    }
+  }
+  std::size_t between = 0;
+  done = count_elements({in.sizes[2], shape[3]}, sizeof(double), &between)
+             ? check_room(between * sizeof(double), "an image between two sizes")
+             : mismatch("cannot resize " + to_text(in.shape()));
+  if (!done.ok()) {
     return done;
   }
   return in_floats(in.dtype, [&](auto zero) {

@@ -123,7 +123,7 @@ Status grid_sampler(Arguments& arguments) {
     return mismatch("cannot sample " + to_text(in.shape()) + " at " + to_text(grid.shape()));
   }
   const Status resized = resize(&out, Shape{in.sizes[0], in.sizes[1], grid.sizes[1], grid.sizes[2]});
-  if (!resized.ok()) {
+  if (!resized.ok() || out.count() == 0) {
     return resized;
   }
   return in_floats(in.dtype, [&](auto zero) {
