@@ -254,12 +254,23 @@ def markdown(summary: Summary) -> str:
         lines += [f"- {count}: {_plain(reason)}" for reason, count in reasons.most_common()]
     if summary.notable:
         lines += ["", "What does not plainly agree:", ""]
-        found: dict[tuple[str, str], list[str]] = {}
-        for one in summary.notable:
-            right = {"lean": "; lean is right", "upstream": "; upstream is right"}.get(one.right, "")
-            found.setdefault((one.case, f"{one.outcome}{right}: {one.why}"), []).append(f"{one.target} {one.cpu}")
-        lines += [f"- {case}, {', '.join(at)}: {_plain(why)}" for (case, why), at in found.items()]
+        lines += _remarks(summary.notable)
     return "\n".join(lines) + "\n"
+
+
+_RIGHT = {"lean": "; lean is right", "upstream": "; upstream is right", "both": "; upstream's runtime refuses it, too"}
+
+
+def _remarks(notable: Sequence[Notable]) -> list[str]:
+    """What does not plainly agree: a line for a program, or for all of which the same is said at the same places."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in notable:
+        said = f"{one.outcome}{_RIGHT.get(one.right, '')}: {one.why}"
+        places.setdefault((one.case, said), []).append(f"{one.target} {one.cpu}")
+    cases: dict[tuple[str, str], list[str]] = {}
+    for (case, said), at in places.items():
+        cases.setdefault((", ".join(at), said), []).append(case)
+    return [f"- {', '.join(names)}, {at}: {_plain(said)}" for (at, said), names in cases.items()]
 
 
 def _plain(text: str) -> str:

@@ -142,6 +142,15 @@ def test_the_summary_counts_families_and_names_what_differs(tmp_path: Path) -> N
     assert "- 1: skipped: no such operator" in text
 
 
+def test_what_is_said_of_several_programs_is_said_once(tmp_path: Path) -> None:
+    tests = [Test(NAME, "passed", "", tuple(case(tmp_path, number=number) for number in range(3)))]
+    cells = {f"{NAME} #{number}": Cell(outcome="refused", right="both", why="none") for number in (0, 2)}
+    seen = {("linux-x86_64", cpu, "here"): cells for cpu in ("native", "Nehalem")}
+    text = upstream_kept.markdown(upstream_kept.summarize(tests, [NAME], seen))
+    places = "linux-x86_64 native, linux-x86_64 Nehalem"
+    assert f"- {NAME} #0, {NAME} #2, {places}: refused; upstream's runtime refuses it, too: none" in text
+
+
 def test_the_docs_count_all_tests() -> None:
     with pytest.raises(UsageError):
         some = upstream_compare.Choice("test_abs.py")
