@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.bundle import Bundle
-from tests import upstream_compare
+from tests import upstream_compare, upstream_worker
 from tests.agree_look import Spot
 from tests.upstream_suites import Case, Test, collect
 from toolchains import places
@@ -51,6 +52,19 @@ def test_upstreams_programs_agree(tests: dict[str, Test], spot: Spot) -> None:
 def test_a_test_without_a_program_says_why(tests: dict[str, Test]) -> None:
     assert (tests[SKIPPED].outcome, tests[SKIPPED].cases) == ("skipped", ())
     assert "NaN and Inf are not enforced" in tests[SKIPPED].why
+
+
+def test_torch_enumerates_its_operators_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._export import utils
+
+    created: list[str] = []
+    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: created.append("all"))
+    before = gc.get_threshold()
+    with upstream_worker.hastened():
+        assert utils._collect_all_valid_cia_ops() == utils._collect_all_valid_cia_ops()
+        assert created == ["all"]
+    utils._materialize_cpp_cia_ops()
+    assert (created, gc.get_threshold()) == (["all", "all"], before)
 
 
 def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:
