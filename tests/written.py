@@ -209,7 +209,7 @@ def calls() -> Writer:
     writer.call("aten::fill.Scalar_out", x, 2.5, Out(torch.full((3, 4), 2.5)))
     writer.call("executorch_prim::et_view.default", x, [4, -1], Out(x.reshape(4, 3)))
     writer.call("aten::squeeze_copy.dim_out", x[:, None].contiguous(), 1, Out(x))
-    writer.call("aten::slice_copy.Tensor_out", x, 0, 0, 3, 2**62, Out(x[:1].contiguous()))
+    writer.call("aten::slice_copy.Tensor_out", x, 0, 0, 3, 2**63 - 1, Out(x[:1].contiguous()))
     large, ones = 2**53 + 1, torch.ones(1, dtype=torch.int64)
     kept = Out(torch.tensor([1, large, 1]))
     writer.call("aten::scatter.value_out", torch.ones(3, dtype=torch.int64), 0, ones, large, kept)
