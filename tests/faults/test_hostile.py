@@ -302,6 +302,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a thousand dimensions": tensor(shape=[1] * 1000),
     "thousands of outputs": lambda good: {**good, "outputs": good["outputs"] * 5000},
     "no digest": tensor(sha256="../../etc/passwd"),
+    "no digest of a file": lambda good: {**good, "digests": {"files": [{"path": "x", "size": 1, "sha256": "../x"}]}},
     "not UTF-8": lambda good: json.dumps(good).replace("forward", "\xff"),
 }
 
