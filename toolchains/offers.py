@@ -17,8 +17,13 @@ from toolchains import emulators, own_loader, wine
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target
 
-_KERNEL = re.compile(rb"(?<=\0)(?!(?:std|ios_base|string_view)::)[a-z_0-9]+::[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)?(?=\0)")
-"""How an operator's name stands in a program: ``aten::add.out`` between two zero bytes."""
+_SPACES = rb"(?:aten|dim_order_ops|et_copy|executorch_prim|quantized_decomposed)"
+_KERNEL = re.compile(
+    rb"(?:(?<=[^ -~])|(?<=[^ -~][!-~])|(?<=[^ -~][!-~]{2})|(?<=[^ -~][!-~]{3}))"
+    rb"(?<![ '\"(`])(" + _SPACES + rb"::[A-Za-z_0-9]+(?:\.[A-Za-z_0-9]+)?)(?=\0)"
+)
+"""How an operator's name stands in a program: ``aten::add.out`` up to a zero byte, and not within a text. A linker may
+put numbers before it, whose last bytes look like up to three letters: ``00 00 00 45`` ends in an E."""
 
 
 def ask(target: Target, engine: str, folder: Path, backends: tuple[str, ...]) -> Offers:

@@ -127,7 +127,7 @@ def test_a_run_computes_what_upstreams_runtime_computes(run: Run, mlp: tuple[Pat
     answer = ran.json
     assert list(answer) == [
         "schema", "engine", "program", "method", "load_ms", "latency_ms", "peak_rss_bytes", "threads", "inputs",
-        "outputs", "backends", "operators", "cpu",
+        "outputs", "backends", "operators", "cpu", "digests",
     ]  # fmt: skip
     assert answer["schema"] == 1
     assert answer["engine"] == {"name": "executorch", "version": "1.5.1"}

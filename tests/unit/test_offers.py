@@ -14,6 +14,11 @@ def test_operators_stand_alone_between_zero_bytes() -> None:
     assert operators_in(RUNNER) == ("aten::_softmax.out", "aten::add.out")
 
 
+def test_numbers_may_stand_before_an_operator() -> None:
+    numbers = b"\0\0\0Eaten::a.out\0\xf0?aten::b.out\0\x0e\x0fet_copy::c.out\0\0KKKaten::d\0"
+    assert operators_in(numbers) == ("aten::a.out", "aten::b.out", "aten::d", "et_copy::c.out")
+
+
 def test_a_runner_that_nothing_runs_is_read(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "pte_runner.exe").write_bytes(RUNNER)
