@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "program_file.h"
 #include "slipway/tensor.h"
@@ -47,6 +48,12 @@ bool below(std::int64_t index, std::size_t limit) {
   return index >= 0 && static_cast<std::uint64_t>(index) < limit;
 }
 
+// What a message is about: "value 7".
+struct Name {
+  const char* kind;
+  std::size_t index;
+};
+
 class Checker {
  public:
   Checker(const pte::Program& program, const ProgramLayout& layout)
@@ -68,7 +75,7 @@ class Checker {
       const pte::ExecutionPlan* method =
           program_.execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i));
       if (method == nullptr || method->name() == nullptr) {
-        fail("method " + std::to_string(i) + " has no name");
+        fail("method ", i, " has no name");
       } else {
         where_ = "method " + method->name()->str() + ": ";
         plan(*method);
@@ -79,10 +86,18 @@ class Checker {
 
  private:
   // Keeps the first fault: later ones often follow from it.
-  void fail(const std::string& what) {
+  template <typename... Parts>
+  void fail(const Parts&... parts) {
     if (fault_.empty()) {
-      fault_ = where_ + what;
+      fault_ = where_;
+      (append(parts), ...);
     }
+  }
+  void append(std::string_view text) { fault_ += text; }
+  void append(std::size_t number) { fault_ += std::to_string(number); }
+  void append(const Name& name) {
+    append(name.kind);
+    append(name.index);
   }
 
   // Whether a vector may be gone through. Everything that reads the program goes through it again, so what is
@@ -99,9 +114,11 @@ class Checker {
     return true;
   }
 
-  void require(bool holds, const std::string& what) {
+  // The words are put together only where it does not hold: a program has thousands of values.
+  template <typename... Parts>
+  void require(bool holds, const Parts&... parts) {
     if (!holds) {
-      fail(what);
+      fail(parts...);
     }
   }
 
@@ -110,7 +127,7 @@ class Checker {
       const pte::DataSegment* segment = program_.segments()->Get(static_cast<flatbuffers::uoffset_t>(i));
       require(segment->offset() <= layout_.segment_size &&
                   segment->size() <= layout_.segment_size - segment->offset(),
-              "segment " + std::to_string(i) + " lies beyond the file's end");
+              "segment ", i, " lies beyond the file's end");
     }
   }
 
@@ -123,17 +140,15 @@ class Checker {
       return;
     }
     if (!aligned(table->offsets())) {
-      fail(std::string(name) + " is at an odd address");
+      fail(name, " is at an odd address");
       return;
     }
     if (table->segment_index() >= length(program_.segments())) {
-      fail(std::string(name) + " names segment " + std::to_string(table->segment_index()) +
-           ", which is not there");
+      fail(name, " names segment ", std::size_t{table->segment_index()}, ", which is not there");
       return;
     }
     for (const std::uint64_t offset : *table->offsets()) {
-      require(offset <= segment_size(table->segment_index()),
-              std::string(name) + " reaches beyond its segment");
+      require(offset <= segment_size(table->segment_index()), name, " reaches beyond its segment");
     }
   }
 
@@ -147,7 +162,7 @@ class Checker {
       const pte::NamedData* item = program_.named_data()->Get(static_cast<flatbuffers::uoffset_t>(i));
       require(counts(item->key()) && item->key() != nullptr &&
                   item->segment_index() < length(program_.segments()),
-              "named data " + std::to_string(i) + " has no name or no segment");
+              "named data ", i, " has no name or no segment");
     }
   }
 
@@ -173,7 +188,7 @@ class Checker {
       const pte::Operator* op = plan.operators()->Get(static_cast<flatbuffers::uoffset_t>(i));
       require(
           counts(op->name()) && counts(op->overload()) && op->name() != nullptr && op->name()->size() != 0,
-          "operator " + std::to_string(i) + " has no name");
+          "operator ", i, " has no name");
     }
     for (std::size_t i = 0; i < length(plan.delegates()); ++i) {
       delegate(*plan.delegates()->Get(static_cast<flatbuffers::uoffset_t>(i)), i);
@@ -189,22 +204,22 @@ class Checker {
   }
 
   void delegate(const pte::BackendDelegate& delegate, std::size_t index) {
-    const std::string name = "delegate " + std::to_string(index);
-    require(counts(delegate.id()) && delegate.id() != nullptr && delegate.id()->size() != 0,
-            name + " has no backend");
+    const Name name = {"delegate ", index};
+    require(counts(delegate.id()) && delegate.id() != nullptr && delegate.id()->size() != 0, name,
+            " has no backend");
     const pte::BackendDelegateDataReference* data = delegate.processed();
     if (data == nullptr) {
-      fail(name + " has no data");
+      fail(name, " has no data");
       return;
     }
     const bool is_inline = data->location() == pte::DataLocation::INLINE;
-    require(is_inline || data->location() == pte::DataLocation::SEGMENT, name + " has its data nowhere");
+    require(is_inline || data->location() == pte::DataLocation::SEGMENT, name, " has its data nowhere");
     const std::size_t limit =
         is_inline ? length(program_.backend_delegate_data()) : length(program_.segments());
-    require(data->index() < limit, name + " names data that is not there");
+    require(data->index() < limit, name, " names data that is not there");
     for (std::size_t i = 0; i < length(delegate.compile_specs()); ++i) {
       const pte::CompileSpec* spec = delegate.compile_specs()->Get(static_cast<flatbuffers::uoffset_t>(i));
-      require(spec->key() != nullptr && spec->value() != nullptr, name + " has an empty compile spec");
+      require(spec->key() != nullptr && spec->value() != nullptr, name, " has an empty compile spec");
     }
   }
 
@@ -227,38 +242,38 @@ class Checker {
       } else if (const auto* release = instruction->instr_args_as_FreeCall()) {
         good = below(release->value_index(), values);
       }
-      require(good, "instruction " + std::to_string(i) + " is unknown or names something that is not there");
+      require(good, "instruction ", i, " is unknown or names something that is not there");
     }
   }
 
   void value(const pte::ExecutionPlan& plan, const pte::EValue& value, std::size_t index) {
     const std::size_t values = length(plan.values());
-    const std::string name = "value " + std::to_string(index);
-    require(value.val_type() <= pte::KernelTypes::OptionalTensorList, name + " is of an unknown kind");
+    const Name name = {"value ", index};
+    require(value.val_type() <= pte::KernelTypes::OptionalTensorList, name, " is of an unknown kind");
     if (value.val_type() != pte::KernelTypes::NONE) {
-      require(value.val() != nullptr, name + " is empty");
+      require(value.val() != nullptr, name, " is empty");
     }
     if (const auto* tensor = value.val_as_Tensor()) {
       this->tensor(plan, *tensor, name);
     } else if (const auto* text = value.val_as_String()) {
-      require(counts(text->string_val()) && text->string_val() != nullptr, name + " is an empty string");
+      require(counts(text->string_val()) && text->string_val() != nullptr, name, " is an empty string");
     } else if (const auto* ints = value.val_as_IntList()) {
       require(counts(ints->items()) && ints->items() != nullptr && aligned(ints->items()) &&
                   all_below(ints->items(), values),
-              name + " refers to a value not there");
+              name, " refers to a value not there");
     } else if (const auto* tensors = value.val_as_TensorList()) {
       require(counts(tensors->items()) && tensors->items() != nullptr &&
                   all_tensors(plan, tensors->items(), false),
-              name + " refers to a tensor not there");
+              name, " refers to a tensor not there");
     } else if (const auto* optional = value.val_as_OptionalTensorList()) {
       require(counts(optional->items()) && optional->items() != nullptr &&
                   all_tensors(plan, optional->items(), true),
-              name + " refers to a tensor not there");
+              name, " refers to a tensor not there");
     } else if (const auto* doubles = value.val_as_DoubleList()) {
-      require(counts(doubles->items()) && doubles->items() != nullptr && aligned(doubles->items()),
-              name + " has no items");
+      require(counts(doubles->items()) && doubles->items() != nullptr && aligned(doubles->items()), name,
+              " has no items");
     } else if (const auto* bools = value.val_as_BoolList()) {
-      require(counts(bools->items()) && bools->items() != nullptr, name + " has no items");
+      require(counts(bools->items()) && bools->items() != nullptr, name, " has no items");
     }
   }
 
@@ -280,10 +295,10 @@ class Checker {
     return true;
   }
 
-  void tensor(const pte::ExecutionPlan& plan, const pte::Tensor& tensor, const std::string& name) {
+  void tensor(const pte::ExecutionPlan& plan, const pte::Tensor& tensor, const Name& name) {
     const std::size_t rank = length(tensor.sizes());
     if (rank > kMostDimensions || length(tensor.dim_order()) != rank || tensor.storage_offset() != 0) {
-      fail(name + " is a tensor of an impossible layout");
+      fail(name, " is a tensor of an impossible layout");
       return;
     }
     std::uint32_t seen = 0;
@@ -293,22 +308,22 @@ class Checker {
       seen |= place < rank ? 1U << place : 0U;
       shape.push_back(tensor.sizes()->Get(static_cast<flatbuffers::uoffset_t>(i)));
     }
-    require(seen + 1 == 1U << rank, name + " is a tensor with an impossible order of dimensions");
+    require(seen + 1 == 1U << rank, name, " is a tensor with an impossible order of dimensions");
     const std::size_t element = element_size(tensor.scalar_type());
-    require(element != 0, name + " is a tensor of an unknown element type");
+    require(element != 0, name, " is a tensor of an unknown element type");
     require(tensor.shape_dynamism() >= pte::TensorShapeDynamism::STATIC &&
                 tensor.shape_dynamism() <= pte::TensorShapeDynamism::DYNAMIC_UNBOUND,
-            name + " is a tensor of an unknown dynamism");
+            name, " is a tensor of an unknown dynamism");
     std::size_t count = 0;
     if (!count_elements(shape, element, &count)) {
-      fail(name + " is a tensor of the impossible shape " + to_text(shape));
+      fail(name, " is a tensor of the impossible shape ", to_text(shape));
       return;
     }
     memory(plan, tensor, static_cast<std::uint64_t>(count) * element, name);
   }
 
   void memory(const pte::ExecutionPlan& plan, const pte::Tensor& tensor, std::uint64_t bytes,
-              const std::string& name) {
+              const Name& name) {
     const pte::AllocationDetails* allocation = tensor.allocation_info();
     if (allocation != nullptr) {
       const std::uint64_t offset =
@@ -318,12 +333,12 @@ class Checker {
                          below(allocation->memory_id(), length(plan.non_const_buffer_sizes()));
       const auto size =
           known ? static_cast<std::uint64_t>(plan.non_const_buffer_sizes()->Get(allocation->memory_id())) : 0;
-      require(known && offset <= size && bytes <= size - offset, name + " lies beyond its planned memory");
+      require(known && offset <= size && bytes <= size - offset, name, " lies beyond its planned memory");
     }
     const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
     if (extra != nullptr && extra->location() == pte::TensorDataLocation::EXTERNAL) {
-      require(counts(extra->fully_qualified_name()) && extra->fully_qualified_name() != nullptr,
-              name + " is stored elsewhere and has no name");
+      require(counts(extra->fully_qualified_name()) && extra->fully_qualified_name() != nullptr, name,
+              " is stored elsewhere and has no name");
       return;
     }
     if (tensor.data_buffer_idx() == 0) {
@@ -334,15 +349,15 @@ class Checker {
       require(table < length(program_.mutable_data_segments()) &&
                   stored(program_.mutable_data_segments()->Get(static_cast<flatbuffers::uoffset_t>(table)),
                          tensor.data_buffer_idx(), bytes),
-              name + " has its initial value nowhere");
+              name, " has its initial value nowhere");
     } else if (length(program_.constant_buffer()) != 0) {
       const bool known = tensor.data_buffer_idx() < length(program_.constant_buffer());
       const auto* storage =
           known ? program_.constant_buffer()->Get(tensor.data_buffer_idx())->storage() : nullptr;
-      require(known && length(storage) >= bytes, name + " is a constant that is not there");
+      require(known && length(storage) >= bytes, name, " is a constant that is not there");
     } else {
-      require(stored(program_.constant_segment(), tensor.data_buffer_idx(), bytes),
-              name + " is a constant that is not there");
+      require(stored(program_.constant_segment(), tensor.data_buffer_idx(), bytes), name,
+              " is a constant that is not there");
     }
   }
 

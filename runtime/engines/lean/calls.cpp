@@ -11,12 +11,10 @@ namespace {
 // a million times.
 constexpr std::size_t kMostItems = std::size_t{1} << 24;
 
-Status wrong(const std::string& call, const std::string& what) {
-  return {Code::kFile, call + " " + what + ".", kCopyAgain};
-}
-
-std::string call_of(std::size_t instruction, const std::string& name) {
-  return "Instruction " + std::to_string(instruction) + ", " + name + ",";
+Status wrong(const Call& call, const std::string& what) {
+  return {Code::kFile,
+          "Instruction " + std::to_string(call.instruction) + ", " + call.name + ", " + what + ".",
+          kCopyAgain};
 }
 
 }  // namespace
@@ -58,7 +56,7 @@ bool CallCheck::add(std::int32_t index, std::vector<Part>* parts) {
   return true;
 }
 
-Status CallCheck::compare(const std::string& call) {
+Status CallCheck::compare(const Call& call) {
   const auto before = [](const Part& a, const Part& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.value < b.value;
   };
@@ -85,7 +83,7 @@ Status CallCheck::compare(const std::string& call) {
 
 Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments, std::size_t count,
                          std::size_t instruction) {
-  const std::string call = call_of(instruction, entry.name);
+  const Call call = {instruction, entry.name};
   const bool again = count == entry.arguments + 1U;
   if (count != entry.arguments && !(again && names_results(arguments, count))) {
     return wrong(call, again ? "is given its " + std::to_string(entry.arguments) +
@@ -104,7 +102,7 @@ Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments
 
 Status CallCheck::delegate(const Delegate& delegate, const std::int32_t* arguments, std::size_t count,
                            std::size_t instruction) {
-  const std::string call = call_of(instruction, "a delegate's call");
+  const Call call = {instruction, "a delegate's call"};
   results_.clear();
   others_.clear();
   for (std::size_t i = 0; i < count; ++i) {

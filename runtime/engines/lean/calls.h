@@ -13,6 +13,12 @@
 
 namespace slipway::lean {
 
+// Which call a message is about.
+struct Call {
+  std::size_t instruction;
+  const char* name;
+};
+
 class CallCheck {
  public:
   // Values as they are before the method runs; they must outlive the check.
@@ -37,7 +43,7 @@ class CallCheck {
   const Value& value(std::int32_t index) const { return values_[static_cast<std::size_t>(index)]; }
   bool names_results(const std::int32_t* arguments, std::size_t count) const;
   bool add(std::int32_t index, std::vector<Part>* parts);
-  Status compare(const std::string& call);
+  Status compare(const Call& call);
 
   const std::vector<Value>& values_;
   std::size_t items_ = 0;  // of lists, looked at so far

@@ -130,6 +130,7 @@ Status GraphBuilder::build() {
     return {Code::kMemory, what_ + ": XNNPACK has no memory for its graph.", "use a device with more memory"};
   }
   subgraph_.reset(made);
+  values_.reserve(graph.xvalues()->size());
   for (const xnn::XValue* value : *graph.xvalues()) {
     const Status defined = define_value(*value);
     if (!defined.ok()) {
@@ -166,14 +167,16 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
   if (part_ != nullptr && part_->values.count(tensor->id_out()) == 0) {
     return {};
   }
-  const std::string name = "value " + std::to_string(tensor->id_out());
-  if (dims_of(*tensor).size() != tensor->num_dims() || tensor->num_dims() > XNN_MAX_TENSOR_DIMS) {
-    return fault(name + " has an impossible shape");
+  // Put together only for a message: a graph has hundreds of values.
+  const auto name = [tensor] { return "value " + std::to_string(tensor->id_out()); };
+  const std::size_t rank = tensor->dims() == nullptr ? 0 : tensor->dims()->size();
+  if (rank != tensor->num_dims() || rank > XNN_MAX_TENSOR_DIMS) {
+    return fault(name() + " has an impossible shape");
   }
   if (to_xnn(tensor->datatype()) == xnn_datatype_invalid ||
       tensor->dq_datatype() != xnn::XNNDatatype::xnn_datatype_invalid) {
     return {Code::kMissingOperator,
-            what_ + ": " + name + " is of a type that this XNNPACK does not have (" +
+            what_ + ": " + name() + " is of a type that this XNNPACK does not have (" +
                 xnn::EnumNameXNNDatatype(tensor->datatype()) + ").",
             "export the model with another quantization scheme (./inv models)",
             {xnn::EnumNameXNNDatatype(tensor->datatype())}};
@@ -181,7 +184,7 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
   const PartValue place = place_of(*tensor);
   if (place.external_id != XNN_INVALID_VALUE_ID) {
     if (place.external_id >= (part_ == nullptr ? payload_.graph().num_externs() : part_->externals)) {
-      return fault(name + " is an input or output beyond those it says it has");
+      return fault(name() + " is an input or output beyond those it says it has");
     }
     externals_.push_back({place.external_id, (place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
                           to_xnn(tensor->datatype()), tensor->num_dims(), is_wide(*tensor)});
