@@ -36,6 +36,8 @@ _EACH = 40
 """Of so many files of the sweep one is in the first corpus."""
 _SMALL = 32 * 1024
 """Bytes of the largest program of which there are such files."""
+_HANGS = 25
+"""Seconds after which a program counts as hung."""
 _LARGEST = 256 * 1024
 """Bytes of the largest program tried: larger ones hold only more weights."""
 
@@ -90,8 +92,10 @@ def fuzz(program: Path, corpus: Path, seconds: int, log: Path) -> Outcome:
     before = {file.name for file in found.iterdir()}
     started = time.monotonic()
     argv: Sequence[str | Path] = [
-        "nice", "-n", "19", program, corpus, f"-max_total_time={seconds}", "-timeout=25", "-rss_limit_mb=3000",
-        "-malloc_limit_mb=4000", f"-max_len={_LARGEST}", f"-artifact_prefix={found}/", "-print_final_stats=1",
+        "nice", "-n", "19", program, corpus, f"-max_total_time={seconds}", f"-timeout={_HANGS}",
+        # What is only slow is so where other work has the processor.
+        f"-report_slow_units={_HANGS + 1}", "-rss_limit_mb=3000", "-malloc_limit_mb=4000",
+        f"-max_len={_LARGEST}", f"-artifact_prefix={found}/", "-print_final_stats=1",
     ]  # fmt: skip
     done = run_command(argv, env=environment(), timeout=seconds + 600, error=None, log=log, what="Fuzzing")
     text = done.stdout + done.stderr
