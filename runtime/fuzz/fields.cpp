@@ -1,5 +1,6 @@
 #include "fields.h"
 
+#include <algorithm>
 #include <set>
 
 namespace slipway::fuzz {
@@ -167,6 +168,11 @@ std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::
     }
     Walk(data, graph_schema(), ends, &found).root(data + graph.graph, path);
   }
+  // Not everything that is followed was verified before: what a damaged file says may lie elsewhere.
+  const auto outside = [size](const Field& field) {
+    return field.offset > size || width_of(field.type) > size - field.offset;
+  };
+  found.erase(std::remove_if(found.begin(), found.end(), outside), found.end());
   return found;
 }
 
