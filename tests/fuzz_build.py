@@ -110,7 +110,9 @@ def dependencies(log: Path) -> Dependencies:
              "--conf=tools.cmake.cmaketoolchain:user_presets="],
             log=log,
         )  # fmt: skip
-        said = conan.conan(["install", f"--requires={_XNNPACK}", *words, "--format=json"], log=log)
+        # Without a folder of its own Conan would write its scripts into the working folder.
+        options = [f"--output-folder={folder / 'sources'}", "--envs-generation=false", "--format=json"]
+        said = conan.conan(["install", f"--requires={_XNNPACK}", *words, *options], log=log)
     nodes = json.loads(said)["graph"]["nodes"].values()
     package = next(node["package_folder"] for node in nodes if str(node["ref"]).startswith(_XNNPACK))
     found = _found(folder, Path(package) / "res")
