@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import AnswerError, NotSupportedError, TransferError, UnreachableError
 from deploy.adb_files import Files, refusal
 from deploy.adb_library import AdbError
-from deploy.adb_server import Server, attach, private_server, users_server
+from deploy.adb_server import Server, attach
 from deploy.deadline import NEVER, Deadline
 from deploy.hearing import PIECE, Heard
 from deploy.supervise import quoted
@@ -26,7 +26,6 @@ from deploy.transport import Progress
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from deploy.inventory import Device
 
 HOME = "/data/local/tmp"
 """Where the user shell may write and run programs. There is no /tmp on Android: TMPDIR points here."""
@@ -244,22 +243,15 @@ class AdbTransport:
         self.close()
 
 
-def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
-    """Attach to ``device``, starting it first when it is a virtual one.
+def attached(
+    server: Server, name: str, serial: str = "", touch: Callable[[], None] | None = None, deadline: Deadline = NEVER
+) -> AdbTransport:
+    """The device ``serial`` of ``server`` (empty: the only one there), called ``name``; ``touch`` says that it is used.
 
     Raises:
         ConfigError: several devices and none chosen. AuthenticationError: it has not allowed this computer.
         UnreachableError: not there. NotSupportedError: older than Android 7. HostError: no adb here.
     """
-    if device.virtual:
-        from deploy import virtual
-
-        end = virtual.ensure(device.virtual)
-        server, serial, touch = private_server(), end.serial, virtual.toucher(device.virtual)
-    else:
-        found = users_server()
-        assert found is not None  # noqa: S101 - started when there was none
-        server, serial, touch = found, device.serial, None
-    transport = AdbTransport(server, attach(server, serial, deadline), device.name, touch)
+    transport = AdbTransport(server, attach(server, serial, deadline), name, touch)
     transport.require_shell(deadline)
     return transport

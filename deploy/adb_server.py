@@ -45,7 +45,7 @@ _LEAST = 0.1
 _PASSING = frozenset({"offline", "connecting", "authorizing", "absent"})
 _TAGS = re.compile(r"\s+(?:usb|product|model|device|features|transport_id):")
 
-__all__ = ["Seen", "Server", "attach", "listed", "parse_devices", "pick", "private_server", "users_server"]
+__all__ = ["Seen", "Server", "attach", "listed", "parse_devices", "pick", "users_server"]
 
 
 @dataclass(frozen=True)
@@ -259,13 +259,6 @@ def users_server(start: bool = True) -> Server | None:
             f"adb's server does not start on port {port}.", says("adb", done.stderr or done.stdout), "./inv doctor"
         )
     return server
-
-
-def private_server() -> Server:
-    """The server for virtual devices: started when it is not there, ended by its supervisor after disuse."""
-    from deploy.virtual_adb import ensure_server
-
-    return Server(host=HOST, port=ensure_server())
 
 
 def adb_program() -> str:

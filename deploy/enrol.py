@@ -11,12 +11,13 @@ from typing import Any
 
 from core.errors import ConfigError, UsageError
 from core.files import locked, write_atomic
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts
 from deploy.identify import choose_target
 from deploy.inventory import Device, load_devices, parse, user_file
-from deploy.pipeline import device_root, open_device
 from deploy.probe import probe
+from deploy.session import device_root
 
 _SECONDS = 60.0
 _ANY = "any"

@@ -15,12 +15,13 @@ from pathlib import Path
 from core.bundle import Needs
 from core.errors import PreflightError, SlipwayError, UsageError
 from core.files import sha256_file
+from deploy.connect import open_device, ready
 from deploy.deadline import Deadline
 from deploy.facts import DeviceFacts
 from deploy.inventory import Device
-from deploy.pipeline import device_root, open_device, ready
 from deploy.preflight import RUNS, at_least
 from deploy.probe import probe
+from deploy.session import device_root
 from deploy.store import Blob, Store, Survey
 from deploy.transport import Transport, run
 from toolchains import inspect

@@ -324,19 +324,17 @@ def locate(device: Device, deadline: Deadline) -> Device:
         return located(device, coordinator.service(device.place))
 
 
-def open_place(device: Device, deadline: Deadline) -> Transport:
-    """Acquire the place and connect to it.
+def open_place(device: Device, deadline: Deadline, connect: Callable[[Device, Deadline], Transport]) -> Transport:
+    """Acquire the place and ``connect`` to where it is.
 
     Raises:
-        ConfigError, DeviceBusyError, UnreachableError, NotSupportedError; and what connecting over SSH raises.
+        ConfigError, DeviceBusyError, UnreachableError, NotSupportedError; and what ``connect`` raises.
     """
-    from deploy.ssh import open_ssh
-
     coordinator = Coordinator(device, deadline)
     try:
         coordinator.acquire(device.place)
         coordinator.sync()
-        return PlaceTransport(open_ssh(located(device, coordinator.service(device.place)), deadline), coordinator)
+        return PlaceTransport(connect(located(device, coordinator.service(device.place)), deadline), coordinator)
     except BaseException:
         coordinator.close()
         raise

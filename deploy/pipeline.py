@@ -13,6 +13,7 @@ from core.bundle import Bundle
 from core.errors import SlipwayError
 from core.program import Program
 from deploy.conditions import mask_of
+from deploy.connect import open_device, ready
 from deploy.deadline import NEVER, Deadline
 from deploy.events import Event, Listener, Steps
 from deploy.inputs import check_inputs
@@ -21,52 +22,12 @@ from deploy.job import Computed, check_bundle, load_job
 from deploy.needs import describe, lacking
 from deploy.result import Result
 from deploy.retry import retrying
-from deploy.session import Options, Session, device_root
-from deploy.transport import Transport
+from deploy.session import Options, Session
 
-__all__ = ["RETRIES", "deploy", "device_root", "open_device", "ready"]
+__all__ = ["RETRIES", "deploy"]
 
 RETRIES = 2
 """Further attempts after a transient error."""
-
-
-def ready(device: Device) -> None:
-    """What goes before the first connection and counts towards no deadline: start a virtual device, install labgrid.
-
-    Raises:
-        UnreachableError: it does not start. HostError, ConfigError
-    """
-    if device.virtual:
-        from deploy import virtual
-
-        virtual.ensure(device.virtual)
-    if device.source == "labgrid":
-        from core.environment import ensure
-
-        ensure("labgrid")
-
-
-def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
-    """Connect to ``device``; a virtual one is started first. Use it in a ``with`` block.
-
-    Raises:
-        UnreachableError, HostKeyError, AuthenticationError, ConfigError
-    """
-    if device.transport == "local":
-        from deploy.local import LocalTransport
-
-        return LocalTransport(device.name)
-    if device.transport == "adb":
-        from deploy.adb import open_adb
-
-        return open_adb(device, deadline)
-    if device.source == "labgrid":
-        from deploy.labgrid import open_place
-
-        return open_place(device, deadline)
-    from deploy.ssh import open_ssh
-
-    return open_ssh(device, deadline)
 
 
 def deploy(

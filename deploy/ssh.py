@@ -15,7 +15,7 @@ import paramiko
 from core.errors import RunError, UnreachableError
 from deploy.deadline import NEVER, Deadline
 from deploy.hearing import PIECE, Heard
-from deploy.ssh_config import Address, address
+from deploy.ssh_config import Address
 from deploy.ssh_connect import connect
 from deploy.ssh_files import Files
 from deploy.ssh_sessions import Sessions
@@ -25,7 +25,6 @@ from deploy.transport import Progress
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from deploy.inventory import Device
 
 _PATIENCE = 30.0
 """Seconds for a session, and for its command, to be confirmed."""
@@ -165,7 +164,6 @@ class SshTransport:
         self.close()
 
 
-def open_ssh(device: Device, deadline: Deadline = NEVER) -> SshTransport:
-    """Connect to ``device``, starting it first when it is a virtual one."""
-    where = address(device)
+def open_ssh(where: Address, deadline: Deadline = NEVER) -> SshTransport:
+    """Connect to ``where``."""
     return SshTransport(Sessions(connect(where, deadline), lambda: connect(where, deadline)), where)

@@ -1,7 +1,7 @@
-"""Where a device is, as the inventory and the user's own ``~/.ssh/config`` have it.
+"""Where a host is, as the user's own ``~/.ssh/config`` has it; `deploy.connect` adds what the inventory says.
 
 OpenSSH's names are followed: HostName, Port, User, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
-ProxyJump, ProxyCommand, Compression, ConnectTimeout, Include. What the inventory says wins.
+ProxyJump, ProxyCommand, Compression, ConnectTimeout, Include.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paramiko
 
 from core.errors import ConfigError
 from deploy.hearing import natural
-
-if TYPE_CHECKING:
-    from deploy.inventory import Device
 
 _DEEP = 8
 """Files within files, and jumps behind jumps, that are followed."""
@@ -40,6 +37,8 @@ class Address:
     key: Path | None
     known_hosts: tuple[Path, ...]
     """Never empty; new keys go into the first."""
+    listed: bool = True
+    """Whether the inventory has the device, so that its name may be typed."""
     virtual: str = ""
     key_given: bool = False
     """Whether the inventory names ``key``: then it must be usable."""
@@ -70,35 +69,18 @@ class Address:
         return f"ssh{port}{jump} {self.user}@{self.host}"
 
 
-def address(device: Device) -> Address:
-    """Where ``device`` is: a virtual device is started, ``~/.ssh/config`` is asked for a real one.
+def configured(device: str, host: str, user: str = "", port: int = 0, *, listed: bool = True) -> Address:
+    """Where ``host`` is, which the device called ``device`` is reached at; ``user`` and ``port`` win when given.
 
     Raises:
         ConfigError: the file cannot be read, or its jumps go in circles.
     """
-    if device.virtual:
-        from deploy import virtual
-
-        end = virtual.ensure(device.virtual)
-        return Address(device.name, end.host, end.port, end.user, end.key, (end.known_hosts,), device.virtual)
-    if device.source == "labgrid":
-        from deploy.deadline import NEVER
-        from deploy.labgrid import locate
-
-        device = locate(device, NEVER)
-    config = user_config()
-    found = _look_up(config, device.name, device.host, device.user, device.port, 0)
-    changes: dict[str, object] = {}
-    if device.key:
-        changes |= {"key": device.key, "key_given": True, "keys": ()}
-    if device.known_hosts:
-        changes["known_hosts"] = (device.known_hosts,)
-    if device.compress is not None:
-        changes["compress"] = device.compress
-    return Address(**{**found.__dict__, **changes})
+    return _look_up(user_config(), device, host, user, port, 0, listed)
 
 
-def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port: int, depth: int) -> Address:
+def _look_up(
+    config: paramiko.SSHConfig, device: str, name: str, user: str, port: int, depth: int, listed: bool
+) -> Address:
     if depth > _DEEP:
         raise ConfigError(
             f"{device}: ProxyJump goes through more than {_DEEP} hosts.",
@@ -111,7 +93,7 @@ def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port
     jump, command = str(words.get("proxyjump", "")), str(words.get("proxycommand", ""))
     via = None
     if jump and jump.lower() != "none":
-        via = _jumps(config, device, jump, depth)
+        via = _jumps(config, device, jump, depth, listed)
     return Address(
         device,
         str(words.get("hostname", name)),
@@ -119,6 +101,7 @@ def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port
         user or str(words.get("user", "")) or getpass.getuser(),
         keys[0] if keys else None,
         (*(known or [Path("~/.ssh/known_hosts").expanduser()]), SYSTEM_KNOWN_HOSTS),
+        listed=listed,
         keys=tuple(keys[1:]),
         only_these=str(words.get("identitiesonly", "no")).lower() == "yes",
         alias=str(words.get("hostkeyalias", "")),
@@ -129,14 +112,15 @@ def _look_up(config: paramiko.SSHConfig, device: str, name: str, user: str, port
     )
 
 
-def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int) -> Address:
+def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, listed: bool) -> Address:
     """``[user@]host[:port]`` once or more, separated by commas; the last is the nearest to the device."""
     via: Address | None = None
     for part in text.split(","):
         match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d{1,5}))?", part.strip())
         if match is None:
             raise ConfigError(f"{device}: ProxyJump {text!r} of ~/.ssh/config is none.", "", "[user@]host[:port]")
-        found = _look_up(config, device, match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0, depth + 1)
+        host, user, port = match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0
+        found = _look_up(config, device, host, user, port, depth + 1, listed)
         via = Address(**{**found.__dict__, "jump": via}) if via else found
     assert via is not None  # noqa: S101 - split gives one part at least
     return via

@@ -22,7 +22,7 @@ from deploy import ssh_keys, ssh_known, ssh_secrets
 from deploy.deadline import Deadline
 from deploy.retry import retrying
 from deploy.ssh_auth import AuthTransport
-from deploy.ssh_config import SYSTEM_KNOWN_HOSTS, Address
+from deploy.ssh_config import Address
 from deploy.ssh_known import Known
 from deploy.ssh_sessions import LOST
 
@@ -340,12 +340,7 @@ class _Verify(paramiko.MissingHostKeyPolicy):
 
 def trust_hint(where: Address) -> str:
     """What to type for a host that is not on record."""
-    from deploy.inventory import load_devices
-
-    name = where.device
-    with contextlib.suppress(ConfigError):
-        if name not in load_devices() and where.known_hosts[-1:] == (SYSTEM_KNOWN_HOSTS,):
-            name = str(where)  # not in the inventory yet
+    name = where.device if where.listed else str(where)
     return f"./inv devices.trust {name}    # shows the fingerprint to compare, and stores it"
 
 

@@ -14,10 +14,11 @@ from pydantic import ValidationError
 from core.errors import ConfigError, HostKeyError, UnreachableError, UsageError
 from core.files import disk_errors, locked, write_atomic
 from deploy import ssh_known
+from deploy.connect import ssh_address
 from deploy.deadline import Deadline
 from deploy.inventory import Device, get_device, load_devices
 from deploy.ssh_auth import AuthTransport
-from deploy.ssh_config import Address, address
+from deploy.ssh_config import Address
 from deploy.ssh_connect import Connection, way
 from deploy.ssh_sessions import LOST
 
@@ -96,7 +97,7 @@ def hosts(device: Device) -> list[Address]:
             f"./inv deploy --device {device.name}",
         )
     way_there: list[Address] = []
-    here: Address | None = address(device)
+    here: Address | None = ssh_address(device)
     while here is not None:
         way_there.insert(0, here)
         here = here.jump

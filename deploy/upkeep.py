@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from core.errors import BundleError, ConfigError, TransferError
 from deploy import gc
+from deploy.connect import open_device, ready
 from deploy.deadline import Deadline
 from deploy.gc import Collected
 from deploy.inventory import Device
-from deploy.pipeline import open_device, ready
 from deploy.probe import probe
 from deploy.remote_scripts import HOLDINGS, ROLLBACK
 from deploy.session import device_root

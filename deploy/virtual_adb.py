@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from core.errors import HostError
 from core.files import locked
+from deploy.adb_port import HOST
 from deploy.virtual import abandon, gone, last_lines, spawn_supervisor
 from deploy.virtual_state import Folder, State, read_state
 from deploy.virtual_supervisor import PORT, Launch
+
+if TYPE_CHECKING:
+    from deploy.adb_server import Server
 
 NAME = "adb-server"
 """Of its folder among the devices'."""
@@ -34,6 +39,13 @@ def ensure_server() -> int:
         with locked(folder.lock):
             state = _up(folder) or _start(folder)
     return state.port
+
+
+def private_server() -> Server:
+    """The server for virtual devices: started when it is not there, ended by its supervisor after disuse."""
+    from deploy.adb_server import Server
+
+    return Server(host=HOST, port=ensure_server())
 
 
 def running_port() -> int:

@@ -26,9 +26,9 @@ from core import console
 from core.errors import HostError, NotSupportedError
 from core.files import sha256_file
 from core.paths import ROOT
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.inventory import Device, get_device
-from deploy.pipeline import open_device
 from deploy.probe import probe
 from deploy.session import device_root
 from deploy.store import Blob, Store
@@ -106,9 +106,9 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
         return {"adb push": push, "adb push, adb shell sha256sum": _verified(push, [*adb, "shell"], folder)}
     if device.transport != "ssh":
         return {}
-    from deploy.ssh_config import address
+    from deploy.connect import ssh_address
 
-    where = address(device)
+    where = ssh_address(device)
     options = ["-o", f"UserKnownHostsFile={where.known_hosts[0]}", "-o", "BatchMode=yes"]
     options += ["-i", str(where.key), "-o", "IdentitiesOnly=yes"] if where.key else []
     ends = f"{where.user}@{where.host}"

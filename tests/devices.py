@@ -11,12 +11,13 @@ import pytest
 
 from core.errors import DeadlineError, PreflightError
 from deploy import virtual
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.execute import Executed, execute
 from deploy.facts import DeviceFacts
 from deploy.inventory import FILE, Device, get_device
-from deploy.pipeline import device_root, open_device
 from deploy.probe import probe
+from deploy.session import device_root
 from deploy.transport import Transport, run
 from tests.small_program import small_program
 

@@ -20,9 +20,9 @@ import pytest
 
 from core.errors import DeadlineError, SlipwayError, TransferError
 from core.paths import ROOT
+from deploy.connect import open_device
 from deploy.inventory import Device, host_target
 from deploy.local import LocalTransport
-from deploy.pipeline import open_device
 from deploy.store import Store
 from deploy.transport import run
 from tests.faults import server, tiny
@@ -93,7 +93,7 @@ sys.path.insert(0, sys.argv[1])
 from core.errors import SlipwayError
 from deploy.deadline import Deadline
 from deploy.inventory import get_device
-from deploy.pipeline import open_device
+from deploy.connect import open_device
 from deploy.store import Store
 from deploy.transport import run
 device = get_device("board", Path(sys.argv[2]))

@@ -10,9 +10,9 @@ import asyncssh
 import pytest
 
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.inventory import Device
-from deploy.pipeline import open_device
 from deploy.transport import run
 from tests.faults import server
 

@@ -13,6 +13,7 @@ import pytest
 from core.errors import RootError, SlipwayError, TransferError
 from core.files import sha256_file
 from deploy import pipeline, remote_scripts, upkeep
+from deploy.connect import open_device
 from deploy.deadline import NEVER, Deadline
 from deploy.execute import execute
 from deploy.inventory import Device, host_target
@@ -318,7 +319,7 @@ def test_nothing_is_written_through_a_link(board: server.Device, device: Device,
     file.write_bytes(b"payload")
     (board.home / "precious").write_text("precious")
     (board.home / "link").symlink_to(board.home / "precious")
-    for way in (pipeline.open_device(device), LocalTransport()):
+    for way in (open_device(device), LocalTransport()):
         with way as transport:
             for name in ("link", "precious"):
                 with pytest.raises(TransferError):

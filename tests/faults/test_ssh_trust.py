@@ -18,10 +18,9 @@ import pytest
 
 from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyError, SlipwayError, UnreachableError
 from deploy import ssh_trust
+from deploy.connect import open_device, ssh_address
 from deploy.deadline import Deadline
 from deploy.inventory import Device
-from deploy.pipeline import open_device
-from deploy.ssh_config import address
 from deploy.transport import run
 from tests.faults import server
 
@@ -143,7 +142,7 @@ def test_configuration_that_cannot_be_read(home: Path, lines: str, words: str) -
 
 def test_no_timeout_is_one(home: Path) -> None:
     (home / ".ssh/config").write_text("Host shelf\n ConnectTimeout none\n")
-    assert address(SHELF).connect_seconds == 15.0
+    assert ssh_address(SHELF).connect_seconds == 15.0
 
 
 def flood(piece: bytes) -> Callable[[socket.socket], None]:

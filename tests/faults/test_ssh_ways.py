@@ -18,11 +18,11 @@ from asyncssh.constants import MSG_GLOBAL_REQUEST
 
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError, UsageError
 from deploy import ssh_connect, ssh_sessions, ssh_trust
+from deploy.connect import open_device, ssh_address
 from deploy.deadline import Deadline
 from deploy.inventory import Device
-from deploy.pipeline import open_device
 from deploy.ssh import SshTransport
-from deploy.ssh_config import address, user_config
+from deploy.ssh_config import user_config
 from deploy.store import Store
 from deploy.transport import run
 from tests.faults import server
@@ -46,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_cipher_that_is_cheapest_for_a_device_is_asked_for_first(device: Device) -> None:
-    connection = ssh_connect.connect(address(device), Deadline.after(20))
+    connection = ssh_connect.connect(ssh_address(device), Deadline.after(20))
     transport = connection.get_transport()
     assert transport is not None
     assert transport.local_cipher == ssh_connect.CIPHER
@@ -77,7 +77,7 @@ def test_through_a_jump_host(home: Path, board: server.Device, gate: server.Devi
     assert hello(SHELF) == "hello"
     assert gate.forwarded == [board.port]
     configure(home, board, gate, f"pi@127.0.0.1:{gate.port}")
-    assert address(SHELF).command().startswith(f"ssh -p {board.port} -J pi@127.0.0.1:{gate.port} ")
+    assert ssh_address(SHELF).command().startswith(f"ssh -p {board.port} -J pi@127.0.0.1:{gate.port} ")
 
 
 def test_a_jump_hosts_key_is_verified_too(home: Path, board: server.Device, gate: server.Device) -> None:
@@ -99,7 +99,7 @@ def test_a_jump_host_that_reaches_nothing(home: Path, board: server.Device, gate
 def test_jumps_in_circles(home: Path) -> None:
     (home / ".ssh/config").write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\n")
     with pytest.raises(ConfigError, match="circles"):
-        address(Device(name="a", transport="ssh", host="a"))
+        ssh_address(Device(name="a", transport="ssh", host="a"))
 
 
 def test_included_files_and_further_names(home: Path, board: server.Device) -> None:
@@ -111,7 +111,7 @@ def test_included_files_and_further_names(home: Path, board: server.Device) -> N
         f" UserKnownHostsFile {home}/mine\n"
     )
     (home / "mine").write_text(board.known_hosts.read_text().replace(f"[127.0.0.1]:{board.port}", "the-shelf"))
-    where = address(SHELF)
+    where = ssh_address(SHELF)
     assert (where.user, where.record, where.compress, where.key) == ("pi", "the-shelf", True, board.client_key)
     assert hello(SHELF) == "hello"
     assert user_config().lookup("other")["user"] == "nobody"

@@ -11,9 +11,9 @@ import pytest
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.files import sha256_file
 from deploy import store as store_module
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.inventory import Device
-from deploy.pipeline import open_device
 from deploy.roots import MARKER
 from deploy.store import Blob, Store, is_dead, new_owner
 from deploy.transport import Transport

@@ -23,9 +23,10 @@ from core.errors import (
     ProgramError,
 )
 from deploy import virtual
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.inventory import FILE, Device, get_device
-from deploy.pipeline import deploy, open_device
+from deploy.pipeline import deploy
 from deploy.result import EMULATED, Result
 from deploy.store import Store, new_owner
 from deploy.transport import Transport, run

@@ -17,9 +17,9 @@ import pytest
 
 from core.files import sha256_file
 from core.paths import cache_dir
+from deploy.connect import open_device
 from deploy.deadline import Deadline
 from deploy.inventory import Device, host_target
-from deploy.pipeline import open_device
 from deploy.store import Blob, Store
 from deploy.transport import run
 from tests.faults import tiny

@@ -15,13 +15,13 @@ import pytest
 
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
 from deploy import virtual
+from deploy.connect import ssh_address
 from deploy.deadline import NEVER
 from deploy.events import Event
 from deploy.execute import execute
 from deploy.inventory import Device, host_target
 from deploy.labgrid import VARIABLE, Coordinator, own_name
 from deploy.pipeline import deploy
-from deploy.ssh_config import address
 from tests.deploying import Deploying, program
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
@@ -171,7 +171,7 @@ def test_the_place_is_held_for_the_deploy_and_given_back(
 ) -> None:
     seen: list[str] = []
     small.deploy(device, listeners=[lambda event: seen.append(lab.holder("board")) if event.step == "run" else None])
-    assert address(device).port == board.port, "it can be looked up without being acquired"
+    assert ssh_address(device).port == board.port, "it can be looked up without being acquired"
     assert seen
     assert all(name and "/" in name for name in seen)
     assert lab.holder("board") == ""

@@ -17,12 +17,13 @@ from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferErr
 from core.files import sha256_bytes
 from core.paths import ROOT
 from deploy import adb_server, virtual, virtual_adb
-from deploy.adb import AdbTransport, open_adb
+from deploy.adb import AdbTransport
 from deploy.adb_port import PORT_VARIABLE, listens
+from deploy.connect import open_adb, open_device
 from deploy.deadline import Deadline
 from deploy.identify import choose_target
 from deploy.inventory import FILE, VARIABLE, Device, get_device
-from deploy.pipeline import deploy, open_device
+from deploy.pipeline import deploy
 from deploy.store import Blob, Store
 from deploy.transport import run
 from deploy.virtual_state import Folder, read_state
@@ -235,7 +236,7 @@ def test_it_is_added_by_its_serial(
 
 
 def test_a_port_where_no_adbd_listens(phone: AdbTransport) -> None:
-    server = adb_server.private_server()
+    server = virtual_adb.private_server()
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="cannot be reached by adb"):
         adb_server.attach(server, "127.0.0.1:9", Deadline.after(4))
@@ -296,7 +297,7 @@ def test_use_and_disuse(machine: None) -> None:
 
 def test_several_and_none_chosen(phone: AdbTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two serials of one phone are two devices to adb."""
-    server = adb_server.private_server()
+    server = virtual_adb.private_server()
     port = phone.serial.rpartition(":")[2]
     monkeypatch.setenv(PORT_VARIABLE, str(server.port))
     monkeypatch.delenv("ANDROID_SERIAL", raising=False)

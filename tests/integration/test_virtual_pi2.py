@@ -10,9 +10,9 @@ import pytest
 
 from core.paths import cache_dir
 from deploy import virtual
+from deploy.connect import open_device
 from deploy.identify import choose_target
 from deploy.inventory import FILE, get_device, load_devices
-from deploy.pipeline import open_device
 from tests.conftest import Inv
 from tests.devices import facts_of, own_devices, refuses, runs_programs
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.connect import open_device
 from deploy.identify import choose_target
 from deploy.inventory import FILE, get_device
-from deploy.pipeline import deploy, open_device
+from deploy.pipeline import deploy
 from tests.deploying import program
 from tests.devices import ask, facts_of, own_devices, refuses, runs_programs
 
