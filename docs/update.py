@@ -81,7 +81,7 @@ def faults_markdown() -> str:
 def readme() -> str:
     """``README.md`` with the table of targets as ``targets.toml`` and ``docs/native.json`` have it now."""
     from toolchains import proof
-    from toolchains.report import targets_markdown
+    from toolchains.prove_table import targets_markdown
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = f"<!-- targets -->\n{targets_markdown(proof.load(PROOFS))}<!-- /targets -->"

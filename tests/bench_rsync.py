@@ -15,8 +15,8 @@ from deploy.inventory import Device
 from deploy.transport import Transport, run
 from deploy.virtual_spec import get_spec
 from toolchains import debian, inspect
+from toolchains.debian_host import host_arch
 from toolchains.debian_tree import interpreter, library_folders
-from toolchains.emulators import host_arch
 
 _PROGRAM = "usr/bin/rsync"
 _HERE = "bookworm"

@@ -24,7 +24,7 @@ _ROOM = Path(__file__).parent
 MODULES = (
     *("builder", "compilers", "conan", "conan_packages", "fetch_source", "gnu", "layout", "libstdcxx", "sbom"),
     *("steps", "sysroot", "zig", "ndk", "offers", "own_loader", "selection", "xcode"),
-    *("archives", "binary", "checks", "code", "hardening", "inspect", "isa", "isa_scan", "isa_x86"),
+    *("archives", "binary", "checks", "code", "hardened", "hardening", "inspect", "isa", "isa_scan", "isa_x86"),
     *("read_elf", "read_lief", "symbols", "systems"),
 )
 """Modules of this room that a bundle depends on; the tables count by the rows that are used."""

@@ -16,7 +16,8 @@ from core import console
 from core.errors import HostError
 from core.files import keep_text, sha256_bytes
 from core.paths import cache_dir
-from toolchains import debian, emulators
+from toolchains import debian
+from toolchains.debian_host import host_arch
 from toolchains.tools import table
 
 SWITCH = "SLIPWAY_CCACHE"
@@ -49,7 +50,7 @@ def _program() -> list[str]:
         return []
     if not debian.available():
         try:
-            root = debian.tree(table()["ccache"]["suite"], emulators.host_arch(), ["ccache"], closure=True)
+            root = debian.tree(table()["ccache"]["suite"], host_arch(), ["ccache"], closure=True)
             return debian.installed_program(root, "usr/bin/ccache")
         except HostError as error:
             console.note(f"building without ccache: {error.what}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from core.commands import run
 from core.errors import HostError, NotSupportedError
 from toolchains import debian, debian_apt
+from toolchains.debian_host import host_arch
 from toolchains.targets import Target
 
 _USER = "qemu-user"
@@ -26,24 +27,6 @@ _SYSTEM = "qemu-system-arm"
 _PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
 _LEAST = 8
 """Oldest major version of an installed QEMU that is taken where Debian's cannot be had."""
-
-_HOST_ARCHS = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def host_arch() -> str:
-    """Debian's name of this machine's architecture, whose emulators are used.
-
-    Raises:
-        HostError: a machine that Debian's emulators are not built for, or not Linux.
-    """
-    machine = platform.machine().lower()
-    if platform.system() != "Linux" or machine not in _HOST_ARCHS:
-        raise HostError(
-            f"There is no emulator for {platform.system()} on {machine}.",
-            "Slipway's emulators are Debian's, for Linux on x86_64 and aarch64",
-            "run Slipway in a Debian container",
-        )
-    return _HOST_ARCHS[machine]
 
 
 def is_native(target: Target) -> bool:

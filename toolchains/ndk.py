@@ -9,17 +9,13 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from core.errors import HostError
 from core.files import sha256_bytes
-from core.paths import cache_dir
 from toolchains.compilers import Compilers, refuse
+from toolchains.ndk_folder import CONF, VARIABLE, named
 from toolchains.targets import Target
-
-VARIABLE = "ANDROID_NDK_HOME"
-CONF = "tools.android:ndk_path"
 
 _TRIPLES = {
     "arm64": "aarch64-linux-android",
@@ -28,26 +24,6 @@ _TRIPLES = {
     "x86_64": "x86_64-linux-android",
 }
 """What the compilers' names begin with, by the target's architecture."""
-
-
-def _configurations() -> Iterator[Path]:
-    """Conan's configuration files that may name an NDK: Slipway's own and the user's."""
-    yield cache_dir("conan") / "global.conf"
-    yield Path(os.environ.get("CONAN_HOME") or Path.home() / ".conan2") / "global.conf"
-
-
-def named() -> str:
-    """The NDK's folder as the environment or Conan's configuration names it, there or not; empty when none does."""
-    if folder := os.environ.get(VARIABLE):
-        return folder
-    for file in _configurations():
-        try:
-            text = file.read_text(encoding="utf-8")
-        except OSError:
-            continue
-        if found := re.search(rf"^\s*{re.escape(CONF)}\s*=\s*(.+?)\s*$", text, re.MULTILINE):
-            return found[1].strip("\"'")
-    return ""
 
 
 def _host_tag() -> str:

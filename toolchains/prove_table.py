@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from core import console
 from toolchains.proof import CaseResult, Proofs, Row
+from toolchains.report import compilers_of, proof_of
 from toolchains.targets import Target, load_targets
 
 _FAMILIES = {"fc": "fully connected", "conv": "convolution", "dwconv": "convolution", "softmax": "softmax"}
@@ -148,3 +149,17 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
                     lines.append(f"| {name} | {', '.join(f'`{kernel}`' for kernel in found)} |")
         lines += ["", "</details>", ""]
     return lines
+
+
+def targets_markdown(proofs: Proofs) -> str:
+    """The README's table of targets: what a user gets today, where it ran, and where XNNPACK alone was proved."""
+    lines = [
+        "| target | ISA floor | compilers | engines that build today | run on | XNNPACK from source proved on |",
+        "|---|---|---|---|---|---|",
+    ]
+    for target in load_targets().values():
+        passed = [row.cpu for row in proofs.rows if row.target == target.name and row.outcome == "passed"]
+        engines = ", ".join(target.working_engines) or "none yet"
+        cells = [target.name, target.isa_floor, compilers_of(target), engines, proof_of(target), ", ".join(passed)]
+        lines.append(f"| {' | '.join([*cells[:-1], cells[-1] or 'not run'])} |")
+    return "\n".join(lines) + "\n"

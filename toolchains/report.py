@@ -10,7 +10,6 @@ from toolchains.targets import WORKS, Target, load_targets
 
 if TYPE_CHECKING:
     from core.bundle import Bundle, Checks, Native
-    from toolchains.proof import Proofs
 
 
 def _state(target: Target) -> str:
@@ -19,11 +18,12 @@ def _state(target: Target) -> str:
     return ready + (f" (later: {', '.join(waiting)})" if waiting else "")
 
 
-def _proof(target: Target) -> str:
+def proof_of(target: Target) -> str:
+    """Where its programs run, or are to run once there is an engine."""
     return target.proof if target.working_engines else f"not run; planned: {target.proof}"
 
 
-def _compilers(target: Target) -> str:
+def compilers_of(target: Target) -> str:
     """The compiler families, the one that needs nothing first for Android, whose two make different programs."""
     if target.os == "android":
         return "zig (static, musl), ndk (bionic) where one is named"
@@ -49,7 +49,7 @@ def targets(as_json: bool) -> None:
     console.table(
         "Targets",
         ["target", "ISA floor", "engines", "compilers", "proof of running"],
-        [[t.name, t.isa_floor, _state(t), _compilers(t), _proof(t)] for t in table],
+        [[t.name, t.isa_floor, _state(t), compilers_of(t), proof_of(t)] for t in table],
         caption="Build one with ./inv build --target NAME",
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
@@ -116,17 +116,3 @@ def native(built: Native, as_json: bool) -> None:
         *(["note", note] for note in manifest.notes),
     ]
     console.table(f"Native packages of {manifest.target}", ["", ""], rows)
-
-
-def targets_markdown(proofs: Proofs) -> str:
-    """The README's table of targets: what a user gets today, where it ran, and where XNNPACK alone was proved."""
-    lines = [
-        "| target | ISA floor | compilers | engines that build today | run on | XNNPACK from source proved on |",
-        "|---|---|---|---|---|---|",
-    ]
-    for target in load_targets().values():
-        passed = [row.cpu for row in proofs.rows if row.target == target.name and row.outcome == "passed"]
-        engines = ", ".join(target.working_engines) or "none yet"
-        cells = [target.name, target.isa_floor, _compilers(target), engines, _proof(target), ", ".join(passed)]
-        lines.append(f"| {' | '.join([*cells[:-1], cells[-1] or 'not run'])} |")
-    return "\n".join(lines) + "\n"

@@ -21,3 +21,9 @@ def systems() -> Mapping[str, Any]:
     """The table as it stands."""
     with FILE.open("rb") as file:
         return tomllib.load(file)
+
+
+def hardening(libc: str) -> Mapping[str, Any]:
+    """The row of programs that use the C library ``libc``: flags, and what they promise."""
+    row: Mapping[str, Any] = systems()["hardening"][libc]
+    return row

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, NotSupportedError
+from toolchains import ndk_folder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -70,9 +71,7 @@ class Target:
         """
         first, *others = self.toolchains
         if first == "ndk" and others:
-            from toolchains import ndk
-
-            return first if ndk.named() else others[0]
+            return first if ndk_folder.named() else others[0]
         return first
 
     @property

@@ -18,7 +18,7 @@ from core.errors import HostError, NotSupportedError
 from core.files import locked, new_folder, write_atomic
 from core.paths import cache_dir
 from toolchains import debian
-from toolchains.emulators import host_arch
+from toolchains.debian_host import host_arch
 from toolchains.targets import Target
 
 _SUITE = "bookworm"

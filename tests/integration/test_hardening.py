@@ -11,7 +11,7 @@ import lief
 import pytest
 
 from core.paths import ROOT
-from toolchains import emulators, hardening, inspect, wine, zig
+from toolchains import emulators, hardened, hardening, inspect, wine, zig
 from toolchains.sysroot import sysroot
 from toolchains.targets import Target, get_target
 
@@ -95,7 +95,7 @@ def run(target: Target, program: Path, *words: str) -> subprocess.CompletedProce
 def promised(target: Target) -> tuple[str, ...]:
     """What a C program can show: the checks of the C++ library have a test of their own."""
     program = inspect.Binary(Path("x"), "", "none", "", "", (), (), {}, kind="program")
-    return tuple(name for name in hardening.promised(target, program) if name != "assertions")
+    return tuple(name for name in hardened.promised(target, program) if name != "assertions")
 
 
 @pytest.mark.parametrize("name", ["linux-x86_64", "linux-armv7", "linux-armv6", "android-arm64", "macos-arm64"])
@@ -115,7 +115,7 @@ def test_a_program_without_it_is_seen(tmp_path: Path, name: str, off: str) -> No
     found = inspect.read(made(target, tmp_path, CODE, off))
     lost = set(promised(target)) - set(found.hardening)
     assert expected <= lost
-    assert set(hardening.lacking(target, found)) - {"assertions"} == lost
+    assert set(hardened.lacking(target, found)) - {"assertions"} == lost
 
 
 def test_memory_that_is_written_and_executed_is_seen(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_memory_that_is_written_and_executed_is_seen(tmp_path: Path) -> None:
         parts[0].add(flag)
         changed.write(os.fspath(tmp_path / kind))
         assert "nx" in inspect.read(good).hardening
-        assert hardening.lacking(target, inspect.read(tmp_path / kind)) == ("nx", "assertions")
+        assert hardened.lacking(target, inspect.read(tmp_path / kind)) == ("nx", "assertions")
 
 
 @pytest.mark.parametrize("name", ["windows-x86_64", "windows-x86"])
@@ -137,15 +137,15 @@ def test_programs_for_windows(tmp_path: Path, name: str) -> None:
     """The linker gives all but the guard of the stack, whose other half is the runner's."""
     target = get_target(name)
     found = inspect.read(made(target, tmp_path, CODE))
-    assert hardening.lacking(target, found) == ("stack_protector",)
+    assert hardened.lacking(target, found) == ("stack_protector",)
     changed = lief.PE.parse(os.fspath(tmp_path / "program.exe"))
     assert changed is not None
     flags = lief.PE.OptionalHeader.DLL_CHARACTERISTICS
     for flag in (flags.DYNAMIC_BASE, flags.NX_COMPAT, flags.HIGH_ENTROPY_VA):
         changed.optional_header.remove(flag)
     changed.write(os.fspath(tmp_path / "changed.exe"))
-    lost = hardening.lacking(target, inspect.read(tmp_path / "changed.exe"))
-    assert lost == hardening.promised(target, found)
+    lost = hardened.lacking(target, inspect.read(tmp_path / "changed.exe"))
+    assert lost == hardened.promised(target, found)
 
 
 @pytest.mark.parametrize("name", ["linux-x86_64", "linux-armv7", "linux-armv6"])
@@ -182,7 +182,7 @@ def test_the_guard_of_the_stack_on_windows(tmp_path: Path) -> None:
     compilers, flags = zig.ensure(target), hardening.flags(target)
     subprocess.run([compilers.cxx, *flags.compile, "-O2", "-std=c++17", "-c", source, "-o", ours], check=True)
     program = made(target, tmp_path, GUARD, extra=[os.fspath(ours)], language="cpp")
-    assert hardening.lacking(target, inspect.read(program)) == ()
+    assert hardened.lacking(target, inspect.read(program)) == ()
     found = {run(target, program).stdout for _ in range(3)}
     assert len(found) == 3, found
     program = made(target, tmp_path, SMASH, extra=[os.fspath(ours)], language="cpp")

@@ -7,7 +7,7 @@ import re
 from core import lock
 from core.paths import ROOT
 from docs import update
-from toolchains import proof, report
+from toolchains import proof, prove_table
 
 
 def _read(name: str) -> str:
@@ -15,7 +15,9 @@ def _read(name: str) -> str:
 
 
 def test_generated_parts_are_up_to_date() -> None:
-    assert report.targets_markdown(proof.load(update.PROOFS)) in _read("README.md"), "python -m docs.update writes it"
+    assert prove_table.targets_markdown(proof.load(update.PROOFS)) in _read("README.md"), (
+        "python -m docs.update writes it"
+    )
     assert update.readme() == _read("README.md"), "python -m docs.update writes it"
     assert update.transfers() == _read("docs/deploy.md"), "python -m docs.update writes it"
     assert update.onnx() == _read("docs/onnx.md"), "python -m docs.update writes it"

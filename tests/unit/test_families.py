@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, HostError, NotSupportedError
-from toolchains import compilers, conan, gnu, ndk, xcode
+from toolchains import compilers, conan, gnu, ndk, ndk_folder, xcode
 from toolchains.targets import get_target, load_targets
 from toolchains.zig import usable as zig_usable
 
@@ -30,7 +30,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
-    for name in (ndk.VARIABLE, "CONAN_HOME"):
+    for name in (ndk_folder.VARIABLE, "CONAN_HOME"):
         monkeypatch.delenv(name, raising=False)
     root = tmp_path / "android-ndk-r27c"
     triples = ("aarch64-linux-android", "armv7a-linux-androideabi", "i686-linux-android", "x86_64-linux-android")
@@ -44,7 +44,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("target", ANDROID, ids=lambda target: target.name)
 def test_an_ndk_is_found_and_described(made_up: Path, monkeypatch: pytest.MonkeyPatch, target: object) -> None:
-    monkeypatch.setenv(ndk.VARIABLE, str(made_up))
+    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
     chosen = get_target(getattr(target, "name"))  # noqa: B009
     assert ndk.usable(chosen) == ""
     assert chosen.toolchain() == "ndk"
@@ -63,7 +63,7 @@ def test_conans_settings_for_the_ndk_are_conans_own(made_up: Path, monkeypatch: 
     from conan.internal.default_settings import default_settings_yml
     from conan.internal.model.settings import Settings
 
-    monkeypatch.setenv(ndk.VARIABLE, str(made_up))
+    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
     for target in ANDROID:
         text = conan.render(target, ndk.ensure(target)).partition("[conf]")[0]
         settings = Settings.loads(default_settings_yml)
@@ -96,17 +96,17 @@ def test_conans_configuration_may_name_it(made_up: Path, where: str) -> None:
     file = made_up.parent / where / "global.conf"
     file.parent.mkdir(parents=True)
     file.write_text(f"core:x = 1\n tools.android:ndk_path = {made_up} \n", encoding="utf-8")
-    assert ndk.named() == str(made_up)
+    assert ndk_folder.named() == str(made_up)
     assert get_target("android-x86").toolchain() == "ndk"
 
 
 def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who names an NDK wants bionic: a static musl program instead would be a surprise."""
     target = get_target("android-arm64")
-    monkeypatch.setenv(ndk.VARIABLE, str(made_up / "toolchains"))
+    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up / "toolchains"))
     assert target.toolchain() == "ndk"
     assert "no source.properties" in ndk.usable(target)
-    monkeypatch.setenv(ndk.VARIABLE, str(made_up))
+    monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
     (made_up / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang++").unlink()
     assert "lacks" in ndk.usable(target)
     assert ndk.usable(get_target("android-x86")) == ""

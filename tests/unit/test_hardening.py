@@ -10,13 +10,13 @@ import pytest
 
 from core.errors import BuildError
 from tests.unit.test_profiles import compilers, profile
-from toolchains import checks, conan, hardening, inspect
+from toolchains import checks, conan, hardened, hardening, inspect
 from toolchains.binary import Kind
 from toolchains.systems import systems
 from toolchains.targets import Target, get_target, load_targets
 
 BUILT = [target for target in load_targets().values() if target.toolchains]
-ALL = tuple(hardening.MEANINGS)
+ALL = tuple(hardened.MEANINGS)
 
 
 def binary(target: Target, kind: Kind = "program", *, without: str = "") -> inspect.Binary:
@@ -28,7 +28,7 @@ def binary(target: Target, kind: Kind = "program", *, without: str = "") -> insp
 
 @pytest.mark.parametrize("target", BUILT, ids=lambda target: target.name)
 def test_every_target_promises_something(target: Target) -> None:
-    names = hardening.promised(target, binary(target))
+    names = hardened.promised(target, binary(target))
     assert {"pie", "nx", "stack_protector"} <= set(names) <= set(ALL)
     assert ("high_entropy" in names) == (target.os == "windows" and target.machine in ("x86_64", "aarch64"))
     assert {"relro", "bind_now"} <= set(names) or target.os in ("windows", "macos", "ios")
@@ -45,7 +45,7 @@ def test_a_program_without_it_is_refused_by_name(missing: str) -> None:
     target = get_target("linux-arm64")
     with pytest.raises(BuildError) as caught:
         checks.check_hardening(target, [binary(target, without=missing)], Path("/b"))
-    assert caught.value.names == (f"pte_runner {hardening.MEANINGS[missing]}",)
+    assert caught.value.names == (f"pte_runner {hardened.MEANINGS[missing]}",)
 
 
 def test_what_others_compiled_is_noted_and_not_refused() -> None:
@@ -59,8 +59,8 @@ def test_what_others_compiled_is_noted_and_not_refused() -> None:
 
 def test_a_small_library_may_have_nothing_to_watch() -> None:
     target = get_target("linux-arm64")
-    assert hardening.lacking(target, binary(target, "library", without="stack_protector")) == ()
-    assert hardening.lacking(target, binary(target, "object", without="pie")) == ()
+    assert hardened.lacking(target, binary(target, "library", without="stack_protector")) == ()
+    assert hardened.lacking(target, binary(target, "object", without="pie")) == ()
 
 
 @pytest.mark.parametrize("target", BUILT, ids=lambda target: target.name)
