@@ -16,7 +16,7 @@ import invoke
 from core.cli import JSON, number, setting, task
 from core.errors import UsageError
 from deploy.tasks import devices
-from tests.tasks import agree, bench, fuzz, operators, test
+from verify.tasks import agree, bench, fuzz, operators, test
 
 DEFAULTS = {
     "target": "linux-x86_64",
@@ -40,7 +40,7 @@ DEFAULTS = {
 @task(help={"json": JSON})
 def targets(c: Any, json: bool = False) -> None:
     """List what Slipway builds for: every target, its ISA floor, its engines and what each still needs."""
-    from toolchains import report
+    from toolchains.build import report
 
     report.targets(json)
 
@@ -95,25 +95,25 @@ def build(
 
     Example: ./inv build --target linux-arm64
     """
-    from toolchains import report
+    from toolchains.build import report
 
     if all:
         if target or engine or packages or ops_from:
             raise UsageError(
                 "--all goes without --target, --engine, --ops-from and --packages.", "", "./inv build --all"
             )
-        from toolchains import build_all
+        from toolchains.build import build_all
 
         rows = build_all.build_all(setting(c, "toolchain", toolchain), sources, force)
         build_all.report(rows, json)
         return
     name, runtime = setting(c, "target", target), setting(c, "engine", engine)
     if packages or (not runtime and _without_engine(name)):
-        from toolchains.native import build_native
+        from toolchains.build.native import build_native
 
         report.native(build_native(name, setting(c, "toolchain", toolchain), sources, force), json)
         return
-    from toolchains.builder import build as build_bundle
+    from toolchains.build.builder import build as build_bundle
 
     family = setting(c, "toolchain", toolchain)
     selection = _selection(ops_from) if ops_from else None
@@ -149,8 +149,8 @@ def prove(
     Example: ./inv prove --target linux-arm64 --cpu cortex-a76
     """
     from core.errors import MismatchError
-    from toolchains import prove as room
-    from toolchains import prove_table
+    from verify.prove import prove as room
+    from verify.prove import table as prove_table
 
     if all and (target or cpu):
         raise UsageError("--all goes without --target and --cpu.", "", "./inv prove --all")
@@ -160,7 +160,7 @@ def prove(
         else room.prove(setting(c, "target", target), cpu, with_kernels=not quick)
     )
     if docs:
-        from docs.update import add_proofs
+        from verify.docs import add_proofs
 
         add_proofs(rows)
     prove_table.report(rows, json)
@@ -175,11 +175,11 @@ def _selection(programs: str) -> Any:
     """What the programs need, as this machine's own bundle of the engine lean reads them."""
     from core.files import sha256_file
     from core.program import load_program
-    from deploy.inventory import host_target
-    from deploy.needs import describe
+    from deploy.devices.inventory import host_target
+    from deploy.run.needs import describe
     from models.options import words
-    from toolchains.builder import build as build_bundle
-    from toolchains.selection import select
+    from toolchains.build.builder import build as build_bundle
+    from toolchains.build.selection import select
 
     names, files = [], []
     for word in words(programs):
@@ -336,14 +336,14 @@ def deploy(
     """
     from core.bundle import find_bundle
     from core.program import ENGINES, FORMATS, format_at
-    from deploy import report
-    from deploy.conditions import governor
-    from deploy.engine_flags import engine_flags
-    from deploy.inventory import get_device
-    from deploy.job import check_engine
-    from deploy.pipeline import deploy as run_on_device
+    from deploy.devices.conditions import governor
+    from deploy.devices.inventory import get_device
+    from deploy.run import report
+    from deploy.run.engine_flags import engine_flags
+    from deploy.run.job import check_engine
+    from deploy.run.pipeline import deploy as run_on_device
     from models.options import words
-    from toolchains.builder import build as build_bundle
+    from toolchains.build.builder import build as build_bundle
 
     wanted = str(setting(c, "model", model))
     if not program and Path(wanted).suffix.lower() in FORMATS:
@@ -465,9 +465,9 @@ def matrix(
 
     Example: ./inv matrix --only 'pi & mlp*'
     """
-    from deploy import matrix as room
-    from deploy import matrix_report
-    from deploy.conditions import governor
+    from deploy.devices.conditions import governor
+    from deploy.matrix import matrix as room
+    from deploy.matrix import report as matrix_report
     from models.options import words
 
     options = {
@@ -492,7 +492,7 @@ def matrix(
         return
 
     def built(target: str, engine: str) -> Any:
-        from toolchains.builder import build as build_bundle
+        from toolchains.build.builder import build as build_bundle
 
         return build_bundle(target, engine, setting(c, "toolchain", toolchain))
 
@@ -527,7 +527,7 @@ def _catalogue(asked: Any) -> tuple[Any, list[Any]]:
     """Every program that can be exported, the user's own models of --models included; these by their names in it."""
     from dataclasses import replace
 
-    from deploy.matrix_plan import SCHEMES, Wanted
+    from deploy.matrix.plan import SCHEMES, Wanted
     from models.request import ONNX_SCHEMES, resolve
     from models.zoo import everything
 
@@ -562,7 +562,7 @@ def clean(c: Any, cache: bool = False, env: bool = False, json: bool = False) ->
     from core.clean import clean as remove
 
     if cache:
-        from deploy.virtual import stop_all
+        from deploy.virtual.machines import stop_all
 
         stop_all()
     remove(cache=cache, env=env, as_json=json)
@@ -620,7 +620,7 @@ def _compute(file: Path, inputs: list[Path], shapes: str) -> Any:
     from core.console import note
     from core.environment import ensure
     from core.errors import HostError
-    from deploy.job import Computed
+    from deploy.run.job import Computed
     from models.onnx import host
 
     try:

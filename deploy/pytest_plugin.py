@@ -18,11 +18,11 @@ import pytest
 from core.bundle import Bundle
 from core.errors import SlipwayError
 from core.paths import ROOT
-from deploy import matrix_words
-from deploy.execute import Executed, execute
-from deploy.inventory import Device, get_device, load_devices
-from deploy.pipeline import deploy
-from deploy.result import Result
+from deploy.devices.inventory import Device, get_device, load_devices
+from deploy.matrix import words as matrix_words
+from deploy.run.execute import Executed, execute
+from deploy.run.pipeline import deploy
+from deploy.run.result import Result
 
 ALL = "all"
 MARKER = (
@@ -118,7 +118,7 @@ def slipway_device(request: pytest.FixtureRequest) -> Device:
 def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest, record_property: Any) -> Deploy:
     """Deploys to the device: a zoo's model, an exported folder or a ``.pte`` or ``.onnx`` file; gives the result.
 
-    ``slipway_deploy(what, scheme="fp32", engine="", check=True, **options)``; options are `deploy.pipeline.deploy`'s.
+    ``slipway_deploy(what, scheme="fp32", engine="", check=True, **options)``; see `deploy.run.pipeline.deploy`.
     A result that differs from its reference fails the test unless ``check=False``. Its figures go into JUnit XML.
     """
 
@@ -140,7 +140,7 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest, recor
 
 @pytest.fixture
 def slipway_run(slipway_device: Device) -> Run:
-    """Runs any executable on the device: ``slipway_run(executable, arguments, files)``; `deploy.execute.execute`."""
+    """Runs any executable on the device: ``slipway_run(executable, arguments, files)``; see `deploy.run.execute`."""
 
     def call(executable: Path, arguments: Sequence[str] = (), files: Sequence[Path] = (), **options: Any) -> Executed:
         try:

@@ -13,7 +13,7 @@ from core.cli import JSON, number, setting, task
 @task(help={"json": JSON}, name="list")
 def devices_list(c: Any, json: bool = False) -> None:
     """List the devices of the inventory, whether the virtual ones are up, and what adb sees beside them."""
-    from deploy import report_devices
+    from deploy.upkeep import report_devices
 
     report_devices.devices(json)
 
@@ -35,7 +35,7 @@ def devices_add(c: Any, adb: str = "", ssh: str = "", name: str = "", json: bool
 
     Example: ./inv devices.add --adb R5CT200ABCD --name phone
     """
-    from deploy import enrol, report_devices
+    from deploy.upkeep import enrol, report_devices
 
     report_devices.added(enrol.add(adb, ssh, name), json)
 
@@ -60,8 +60,9 @@ def devices_run(
 
     Example: ./inv devices.run phone ./hello --args "one 'two words'"
     """
-    from deploy import execute, report_devices
-    from deploy.inventory import get_device
+    from deploy.devices.inventory import get_device
+    from deploy.run import execute
+    from deploy.upkeep import report_devices
 
     done = execute.execute(
         get_device(device),
@@ -86,8 +87,8 @@ def devices_start(c: Any, name: str, json: bool = False) -> None:
 
     Example: ./inv devices.start pi
     """
-    from deploy import report_devices
-    from deploy.virtual import start
+    from deploy.upkeep import report_devices
+    from deploy.virtual.machines import start
 
     start(name)
     report_devices.devices(json, name)
@@ -99,8 +100,8 @@ def devices_stop(c: Any, name: str, json: bool = False) -> None:
 
     Example: ./inv devices.stop pi
     """
-    from deploy import report_devices
-    from deploy.virtual import stop
+    from deploy.upkeep import report_devices
+    from deploy.virtual.machines import stop
 
     stop(name)
     report_devices.devices(json, name)
@@ -122,8 +123,8 @@ def devices_trust(c: Any, name: str, fingerprint: str = "", replace: bool = Fals
 
     Example: ./inv devices.trust shelf-pi
     """
-    from deploy import report_upkeep
-    from deploy.ssh_trust import device_of, trust
+    from deploy.upkeep import report as report_upkeep
+    from deploy.upkeep.trust import device_of, trust
 
     report_upkeep.trusted(trust(device_of(name), fingerprint, replace), json)
 
@@ -142,9 +143,9 @@ def devices_rollback(c: Any, name: str, target: str = "", engine: str = "", json
 
     Example: ./inv devices.rollback local
     """
-    from deploy import report_upkeep
-    from deploy.inventory import get_device
-    from deploy.upkeep import rollback
+    from deploy.devices.inventory import get_device
+    from deploy.upkeep import report as report_upkeep
+    from deploy.upkeep.upkeep import rollback
 
     report_upkeep.rolled(name, rollback(get_device(name), target, engine), json)
 
@@ -165,9 +166,9 @@ def devices_gc(c: Any, name: str, days: str = "", gib: str = "", json: bool = Fa
 
     Example: ./inv devices.gc local --days 7
     """
-    from deploy import report_upkeep
-    from deploy.inventory import get_device
-    from deploy.upkeep import collect
+    from deploy.devices.inventory import get_device
+    from deploy.upkeep import report as report_upkeep
+    from deploy.upkeep.upkeep import collect
 
     days_kept = number("days", days, 0, -1, whole=False)
     gib_kept = number("gib", gib, 0, -1, whole=False)
@@ -184,9 +185,9 @@ def devices_verify(c: Any, name: str, json: bool = False) -> None:
 
     Example: ./inv devices.verify local
     """
-    from deploy import report_upkeep
-    from deploy.inventory import get_device
-    from deploy.upkeep import verify
+    from deploy.devices.inventory import get_device
+    from deploy.upkeep import report as report_upkeep
+    from deploy.upkeep.upkeep import verify
 
     report_upkeep.checked(name, verify(get_device(name)), json)
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def zoo(as_json: bool) -> None:
     """The zoo, a row for every model and scheme."""
-    from models.zoo import listing, load_zoo
+    from models.listing import listing
+    from models.zoo import load_zoo
 
     rows = listing()
     if as_json:

@@ -84,31 +84,3 @@ def combinations(model: str, scheme: str, format: str = "pte") -> list[tuple[str
         get_scheme(scheme)
     known = {model: get_model(model)} if model != "all" else load_zoo()
     return [(row.name, each) for row in known.values() for each in row.schemes_of(format) if scheme in ("all", each)]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of ``./inv models``."""
-
-    model: str
-    title: str
-    format: str
-    scheme: str
-    state: str
-    """``current``, ``outdated`` or ``not exported``."""
-    folder: str
-    size: int
-    """Of the program in bytes; 0 when there is none."""
-
-
-def listing() -> list[Row]:
-    """The zoo with what is exported of it, one row a model, format and scheme."""
-    from models.current import state
-
-    rows = []
-    for model in load_zoo().values():
-        for format in ("pte", "onnx"):  # noqa: A001
-            for scheme in model.schemes_of(format):
-                word, folder, size = state(model.name, scheme, format)
-                rows.append(Row(model.name, model.title, format, scheme, word, str(folder), size))
-    return rows

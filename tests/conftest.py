@@ -13,7 +13,7 @@ import pytest
 
 from core.bundle import Native
 from core.paths import ROOT
-from tests.order import rank, unit
+from tests.support.order import rank, unit
 
 # A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,8 +57,8 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def native_packages() -> Callable[[str], Native]:
-    """Gives a target's native packages: tests.shared_builds.native."""
-    from tests.shared_builds import native
+    """Gives a target's native packages: verify.suite.shared_builds.native."""
+    from verify.suite.shared_builds import native
 
     return native
 

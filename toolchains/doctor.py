@@ -67,13 +67,13 @@ def _pip() -> Check:
 
 
 def _debian() -> Check:
-    from toolchains import debian
+    from toolchains.debian import packages as debian
 
     reason = debian.available()
     if not reason:
         return Check("Debian packages", True, "fetched through apt without root, from this system's own mirror")
     try:
-        from toolchains import debian_apt
+        from toolchains.debian import apt as debian_apt
 
         debian_apt.require()
         fix = "mend apt's sources"
@@ -83,7 +83,7 @@ def _debian() -> Check:
 
 
 def _zig() -> Check:
-    from toolchains import zig
+    from toolchains.compilers import zig
 
     try:
         found = zig.installed()
@@ -94,7 +94,7 @@ def _zig() -> Check:
 
 
 def _ccache() -> Check:
-    from toolchains import ccache
+    from toolchains.compilers import ccache
 
     used, detail = ccache.describe()
     fix = f"unset {ccache.SWITCH}" if ccache.off() else "install your distribution's ccache"
@@ -102,7 +102,7 @@ def _ccache() -> Check:
 
 
 def _conan() -> Check:
-    from toolchains import conan
+    from toolchains.build import conan
 
     try:
         return Check("Conan, CMake, Ninja", True, conan.available())
@@ -126,7 +126,7 @@ def _made(target: Target, family: str) -> str:
 
 def _toolchains() -> list[Check]:
     """Every compiler family that can build each target. Only the default of what has a working engine must be there."""
-    from toolchains.compilers import family
+    from toolchains.compilers.families import family
     from toolchains.targets import load_targets
 
     found = []
@@ -140,7 +140,9 @@ def _toolchains() -> list[Check]:
 
 def _emulators() -> list[Check]:
     """How each target of today is run here."""
-    from toolchains import debian, debian_apt, emulators, wine
+    from toolchains.debian import apt as debian_apt
+    from toolchains.debian import packages as debian
+    from toolchains.emulation import emulators, wine
     from toolchains.targets import load_targets
 
     found = []

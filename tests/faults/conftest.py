@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.inventory import Device
-from tests.deploying import bundle, other_program, program
+from deploy.devices.inventory import Device
 from tests.faults import server
+from tests.support.deploying import bundle, other_program, program
 
 __all__ = ["bundle", "other_program", "program"]
 
@@ -42,6 +42,6 @@ def inventory(board: server.Device, tmp_path: Path) -> Path:
 @pytest.fixture
 def device(inventory: Path) -> Device:
     """``board`` as the inventory has it."""
-    from deploy.inventory import get_device
+    from deploy.devices.inventory import get_device
 
     return get_device("board", inventory)

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploy.events import Event
-from deploy.inventory import Device, host_target
+from deploy.devices.inventory import Device, host_target
+from deploy.run.events import Event
 from tests.faults import outcomes, tiny
 
 STEPS = ("survey", "upload", "run", "settle")

@@ -17,8 +17,8 @@ from typing import Any
 from core import surprise
 from core.errors import SlipwayError
 from core.paths import dist_dir
-from deploy.events import Event
-from deploy.inventory import Device, host_target
+from deploy.devices.inventory import Device, host_target
+from deploy.run.events import Event
 from tests.faults import tiny
 
 STEPS = ("describe", "upload", "run", "compare")

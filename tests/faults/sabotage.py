@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.errors import UnreachableError
-from deploy.deadline import NEVER, Deadline
-from deploy.local import LocalChannel, LocalTransport
-from deploy.transport import Progress
-from tests.processes import marked
+from deploy.transport.base import Progress
+from deploy.transport.deadline import NEVER, Deadline
+from deploy.transport.local import LocalChannel, LocalTransport
+from tests.support.processes import marked
 
 FAULTS = {
     "never started": "the connection breaks before a command is sent",
@@ -33,7 +33,7 @@ class Sabotage(LocalTransport):
         self._dead = False
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.Transport`."""
+        """See `deploy.transport.base.Transport`."""
         if self._dead:
             raise self._broken()
         if not self._turn():
@@ -52,7 +52,7 @@ class Sabotage(LocalTransport):
         raise self._broken()
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.Transport`; a fault comes when half is there."""
+        """See `deploy.transport.base.Transport`; a fault comes when half is there."""
         if self._dead:
             raise self._broken()
         if not self._turn():
@@ -65,7 +65,7 @@ class Sabotage(LocalTransport):
         raise self._broken()
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
-        """See `deploy.transport.Transport`."""
+        """See `deploy.transport.base.Transport`."""
         if self._dead or self._turn():
             self._restart()
             raise self._broken()

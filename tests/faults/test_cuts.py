@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy import lock, session, transport
-from deploy.events import Event
-from deploy.inventory import Device
+from deploy.devices.inventory import Device
+from deploy.run import session
+from deploy.run.events import Event
+from deploy.store import lock
+from deploy.transport import base as transport
 from tests.faults import outcomes, server, tiny
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.tiny import Tiny
-from tests.processes import gone
+from tests.support.processes import gone
 
 PHASES = {
     "connect": 12, "probe": 12, "survey": 12, "verify": 6, "upload": 24, "run": 16, "settle": 8, "fetch": 10,

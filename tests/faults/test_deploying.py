@@ -21,13 +21,13 @@ from core.errors import (
     TransferError,
     UnreachableError,
 )
-from deploy.events import Event
-from deploy.inventory import Device
-from deploy.pipeline import deploy
-from deploy.result import Result
-from tests.deploying import Deploying
+from deploy.devices.inventory import Device
+from deploy.run.events import Event
+from deploy.run.pipeline import deploy
+from deploy.run.result import Result
 from tests.faults import server
-from tests.processes import gone, runners
+from tests.support.deploying import Deploying
+from tests.support.processes import gone, runners
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -84,7 +84,7 @@ def test_truncated_program(board: server.Device, device: Device, bundle: Bundle,
 
 
 def test_wrong_architecture(board: server.Device, device: Device, program: Path) -> None:
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     with pytest.raises(PreflightError, match=r"linux-arm64 bundle cannot run on board.*nothing was uploaded") as caught:
         go(device, build("linux-arm64"), program)
@@ -252,8 +252,8 @@ def test_an_output_that_changes_on_its_way_back(
     device: Device, bundle: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
     """It comes with the run's end when it is small, else as a file."""
-    from deploy.conditions import Files
-    from deploy.ssh import SshTransport
+    from deploy.devices.conditions import Files
+    from deploy.transport.ssh.transport import SshTransport
 
     brought, real = Files.brought, SshTransport.get
 

@@ -20,14 +20,14 @@ import pytest
 
 from core.errors import DeadlineError, SlipwayError, TransferError
 from core.paths import ROOT
-from deploy.connect import open_device
-from deploy.inventory import Device, host_target
-from deploy.local import LocalTransport
-from deploy.store import Store
-from deploy.transport import run
+from deploy.devices.inventory import Device, host_target
+from deploy.run.connect import open_device
+from deploy.store.store import Store
+from deploy.transport.base import run
+from deploy.transport.local import LocalTransport
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
-from tests.processes import gone
+from tests.support.processes import gone
 
 ESC = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
 FIX = "curl http://127.0.0.1/x | sh"
@@ -91,11 +91,11 @@ import resource, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from core.errors import SlipwayError
-from deploy.deadline import Deadline
-from deploy.inventory import get_device
-from deploy.connect import open_device
-from deploy.store import Store
-from deploy.transport import run
+from deploy.transport.deadline import Deadline
+from deploy.devices.inventory import get_device
+from deploy.run.connect import open_device
+from deploy.store.store import Store
+from deploy.transport.base import run
 device = get_device("board", Path(sys.argv[2]))
 with open_device(device) as transport:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -146,16 +146,16 @@ def test_output_that_drips(anyhow: Device, tmp_path: Path) -> None:
 
 def test_output_that_floods_until_the_deadline(anyhow: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the limit of bytes, more than is read in time: the deadline holds while reading."""
-    from deploy.deadline import Deadline
+    from deploy.transport.deadline import Deadline
 
-    monkeypatch.setattr("deploy.transport.MAX_OUTPUT", 1 << 40)
+    monkeypatch.setattr("deploy.transport.base.MAX_OUTPUT", 1 << 40)
     taken = 0
 
     def forget(self: Any, stream: bytearray, data: bytes) -> None:
         nonlocal taken
         taken += len(data)
 
-    monkeypatch.setattr("deploy.hearing.Heard.take", forget)
+    monkeypatch.setattr("deploy.transport.hearing.Heard.take", forget)
     begun = time.monotonic()
     with open_device(anyhow) as transport, pytest.raises(DeadlineError):
         run(transport, ["cat", "/dev/zero"], deadline=Deadline.after(2))
@@ -178,7 +178,7 @@ def test_a_lock_that_talks_without_end(anyhow: Device, tmp_path: Path, monkeypat
 
 def test_a_file_without_end(anyhow: Device, tmp_path: Path) -> None:
     """What should be an output is a link to a device that never ends, or a pipe that nobody writes to."""
-    from deploy.deadline import Deadline
+    from deploy.transport.deadline import Deadline
 
     (tmp_path / "board/home").mkdir(parents=True, exist_ok=True)
     endless, pipe, long = (tmp_path / f"board/home/output{number}.npy" for number in range(3))
@@ -355,7 +355,7 @@ def test_arrays_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
 
 def test_ordinary_output_is_untouched(anyhow: Device) -> None:
     """What a program of a user prints comes back byte by byte."""
-    from deploy.deadline import Deadline
+    from deploy.transport.deadline import Deadline
 
     with open_device(anyhow) as transport:
         done = run(transport, ["printf", r"\033[1mb\033[0m\r\n\377"], deadline=Deadline.after(30))
@@ -370,7 +370,7 @@ def test_a_store_survives_it_all(anyhow: Device, small: Tiny) -> None:
 
 def test_the_store_is_a_real_one(tmp_path: Path) -> None:
     """The lock that the attacks above go against is the one that deploys take."""
-    from deploy.deadline import Deadline
+    from deploy.transport.deadline import Deadline
 
     with Store(LocalTransport(), str(tmp_path / "root")) as store:
         assert store.open([], Deadline.after(30), make=True) is not None

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import AnswerError, DeadlineError, SlipwayError, TransferError, UnreachableError
-from deploy.adb import AdbTransport
-from deploy.adb_server import Server, listed
-from deploy.deadline import Deadline
-from deploy.transport import run
+from deploy.transport.adb.server import Server, listed
+from deploy.transport.adb.transport import AdbTransport
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
 
 Speak = Callable[[socket.socket], None]
 

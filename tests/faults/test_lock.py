@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import DeviceBusyError, TransferError, UnreachableError
-from deploy import lock as lock_module
-from deploy import remote_scripts
-from deploy.deadline import Deadline
-from deploy.local import LocalTransport
-from deploy.lock import DeviceLock
-from deploy.store import Store
-from deploy.transport import run
-from tests.processes import gone, marked
+from deploy.scripts import remote_scripts
+from deploy.store import lock as lock_module
+from deploy.store.lock import DeviceLock
+from deploy.store.store import Store
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
+from deploy.transport.local import LocalTransport
+from tests.support.processes import gone, marked
 
 
 def soon() -> Deadline:

@@ -10,10 +10,10 @@ import asyncssh
 import pytest
 
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
-from deploy.connect import open_device
-from deploy.deadline import Deadline
-from deploy.inventory import Device
-from deploy.transport import run
+from deploy.devices.inventory import Device
+from deploy.run.connect import open_device
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
 from tests.faults import server
 
 

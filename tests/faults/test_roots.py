@@ -12,16 +12,18 @@ import pytest
 
 from core.errors import RootError, SlipwayError, TransferError
 from core.files import sha256_file
-from deploy import pipeline, remote_scripts, upkeep
-from deploy.connect import open_device
-from deploy.deadline import NEVER, Deadline
-from deploy.execute import execute
-from deploy.inventory import Device, host_target
-from deploy.local import LocalChannel, LocalTransport
-from deploy.store import Blob, Store
+from deploy.devices.inventory import Device, host_target
+from deploy.run import pipeline
+from deploy.run.connect import open_device
+from deploy.run.execute import execute
+from deploy.scripts import remote_scripts
+from deploy.store.store import Blob, Store
+from deploy.transport.deadline import NEVER, Deadline
+from deploy.transport.local import LocalChannel, LocalTransport
+from deploy.upkeep import upkeep
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
-from tests.processes import gone
+from tests.support.processes import gone
 
 STRANGER = 12345
 """Another user's number."""
@@ -243,7 +245,7 @@ class Homeless(LocalTransport):
     """A login without HOME."""
 
     def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.Transport`."""
+        """See `deploy.transport.base.Transport`."""
         return LocalChannel(["/usr/bin/env", "-u", "HOME", *argv])
 
 
@@ -329,7 +331,7 @@ def test_nothing_is_written_through_a_link(board: server.Device, device: Device,
 
 
 def test_commands_are_short_enough_for_dropbear() -> None:
-    from deploy.store import WORDS
+    from deploy.store.store import WORDS
 
     longest = max(len(text) for name, text in vars(remote_scripts).items() if name.isupper() and isinstance(text, str))
     assert longest + WORDS < 8700

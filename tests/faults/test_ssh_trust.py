@@ -17,11 +17,11 @@ import asyncssh
 import pytest
 
 from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyError, SlipwayError, UnreachableError
-from deploy import ssh_trust
-from deploy.connect import open_device, ssh_address
-from deploy.deadline import Deadline
-from deploy.inventory import Device
-from deploy.transport import run
+from deploy.devices.inventory import Device
+from deploy.run.connect import open_device, ssh_address
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
+from deploy.upkeep import trust as ssh_trust
 from tests.faults import server
 
 SHELF = Device(name="shelf", transport="ssh", host="shelf")

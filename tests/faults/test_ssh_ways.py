@@ -17,14 +17,16 @@ from asyncssh.connection import SSHServerConnection
 from asyncssh.constants import MSG_GLOBAL_REQUEST
 
 from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError, UsageError
-from deploy import ssh_connect, ssh_sessions, ssh_trust
-from deploy.connect import open_device, ssh_address
-from deploy.deadline import Deadline
-from deploy.inventory import Device
-from deploy.ssh import SshTransport
-from deploy.ssh_config import user_config
-from deploy.store import Store
-from deploy.transport import run
+from deploy.devices.inventory import Device
+from deploy.run.connect import open_device, ssh_address
+from deploy.store.store import Store
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
+from deploy.transport.ssh import connect as ssh_connect
+from deploy.transport.ssh import sessions as ssh_sessions
+from deploy.transport.ssh.config import user_config
+from deploy.transport.ssh.transport import SshTransport
+from deploy.upkeep import trust as ssh_trust
 from tests.faults import server
 
 SECRET = "a word that nobody must see"

@@ -17,12 +17,12 @@ import pytest
 
 from core.errors import DeviceBusyError
 from core.paths import ROOT
-from deploy import pipeline
-from deploy.events import Event
-from deploy.inventory import Device, host_target
+from deploy.devices.inventory import Device, host_target
+from deploy.run import pipeline
+from deploy.run.events import Event
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny
-from tests.processes import gone, marked
+from tests.support.processes import gone, marked
 
 
 @pytest.fixture(autouse=True)
@@ -246,7 +246,7 @@ def test_a_run_that_is_left_behind_on_the_device_is_ended(small: Tiny, device: D
     """This side is killed outright in mid-run."""
     code = (
         "import sys; from pathlib import Path; from tests.faults import tiny; from core.bundle import Bundle;"
-        "from deploy.inventory import Device;"
+        "from deploy.devices.inventory import Device;"
         "t = tiny.Tiny(Bundle.load(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3]));"
         "t.deploy(Device.model_validate_json(sys.argv[4]), num_executions=5000)"
     )

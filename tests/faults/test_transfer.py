@@ -10,13 +10,13 @@ import pytest
 
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.files import sha256_file
-from deploy import store as store_module
-from deploy.connect import open_device
-from deploy.deadline import Deadline
-from deploy.inventory import Device
-from deploy.roots import MARKER
-from deploy.store import Blob, Store, is_dead, new_owner
-from deploy.transport import Transport
+from deploy.devices.inventory import Device
+from deploy.devices.roots import MARKER
+from deploy.run.connect import open_device
+from deploy.store import store as store_module
+from deploy.store.store import Blob, Store, is_dead, new_owner
+from deploy.transport.base import Transport
+from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
 
 SIZE = 3_000_001

@@ -14,12 +14,14 @@ import pytest
 from core.errors import RunError, TransferError
 from core.files import sha256_file, write_json
 from core.paths import cache_dir
-from deploy import pipeline, upkeep, vouch
-from deploy.deadline import NEVER, Deadline
-from deploy.events import Event
-from deploy.execute import execute
-from deploy.inventory import Device, host_target
-from deploy.local import LocalChannel, LocalTransport
+from deploy.devices.inventory import Device, host_target
+from deploy.run import pipeline
+from deploy.run.events import Event
+from deploy.run.execute import execute
+from deploy.store import vouch
+from deploy.transport.deadline import NEVER, Deadline
+from deploy.transport.local import LocalChannel, LocalTransport
+from deploy.upkeep import upkeep
 from tests.faults import tiny
 from tests.faults.sabotage import Sabotage
 from tests.faults.tiny import Tiny
@@ -319,7 +321,7 @@ class NoLinks(LocalTransport):
     folder: Path
 
     def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        """See `deploy.transport.Transport`."""
+        """See `deploy.transport.base.Transport`."""
         return LocalChannel(["/usr/bin/env", f"PATH={self.folder}:{os.environ['PATH']}", *argv])
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from core.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from core.files import sha256_file, write_json
-from deploy.inventory import Device, host_target
-from deploy.pipeline import deploy
-from deploy.result import Result
-from tests.processes import marked
+from deploy.devices.inventory import Device, host_target
+from deploy.run.pipeline import deploy
+from deploy.run.result import Result
+from tests.support.processes import marked
 
 PAYLOAD = 300_000
 MODEL = 60_000

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from core.bundle import Bundle
-from tests import agree_kept
-from tests.agree_look import Spot, look
-from tests.agree_programs import Compared, prepare, table
-from toolchains import places
-from toolchains.builder import build
+from toolchains.build.builder import build
+from toolchains.emulation import places
 from toolchains.targets import get_target
+from verify.agree import kept as agree_kept
+from verify.agree.look import Spot, look
+from verify.agree.programs import Compared, prepare, table
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

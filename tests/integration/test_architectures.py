@@ -16,8 +16,8 @@ TESTED = [(name, scheme) for name, one in load_architectures().items() for schem
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
     from core.environment import ensure_export
-    from deploy.inventory import host_target
-    from toolchains.builder import build
+    from deploy.devices.inventory import host_target
+    from toolchains.build.builder import build
 
     ensure_export()
     return build(host_target(), "lean")
@@ -26,7 +26,7 @@ def lean() -> Bundle:
 @pytest.mark.parametrize(("name", "scheme"), TESTED)
 def test_an_architecture_agrees_with_upstreams_runtime(lean: Bundle, name: str, scheme: str) -> None:
     from models.architectures.exporting import references
-    from tests.agree_look import look_native
+    from verify.agree.look import look_native
 
     architecture = load_architectures()[name]
     reference = references([(architecture, scheme)])[0]
@@ -40,7 +40,7 @@ def test_state_that_is_lost_between_executions_would_be_seen(lean: Bundle) -> No
     from dataclasses import replace
 
     from models.architectures.exporting import references
-    from tests.agree_look import look_native
+    from verify.agree.look import look_native
 
     reference = references([(load_architectures()["llama"], "portable")])[0]
     assert look_native(lean, replace(reference, runs=1)).outcome == "differs"

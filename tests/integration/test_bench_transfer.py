@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench_transfer import measure
+from verify.bench.transfer import measure
 
 
 def test_this_machine_has_no_other_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,10 @@ import pytest
 
 from core.bundle import MANIFEST, RUNNER, Bundle
 from core.paths import ROOT, cache_dir
-from toolchains import builder, emulators, inspect
-from toolchains.sysroot import sysroot
+from toolchains.build import builder
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators
+from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target
 
 pytestmark = pytest.mark.build

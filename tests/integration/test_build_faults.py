@@ -15,7 +15,9 @@ import pytest
 from core.bundle import Bundle
 from core.errors import BuildError, HostError
 from core.paths import ROOT
-from toolchains import builder, conan, gnu, inspect
+from toolchains.build import builder, conan
+from toolchains.compilers import gnu
+from toolchains.inspect import needs as inspect
 
 pytestmark = pytest.mark.build
 
@@ -69,7 +71,7 @@ def test_a_missing_symbol_of_newer_systems_is_a_link_error(checkout: Path) -> No
 
 def start(*words: str) -> subprocess.Popen[str]:
     """A build in a process of its own."""
-    code = "import sys; from toolchains.builder import build; build(sys.argv[1], force='force' in sys.argv)"
+    code = "import sys; from toolchains.build.builder import build; build(sys.argv[1], force='force' in sys.argv)"
     return subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip

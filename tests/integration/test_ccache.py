@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.paths import cache_dir
-from toolchains import ccache, zig
-from toolchains.compilers import Compilers
+from toolchains.compilers import ccache, zig
+from toolchains.compilers.families import Compilers
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build

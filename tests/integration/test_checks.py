@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
-from toolchains import checks, inspect, isa_scan, zig
+from toolchains.compilers import zig
+from toolchains.inspect import checks, isa_scan
+from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from toolchains import conan, conan_packages
+from toolchains.build import conan, conan_packages
 
 pytestmark = pytest.mark.build
 

@@ -13,8 +13,8 @@ import pytest
 from core.bundle import RUNNER
 from core.program import load_program
 from models.export import export
-from tests.graphs import Graph, call_of, changed, node, tensor, value_of
-from toolchains import builder
+from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
+from toolchains.build import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

@@ -11,8 +11,8 @@ import pytest
 from core.bundle import RUNNER
 from core.program import load_program
 from models.export import export
-from tests.fuzzing import KEPT
-from toolchains import builder
+from toolchains.build import builder
+from verify.fuzz.fuzzing import KEPT
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -55,7 +55,7 @@ def test_a_program_cut_off_anywhere_is_told(runner: Path, tmp_path: Path, model:
 
 
 def test_a_wrong_program_ends_in_words(runner: Path, tmp_path: Path) -> None:
-    from tests.wrong import WRONG, program
+    from verify.operators.wrong import WRONG, program
 
     for name in WRONG:
         file = tmp_path / f"{name}.pte"
@@ -69,8 +69,8 @@ def test_a_wrong_program_ends_in_words(runner: Path, tmp_path: Path) -> None:
 
 
 def test_sizes_without_elements_take_neither_memory_nor_time(runner: Path, tmp_path: Path) -> None:
-    from tests.attacks import GREEDY
-    from tests.written import Writer
+    from verify.operators.attacks import GREEDY
+    from verify.operators.written import Writer
 
     for name, (write, sound) in GREEDY.items():
         writer = Writer()
@@ -87,7 +87,7 @@ def _written(file: Path, planned: int = 0, jump_to: int = -1) -> Path:
     import torch
     from executorch.exir import schema
 
-    from tests.written import Out, Writer
+    from verify.operators.written import Out, Writer
 
     writer = Writer()
     writer.call("aten::relu.out", torch.ones(4), Out(torch.ones(4)))

@@ -14,8 +14,10 @@ import pytest
 
 from core.errors import HostError
 from core.paths import ROOT
-from toolchains import debian, debian_apt, emulators
-from toolchains.debian_sources import Mirror, find_mirror
+from toolchains.debian import apt as debian_apt
+from toolchains.debian import packages as debian
+from toolchains.debian.sources import Mirror, find_mirror
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 FETCH = "import sys; from toolchains import debian; debian.fetch('bookworm', 'armhf', ['hello'])"

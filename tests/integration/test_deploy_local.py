@@ -12,12 +12,12 @@ import pytest
 
 from core.bundle import Bundle
 from core.errors import DeadlineError, MismatchError, PreflightError, ProgramError, UsageError
-from deploy.events import Event
-from deploy.inventory import Device, host_target
-from deploy.pipeline import deploy
-from deploy.result import Result
-from tests.deploying import Deploying, bundle, other_program, program
-from tests.processes import gone, runners
+from deploy.devices.inventory import Device, host_target
+from deploy.run.events import Event
+from deploy.run.pipeline import deploy
+from deploy.run.result import Result
+from tests.support.deploying import Deploying, bundle, other_program, program
+from tests.support.processes import gone, runners
 
 __all__ = ["bundle", "other_program", "program"]
 
@@ -177,7 +177,7 @@ def test_interrupted(
 def test_the_device_is_never_trusted_with_paths(
     go: Go, program: Path, monkeypatch: pytest.MonkeyPatch, dist: Path
 ) -> None:
-    from deploy import runner
+    from deploy.run import runner
 
     real = runner.parse_result
 
@@ -187,7 +187,7 @@ def test_the_device_is_never_trusted_with_paths(
             output["file"] = "../../../etc/passwd"
         return real(json.dumps(value).encode())
 
-    monkeypatch.setattr("deploy.runner.parse_result", parse)
+    monkeypatch.setattr("deploy.run.runner.parse_result", parse)
     result = go(program)
     assert result.verdict == "identical"
     assert result.files == (f"{result.key}/output0.npy",)

@@ -22,16 +22,16 @@ from core.errors import (
     PreflightError,
     ProgramError,
 )
-from deploy import virtual
-from deploy.connect import open_device
-from deploy.deadline import Deadline
-from deploy.inventory import FILE, Device, get_device
-from deploy.pipeline import deploy
-from deploy.result import EMULATED, Result
-from deploy.store import Store, new_owner
-from deploy.transport import Transport, run
-from tests.bench_transfer import measure
-from tests.deploying import Deploying, bundle, other_program, program
+from deploy.devices.inventory import FILE, Device, get_device
+from deploy.run.connect import open_device
+from deploy.run.pipeline import deploy
+from deploy.run.result import EMULATED, Result
+from deploy.store.store import Store, new_owner
+from deploy.transport.base import Transport, run
+from deploy.transport.deadline import Deadline
+from deploy.virtual import machines as virtual
+from tests.support.deploying import Deploying, bundle, other_program, program
+from verify.bench.transfer import measure
 
 __all__ = ["bundle", "other_program", "program"]
 
@@ -43,7 +43,7 @@ FOR_EVER = 1_000_000
 
 @pytest.fixture(scope="module")
 def arm() -> Bundle:
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     return build("linux-arm64")
 

@@ -10,10 +10,10 @@ import pytest
 
 from core.errors import TransferError
 from core.files import sha256_file
-from deploy.deadline import Deadline
-from deploy.store import Blob, Store
-from deploy.transport import Progress
-from tests.userlands import UserlandTransport, userland
+from deploy.store.store import Blob, Store
+from deploy.transport.base import Progress
+from deploy.transport.deadline import Deadline
+from tests.support.userlands import UserlandTransport, userland
 
 
 class Counting(UserlandTransport):

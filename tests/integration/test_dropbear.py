@@ -17,16 +17,16 @@ import pytest
 
 from core.files import sha256_file
 from core.paths import cache_dir
-from deploy.connect import open_device
-from deploy.deadline import Deadline
-from deploy.inventory import Device, host_target
-from deploy.store import Blob, Store
-from deploy.transport import run
+from deploy.devices.inventory import Device, host_target
+from deploy.run.connect import open_device
+from deploy.store.store import Blob, Store
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
 from tests.faults import tiny
-from tests.processes import gone
-from tests.userlands import userland
-from toolchains import debian
-from toolchains.debian_tree import own_loader_argv
+from tests.support.processes import gone
+from tests.support.userlands import userland
+from toolchains.debian import packages as debian
+from toolchains.debian.tree import own_loader_argv
 
 
 @pytest.fixture(scope="module")

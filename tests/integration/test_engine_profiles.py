@@ -15,7 +15,7 @@ import pytest
 
 from core.bundle import RUNNER
 from core.paths import ROOT
-from toolchains import builder
+from toolchains.build import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -11,8 +11,11 @@ import lief
 import pytest
 
 from core.paths import ROOT
-from toolchains import emulators, hardened, hardening, inspect, wine, zig
-from toolchains.sysroot import sysroot
+from toolchains.compilers import hardening, zig
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators, wine
+from toolchains.inspect import hardening as hardened
+from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target
 
 pytestmark = pytest.mark.build

@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
-from deploy import virtual
-from deploy.connect import ssh_address
-from deploy.deadline import NEVER
-from deploy.events import Event
-from deploy.execute import execute
-from deploy.inventory import Device, host_target
-from deploy.labgrid import VARIABLE, Coordinator, own_name
-from deploy.pipeline import deploy
-from tests.deploying import Deploying, program
+from deploy.devices.inventory import Device, host_target
+from deploy.lab.labgrid import VARIABLE, Coordinator, own_name
+from deploy.run.connect import ssh_address
+from deploy.run.events import Event
+from deploy.run.execute import execute
+from deploy.run.pipeline import deploy
+from deploy.transport.deadline import NEVER
+from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
-from tests.processes import gone, marked
-from tests.small_program import small_program
-from toolchains.builder import build
+from tests.support.deploying import Deploying, program
+from tests.support.processes import gone, marked
+from tests.support.small_program import small_program
+from toolchains.build.builder import build
 
 __all__ = ["program"]
 

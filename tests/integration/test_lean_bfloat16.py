@@ -14,8 +14,8 @@ from core.bundle import RUNNER
 from core.program import load_program
 from models import reference
 from models.export import export
-from tests.graphs import Graph, call_of, changed, tensor
-from toolchains import builder
+from tests.support.graphs import Graph, call_of, changed, tensor
+from toolchains.build import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

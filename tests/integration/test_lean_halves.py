@@ -11,10 +11,11 @@ import pytest
 
 from core.bundle import RUNNER
 from core.program import load_program
-from deploy.compare import compare
+from deploy.run.compare import compare
 from models.export import export
-from toolchains import builder, emulators
-from toolchains.sysroot import sysroot
+from toolchains.build import builder
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]

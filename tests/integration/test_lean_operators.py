@@ -25,8 +25,8 @@ GROUPS = [
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
-    from deploy.inventory import host_target
-    from toolchains.builder import build
+    from deploy.devices.inventory import host_target
+    from toolchains.build.builder import build
 
     return build(host_target(), "lean")
 
@@ -38,7 +38,7 @@ FAMILIES = ["elementwise", "lines", "shapes", "images"]
 
 
 def _run(lean: Bundle, folder: Path, program: bytes, inputs: Any) -> list[Any]:
-    from tests.agree_look import outputs_of
+    from verify.agree.look import outputs_of
 
     (folder / "program.pte").write_bytes(program)
     names = []
@@ -90,7 +90,7 @@ def test_every_kernel_takes_as_many_arguments_as_its_schema_has() -> None:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_of_operators_computes_what_aten_does(lean: Bundle, tmp_path: Path, group: str) -> None:
-    from tests import operators
+    from verify.operators import single as operators
 
     program, inputs, wanted, names = operators.export(group, seed=0)
     missing = sorted(set(names) - set(lean.manifest.offers.operators))
@@ -101,7 +101,7 @@ def test_a_group_of_operators_computes_what_aten_does(lean: Bundle, tmp_path: Pa
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_kernel_computes_what_aten_does(lean: Bundle, tmp_path: Path, family: str) -> None:
-    from tests import operator_batches
+    from verify.operators import batches as operator_batches
 
     batch = operator_batches.export(operator_batches.draw(family, SEED))
     assert {case.kernel for case in batch.cases} <= set(batch.operators), "cases that no longer exercise their kernel"
@@ -117,7 +117,7 @@ def test_every_kernel_computes_what_aten_does(lean: Bundle, tmp_path: Path, fami
 def test_kernels_that_no_export_calls(lean: Bundle, tmp_path: Path, which: str) -> None:
     import torch
 
-    from tests import written
+    from verify.operators import written
 
     torch.manual_seed(SEED)
     writer = getattr(written, which)()
@@ -128,7 +128,7 @@ def test_kernels_that_no_export_calls(lean: Bundle, tmp_path: Path, which: str) 
 
 
 def test_random_numbers_are_spread_as_they_should_be(lean: Bundle, tmp_path: Path) -> None:
-    from tests import written
+    from verify.operators import written
 
     writer = written.chance()
     rand, randn, dropped, mask, kept, kept_mask, *empty = _run(lean, tmp_path, writer.program(), writer.inputs)
@@ -142,21 +142,21 @@ def test_random_numbers_are_spread_as_they_should_be(lean: Bundle, tmp_path: Pat
 
 
 def test_every_kernel_is_exercised_and_the_table_is_what_is_there(lean: Bundle) -> None:
-    from tests import operator_coverage
+    from verify.operators import coverage as operator_coverage
 
     found = operator_coverage.look(lean.manifest.offers.operators)
     assert [name for name, group in found["kernels"].items() if not group] == [], "kernels that no test exercises"
     assert set(operator_coverage.NOT_COVERED) == set(found["upstream"]) - set(found["kernels"])
-    assert found == operator_coverage.kept(), "python -m tests.operator_coverage, then python -m docs.update"
+    assert found == operator_coverage.kept(), "python -m verify.operators.coverage, then python -m verify.docs"
 
 
 def test_the_groups_are_all_tested() -> None:
-    from tests import operators
+    from verify.operators import single as operators
 
     assert list(operators.GROUPS) == GROUPS
 
 
 def test_the_families_are_all_tested() -> None:
-    from tests import operator_batches
+    from verify.operators import batches as operator_batches
 
     assert list(operator_batches.FAMILIES) == FAMILIES

@@ -23,8 +23,8 @@ NAMES = [
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
-    from deploy.inventory import host_target
-    from toolchains.builder import build
+    from deploy.devices.inventory import host_target
+    from toolchains.build.builder import build
 
     return build(host_target(), "lean")
 
@@ -33,7 +33,7 @@ def lean() -> Bundle:
 def test_a_program_does_what_pytorch_does(lean: Bundle, tmp_path: Path, name: str) -> None:
     import torch
 
-    from tests.programs import KERNELS, PROGRAMS
+    from verify.operators.programs import KERNELS, PROGRAMS
 
     torch.manual_seed(3)
     program = PROGRAMS[name]()
@@ -170,6 +170,6 @@ def test_a_row_does_not_depend_on_how_many_there_are(lean: Bundle, tmp_path: Pat
 
 
 def test_all_programs_are_tested() -> None:
-    from tests.programs import PROGRAMS
+    from verify.operators.programs import PROGRAMS
 
     assert list(PROGRAMS) == NAMES

@@ -16,10 +16,10 @@ import pytest
 from junitparser import JUnitXml
 
 from core.paths import ROOT, matrix_dir
-from deploy.inventory import Device
-from deploy.matrix_model import Matrix, load_matrix
-from deploy.store import new_owner
-from tests.processes import gone
+from deploy.devices.inventory import Device
+from deploy.matrix.model import Matrix, load_matrix
+from deploy.store.store import new_owner
+from tests.support.processes import gone
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 

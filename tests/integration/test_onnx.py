@@ -14,8 +14,8 @@ import pytest
 
 from core.environment import ensure_onnx
 from models.zoo import everything
-from tests import onnx_operators as operators
 from tests.conftest import Inv
+from verify.operators import onnx as operators
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

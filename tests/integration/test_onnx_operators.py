@@ -13,7 +13,7 @@ import pytest
 from core.bundle import Bundle
 from core.environment import ensure_onnx
 from core.files import sha256_file
-from tests import onnx_operators as operators
+from verify.operators import onnx as operators
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -22,7 +22,7 @@ TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv7"]
 
 @pytest.fixture(scope="module", params=TARGETS)
 def bundle(request: pytest.FixtureRequest) -> Bundle:
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     ensure_onnx()
     return build(request.param, operators.ENGINE)
@@ -46,7 +46,7 @@ def test_every_form_agrees_with_the_cpu_provider(bundle: Bundle, tmp_path: Path)
 )
 def test_what_is_kept_from_the_provider_would_go_wrong(name: str, does: str, tmp_path: Path) -> None:
     from models.onnx.operators import CASES
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
     case = next(case for case in CASES if case.name == name)
@@ -78,10 +78,10 @@ def test_describing_a_file_foresees_it_too(tmp_path: Path) -> None:
     """``pte_runner --describe`` against `models.onnx.coverage`: two tellings of the same rules."""
     import onnx
 
-    from deploy.needs import describe
+    from deploy.run.needs import describe
     from models.onnx.coverage import placement
     from models.onnx.operators import CASES
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
     for case in CASES:

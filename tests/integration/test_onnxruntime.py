@@ -15,9 +15,10 @@ import pytest
 
 from core.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.environment import ensure_onnx
-from toolchains import debian, emulators
-from toolchains.builder import build
-from toolchains.sysroot import sysroot
+from toolchains.build.builder import build
+from toolchains.compilers.sysroot import sysroot
+from toolchains.debian import packages as debian
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build

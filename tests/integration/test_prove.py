@@ -10,8 +10,9 @@ import pytest
 from core.bundle import Native
 from core.paths import cache_dir
 from tests.conftest import Inv
-from toolchains import prove, prove_table
-from toolchains.proof import Row
+from verify.prove import prove
+from verify.prove import table as prove_table
+from verify.prove.proof import Row
 
 pytestmark = pytest.mark.build
 

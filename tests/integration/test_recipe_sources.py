@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from toolchains import debian, fetch_source
+from toolchains.debian import fetch_source
+from toolchains.debian import packages as debian
 
 pytestmark = pytest.mark.build
 

@@ -11,8 +11,9 @@ import pytest
 from core.bundle import Native
 from core.files import locked
 from core.paths import ROOT
-from toolchains import conan, emulators
-from toolchains.sysroot import sysroot
+from toolchains.build import conan
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build

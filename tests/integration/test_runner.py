@@ -23,7 +23,7 @@ from core.bundle import RUNNER
 from core.paths import ROOT
 from core.program import Program, load_program
 from models.export import export
-from toolchains import builder
+from toolchains.build import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -13,8 +13,9 @@ import pytest
 from core.bundle import REAL_RUNNER
 from core.files import locked
 from core.paths import ROOT, cache_dir, dist_dir
-from toolchains import builder, conan, conan_packages, emulators
-from toolchains.sysroot import sysroot
+from toolchains.build import builder, conan, conan_packages
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build

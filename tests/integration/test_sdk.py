@@ -14,9 +14,10 @@ import pytest
 from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
-from toolchains import conan, emulators
-from toolchains.compilers import family
-from toolchains.sysroot import sysroot
+from toolchains.build import conan
+from toolchains.compilers.families import family
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators
 from toolchains.targets import Target, get_target
 
 pytestmark = pytest.mark.build

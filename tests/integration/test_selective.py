@@ -15,8 +15,8 @@ from core.bundle import RUNNER
 from core.errors import MissingOperatorError
 from core.paths import ROOT
 from tests.integration.test_runner import programs
-from toolchains import builder
-from toolchains.selection import select
+from toolchains.build import builder
+from toolchains.build.selection import select
 
 __all__ = ["programs"]
 

@@ -14,8 +14,8 @@ from core.bundle import RUNNER
 from core.paths import cache_dir
 from core.program import load_program
 from models.export import export
-from tests.fuzz_build import GUARDED, build
-from toolchains import builder, conan
+from toolchains.build import builder, conan
+from verify.fuzz.build import GUARDED, build
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

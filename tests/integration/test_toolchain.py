@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from toolchains import emulators, inspect, libstdcxx, zig
-from toolchains.sysroot import library, sysroot
+from toolchains.compilers import libstdcxx, zig
+from toolchains.compilers.sysroot import library, sysroot
+from toolchains.emulation import emulators
+from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target
 from toolchains.tools import table
 
@@ -95,7 +97,7 @@ def test_c_needs_no_libstdcxx(target: Target, tmp_path: Path) -> None:
 
 def test_cmake_takes_the_wrappers_for_clang(target: Target, tmp_path: Path) -> None:
     """Compiler detection, threads, try_compile, static libraries: what any CMake project asks first."""
-    from toolchains.conan import program
+    from toolchains.build.conan import program
 
     compilers = zig.ensure(target)
     (tmp_path / "CMakeLists.txt").write_text(

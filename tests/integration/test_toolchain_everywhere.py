@@ -10,10 +10,12 @@ import lief
 import pytest
 
 from core.files import locked
-from tests import ahead
-from toolchains import conan, emulators, gnu
-from toolchains.sysroot import sysroot
+from toolchains.build import conan
+from toolchains.compilers import gnu
+from toolchains.compilers.sysroot import sysroot
+from toolchains.emulation import emulators
 from toolchains.targets import Target, load_targets
+from verify.suite import ahead
 
 pytestmark = pytest.mark.build
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from core.bundle import Bundle
-from tests import upstream_compare, upstream_worker
-from tests.agree_look import Spot
-from tests.upstream_suites import Case, Test, collect
-from toolchains import places
+from toolchains.emulation import places
 from toolchains.targets import get_target
+from verify.agree.look import Spot
+from verify.upstream import compare as upstream_compare
+from verify.upstream import worker as upstream_worker
+from verify.upstream.suites import Case, Test, collect
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -35,8 +36,8 @@ def tests() -> dict[str, Test]:
 @pytest.fixture(scope="module")
 def spot() -> Spot:
     """This machine's own bundle of the lean engine."""
-    from deploy.inventory import host_target
-    from toolchains.builder import build
+    from deploy.devices.inventory import host_target
+    from toolchains.build.builder import build
 
     bundle: Bundle = build(host_target(), "lean")
     return Spot.of(bundle, places.place(get_target(host_target()), places.NATIVE))

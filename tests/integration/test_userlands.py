@@ -10,15 +10,15 @@ import pytest
 
 from core.errors import DeviceBusyError
 from core.files import sha256_file
-from deploy import gc
-from deploy.conditions import Files, wrapped
-from deploy.deadline import Deadline
-from deploy.probe import probe
-from deploy.store import Blob, Store
-from deploy.transport import run
-from deploy.upkeep import Rolled, rollback_bundle
-from tests.processes import gone
-from tests.userlands import USERLANDS, UserlandTransport, userland
+from deploy.devices.conditions import Files, wrapped
+from deploy.devices.probe import probe
+from deploy.store import gc
+from deploy.store.store import Blob, Store
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
+from deploy.upkeep.upkeep import Rolled, rollback_bundle
+from tests.support.processes import gone
+from tests.support.userlands import USERLANDS, UserlandTransport, userland
 
 KEY = "linux-x86_64-none"
 

@@ -16,21 +16,23 @@ import pytest
 from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferError, UnreachableError
 from core.files import sha256_bytes
 from core.paths import ROOT
-from deploy import adb_server, virtual, virtual_adb
-from deploy.adb import AdbTransport
-from deploy.adb_port import PORT_VARIABLE, listens
-from deploy.connect import open_adb, open_device
-from deploy.deadline import Deadline
-from deploy.identify import choose_target
-from deploy.inventory import FILE, VARIABLE, Device, get_device
-from deploy.pipeline import deploy
-from deploy.store import Blob, Store
-from deploy.transport import run
-from deploy.virtual_state import Folder, read_state
+from deploy.devices.identify import choose_target
+from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
+from deploy.run.connect import open_adb, open_device
+from deploy.run.pipeline import deploy
+from deploy.store.store import Blob, Store
+from deploy.transport.adb import server as adb_server
+from deploy.transport.adb.port import PORT_VARIABLE, listens
+from deploy.transport.adb.transport import AdbTransport
+from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
+from deploy.virtual import adb as virtual_adb
+from deploy.virtual import machines as virtual
+from deploy.virtual.state import Folder, read_state
 from tests.conftest import Inv
-from tests.deploying import program
-from tests.devices import ask, facts_of, left_over, own_devices, refuses, runs_programs
-from tests.small_program import small_program
+from tests.support.deploying import program
+from tests.support.devices import ask, facts_of, left_over, own_devices, refuses, runs_programs
+from tests.support.small_program import small_program
 
 __all__ = ["program"]
 
@@ -132,7 +134,7 @@ def test_a_deadline_ends_the_whole_group(phone: AdbTransport, trap: str) -> None
 
 
 def test_a_closed_stream_ends_the_whole_group(phone: AdbTransport) -> None:
-    from deploy.supervise import supervised
+    from deploy.transport.supervise import supervised
 
     channel = phone.start(supervised(["sh", "-c", "sleep 4243 & sleep 4243"], seconds=99))
     end = time.monotonic() + 30
@@ -179,7 +181,7 @@ def test_ctrl_c_ends_what_runs_there(phone: AdbTransport) -> None:
 @pytest.mark.export
 def test_a_whole_deploy_goes_over_adb(program: Path, dist: Path) -> None:
     """With linux-arm64's bundle, for which the stand-in, unlike a phone, has the C library."""
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     device = get_device("phone", FILE)
     arm = build("linux-arm64", "executorch")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.connect import open_device
-from deploy.identify import choose_target
-from deploy.inventory import FILE, get_device
-from deploy.pipeline import deploy
-from tests.deploying import program
-from tests.devices import ask, facts_of, own_devices, refuses, runs_programs
-from toolchains.builder import build
+from deploy.devices.identify import choose_target
+from deploy.devices.inventory import FILE, get_device
+from deploy.run.connect import open_device
+from deploy.run.pipeline import deploy
+from tests.support.deploying import program
+from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
+from toolchains.build.builder import build
 
 __all__ = ["program"]
 

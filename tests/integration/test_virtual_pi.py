@@ -18,11 +18,12 @@ import pytest
 
 from core.errors import UnreachableError
 from core.paths import ROOT
-from deploy import virtual, virtual_image
-from deploy.processes import Process
-from deploy.virtual import Endpoint
-from deploy.virtual_spec import get_spec
-from deploy.virtual_state import Folder, read_state
+from deploy.transport.processes import Process
+from deploy.virtual import image as virtual_image
+from deploy.virtual import machines as virtual
+from deploy.virtual.machines import Endpoint
+from deploy.virtual.spec import get_spec
+from deploy.virtual.state import Folder, read_state
 
 pytestmark = pytest.mark.virtual
 
@@ -138,7 +139,7 @@ def test_there_is_a_small_disk_to_fill_and_room_beside_it(ssh: paramiko.SSHClien
 
 
 def test_only_the_right_key_gets_in(pi: Endpoint, tmp_path: Path) -> None:
-    from deploy.virtual_keys import ensure_key
+    from deploy.virtual.keys import ensure_key
 
     folder = Folder(tmp_path)
     ensure_key(folder, folder.key)
@@ -147,7 +148,7 @@ def test_only_the_right_key_gets_in(pi: Endpoint, tmp_path: Path) -> None:
 
 
 def test_another_host_key_is_refused(pi: Endpoint, tmp_path: Path) -> None:
-    from deploy.virtual_keys import ensure_key
+    from deploy.virtual.keys import ensure_key
 
     folder = Folder(tmp_path)
     folder.known_hosts.write_text(f"[{pi.host}]:{pi.port} {ensure_key(folder, folder.key)}\n")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from core.paths import cache_dir
-from deploy import virtual
-from deploy.connect import open_device
-from deploy.identify import choose_target
-from deploy.inventory import FILE, get_device, load_devices
+from deploy.devices.identify import choose_target
+from deploy.devices.inventory import FILE, get_device, load_devices
+from deploy.run.connect import open_device
+from deploy.virtual import machines as virtual
 from tests.conftest import Inv
-from tests.devices import facts_of, own_devices, refuses, runs_programs
+from tests.support.devices import facts_of, own_devices, refuses, runs_programs
 
 pytestmark = pytest.mark.virtual
 

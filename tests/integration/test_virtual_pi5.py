@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from core.bundle import Bundle
-from deploy.connect import open_device
-from deploy.identify import choose_target
-from deploy.inventory import FILE, get_device
-from deploy.pipeline import deploy
-from deploy.result import EMULATED
-from tests.deploying import program
-from tests.devices import facts_of, own_devices
+from deploy.devices.identify import choose_target
+from deploy.devices.inventory import FILE, get_device
+from deploy.run.connect import open_device
+from deploy.run.pipeline import deploy
+from deploy.run.result import EMULATED
+from tests.support.deploying import program
+from tests.support.devices import facts_of, own_devices
 
 __all__ = ["program"]
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 @pytest.fixture(scope="module")
 def arm() -> Bundle:
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     return build("linux-arm64")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.connect import open_device
-from deploy.identify import choose_target
-from deploy.inventory import FILE, get_device
-from deploy.pipeline import deploy
-from tests.deploying import program
-from tests.devices import ask, facts_of, own_devices, refuses, runs_programs
+from deploy.devices.identify import choose_target
+from deploy.devices.inventory import FILE, get_device
+from deploy.run.connect import open_device
+from deploy.run.pipeline import deploy
+from tests.support.deploying import program
+from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 
 __all__ = ["program"]
 
@@ -58,7 +58,7 @@ def test_programs_of_later_processors_are_refused() -> None:
 @pytest.mark.build
 @pytest.mark.export
 def test_the_lean_engine_agrees_with_the_host(program: Path, dist: Path) -> None:
-    from toolchains.builder import build
+    from toolchains.build.builder import build
 
     bundle = build("linux-armv6")
     assert (bundle.manifest.engine, bundle.manifest.needs.libc) == ("lean", "static")

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from core.program import load_program
-from tests.deploying import program
-from toolchains import builder, wine
-from toolchains.offers import operators_in
+from tests.support.deploying import program
+from toolchains.build import builder
+from toolchains.build.offers import operators_in
+from toolchains.emulation import wine
 from toolchains.targets import get_target
 
 __all__ = ["program"]

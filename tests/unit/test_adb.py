@@ -24,12 +24,12 @@ from core.errors import (
     TransferError,
     UnreachableError,
 )
-from deploy import adb_server
-from deploy.adb import AdbChannel
-from deploy.adb_files import Files
-from deploy.adb_port import PORT_VARIABLE, default_port
-from deploy.adb_server import Seen, Server, attach, parse_devices, pick, running_server, users_server
-from deploy.deadline import Deadline
+from deploy.transport.adb import server as adb_server
+from deploy.transport.adb.files import Files
+from deploy.transport.adb.port import PORT_VARIABLE, default_port
+from deploy.transport.adb.server import Seen, Server, attach, parse_devices, pick, running_server, users_server
+from deploy.transport.adb.transport import AdbChannel
+from deploy.transport.deadline import Deadline
 
 LISTING = """\
 R5CT200ABCD            device usb:1-2 product:o1s model:SM_G991B device:o1s transport_id:3
@@ -392,6 +392,6 @@ def test_a_file_longer_than_allowed_is_none(line: tuple[Files, list[socket.socke
 def test_a_machine_without_adbutils_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """adbutils has no wheel for 64-bit Arm, and nothing is built from sources there."""
     monkeypatch.setitem(sys.modules, "adbutils", None)
-    monkeypatch.delitem(sys.modules, "deploy.adb_library")
+    monkeypatch.delitem(sys.modules, "deploy.transport.adb.library")
     with pytest.raises(HostError, match="cannot reach devices over adb"):
-        importlib.import_module("deploy.adb_library")
+        importlib.import_module("deploy.transport.adb.library")

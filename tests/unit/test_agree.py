@@ -13,13 +13,16 @@ import pytest
 from core import environment
 from core.errors import ConfigError, MismatchError, UsageError
 from core.program import Tolerance
-from tests import agree, agree_kept, agree_look, agree_programs
-from tests.agree_kept import Cell, Column, Columns, Facts
-from tests.agree_look import Seen, Spot
-from tests.agree_programs import FURTHER, About, Compared
-from toolchains import places
-from toolchains.places import Place
+from toolchains.emulation import places
+from toolchains.emulation.places import Place
 from toolchains.targets import get_target, load_targets
+from verify.agree import agree
+from verify.agree import kept as agree_kept
+from verify.agree import look as agree_look
+from verify.agree import programs as agree_programs
+from verify.agree.kept import Cell, Column, Columns, Facts
+from verify.agree.look import Seen, Spot
+from verify.agree.programs import FURTHER, About, Compared
 
 ABOUT = About("mlp fp32", FURTHER, "mlp", "", "fp32", exact=False)
 LIMIT = Tolerance(atol=1e-5, rtol=0.0, why="fp32")

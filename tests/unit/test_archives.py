@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
-from tests.objects import archive
-from toolchains.archives import format_of, members, objects
+from tests.support.objects import archive
+from toolchains.inspect.archives import format_of, members, objects
 
 FILES = {"short.o": b"one", "a-name-longer-than-fifteen.c.o": b"four", "another-long-name.c.obj": b"\x7fELF"}
 PATH = Path("libx.a")

@@ -11,7 +11,7 @@ import pytest
 from core.bounded import LimitError, Limits, run_bounded
 from core.bundle import Bundle
 from core.errors import CrashError, ProgramError, SlipwayError
-from deploy import needs
+from deploy.run import needs
 from tests.unit.test_preflight import bundle
 
 MANY = Limits(seconds=60, memory=1 << 30, output=1 << 20)

@@ -16,7 +16,12 @@ import pytest
 from core.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import sha256_bytes, write_json
-from toolchains import builder, compilers, conan, emulators, fetch_source, gnu, inspect, layout
+from toolchains.build import builder, conan, layout
+from toolchains.compilers import families as compilers
+from toolchains.compilers import gnu
+from toolchains.debian import fetch_source
+from toolchains.emulation import emulators
+from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
 TARGET = get_target("linux-arm64")

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import TransferError
 from core.program import Tolerance
-from deploy.compare import BFLOAT16, Comparison, compare, digest, load, unreferenced
+from deploy.run.compare import BFLOAT16, Comparison, compare, digest, load, unreferenced
 
 LOOSE = Tolerance(atol=0.1, rtol=0.0, why="test")
 

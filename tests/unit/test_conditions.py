@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import DeadlineError, UsageError
-from deploy import conditions
-from deploy.conditions import Snapshot, mask_of, signs, snapshot, wrapped
-from deploy.deadline import Deadline
-from deploy.local import LocalTransport
-from deploy.transport import Completed, run
+from deploy.devices import conditions
+from deploy.devices.conditions import Snapshot, mask_of, signs, snapshot, wrapped
+from deploy.transport.base import Completed, run
+from deploy.transport.deadline import Deadline
+from deploy.transport.local import LocalTransport
 
 TEXT = """\
 @@before

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.errors import BuildError
-from tests.objects import HARD_V6, archive, coff, elf, macho, pe, words
-from toolchains import inspect, isa_scan
+from tests.support.objects import HARD_V6, archive, coff, elf, macho, pe, words
+from toolchains.inspect import isa_scan
+from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
 ARM = elf("arm", {"f": words(0xE12FFF1E, 0xE3000001)}, attributes=HARD_V6, marks=[(0, "$a"), (4, "$d")])

@@ -13,10 +13,12 @@ import pytest
 from core import sealed
 from core.errors import HostError
 from core.files import sha256_file
-from toolchains import debian, debian_apt, debian_sources
-from toolchains.debian_apt import AptError, Item, parse_uris
-from toolchains.debian_sources import Source, choose, parse_deb822, parse_list, read_sources
-from toolchains.debian_tree import library_folders, unpack
+from toolchains.debian import apt as debian_apt
+from toolchains.debian import packages as debian
+from toolchains.debian import sources as debian_sources
+from toolchains.debian.apt import AptError, Item, parse_uris
+from toolchains.debian.sources import Source, choose, parse_deb822, parse_list, read_sources
+from toolchains.debian.tree import library_folders, unpack
 
 DEB822 = """\
 # the archive

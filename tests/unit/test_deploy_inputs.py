@@ -11,9 +11,9 @@ import pytest
 
 from core.errors import UsageError
 from core.program import Dimension, Program, Quantization, Tolerance
-from deploy.inputs import Given, check_inputs, header_of, shapes_of
-from deploy.job import Job, load_job
-from deploy.needs import Method, Port, ProgramNeeds
+from deploy.run.inputs import Given, check_inputs, header_of, shapes_of
+from deploy.run.job import Job, load_job
+from deploy.run.needs import Method, Port, ProgramNeeds
 
 DYNAMIC = Port(dtype="float32", shape=(8, 24), ranges=((0, 8), (24, 24)))
 FIXED = Port(dtype="int64", shape=(2,), ranges=((2, 2),))

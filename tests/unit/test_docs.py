@@ -6,8 +6,9 @@ import re
 
 from core import lock
 from core.paths import ROOT
-from docs import update
-from toolchains import proof, prove_table
+from verify import docs as update
+from verify.prove import proof
+from verify.prove import table as prove_table
 
 
 def _read(name: str) -> str:
@@ -16,17 +17,17 @@ def _read(name: str) -> str:
 
 def test_generated_parts_are_up_to_date() -> None:
     assert prove_table.targets_markdown(proof.load(update.PROOFS)) in _read("README.md"), (
-        "python -m docs.update writes it"
+        "python -m verify.docs writes it"
     )
-    assert update.readme() == _read("README.md"), "python -m docs.update writes it"
-    assert update.transfers() == _read("docs/deploy.md"), "python -m docs.update writes it"
-    assert update.onnx() == _read("docs/onnx.md"), "python -m docs.update writes it"
-    assert update.faults_markdown() == _read("docs/faults.md"), "python -m docs.update writes it"
-    assert update.errors_markdown() == _read("docs/errors.md"), "python -m docs.update writes it"
-    assert update.lean() == _read("docs/lean.md"), "python -m docs.update writes it"
-    assert update.agreement() == _read("docs/agreement.md"), "python -m docs.update writes it"
-    assert update.operators() == _read("docs/operators.md"), "python -m docs.update writes it"
-    assert update.native() == _read("docs/native.md"), "python -m docs.update writes it"
+    assert update.readme() == _read("README.md"), "python -m verify.docs writes it"
+    assert update.transfers() == _read("docs/deploy.md"), "python -m verify.docs writes it"
+    assert update.onnx() == _read("docs/onnx.md"), "python -m verify.docs writes it"
+    assert update.faults_markdown() == _read("docs/faults.md"), "python -m verify.docs writes it"
+    assert update.errors_markdown() == _read("docs/errors.md"), "python -m verify.docs writes it"
+    assert update.lean() == _read("docs/lean.md"), "python -m verify.docs writes it"
+    assert update.agreement() == _read("docs/agreement.md"), "python -m verify.docs writes it"
+    assert update.operators() == _read("docs/operators.md"), "python -m verify.docs writes it"
+    assert update.native() == _read("docs/native.md"), "python -m verify.docs writes it"
 
 
 def test_every_pinned_package_is_explained() -> None:

@@ -10,7 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from core.errors import HostError
-from toolchains import debian, doctor, emulators, zig
+from toolchains import doctor
+from toolchains.compilers import zig
+from toolchains.debian import packages as debian
+from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
 

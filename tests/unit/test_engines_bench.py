@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests import engines_bench
-from tests.engines_bench import Case, measure, percentile
+from verify.bench import engines as engines_bench
+from verify.bench.engines import Case, measure, percentile
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, UnreachableError, UsageError
-from deploy import enrol
-from deploy.facts import DeviceFacts
-from deploy.inventory import VARIABLE, Device, get_device, load_devices, user_file
-from deploy.labgrid import Service, located
+from deploy.devices.facts import DeviceFacts
+from deploy.devices.inventory import VARIABLE, Device, get_device, load_devices, user_file
+from deploy.lab.labgrid import Service, located
+from deploy.upkeep import enrol
 
 PHONE = DeviceFacts(
     system="Linux", machine="aarch64", kernel="5.10", root="/data/local/tmp/slipway", board='Acme "One" \\ [5]',

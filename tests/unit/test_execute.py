@@ -10,9 +10,9 @@ import pytest
 
 from core.bundle import Needs
 from core.errors import PreflightError, UsageError
-from deploy import report_devices
-from deploy.execute import Executed, _blobs, check, needs_of, split
-from deploy.facts import DeviceFacts
+from deploy.devices.facts import DeviceFacts
+from deploy.run.execute import Executed, _blobs, check, needs_of, split
+from deploy.upkeep import report_devices
 
 ZERO = DeviceFacts(
     system="Linux", machine="armv6l", kernel="6.1", root="/home/pi/.slipway", libc="glibc", glibc="2.36",

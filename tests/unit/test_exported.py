@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import SlipwayError
 from core.program import DESCRIPTION
-from tests import exported
+from verify.suite import exported
 
 
 def _program(folder: Path, text: str) -> None:

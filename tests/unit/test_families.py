@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, HostError, NotSupportedError
-from toolchains import compilers, conan, gnu, ndk, ndk_folder, xcode
+from toolchains import ndk_folder
+from toolchains.build import conan
+from toolchains.compilers import families as compilers
+from toolchains.compilers import gnu, ndk, xcode
+from toolchains.compilers.zig import usable as zig_usable
 from toolchains.targets import get_target, load_targets
-from toolchains.zig import usable as zig_usable
 
 ANDROID = [target for target in load_targets().values() if target.os == "android"]
 

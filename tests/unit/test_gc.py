@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.gc import DAY, Listing, parse, plan
+from deploy.store.gc import DAY, Listing, parse, plan
 
 NOW = 1_000 * DAY
 A, B, C, M, N = ("abcde"[index] * 64 for index in range(5))

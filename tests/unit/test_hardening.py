@@ -10,8 +10,12 @@ import pytest
 
 from core.errors import BuildError
 from tests.unit.test_profiles import compilers, profile
-from toolchains import checks, conan, hardened, hardening, inspect
-from toolchains.binary import Kind
+from toolchains.build import conan
+from toolchains.compilers import hardening
+from toolchains.inspect import checks
+from toolchains.inspect import hardening as hardened
+from toolchains.inspect import needs as inspect
+from toolchains.inspect.binary import Kind
 from toolchains.systems import systems
 from toolchains.targets import Target, get_target, load_targets
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from core.errors import SlipwayError
-from deploy import conditions, gc
-from deploy.adb_server import parse_devices
-from deploy.probe import parse
-from deploy.transport import Completed
+from deploy.devices import conditions
+from deploy.devices.probe import parse
+from deploy.store import gc
+from deploy.transport.adb.server import parse_devices
+from deploy.transport.base import Completed
 from tests.unit.test_adb import LISTING as DEVICES
 
 PROBE = """

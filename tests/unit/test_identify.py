@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.errors import NotSupportedError
-from deploy.facts import DeviceFacts
-from deploy.identify import choose_target
+from deploy.devices.facts import DeviceFacts
+from deploy.devices.identify import choose_target
 from toolchains.targets import load_targets
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from deploy import cpio, kernel_modules
+from deploy.virtual import cpio, kernel_modules
 
 
 def test_a_record_is_laid_out_as_the_kernel_reads_it() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
-from tests import objects
-from toolchains import inspect
+from tests.support import objects
+from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
 MACHINES = {"x86_64": 62, "aarch64": 183, "i686": 3, "arm": 40, "riscv": 243}

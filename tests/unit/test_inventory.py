@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from deploy.inventory import FILE, VARIABLE, get_device, host_target, load_devices
+from deploy.devices.inventory import FILE, VARIABLE, get_device, host_target, load_devices
 
 SSH = '[board]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "board.local"\n'
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
-from tests.objects import archive, elf, macho, words
+from tests.support.objects import archive, elf, macho, words
 from tests.unit.test_isa_scan import A32_RETURN, AVX, AVX2, KERNEL, MOVW, SSE2, VADD_NEON, armv6, x86
-from toolchains import checks, isa_scan
+from toolchains.inspect import checks, isa_scan
 from toolchains.targets import get_target
 
 

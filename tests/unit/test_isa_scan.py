@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
-from tests.objects import HARD_V6, Functions, archive, coff, elf, macho, words
-from toolchains import isa, isa_scan
-from toolchains.isa_scan import Scan
+from tests.support.objects import HARD_V6, Functions, archive, coff, elf, macho, words
+from toolchains.inspect import isa, isa_scan
+from toolchains.inspect.isa_scan import Scan
 from toolchains.targets import get_target
 
 A32_RETURN, A64_RETURN = 0xE12FFF1E, 0xD65F03C0

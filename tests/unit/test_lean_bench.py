@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from core.paths import ROOT
-from docs import update
-from tests.engines_bench import Case
-from tests.lean_bench import cells, compare, measure
+from verify import docs as update
+from verify.bench.engines import Case
+from verify.bench.lean import cells, compare, measure
 
 
 def _case(engine: str, turns: list[str], load: float, latency: float, rss: int) -> Case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolchains.libstdcxx import Symbol, stub_sources, within
+from toolchains.compilers.libstdcxx import Symbol, stub_sources, within
 
 NEWEST = {"GLIBCXX": "3.4.25", "CXXABI": "1.3.11"}
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, MatrixError, RegressionError, UsageError
-from deploy import matrix as room
-from deploy.matrix_baseline import Baseline, compare, fraction, load, save
-from deploy.matrix_model import CellResult
-from tests.matrices import EMULATED, OUTPUT, TIMES, cell, matrix, passed, problem
+from deploy.matrix import matrix as room
+from deploy.matrix.baseline import Baseline, compare, fraction, load, save
+from deploy.matrix.model import CellResult
+from tests.support.matrices import EMULATED, OUTPUT, TIMES, cell, matrix, passed, problem
 
 EMU = cell(EMULATED)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from core.bundle import Bundle
-from deploy import matrix_devices
-from deploy.matrix_devices import Worker
-from deploy.matrix_model import Problem
-from tests.matrices import SHELF, problem
+from deploy.matrix import devices as matrix_devices
+from deploy.matrix.devices import Worker
+from deploy.matrix.model import Problem
+from tests.support.matrices import SHELF, problem
 
 SAY = "import sys, json\ndef say(**v): print(json.dumps(v), flush=True)\n"
 

@@ -10,11 +10,11 @@ import pytest
 
 import tasks
 from core.errors import ConfigError, NotSupportedError, UsageError
-from deploy import matrix_report
-from deploy.inventory import Device, get_device, host_target
-from deploy.matrix import Asked
-from deploy.matrix_plan import Plan, Selection, Wanted, plan
-from deploy.matrix_words import parse
+from deploy.devices.inventory import Device, get_device, host_target
+from deploy.matrix import report as matrix_report
+from deploy.matrix.matrix import Asked
+from deploy.matrix.plan import Plan, Selection, Wanted, plan
+from deploy.matrix.words import parse
 from toolchains.targets import get_target
 
 CATALOGUE = [

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from junitparser import JUnitXml
 
 from core import console
-from deploy import matrix as room
-from deploy import matrix_html, matrix_junit, matrix_report
-from deploy.matrix_baseline import Baseline, compare
-from deploy.matrix_model import Matrix, load_matrix
-from tests.matrices import EMULATED, OUTPUT, TIMES, cell, impossible, matrix, passed, problem
+from deploy.matrix import html as matrix_html
+from deploy.matrix import junit as matrix_junit
+from deploy.matrix import matrix as room
+from deploy.matrix import report as matrix_report
+from deploy.matrix.baseline import Baseline, compare
+from deploy.matrix.model import Matrix, load_matrix
+from tests.support.matrices import EMULATED, OUTPUT, TIMES, cell, impossible, matrix, passed, problem
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}&amp;]]>"
 VOID = {"meta", "input", "br", "link", "img", "hr"}

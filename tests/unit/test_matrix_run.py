@@ -14,13 +14,13 @@ import pytest
 
 from core.bundle import Bundle, Manifest
 from core.errors import BuildError, ExportError
-from deploy import matrix_run
-from deploy.inventory import Device
-from deploy.matrix_model import CellResult, Problem
-from deploy.matrix_plan import Cell, Plan, Wanted
-from deploy.matrix_run import Filling, Journal
-from deploy.result import Result
-from tests.matrices import MLP, SHELF, cell, passed, problem
+from deploy.devices.inventory import Device
+from deploy.matrix import run as matrix_run
+from deploy.matrix.model import CellResult, Problem
+from deploy.matrix.plan import Cell, Plan, Wanted
+from deploy.matrix.run import Filling, Journal
+from deploy.run.result import Result
+from tests.support.matrices import MLP, SHELF, cell, passed, problem
 from tests.unit.test_result import make
 
 OTHER = Wanted("linear-fp32", "linear", "fp32", "pte")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import UsageError
-from deploy.matrix_words import FIELDS, Words, parse, quoted
+from deploy.matrix.words import FIELDS, Words, parse, quoted
 
 PHONE: Words = {
     "device": ("phone",), "tag": ("emulated", "shelf"), "target": ("android-arm64",), "engine": ("lean",),

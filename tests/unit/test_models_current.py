@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import ConfigError, ExportError
 from core.files import sha256_file
-from models import current, is_current, request, zoo
+from models import current, is_current, listing, request, zoo
 from models.options import Options
 from models.request import key, resolve
 from models.tables import HERE
@@ -166,7 +166,7 @@ def test_the_list_says_what_is_exported(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
     pretend(resolve("mlp", "fp32"))
     pretend(resolve("mlp", "qs8"), export_key="another")
-    rows = zoo.listing()
+    rows = listing.listing()
     assert [(row.model, row.scheme) for row in rows if row.format == "onnx"] == zoo.everything("onnx")
     states = {(row.model, row.scheme): (row.state, row.size) for row in rows if row.format == "pte"}
     assert set(states) == set(zoo.everything())

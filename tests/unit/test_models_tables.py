@@ -54,7 +54,7 @@ def test_nothing_to_quantize_nothing_offered() -> None:
 def test_no_torch_is_needed_to_know_what_is_there() -> None:
     heavy = ("torch", "executorch", "torchao", "numpy", "pydantic", "rich")
     code = (
-        "import sys, models, models.export; from models.zoo import listing; listing();"
+        "import sys, models, models.export; from models.listing import listing; listing();"
         "models.is_current('mlp', 'qs8');"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )

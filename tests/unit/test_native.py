@@ -11,7 +11,8 @@ import pytest
 
 from core.bundle import MANIFEST, SBOM, Checks, Native
 from core.errors import BuildError, BundleError, ConfigError
-from toolchains import build_all, builder, debian, native, native_layout, sbom
+from toolchains.build import build_all, builder, native, native_layout, sbom
+from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 
 PIN = {"place": "debian", "file": "xnnpack.tar.xz", "sha256": "a" * 64, "suite": "forky", "package": "xnnpack"}

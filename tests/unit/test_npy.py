@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from core.errors import AnswerError
-from deploy.npy import HEADER, SIZES, load, size_of
+from deploy.run.npy import HEADER, SIZES, load, size_of
 
 PLAIN = [name for name in SIZES if name != "bfloat16"]
 

@@ -9,11 +9,11 @@ import pytest
 
 from core.errors import MissingOperatorError, ProgramError, UsageError
 from core.program import Tolerance
-from deploy.engine_flags import engine_flags
-from deploy.job import Computed, check_engine, load_job
-from deploy.needs import Method, ProgramFacts, ProgramNeeds, lacking
-from deploy.preflight import check, failure
-from deploy.runner import Node
+from deploy.run.engine_flags import engine_flags
+from deploy.run.job import Computed, check_engine, load_job
+from deploy.run.needs import Method, ProgramFacts, ProgramNeeds, lacking
+from deploy.run.preflight import check, failure
+from deploy.run.runner import Node
 from tests.unit.test_preflight import FACTS, PI, bundle
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from core.paths import ROOT
-from tests import ahead, order
+from tests.support import order
 from toolchains.targets import get_target
+from verify.suite import ahead
 
 FILES = {file.stem for folder in ("integration", "faults") for file in (ROOT / "tests" / folder).glob("test_*.py")}
 

@@ -10,7 +10,8 @@ import pytest
 from core.bundle import REAL_RUNNER, RUNNER, Needs, runner_argv
 from core.errors import BuildError
 from core.paths import ROOT
-from toolchains import inspect, own_loader
+from toolchains.build import own_loader
+from toolchains.inspect import needs as inspect
 
 LAUNCHER = ROOT / "runtime/engines/onnxruntime/pte_runner.sh"
 SAY = '#!/bin/sh\nprintf "%s\\n" {name} "libraries=$LD_LIBRARY_PATH" "$@"\n'

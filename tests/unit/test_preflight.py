@@ -9,11 +9,11 @@ import pytest
 
 from core.bundle import Bundle, Manifest, Needs, Offers
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError
-from deploy.facts import DeviceFacts, State
-from deploy.inventory import Device
-from deploy.needs import Method, ProgramNeeds
-from deploy.preflight import Finding, check, failure, size
-from deploy.probe import TOOLS
+from deploy.devices.facts import DeviceFacts, State
+from deploy.devices.inventory import Device
+from deploy.devices.probe import TOOLS
+from deploy.run.needs import Method, ProgramNeeds
+from deploy.run.preflight import Finding, check, failure, size
 
 NEEDS = Needs(
     os="linux", machine="aarch64", glibc="2.28", glibcxx="3.4.22", loader="/lib/ld-linux-aarch64.so.1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import TransferError
-from deploy.probe import parse
+from deploy.devices.probe import parse
 
 PI = """Welcome to the board, printed by a login script.
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from core.paths import cache_dir
-from toolchains import ccache, conan, debian, zig
-from toolchains.compilers import Compilers, cross_conf
+from toolchains.build import conan
+from toolchains.compilers import ccache, zig
+from toolchains.compilers.families import Compilers, cross_conf
+from toolchains.debian import packages as debian
 from toolchains.targets import Target, get_target, load_targets
 
 ZIG = [target for target in load_targets().values() if "zig" in target.toolchains]

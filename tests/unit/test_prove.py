@@ -9,9 +9,12 @@ import pytest
 
 from core.errors import BuildError, ConfigError
 from core.paths import ROOT
-from toolchains import emulators, kernels, places, proof, prove, prove_table
-from toolchains.proof import CaseResult, Proofs, Row
+from toolchains.emulation import emulators, places
 from toolchains.targets import get_target, load_targets
+from verify.kernels import names as kernels
+from verify.prove import proof, prove
+from verify.prove import table as prove_table
+from verify.prove.proof import CaseResult, Proofs, Row
 
 REPORT = {
     "schema_version": 1,

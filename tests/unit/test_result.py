@@ -10,11 +10,12 @@ import pytest
 
 from core.errors import MismatchError
 from core.program import Tolerance
-from deploy import report, report_devices
-from deploy.compare import Comparison
-from deploy.facts import DeviceFacts
-from deploy.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
-from deploy.runner import parse_result
+from deploy.devices.facts import DeviceFacts
+from deploy.run import report
+from deploy.run.compare import Comparison
+from deploy.run.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
+from deploy.run.runner import parse_result
+from deploy.upkeep import report_devices
 from tests.unit.test_runner_answers import ANSWER
 
 LOOSE = Tolerance(atol=1e-5, rtol=0, why="fp32")

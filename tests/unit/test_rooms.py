@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
 
 from core.paths import ROOT
 
-ROOMS = {
-    "core": {"core"},
-    "toolchains": {"core", "toolchains"},
-    "models": {"core", "models"},
-    "deploy": {"core", "toolchains", "deploy"},
-}
-EVERYWHERE = {"core", "toolchains", "models", "deploy", "tests", "docs", "tasks"}
-NOT_FOR_DEPLOY = {"toolchains.builder", "toolchains.conan", "conan", "torch", "executorch"}
+LEVELS = (
+    "core",
+    "toolchains",  # the modules of the folder itself: the tables
+    "toolchains.debian",
+    "toolchains.compilers",
+    "toolchains.inspect",
+    "toolchains.emulation",
+    "toolchains.build",
+    "toolchains.doctor",
+    "models",
+    "deploy.transport",
+    "deploy.transport.adb",
+    "deploy.transport.ssh",
+    "deploy.devices",
+    "deploy.virtual",
+    "deploy.lab",
+    "deploy.scripts",
+    "deploy.store",
+    "deploy.run",
+    "deploy.matrix",
+    "deploy.upkeep",
+    "deploy",  # the modules of the folder itself: tasks, and what pytest loads
+    "verify.suite",
+    "verify.bench",
+    "verify.operators",
+    "verify.kernels",
+    "verify.prove",
+    "verify.fuzz",
+    "verify.agree",
+    "verify.upstream",
+    "verify",  # tasks, and the docs' tables
+    "tasks",
+    "tests",
+)
+"""Packages from the ground up: each imports only those before it, and itself."""
+ONLY = {"core": ("core",), "toolchains": ("core", "toolchains"), "models": ("core", "models")}
+"""Rooms that import fewer than the levels below them."""
+NOT_FOR_DEPLOY = {"models", "toolchains.build.builder", "toolchains.build.conan", "conan", "torch", "executorch"}
 ONLY_MODELS = {"torch", "torchao", "executorch"}
 LONGEST = 500
 """Lines a module may have."""
@@ -32,22 +63,71 @@ def _imports(file: Path) -> set[str]:
     return found
 
 
+ROOMS = ("core", "toolchains", "models", "deploy", "verify")
+
+
 def _files(room: str) -> list[Path]:
     return sorted((ROOT / room).rglob("*.py"))
 
 
+def _module(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {_module(file): file for room in (*ROOMS, "tests") for file in _files(room)} | {"tasks": ROOT / "tasks.py"}
+
+
+def _level(module: str) -> int:
+    """Of the package that the module is filed in, by its longest name that is a level."""
+    name = module
+    while name not in LEVELS:
+        name = name.rpartition(".")[0]
+    return LEVELS.index(name)
+
+
+def _ours(module: str) -> set[str]:
+    """The modules of ours that a module imports, wherever in it."""
+    return {name for name in _imports(MODULES[module]) if name in MODULES} - {module}
+
+
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_lies_before_it(room: str) -> None:
+def test_a_package_imports_only_what_lies_below_it(room: str) -> None:
     assert _files(room)
+    for module in (name for name in MODULES if name.partition(".")[0] == room):
+        for name in _ours(module):
+            assert _level(name) <= _level(module), f"{module} imports {name}"
+            assert name.partition(".")[0] in ONLY.get(room, (name.partition(".")[0],)), f"{module} imports {name}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    packages = {name for name, file in MODULES.items() if file.name == "__init__.py"}
+    graph = {module: _ours(module) - packages for module in MODULES}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_large_libraries_stay_in_their_room(room: str) -> None:
     for file in _files(room):
         for name in _imports(file):
             top = name.partition(".")[0]
-            assert top not in EVERYWHERE or top in ROOMS[room], f"{file.relative_to(ROOT)} imports {name}"
-            assert room == "models" or top not in ONLY_MODELS, f"{file.relative_to(ROOT)} imports {name}"
-            assert room != "deploy" or name not in NOT_FOR_DEPLOY, f"{file.relative_to(ROOT)} imports {name}"
+            assert room in ("models", "verify") or top not in ONLY_MODELS, f"{file.relative_to(ROOT)} imports {name}"
+            assert room != "deploy" or not {top, name} & NOT_FOR_DEPLOY, f"{file.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "tests", "docs"])
+def test_only_tests_import_tests() -> None:
+    for module in MODULES:
+        if module.partition(".")[0] != "tests":
+            assert not any(name.partition(".")[0] == "tests" for name in _imports(MODULES[module])), module
+
+
+def test_the_docs_hold_no_code() -> None:
+    assert not list((ROOT / "docs").rglob("*.py"))
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "tests"])
 def test_modules_stay_short(room: str) -> None:
     for file in _files(room):
         assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST, file.relative_to(ROOT)

@@ -17,7 +17,7 @@ from core.errors import (
     TransferError,
     UsageError,
 )
-from deploy.runner import command, error_in, failure, parse_result
+from deploy.run.runner import command, error_in, failure, parse_result
 
 TENSOR = {"dtype": "float32", "shape": [1], "sha256": "0" * 64, "file": "output0.npy"}
 ANSWER: dict[str, Any] = {

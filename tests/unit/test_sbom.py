@@ -12,7 +12,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from core.bundle import FileEntry
 from tests.unit.test_native import PIN, graph_of, package
-from toolchains import sbom
+from toolchains.build import sbom
 
 FILES = (FileEntry(path="lib/libXNNPACK.a", size=1, sha256="b" * 64),)
 GIT = {"place": "git", "url": "https://example.org/cpuinfo.git", "commit": "c" * 40}

@@ -12,7 +12,7 @@ import pytest
 
 from core import sealed
 from core.files import write_json
-from toolchains import ccache, zig
+from toolchains.compilers import ccache, zig
 
 
 @pytest.fixture

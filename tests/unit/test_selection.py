@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.errors import NotSupportedError, UsageError
-from toolchains import builder
-from toolchains.selection import Selection, select
+from toolchains.build import builder
+from toolchains.build.selection import Selection, select
 
 
 def test_the_same_programs_give_the_same_selection() -> None:

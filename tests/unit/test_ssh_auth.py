@@ -1,4 +1,4 @@
-"""`deploy.ssh_auth`: whatever ends paramiko's reading thread reaches us in a class that is understood."""
+"""`deploy.transport.ssh.auth`: whatever ends paramiko's reading thread reaches us in a class that is understood."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import paramiko
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from deploy.ssh_auth import AuthTransport
-from deploy.ssh_sessions import LOST
+from deploy.transport.ssh.auth import AuthTransport
+from deploy.transport.ssh.sessions import LOST
 
 
 @pytest.fixture

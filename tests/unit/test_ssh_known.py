@@ -13,8 +13,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from deploy import ssh_known
-from deploy.ssh_known import Line
+from deploy.transport.ssh import known_hosts as ssh_known
+from deploy.transport.ssh.known_hosts import Line
 
 
 def key_of(seed: int) -> paramiko.PKey:

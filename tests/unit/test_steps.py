@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from core import console
-from toolchains.steps import Steps
+from toolchains.build.steps import Steps
 
 SAID = [
     "Building from source xnnpack/cci.20241108:abc",

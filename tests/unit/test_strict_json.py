@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from core.strict_json import JsonError, parse_json, validated
-from deploy.runner import RunnerResult
+from deploy.run.runner import RunnerResult
 from tests.unit.test_runner_answers import ANSWER
 
 

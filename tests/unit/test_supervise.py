@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from core.errors import DeadlineError, RunError
-from deploy.deadline import Deadline
-from deploy.local import LocalTransport
-from deploy.supervise import supervised
-from deploy.transport import end_group, run
-from tests.processes import gone, marked
+from deploy.transport.base import end_group, run
+from deploy.transport.deadline import Deadline
+from deploy.transport.local import LocalTransport
+from deploy.transport.supervise import supervised
+from tests.support.processes import gone, marked
 
 LONG = "4242"
 
@@ -129,7 +129,7 @@ def test_a_bad_pid_file_ends_nobody(tmp_path: Path, text: str) -> None:
 def test_output_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from core.errors import TransferError
 
-    monkeypatch.setattr("deploy.transport.MAX_OUTPUT", 1 << 20)
+    monkeypatch.setattr("deploy.transport.base.MAX_OUTPUT", 1 << 20)
     with pytest.raises(TransferError, match="printed more than 1 MiB"):
         run(LocalTransport(), ["yes"], deadline=soon(), cwd=str(tmp_path))
     assert gone(str(tmp_path))

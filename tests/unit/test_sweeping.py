@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, MismatchError, UsageError
-from tests import fuzz_build, sweep_groups, sweeping
-from tests.sweeping import Part
+from verify.fuzz import build as fuzz_build
+from verify.fuzz import groups as sweep_groups
+from verify.fuzz import sweeping
+from verify.fuzz.sweeping import Part
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def test_wrong_words_are_told() -> None:
 
 
 def test_packages_that_are_there_are_taken_without_conans_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolchains import conan
+    from toolchains.build import conan
 
     profile = tmp_path / "profile"
     profile.write_text("[settings]\n", encoding="utf-8")

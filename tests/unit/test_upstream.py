@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from core.errors import ExportError, UsageError
-from tests import upstream_compare, upstream_exact, upstream_kept, upstream_suites
-from tests.upstream_kept import Cell, Summary
-from tests.upstream_suites import Case, Test
+from verify.upstream import compare as upstream_compare
+from verify.upstream import exact as upstream_exact
+from verify.upstream import kept as upstream_kept
+from verify.upstream import suites as upstream_suites
+from verify.upstream.kept import Cell, Summary
+from verify.upstream.suites import Case, Test
 
 NAME = "xnnpack/test/ops/test_abs.py::TestAbs::test_fp32_abs"
 

@@ -19,11 +19,12 @@ import pytest
 
 from core.errors import ConfigError
 from core.paths import ROOT
-from deploy import virtual, virtual_keys
-from deploy.processes import Process
-from deploy.virtual_spec import get_spec, load_specs
-from deploy.virtual_state import Folder, State, read_state
-from deploy.virtual_supervisor import MOST_PRINTED, Launch, connections
+from deploy.transport.processes import Process
+from deploy.virtual import keys as virtual_keys
+from deploy.virtual import machines as virtual
+from deploy.virtual.spec import get_spec, load_specs
+from deploy.virtual.state import Folder, State, read_state
+from deploy.virtual.supervisor import MOST_PRINTED, Launch, connections
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
 MACHINE = """
@@ -82,7 +83,7 @@ def test_the_table_is_right() -> None:
 
 
 def test_every_virtual_device_stands_in_the_inventory() -> None:
-    from deploy.inventory import FILE, load_devices
+    from deploy.devices.inventory import FILE, load_devices
 
     rows = {device.virtual: device for device in load_devices(FILE).values() if device.virtual}
     assert set(rows) == set(load_specs())
@@ -220,7 +221,7 @@ def supervised(
     Launch(argv, idle_seconds).write(folder)
     with folder.log.open("wb") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "deploy.virtual_supervisor", folder.path],
+            [sys.executable, "-m", "deploy.virtual.supervisor", folder.path],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=open_files,
         )  # fmt: skip
     with child:

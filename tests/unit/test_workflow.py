@@ -62,8 +62,8 @@ def test_its_commands_exist(workflow: Any) -> None:
 
 
 def test_what_a_job_uses_of_the_matrix_is_printed(workflow: Any) -> None:
-    from deploy.matrix_report import _job
-    from tests.matrices import cell
+    from deploy.matrix.report import _job
+    from tests.support.matrices import cell
 
     given = set(_job("pi", "linux-arm64", "lean", [cell()]))
     used = set(re.findall(r"matrix\.(\w+)", str(workflow["jobs"]["run"])))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolchains import zig
+from toolchains.compilers import zig
 from toolchains.targets import get_target
 
 Wrap = Callable[..., list[str]]

@@ -1,0 +1,1 @@
+"""What a device is: the inventory, the facts that a probe reads, its conditions, and whose its root is."""

@@ -1,0 +1,345 @@
+"""How the device was doing around a run, and what was set for it: clocks, temperatures, throttling, governor, cores.
+
+The runner is started by a script that looks at the device right before and right after it, in the same round trip.
+What the script sets it sets back, whatever ends the run; should the device be restarted or the script be killed, the
+next session sets it back from the note that was left in the store.
+
+Sources: Documentation/admin-guide/pm/cpufreq.rst and driver-api/thermal/sysfs-api.rst of Linux; the bits of a
+Raspberry Pi's ``get_throttled`` in its documentation of ``vcgencmd``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from core.errors import UsageError
+from core.plain import plain
+from deploy.transport.hearing import natural
+
+SYSFS = "/sys"
+
+_LINE = 1024
+"""Letters of a line of what a device says of itself."""
+_MOST = 1 << 50
+"""Kilohertz, steps, times, kilobytes: no device has more."""
+
+_STATE = r"""
+state() {
+  echo "@@$1"
+  for d in "$sys"/devices/system/cpu/cpu[0-9]*/cpufreq; do
+    [ -d "$d" ] || continue
+    c=${d%/cpufreq}
+    read -r g <"$d/scaling_governor" && read -r f <"$d/scaling_cur_freq" && echo "cpu ${c##*/cpu} $f $g"
+  done 2>/dev/null
+  for z in "$sys"/class/thermal/thermal_zone*; do
+    { read -r type <"$z/type" && read -r degrees <"$z/temp"; } 2>/dev/null && echo "zone $degrees $type"
+  done
+  for z in "$sys"/class/thermal/cooling_device*; do
+    { read -r type <"$z/type" && read -r now <"$z/cur_state"; } 2>/dev/null && echo "cooling $now $type"
+  done
+  for f in "$sys"/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count; do
+    { read -r n <"$f"; } 2>/dev/null && echo "count $n"
+  done
+  for f in "$sys"/devices/platform/soc/*firmware/get_throttled; do
+    { read -r bits <"$f"; } 2>/dev/null && echo "throttled $bits"
+  done
+  command -v vcgencmd >/dev/null 2>&1 && vcgencmd get_throttled 2>/dev/null
+  { read -r load rest </proc/loadavg; } 2>/dev/null && echo "load $load"
+  for n in 1 2 3; do
+    read -r key rest && case $key in MemAvailable:) echo "$key $rest";; esac
+  done 2>/dev/null </proc/meminfo
+  echo "@@end"
+}
+"""
+
+_UNPIN = r"""
+put() { echo "$1" 2>/dev/null >"$2" || { echo "$1" | sudo -n tee "$2" >/dev/null; } 2>/dev/null; }
+unpin() {
+  [ -e "$note" ] || return 0
+  while read -r value file; do put "$value" "$file"; done <"$note"
+  rm -f "$note"
+}
+"""
+
+STATE = _STATE + "sys=$1\nstate now\nexit 0\n"
+"""``$1`` where sysfs is."""
+
+UNPIN = _UNPIN + "note=$1\nunpin\nexit 0\n"
+"""``$1`` the note of what was there before."""
+
+_TAKE = r"""
+take() {
+  left=$1 chosen= found=
+  for f in result.json output*.npy; do
+    case $f in *[!a-z0-9.]*) ;; *) [ ! -e "$f" ] || found="$found $f";; esac
+  done
+  [ -z "$found" ] || set -- $(stat -c '%s %n' $found)
+  while [ $# -ge 2 ]; do
+    if [ "$1" -le "$left" ]; then left=$((left - $1)); chosen="$chosen $2"; echo "$1 $2"; fi
+    shift 2
+  done
+  echo @@data
+  [ -z "$chosen" ] || cat $chosen
+}
+clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
+"""
+
+RUN = (
+    _STATE
+    + _UNPIN
+    + _TAKE
+    + r"""
+sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 used=$7; shift 7
+[ -z "$used" ] || touch -c "$used" 2>/dev/null &
+state before
+if [ -n "$governor" ]; then
+  trap unpin EXIT
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
+  for f in "$sys"/devices/system/cpu/cpufreq/policy*/scaling_governor; do
+    [ -e "$f" ] && read -r old <"$f" && echo "$old $f"
+  done >"$note" 2>/dev/null
+  set=
+  while read -r old f; do
+    put "$governor" "$f"
+    { read -r now <"$f"; } 2>/dev/null
+    [ "$now" = "$governor" ] && set=yes || refused=yes
+  done <"$note"
+  if [ -z "$set" ]; then echo "note governor not set"; elif [ -n "$refused" ]; then echo "note governor set on some"
+  else echo "note governor set"; fi
+fi
+if [ -n "$mask" ]; then
+  if command -v taskset >/dev/null 2>&1; then echo "note affinity set"; else echo "note affinity not set"; mask=; fi
+fi
+clock; begun=$now
+case $mask in '') "$@"; code=$?;; *) taskset "$mask" "$@"; code=$?;; esac
+clock
+state after
+echo "ran $begun $now"
+echo "@@files $marker"
+take "$most"
+wait
+exit "$code"
+"""
+)
+"""``$1`` where sysfs is, ``$2`` where to note what is changed, ``$3`` a governor, ``$4`` a mask of cores (hex), ``$5``
+a word that nobody else prints, ``$6`` bytes of files that may come back at once, ``$7`` the folder that is in use, for
+garbage collection; then the program's words.
+
+Prints the device's state before and after, what could be set, when the program began and ended by the device's own
+uptime (s), and of ``result.json`` and the outputs those that are small: ``SIZE NAME`` each, ``@@data``, the bytes.
+All of it in one round trip.
+"""
+
+_BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
+"""Of a Raspberry Pi's ``get_throttled``: now; 16 higher: since it was switched on."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a run: the folder they are in, and how much of what it leaves in its own comes back with its end."""
+
+    used: str = ""
+    """Absolute folder on the device of the program and its inputs."""
+    marker: str = ""
+    """A word that no program prints."""
+    most: int = 0
+    """Bytes of small files together."""
+
+    def brought(self, stdout: bytes) -> dict[str, bytes]:
+        """The small files by name; empty when they did not come whole."""
+        names, _, data = stdout.partition(f"\n@@files {self.marker}\n".encode())[2].partition(b"@@data\n")
+        rows = [line.split(" ", 1) for line in names.decode(errors="replace").splitlines()]
+        sizes = [natural(row[0]) for row in rows]
+        if not all(len(row) == 2 for row in rows):
+            return {}
+        found, at = {}, 0
+        for size, row in zip(sizes, rows, strict=True):
+            if size is None or at + size > len(data) or row[1] in found:
+                return {}
+            found[row[1]] = data[at : at + size]
+            at += size
+        return found if at == len(data) else {}
+
+
+class Snapshot(BaseModel):
+    """The device at one moment; what it does not tell is empty or ``None``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    governors: tuple[str, ...] = ()
+    """Of its cores, each named once."""
+    frequencies_khz: dict[str, int] = {}
+    """By core number."""
+    temperatures_c: dict[str, float] = {}
+    """By zone; a second zone of a name is ``name#2``."""
+    cooling: int | None = None
+    """Steps by which the system slows its cores down at this moment, summed."""
+    throttle_count: int | None = None
+    """Times that cores were slowed down for heat since the start (x86)."""
+    throttled_bits: int | None = None
+    """A Raspberry Pi's ``get_throttled``."""
+    load1: float | None = None
+    memory_available: int | None = None
+    """Bytes."""
+
+    @property
+    def hottest_c(self) -> float | None:
+        """Degrees Celsius of the warmest zone."""
+        return max(self.temperatures_c.values(), default=None)
+
+
+class Conditions(BaseModel):
+    """Around one run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    before: Snapshot = Snapshot()
+    after: Snapshot = Snapshot()
+    throttled: tuple[str, ...] = ()
+    """Signs that the device slowed itself down; times of such a run say little."""
+    governor: str = ""
+    """The one that was set for the run."""
+    affinity: str = ""
+    """The cores that it was kept to."""
+    ran_seconds: float | None = None
+    """From the program's start to its end, by the device's own clock; loading its libraries is a part of it."""
+    cooled_seconds: float = 0.0
+    """Time waited for the device to cool down."""
+    notes: tuple[str, ...] = ()
+    """What was asked for and could not be had."""
+
+
+def governor(name: str) -> str:
+    """``name``, when it can be a governor's.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not re.fullmatch(r"[a-z_]*", name):
+        raise UsageError(f"--pin-governor {name!r} is no governor.", "", "--pin-governor performance")
+    return name
+
+
+def mask_of(cores: str) -> str:
+    """``0,2-3`` as the hexadecimal mask that every ``taskset`` takes; empty for none.
+
+    Raises:
+        UsageError: it is no list of cores.
+    """
+    mask = 0
+    for part in filter(None, cores.replace(" ", "").split(",")):
+        match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise UsageError(f"--cpu-affinity {cores!r} is no list of cores.", "", "--cpu-affinity 0,2-3")
+        for core in range(int(match[1]), int(match[2] or match[1]) + 1):
+            mask |= 1 << core
+    return f"{mask:x}" if mask else ""
+
+
+def wrapped(argv: Sequence[str], note: str, governor: str, cores: str, files: Files = Files()) -> list[str]:
+    """``argv`` under `RUN`."""
+    settings = [SYSFS, note, governor, mask_of(cores), files.marker, str(files.most), files.used]
+    return ["sh", "-c", RUN, "slipway", *settings, *argv]
+
+
+def snapshot(text: str, part: str = "now") -> Snapshot:
+    """The block ``part`` of what the scripts print."""
+    governors: dict[str, None] = {}
+    frequencies: dict[str, int] = {}
+    zones: dict[str, float] = {}
+    sums: dict[str, int] = {}
+    bits: int | None = None
+    load, memory = None, None
+    inside = False
+    for line in plain(text).split("\n"):
+        if line.startswith("@@"):
+            inside = line == f"@@{part}"
+            continue
+        words = line[:_LINE].split()
+        if not inside or len(words) < 2:
+            bits = _bits(line, bits) if inside else bits
+            continue
+        key, value = words[0], words[1]
+        count = natural(value, _MOST)
+        if key == "cpu" and len(words) == 4 and (clock := natural(words[2], _MOST)) is not None:
+            frequencies[value] = clock
+            governors[words[3]] = None
+        elif (
+            key == "zone" and re.fullmatch(r"-?[0-9]{1,6}", value) and len(words) > 2 and -60_000 < int(value) < 200_000
+        ):
+            name = " ".join(words[2:])
+            number = sum(each.partition("#")[0] == name for each in zones) + 1
+            zones[name if number == 1 else f"{name}#{number}"] = int(value) / 1000
+        elif key == "cooling" and count is not None and re.search("cpu|processor", line, re.IGNORECASE):
+            sums["cooling"] = sums.get("cooling", 0) + count
+        elif key == "count" and count is not None:
+            sums["count"] = sums.get("count", 0) + count
+        elif key == "throttled":
+            bits = _bits(f"throttled={value}", bits)
+        elif key == "load":
+            load = float(value) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value) else None
+        elif key == "MemAvailable:" and count is not None:
+            memory = count * 1024
+    return Snapshot(
+        governors=tuple(governors),
+        frequencies_khz=frequencies,
+        temperatures_c=zones,
+        cooling=sums.get("cooling"),
+        throttle_count=sums.get("count"),
+        throttled_bits=bits,
+        load1=load,
+        memory_available=memory,
+    )
+
+
+def _bits(line: str, before: int | None) -> int | None:
+    match = re.fullmatch(r"throttled=(?:0x)?([0-9a-fA-F]{1,8})", line.strip())
+    return int(match[1], 16) if match else before
+
+
+def signs(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+    """What says that the device slowed itself down between two moments."""
+    found: list[str] = []
+    new = (after.throttled_bits or 0) & ~(before.throttled_bits or 0)
+    for bit, name in _BITS.items():
+        if (after.throttled_bits or 0) >> bit & 1 or new >> (bit + 16) & 1:
+            found.append(name)
+    if (after.throttle_count or 0) > (before.throttle_count or 0):
+        found.append(f"{(after.throttle_count or 0) - (before.throttle_count or 0)} times too hot")
+    if (after.cooling or 0) > 0:
+        found.append("cooling by lower clocks")
+    return tuple(found)
+
+
+def conditions(text: str, governor: str, cores: str, cooled: float) -> Conditions:
+    """What `RUN` printed, with what was asked of it."""
+    before, after = snapshot(text, "before"), snapshot(text, "after")
+    told = {line.removeprefix("note ") for line in text.splitlines() if line.startswith("note ")}
+    notes: list[str] = []
+    if governor and "governor set" not in told:
+        some = "on some cores" if "governor set on some" in told else "at all"
+        notes.append(
+            f"governor {governor} not set {some}: the device has no such governor, or the login may not set it"
+        )
+    if cores and "affinity set" not in told:
+        notes.append("not kept to cores: the device has no taskset")
+    return Conditions(
+        before=before,
+        after=after,
+        throttled=signs(before, after),
+        governor=governor if governor and not any(note.startswith("governor") for note in notes) else "",
+        affinity=cores if "affinity set" in told else "",
+        ran_seconds=_ran(text),
+        cooled_seconds=round(cooled, 1),
+        notes=tuple(notes),
+    )
+
+
+def _ran(text: str) -> float | None:
+    match = re.search(r"^ran ([0-9]{1,12}\.[0-9]{1,6}) ([0-9]{1,12}\.[0-9]{1,6})$", text, re.MULTILINE)
+    return round(float(match[2]) - float(match[1]), 2) if match else None

@@ -1,0 +1,251 @@
+"""The inventory: ``devices.toml``, the one table of devices.
+
+The checkout's own file ships ``local`` and the virtual devices. The user's own are in ``devices.toml`` of the user's
+configuration folder, or in the file that ``SLIPWAY_DEVICES_FILE`` names; they are added to these, and win by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from core.errors import ConfigError
+from core.paths import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = ROOT / "devices.toml"
+VARIABLE = "SLIPWAY_DEVICES_FILE"
+HOST = "host"
+"""The target of a device that is this machine."""
+
+EMULATED = "emulated"
+"""The tag of a device that is no real one, wherever it is: its times are no latency figures."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+_MACHINES = {
+    "x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "armv7",
+    "armv8l": "armv7", "armv6l": "armv6", "i686": "x86", "i386": "x86",
+}  # fmt: skip
+_SYSTEMS = {"linux": "linux", "darwin": "macos", "windows": "windows"}
+
+
+class Device(BaseModel):
+    """One device as the inventory has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    title: str = ""
+    """What it is, for people."""
+    transport: Literal["local", "ssh", "adb"]
+    target: str = HOST
+    """Target its bundles are built for; ``host`` (this machine's) is resolved by `get_device`."""
+    targets: tuple[str, ...] = ()
+    """Further targets whose bundles it runs: ``./inv matrix`` takes all of them."""
+    host: str = Field(default="", pattern=r"^([A-Za-z0-9_:][A-Za-z0-9_.:%-]*)?$")
+    """Name or address, or a ``Host`` of the user's own ``~/.ssh/config``."""
+    port: int = Field(default=0, ge=0, le=65535, strict=True)
+    """0: what ``~/.ssh/config`` says, else 22."""
+    user: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.\\@-]*)?$")
+    serial: str = Field(default="", pattern=r"^[A-Za-z0-9_.:%\[\]-]*$", max_length=200)
+    """What adb calls it, as ``adb devices`` has it; ``address:port`` is connected first. Empty: the only one there."""
+    key: Path | None = None
+    """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""
+    known_hosts: Path | None = None
+    """File with the device's host key, instead of the user's own ``~/.ssh/known_hosts``."""
+    compress: bool | None = Field(default=None, strict=True)
+    """Compress what goes over SSH; unset: what ``~/.ssh/config`` says, else no (docs/deploy.md has figures)."""
+    root: str = Field(default="", max_length=200)
+    """Folder on the device that Slipway may fill: absolute, or below the login folder (``.slipway``)."""
+    virtual: str = ""
+    """Name of the virtual device (``deploy/virtual/virtual.toml``) that is started when this device is used."""
+    source: Literal["", "labgrid"] = ""
+    """Who says where it is, and whose it is: ``labgrid``, with ``place`` and ``coordinator``."""
+    coordinator: str = Field(default="", pattern=r"^([A-Za-z0-9_\[][A-Za-z0-9_.:%\[\]-]*)?$")
+    """Address and port of a labgrid coordinator; unset: ``LG_COORDINATOR``, else this machine's."""
+    place: str = Field(default="", pattern=r"^([A-Za-z0-9_.][A-Za-z0-9_.-]*)?$")
+    """The labgrid place, or an alias of it."""
+    tags: tuple[str, ...] = ()
+    fixtures: tuple[str, ...] = ()
+    """What is attached to it or installed there, to select it by: ``camera``."""
+    timeout: Annotated[float, Field(gt=0, le=86400, strict=True)] = 600.0
+    """Seconds allowed for one run on it, connecting and uploading included."""
+    store_gib: Annotated[float, Field(gt=0, strict=True)] = 4.0
+    """What the files in its store may take (GiB) before the least recently used go."""
+    store_days: Annotated[float, Field(gt=0, strict=True)] = 30.0
+    """Days without use after which a file in its store goes."""
+    verify_days: Annotated[float, Field(gt=0)] = 7.0
+    """Days after which the digest of a file that seems unchanged is computed again."""
+
+    @field_validator("key", "known_hosts")
+    @classmethod
+    def _home(cls, value: Path | None) -> Path | None:
+        if value is not None and (not str(value).isprintable() or value == Path()):
+            raise ValueError("a file's path, without control characters")
+        try:
+            return value.expanduser() if value is not None else None
+        except RuntimeError as error:  # ~nobody: no such user
+            raise ValueError(str(error)) from None
+
+    @field_validator("title", "targets", "virtual", "tags", "fixtures")
+    @classmethod
+    def _printable(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not all(each.isprintable() for each in ((value,) if isinstance(value, str) else value)):
+            raise ValueError("text without control characters")
+        return value
+
+    @field_validator("root")
+    @classmethod
+    def _safe_root(cls, value: str) -> str:
+        if not value.isprintable() or value != value.strip() or ".." in value.split("/"):
+            raise ValueError("a folder without '..', control characters, or blanks at an end")
+        if value.rstrip("/") == "" and value:
+            raise ValueError("the device's whole disk is not Slipway's to fill")
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Device:
+        if self.source == "labgrid" and (self.transport != "ssh" or not self.place or self.virtual or self.host):
+            raise ValueError('a labgrid device has transport = "ssh", place = "..." and no host: the place says where')
+        if self.transport == "ssh" and not (self.host or self.virtual or self.source):
+            raise ValueError('an ssh device needs host = "..." (or virtual = "...")')
+        return self
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its times are an emulator's, never a latency figure."""
+        return bool(self.virtual) or EMULATED in self.tags
+
+
+def host_target() -> str:
+    """Name of this machine's own target, ``linux-x86_64``.
+
+    Raises:
+        ConfigError: no target of that name exists.
+    """
+    system, machine = platform.system().lower(), platform.machine().lower()
+    try:
+        return f"{_SYSTEMS[system]}-{_MACHINES[machine]}"
+    except KeyError:
+        raise ConfigError(
+            f"This machine ({system} {machine}) is none of Slipway's targets.",
+            "",
+            "./inv targets",
+        ) from None
+
+
+def user_file() -> Path:
+    """Where the user's own devices are, whether it is there or not."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("slipway", appauthor=False)) / "devices.toml"
+
+
+def inventory_files() -> list[Path]:
+    """The files that are read, in the order in which later ones win. A file that was named must be there."""
+    own = user_file()
+    return [FILE, own] if os.environ.get(VARIABLE) or own.is_file() else [FILE]
+
+
+def load_devices(path: Path | None = None) -> dict[str, Device]:
+    """Read and check the inventory: ``path`` alone, or the checkout's file and the one ``SLIPWAY_DEVICES_FILE`` names.
+
+    Raises:
+        ConfigError: unreadable, not TOML (with the line), an unknown key or a wrong value (with its table).
+    """
+    devices: dict[str, Device] = {}
+    for file in [path] if path is not None else inventory_files():
+        devices.update(_read(file))
+    return devices
+
+
+def get_device(name: str, path: Path | None = None) -> Device:
+    """The device called ``name``, its target ``host`` resolved to this machine's.
+
+    Raises:
+        ConfigError: there is none (near matches are named), or its target does not exist.
+    """
+    devices = load_devices(path)
+    if name not in devices:
+        near = difflib.get_close_matches(name, devices, n=3, cutoff=0.5)
+        raise ConfigError(
+            f"There is no device {name!r} in the inventory.",
+            f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(devices)}",
+            f"./inv devices.list, or ./inv devices.add --ssh USER@HOST --name {name}",
+            near,
+        )
+    device = devices[name]
+    if device.target == HOST:
+        return device.model_copy(update={"target": host_target()})
+    from toolchains.targets import get_target
+
+    for target in (device.target, *device.targets):
+        get_target(target)
+    return device
+
+
+def _read(file: Path) -> dict[str, Device]:
+    hint = f"correct {file}; docs/deploy.md lists the keys"
+    try:
+        return parse(file.read_text(encoding="utf-8"), file)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{file} is not there.", f"{VARIABLE} names it" if file != FILE else "", hint) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read.", str(error), hint) from error
+
+
+def parse(text: str, file: Path) -> dict[str, Device]:
+    """The devices of an inventory's text; ``file`` is named in errors."""
+    hint = f"correct {file}; docs/deploy.md lists the keys"
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not TOML.", str(error), hint) from error
+    devices: dict[str, Device] = {}
+    for name, table in tables.items():
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{file}: {name!r} is no name for a device.",
+                "letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 63",
+                hint,
+            )
+        if not isinstance(table, dict):
+            raise ConfigError(f"{file}: {name} stands outside every table.", "each device is a table [name]", hint)
+        devices[name] = _device(file, name, table, hint)
+    return devices
+
+
+def _device(file: Path, name: str, table: dict[str, Any], hint: str) -> Device:
+    if "name" in table:
+        raise ConfigError(f"{file}: [{name}] has a key 'name'.", "the table's own name is the device's", hint)
+    try:
+        return Device.model_validate({"name": name, **table})
+    except ValidationError as error:
+        causes = [_explain(dict(problem)) for problem in error.errors()]
+        keys = tuple(".".join(str(part) for part in problem["loc"]) for problem in error.errors())
+        raise ConfigError(f"{file}: table [{name}] is not a device.", "; ".join(causes), hint, keys) from None
+
+
+def _explain(problem: dict[str, Any]) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = [name for name in Device.model_fields if name != "name"]
+        near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+        return f"unknown key {key!r}" + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else "")
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message

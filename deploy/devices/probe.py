@@ -1,0 +1,362 @@
+"""Ask a device what it is: one shell script, one round trip, nothing written on the device."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from core.errors import AnswerError, TransferError
+from core.plain import one_line, plain, says
+from deploy.devices.facts import DeviceFacts, State
+from deploy.devices.roots import refusal
+from deploy.transport.base import Transport, run
+from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import ANSWER, natural
+
+if TYPE_CHECKING:
+    from core.bundle import Needs
+
+TOOLS = ("stat", "mkdir", "mv", "ln", "cp", "rm", "chmod", "df", "cat", "kill", "sleep", "env")
+"""Programs that deploying runs on the device; coreutils, busybox and toybox have them all."""
+
+LOADERS = (
+    "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-linux-armhf.so.3",
+    "/lib/ld-linux.so.3", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1", "/lib/ld-musl-armhf.so.1",
+    "/system/bin/linker64", "/system/bin/linker",
+)  # fmt: skip
+
+_TRIPLETS = {
+    "x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu", "armv7l": "arm-linux-gnueabihf",
+    "armv6l": "arm-linux-gnueabihf", "i686": "i386-linux-gnu",
+}  # fmt: skip
+
+# $1 root as configured, $2 triplet, $3 loaders, $4 libraries, $5 tools (lists of names without
+# blanks), $6 the bundle's loader; when it needs none, any of glibc's that is there tells the version.
+# Leaves the absolute root in `root`.
+# Each program that is started costs a slow device tens of milliseconds (and mksh may have no printf of its own):
+# whatever the shell can do, it does, and without $( ), which is a process too.
+# The versions are those of the libraries of the bundle's own architecture: `getconf` and `ldd` would answer for the
+# login's, which on a 64-bit kernel with a 32-bit system (or the reverse) is another.
+FUNCTION = r"""
+part() { echo; echo "@@$1"; }
+first_line() { { read -r line <"$1"; } 2>/dev/null && echo "$line"; }
+# Not by echo, which changes backslashes. With a second word: only what comes before an empty line.
+case ${KSH_VERSION-} in '') say() { printf '%s\n' "$1"; };; *) say() { print -r -- "$1"; };; esac
+unended() { line=; { read -r line <"$1"; } 2>/dev/null; [ -n "$line" ] && say "$line"; }
+lines_of() {
+  count=0
+  while [ "$count" -lt 500 ] && IFS= read -r line; do
+    [ -z "$2" ] || [ -n "$line" ] || return 0
+    say "$line"; count=$((count + 1))
+  done 2>/dev/null <"$1"
+}
+named() { echo "$1"; echo "$4"; echo "$3"; echo "$2"; }
+probe() {
+part system; named $(uname -s -n -r -m)
+part home; echo "${HOME:-/}"
+case $1 in /*) root=$1;; *) root=${HOME:+$HOME/$1};; esac
+part root; echo "$root"
+near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=${near%/*}; near=${near:-/}; done
+part near; cd "$near" && pwd -P
+part writable; [ -w "$near" ] && echo yes
+part df; df -Pk "$near" 2>/dev/null
+part mounts; lines_of /proc/mounts
+part cpuinfo; lines_of /proc/cpuinfo first
+part board; unended /proc/device-tree/model || unended /sys/class/dmi/id/product_name
+part online; first_line /sys/devices/system/cpu/online ||
+  { part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo; }
+part memory
+for f in 1 2 3; do read -r line && echo "$line"; done 2>/dev/null </proc/meminfo
+part load; first_line /proc/loadavg
+part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
+dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
+find_library() { p=; for d in $dirs; do [ ! -e "$d/$1" ] || { p=$d/$1; return; }; done; }
+part libraries; for f in $4; do find_library "$f"; [ -z "$p" ] || echo "$f $p"; done
+# Reading a library through takes seconds on a slow device: only where its loader or its file's name does not tell.
+# BusyBox's grep stops at the first NUL of a line: hand it one string a line.
+symbols_of() { tr '\000' '\n' < "$1" | grep -a -o "$2" | sort -u; }
+version_of() {
+  find_library "$1"; [ -n "$p" ] || return 0
+  for f in "${p%/*}"/$2; do [ ! "$f" -ef "$p" ] || { echo "$f"; return; }; done
+  symbols_of "$p" "$3"
+}
+part glibc
+own=$6 told=
+[ -n "$own" ] || for f in $3; do case $f in */ld-linux*) [ ! -x "$f" ] || { own=$f; break; };; esac; done
+[ ! -x "$own" ] || told=$("$own" --version 2>/dev/null)
+case $told in
+  *'release version 2.'*) echo "$told";;
+  *) version_of libc.so.6 'libc-2.*.so' 'GLIBC_2\.[0-9]*'
+    part getconf; getconf GNU_LIBC_VERSION 2>/dev/null;;
+esac
+part glibcxx; version_of libstdc++.so.6 'libstdc++.so.6.0.*' 'GLIBCXX_3\.4\.[0-9]*'
+part tools; for f in $5; do command -v "$f" >/dev/null 2>&1 && echo "$f"; done
+part governor; first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
+part frequency; first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq
+part maxfrequency; first_line /sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq
+part zones; seen=
+for z in /sys/class/thermal/thermal_zone*; do
+  { read -r type <"$z/type" && read -r degrees <"$z/temp"; } 2>/dev/null && echo "$degrees $type" && seen=1
+done
+# Newer Androids hide the zones from the shell; its service shows some.
+[ -n "$seen" ] || ! command -v dumpsys >/dev/null || dumpsys thermalservice 2>/dev/null | grep -o 'Temperature{[^}]*}'
+part android; getprop 2>/dev/null
+part end
+}
+"""
+"""Defines `probe`."""
+
+_LINE = 4000
+"""Letters of a line: the features of a large x86 have some 2,500."""
+_LINES = 2000
+"""Lines of a part: Android has some 1,000 properties."""
+_MOST = 1 << 50
+"""Kibibytes, kilohertz, cores: no device has more."""
+
+END = "\n@@end\n"
+"""What the probe says last."""
+
+SCRIPT = FUNCTION + 'probe "$@"\nexit 0\n'
+
+# Arm's cores by implementer 0x41 and part, as in Linux's arch/arm64/include/asm/cputype.h and arch/arm's cputype.h.
+_ARM_PARTS = {
+    "0xb76": "ARM1176", "0xc07": "Cortex-A7", "0xc08": "Cortex-A8", "0xc09": "Cortex-A9", "0xc0f": "Cortex-A15",
+    "0xd03": "Cortex-A53", "0xd04": "Cortex-A35", "0xd05": "Cortex-A55", "0xd07": "Cortex-A57", "0xd08": "Cortex-A72",
+    "0xd0a": "Cortex-A75", "0xd0b": "Cortex-A76", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-V1",
+    "0xd49": "Neoverse-N2",
+}  # fmt: skip
+
+
+def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadline) -> DeviceFacts:
+    """Ask the device behind ``transport``.
+
+    Args:
+        root: where Slipway may write, as the inventory has it.
+        needs: what the bundle needs: its loader and libraries are looked for by name.
+    """
+    done = run(
+        transport,
+        ["sh", "-c", SCRIPT, "probe", *arguments(root, needs)],
+        deadline=deadline,
+        doing="asking the device what it is",
+        most=ANSWER,
+    )
+    return parse(done.text)
+
+
+def arguments(root: str, needs: Needs | None) -> list[str]:
+    """The words of the script; see `probe`."""
+    loaders = [*LOADERS, *([needs.loader] if needs and needs.loader else [])]
+    libraries = needs.libraries if needs else ()
+    triplet = _TRIPLETS.get(needs.machine, "") if needs else ""
+    lists = (" ".join(names) for names in (loaders, libraries, TOOLS))
+    return [root, triplet, *lists, needs.loader if needs else ""]
+
+
+def parse(text: str) -> DeviceFacts:
+    """Facts from what the script printed.
+
+    Raises:
+        AnswerError: the answer is not the script's. RootError: the root is below a home that the login has not.
+    """
+    parts = _parts(text)
+    system = parts.get("system", [])
+    root = _first(parts, "root")
+    told = re.search(r"^@@root\n(.*?)\n\n@@near$", text, re.DOTALL | re.MULTILINE)
+    if told is not None and told[1] != root:
+        # A home folder of such a name: what is shown of it is not what it is.
+        raise TransferError(
+            f"The device's folder {one_line(root)!r} cannot be used.",
+            "its name holds invisible characters, a line break, or blanks at an end",
+            "set root in devices.toml to another folder",
+        )
+    if "end" in parts and "near" in parts and not root:
+        raise refusal("the device", "home", "")
+    if "end" not in parts or len(system) < 3 or not root.startswith("/"):
+        raise AnswerError(
+            "The device did not answer the probe.",
+            says("the device", text[:200]) or "it said nothing",
+            "see that its login shell prints nothing by itself and understands sh",
+        )
+    memory = {
+        key.strip(): kibibytes * 1024
+        for line in parts["memory"]
+        for key, _, rest in [line.partition(":")]
+        if rest.split() and (kibibytes := natural(rest.split()[0], _MOST)) is not None
+    }
+    cpuinfo = _cpuinfo(parts["cpuinfo"])
+    glibc = _newest(parts["glibc"], r"(?:GLIBC_|/libc-|release version )(2\.[0-9]{1,4})") or _first(
+        parts, "getconf"
+    ).removeprefix("glibc ")
+    loaders = tuple(dict.fromkeys(parts["loaders"]))
+    zones = _zones(parts["zones"])
+    properties = _properties(parts["android"])
+    return DeviceFacts(
+        system=system[0],
+        machine=system[1],
+        kernel=system[2],
+        hostname=system[3] if len(system) > 3 else "",
+        board=_phone(properties) or _first(parts, "board"),
+        cpu=_cpu(cpuinfo),
+        cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
+        cores=_count(_first(parts, "online")) or _integer(_first(parts, "cores")) or 1,
+        android=properties.get("ro.build.version.release", ""),
+        api_level=_integer(properties.get("ro.build.version.sdk", "")),
+        abis=_abis(properties),
+        memory_total=memory.get("MemTotal", 0),
+        libc=_libc(glibc, loaders),
+        glibc=glibc,
+        glibcxx=_glibcxx(parts["glibcxx"]),
+        loaders=loaders,
+        libraries=tuple(line.split()[0] for line in parts["libraries"] if line.split()),
+        tools=tuple(parts["tools"]),
+        home=_first(parts, "home"),
+        root=posixpath.normpath(root),
+        free=_free(next(reversed(parts["df"]), "")),
+        noexec=_noexec(parts["mounts"], _first(parts, "near")),
+        writable=_first(parts, "writable") == "yes",
+        state=State(
+            governor=_first(parts, "governor"),
+            frequency_khz=_integer(_first(parts, "frequency")),
+            max_frequency_khz=_integer(_first(parts, "maxfrequency")),
+            temperature_c=max(zones.values(), default=None),
+            zones=zones,
+            load1=_number((_first(parts, "load").split() or [""])[0]),
+            memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
+        ),
+    )
+
+
+def _count(ranges: str) -> int:
+    """How many there are in ``0-3,6``."""
+    matches = [re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part) for part in ranges.split(",")]
+    return max(0, sum(int(match[2] or match[1]) - int(match[1]) + 1 for match in matches if match))
+
+
+class _Parts(dict[str, list[str]]):
+    def __missing__(self, key: str) -> list[str]:
+        return []
+
+
+def _parts(text: str) -> _Parts:
+    parts = _Parts()
+    current: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("@@"):
+            current = parts.setdefault(line[2:], [])
+        elif (clean := "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()) and len(
+            current
+        ) < _LINES:
+            current.append(plain(clean))  # what a device says goes to terminals: no escape sequences
+    return parts
+
+
+def _first(parts: _Parts, name: str) -> str:
+    return next(iter(parts[name]), "")
+
+
+def _integer(text: str) -> int | None:
+    return natural(text, _MOST)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else None
+
+
+def _newest(lines: list[str], pattern: str) -> str:
+    """The highest version that ``pattern`` finds: in symbol names, a file's name, or what the loader says."""
+    found = {version for line in lines for version in re.findall(pattern, line)}
+    return max(found, key=lambda version: [int(part) for part in version.split(".") if part], default="")
+
+
+def _glibcxx(lines: list[str]) -> str:
+    """``libstdc++.so.6.0.30`` brings GLIBCXX_3.4.30 (GCC's manual, "ABI Policy and Guidelines")."""
+    numbered = _newest(lines, r"/libstdc\+\+\.so\.6\.0\.([0-9]{1,4})$")
+    return f"3.4.{numbered}" if numbered else _newest(lines, r"GLIBCXX_(3\.4\.[0-9]{1,4})")
+
+
+def _libc(glibc: str, loaders: tuple[str, ...]) -> str:
+    if glibc:
+        return "glibc"
+    if any("ld-musl" in loader for loader in loaders):
+        return "musl"
+    return "bionic" if any(loader.startswith("/system/") for loader in loaders) else ""
+
+
+def _cpuinfo(lines: list[str]) -> dict[str, str]:
+    info: dict[str, str] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        if colon:
+            info.setdefault(key.strip(), value.strip())
+    return info
+
+
+def _cpu(info: dict[str, str]) -> str:
+    part = info.get("CPU part", "")
+    arm = _ARM_PARTS.get(part) if info.get("CPU implementer") == "0x41" else None
+    fallback = f"implementer {info.get('CPU implementer')} part {part}" if part else ""
+    return arm or info.get("model name") or info.get("Hardware") or fallback
+
+
+def _free(line: str) -> int | None:
+    fields = line.split()
+    try:
+        kibibytes = natural(fields[-3], _MOST)
+    except IndexError:
+        return None
+    return None if kibibytes is None else kibibytes * 1024
+
+
+def _noexec(mounts: list[str], folder: str) -> bool:
+    """Whether the mount that holds ``folder`` (the longest mount point above it; the last one wins) is noexec."""
+    options = ""
+    best = -1
+    for line in mounts:
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = point in {"/", folder} or folder.startswith(point + "/")
+        if inside and len(point) >= best:
+            best, options = len(point), fields[3]
+    return "noexec" in options.split(",")
+
+
+_COLDEST, _WARMEST = -60.0, 200.0
+"""Zones outside count something else, or are switched off."""
+
+
+def _zones(lines: list[str]) -> dict[str, float]:
+    """Degrees Celsius by zone: Linux counts in thousandths; Android's thermal service in whole ones."""
+    zones: dict[str, float] = {}
+    for line in lines:
+        if service := re.fullmatch(r"Temperature\{mValue=(-?[0-9]{1,9}(?:\.[0-9]{1,9})?),.*?mName=([^,}]*).*\}", line):
+            value, name = float(service[1]), service[2]
+        elif zone := re.fullmatch(r"(-?[0-9]{1,9}) (.*)", line):
+            value, name = int(zone[1]) / 1000, zone[2]
+        else:
+            continue
+        if _COLDEST < value < _WARMEST:
+            number = sum(each.partition("#")[0] == name for each in zones) + 1
+            zones[name if number == 1 else f"{name}#{number}"] = value
+    return zones
+
+
+def _properties(lines: list[str]) -> dict[str, str]:
+    """What ``getprop`` prints: ``[key]: [value]``."""
+    matches = (re.fullmatch(r"\[([^\]]+)\]: \[(.*)\]", line) for line in lines)
+    return {match[1]: match[2] for match in matches if match}
+
+
+def _abis(properties: dict[str, str]) -> tuple[str, ...]:
+    """The preferred first; before Android 5 there was one, and a second one for compatibility."""
+    listed = properties.get("ro.product.cpu.abilist") or ",".join(
+        properties.get(f"ro.product.cpu.{key}", "") for key in ("abi", "abi2")
+    )
+    return tuple(abi for abi in listed.split(",") if abi)
+
+
+def _phone(properties: dict[str, str]) -> str:
+    return " ".join(value for key in ("manufacturer", "model") if (value := properties.get(f"ro.product.{key}", "")))

@@ -1,0 +1,1 @@
+"""Targets, engines, programs and devices: planned, run in parallel, and reported."""

@@ -1,0 +1,175 @@
+"""A matrix against an earlier one: what became worse, better, or cannot be compared.
+
+Times count only where both were measured on a real device of the same processor that did not throttle, and only when
+the median and the fastest execution are both slower: what else the machine does moves the one, not both. Sizes, errors
+and the outputs' digests count everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.errors import ConfigError, UsageError
+from core.files import write_atomic
+from core.strict_json import parse_json
+from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output
+from deploy.run.result import now
+
+DEFAULT = 0.10
+"""How much worse a figure may become where nothing else was said, as a fraction."""
+_NEGLIGIBLE = 0.05
+"""Errors that grew by less than this part of the tolerance did not grow."""
+
+
+class Baseline(BaseModel):
+    """Cells that passed, to hold later ones against."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    schema_version: Literal[1] = 1
+    kind: Literal["baseline"] = "baseline"
+    created: str
+    cells: tuple[CellResult, ...]
+
+
+def save(path: Path, matrix: Matrix) -> None:
+    """Write the matrix's cells as a baseline."""
+    kept = tuple(cell.model_copy(update={"reused": False}) for cell in matrix.cells if cell.outcome == "passed")
+    write_atomic(path, Baseline(created=now(), cells=kept).model_dump_json(indent=1) + "\n")
+
+
+def load(path: Path) -> Baseline:
+    """Read a baseline.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return Baseline.model_validate(parse_json(path.read_bytes(), limit=LARGE))
+    except FileNotFoundError as error:
+        hint = f"./inv matrix --save-baseline {path}"
+        raise ConfigError(f"There is no baseline {path}.", "none was saved there", hint) from error
+    except (OSError, ValueError, ValidationError) as error:
+        raise ConfigError(f"{path} is no baseline.", str(error), f"./inv matrix --save-baseline {path}") from error
+
+
+def fraction(text: str) -> float:
+    """``10%`` or ``10`` as 0.1.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", text)
+    if found is None:
+        raise UsageError(f"--fail-on-regression {text!r} is no percentage.", "", "--fail-on-regression 10%")
+    return float(found[1]) / 100
+
+
+def compare(baseline: Baseline, cells: Sequence[CellResult], threshold: float) -> tuple[Change, ...]:
+    """Every figure of the cells that passed against the baseline's cell of the same name.
+
+    Args:
+        threshold: how much larger a figure may become, as a fraction.
+    """
+    before = {cell.key: cell for cell in baseline.cells}
+    changes: list[Change] = []
+    for cell in cells:
+        if cell.outcome != "passed":
+            continue
+        old = before.get(cell.key)
+        if old is None:
+            changes.append(_skipped(cell, "everything", "the baseline has no such cell"))
+        else:
+            changes += [_latency(old, cell, threshold), *_sizes(old, cell, threshold), *_outputs(old, cell, threshold)]
+    return tuple(changes)
+
+
+def _skipped(cell: CellResult, what: str, why: str) -> Change:
+    return Change(key=cell.key, what=what, before="", now="", verdict="not compared", why=why)
+
+
+def _verdict(ratio: float, threshold: float) -> Literal["worse", "better", "same"]:
+    if ratio > 1 + threshold:
+        return "worse"
+    return "better" if ratio < 1 / (1 + threshold) else "same"
+
+
+def _ratio(now: float, before: float) -> float:
+    if before > 0:
+        return now / before
+    return 1.0 if now <= 0 else float("inf")
+
+
+def _latency(old: CellResult, cell: CellResult, threshold: float) -> Change:
+    what = "latency p50"
+    if old.latency is None or cell.latency is None:
+        return _skipped(cell, what, "emulated: its time is no latency")
+    if old.throttled or cell.throttled:
+        return _skipped(cell, what, "the device throttled")
+    if (old.cpu, old.threads) != (cell.cpu, cell.threads):
+        why = f"measured on {old.cpu or 'an unknown CPU'} with {old.threads} threads"
+        return _skipped(cell, what, why)
+    ratio = _ratio(cell.latency.p50, old.latency.p50)
+    verdict = _verdict(ratio, threshold)
+    why = ""
+    if verdict == "worse" and _verdict(_ratio(cell.latency.min, old.latency.min), threshold) != "worse":
+        verdict, why = "same", "the fastest execution is as fast as it was: noise"
+    return Change(
+        key=cell.key, what=what, before=f"{old.latency.p50:.3f} ms", now=f"{cell.latency.p50:.3f} ms", ratio=ratio,
+        verdict=verdict, why=why,
+    )  # fmt: skip
+
+
+def _sizes(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Change]:
+    for what, before, after in (
+        ("program size", old.program_bytes, cell.program_bytes),
+        ("bundle size", old.bundle_bytes, cell.bundle_bytes),
+    ):
+        ratio = _ratio(after, before)
+        yield Change(
+            key=cell.key, what=what, before=f"{before:,} bytes", now=f"{after:,} bytes", ratio=ratio,
+            verdict=_verdict(ratio, threshold),
+        )  # fmt: skip
+
+
+def _outputs(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Change]:
+    before = {output.name: output for output in old.outputs}
+    for output in cell.outputs:
+        if output.name in before:
+            yield _error(cell, before[output.name], output, threshold)
+            yield _digest(old, cell, before[output.name], output)
+        else:
+            yield _skipped(cell, output.name, "the baseline has no such output")
+
+
+def _error(cell: CellResult, old: Output, new: Output, threshold: float) -> Change:
+    what = f"error of {new.name}"
+    if old.max_abs is None or new.max_abs is None:
+        return _skipped(cell, what, "there is no reference")
+    ratio = _ratio(new.max_abs, old.max_abs)
+    verdict = _verdict(ratio, threshold)
+    why = ""
+    if verdict == "worse" and new.max_abs - old.max_abs <= _NEGLIGIBLE * (new.atol or 0.0):
+        verdict, why = "same", f"grown by less than {_NEGLIGIBLE:.0%} of the tolerance"
+    return Change(
+        key=cell.key, what=what, before=f"{old.max_abs:.3g}", now=f"{new.max_abs:.3g}", ratio=ratio, verdict=verdict,
+        why=why,
+    )  # fmt: skip
+
+
+def _digest(old: CellResult, cell: CellResult, was: Output, new: Output) -> Change:
+    what = f"digest of {new.name}"
+    if old.program_sha256 != cell.program_sha256:
+        return _skipped(cell, what, "it is another program")
+    if (old.cpu, old.threads) != (cell.cpu, cell.threads):
+        return _skipped(cell, what, f"computed on {old.cpu or 'an unknown CPU'} with {old.threads} threads")
+    same = was.sha256 == new.sha256
+    return Change(
+        key=cell.key, what=what, before=was.sha256[:12], now=new.sha256[:12], verdict="same" if same else "worse",
+        why="" if same else "the same program gives other bits",
+    )  # fmt: skip

@@ -1,0 +1,131 @@
+"""The devices of a matrix at work: a process each (`deploy.matrix.worker`), one run at a time on each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.bundle import Bundle
+from core.errors import INTERRUPTED, HostError, SlipwayError
+from core.paths import ROOT, cache_dir
+from deploy.devices.inventory import Device
+from deploy.matrix.model import Problem
+from deploy.run.result import Result, result_key
+
+CLEANUP = 30.0
+"""Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
+
+# The checkout's folder first: with -m alone a module of the current folder could take the place of ours.
+_RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('deploy.matrix.worker', None, '__main__')"
+
+
+class Worker:
+    """The process that deploys to one device. It is started when it is needed, and again should it ever die."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.log = cache_dir("logs") / f"matrix-{result_key(device, str(os.getpid()), 'worker')}.log"
+        self._child: subprocess.Popen[str] | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
+
+    def run(
+        self, device: Device, bundle: Bundle, where: Path, settings: Mapping[str, Any]
+    ) -> Iterator[str | Result | Problem]:
+        """Deploy: what is happening, in words, and at last the result or the problem; nothing after `interrupt`."""
+        child = self._ready()
+        if child is None:
+            return
+        request = {
+            "device": device.model_dump(mode="json", exclude_defaults=True), "bundle": str(bundle.path.absolute()),
+            "where": str(where.absolute()), "settings": dict(settings),
+        }  # fmt: skip
+        assert child.stdin is not None  # noqa: S101 - both are pipes
+        assert child.stdout is not None  # noqa: S101
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(json.dumps(request) + "\n")
+            child.stdin.flush()
+        for line in child.stdout:
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                break  # it was ended in the middle of a line
+            if "result" in answer:
+                yield Result.model_validate(answer["result"])
+                return
+            if "problem" in answer:
+                yield Problem.model_validate(answer["problem"])
+                return
+            yield str(answer["text"])
+        code = child.wait()
+        if not self._stopped:
+            self._child = None
+            _close(child)
+            yield Problem.of(self._died(code))
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does to a deploy; returns at once."""
+        with self._starting:
+            self._stopped = True
+            if self._child is not None and self._child.poll() is None:
+                self._child.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it by force; the device puts itself in order when the connection is gone."""
+        child = self._child
+        if child is not None and child.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """See it end: by itself, as it has nothing more to do, or else by force. For whoever called `run`, after it."""
+        child, self._stopped = self._child, True
+        if child is None:
+            return
+        if child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.close()
+        try:
+            child.wait(CLEANUP)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            child.wait()
+        _close(child)
+        if child.returncode in {0, INTERRUPTED}:
+            self.log.unlink(missing_ok=True)
+
+    def _ready(self) -> subprocess.Popen[str] | None:
+        with self._starting:
+            if self._stopped:
+                return None
+            if self._child is None:
+                with self.log.open("a", encoding="utf-8") as log:
+                    self._child = subprocess.Popen(
+                        [sys.executable, "-c", _RUN, str(ROOT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        stderr=log, text=True, encoding="utf-8", start_new_session=True,
+                    )  # fmt: skip
+            return self._child
+
+    def _died(self, code: int) -> SlipwayError:
+        try:
+            said = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-3:]
+        except OSError:
+            said = []
+        return HostError(
+            f"The process that deploys to {self.device} ended (exit {code}).", "; ".join(said), f"less {self.log}"
+        )
+
+
+def _close(child: subprocess.Popen[str]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()

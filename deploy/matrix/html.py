@@ -1,0 +1,174 @@
+"""A matrix as one HTML file: plots, a table to filter and sort, nothing loaded from elsewhere, light or dark."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from core.errors import ConfigError
+from core.plain import plain
+from core.program import ENGINES
+from deploy.matrix import plots
+from deploy.matrix.model import CellResult, Impossible, Matrix, load_matrix
+from deploy.run.preflight import size
+
+TEMPLATE = Path(__file__).with_name("matrix.html.j2")
+_SERIES = 24
+"""Plots of the history at most."""
+_MARKS = {"passed": "✓", "differs": "≠", "failed": "✗", "not run": "○", "impossible": "–"}
+
+
+def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
+    """The page.
+
+    Args:
+        earlier: matrices of the same name, the oldest first; the last may be this one.
+    """
+    cells = found.cells
+    return _template().render(
+        found=found,
+        engines=[name for name in ENGINES if any(cell.engine == name for cell in cells)],
+        tiles=_tiles(found),
+        grid=_grid(found),
+        marks=_MARKS,
+        latency=plots.latency(cells),
+        bundles=plots.bars(_bundles(cells), "MB", "Sizes of bundles"),
+        programs=plots.bars(_programs(cells), "kB", "Sizes of programs"),
+        errors=plots.errors(cells),
+        history=_history(found, earlier),
+        verdicts=_verdicts(found),
+        emulated=sum(cell.emulated for cell in cells),
+        impossible=_reasons(found.impossible),
+    )
+
+
+@functools.cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATE.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters |= {"size": lambda value: size(value) if value else "", "figure": _figure}
+    return environment.get_template(TEMPLATE.name)
+
+
+def _shown(value: object) -> object:
+    """Called by jinja for each value that is put in: texts without what a page would obey; escaping comes after it."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def history(files: Sequence[Path]) -> list[Matrix]:
+    """The matrices in these files, by age; one that cannot be read any more is left out."""
+    found = []
+    for file in files:
+        with contextlib.suppress(ConfigError):
+            found.append(load_matrix(file))
+    return sorted(found, key=lambda matrix: matrix.created)
+
+
+def _figure(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _tiles(found: Matrix) -> list[tuple[str, str, str]]:
+    """Number, word and colour of what the page begins with."""
+    passed = sum(cell.outcome == "passed" for cell in found.cells)
+    tiles = [(f"{passed}", f"of {len(found.cells)} cells passed", "good" if passed == len(found.cells) else "")]
+    if found.failures:
+        tiles.append((str(len(found.failures)), "failed", "bad"))
+    left = sum(cell.outcome == "not run" for cell in found.cells)
+    kept = sum(cell.reused for cell in found.cells)
+    tiles += [(str(left), "not run", "warn")] if left else []
+    tiles += [(str(kept), "kept from before", "")] if kept else []
+    if found.baseline:
+        worse = len(found.regressions)
+        tiles.append((str(worse), "figures worse than the baseline", "bad" if worse else "good"))
+    tiles.append((str(len({cell.device for cell in found.cells})), "devices", ""))
+    tiles += [(str(len(found.impossible)), "impossible", "")] if found.impossible else []
+    tiles.append((f"{found.seconds:.0f} s", "in all", ""))
+    return tiles
+
+
+def _grid(found: Matrix) -> dict[str, Any]:
+    """A row for each device, target and engine, a column for each program."""
+    columns = list(dict.fromkeys([c.program for c in found.cells] + [i.program for i in found.impossible]))
+    rows: dict[tuple[str, str, str], dict[str, tuple[str, str]]] = {}
+    emulated: dict[str, bool] = {}
+    for cell in found.cells:
+        emulated[cell.device] = cell.emulated
+        title = f"{cell.key}: {cell.problem.what if cell.problem else cell.outcome}"
+        rows.setdefault((cell.device, cell.target, cell.engine), {})[cell.program] = (cell.outcome, title)
+    for each in found.impossible:
+        place = rows.setdefault((each.device, each.target, each.engine), {})
+        place.setdefault(each.program, ("impossible", f"{each.key}: {each.why}"))
+    return {
+        "columns": sorted(columns),
+        "rows": [(key, emulated.get(key[0], False), cells) for key, cells in sorted(rows.items())],
+    }
+
+
+def _bundles(cells: Sequence[CellResult]) -> list[plots.Bar]:
+    found = {(cell.target, cell.engine): cell.bundle_bytes for cell in cells if cell.bundle_bytes}
+    return [
+        plots.Bar(f"{engine} · {target}", count / 1e6, size(count), f"e-{engine}")
+        for (target, engine), count in sorted(found.items())
+    ]
+
+
+def _programs(cells: Sequence[CellResult]) -> list[plots.Bar]:
+    found = {cell.program: cell.program_bytes for cell in cells if cell.program_bytes}
+    return [plots.Bar(name, count / 1e3, size(count)) for name, count in sorted(found.items())]
+
+
+def _history(found: Matrix, earlier: Sequence[Matrix]) -> list[Markup]:
+    """Median latency of real devices over the matrices of this name; sizes of bundles for the emulated ones."""
+    matrices = [each for each in earlier if each.created < found.created] + [found]
+    before = [{cell.key: cell for cell in each.cells if cell.outcome == "passed"} for each in matrices]
+    notes = tuple(each.created for each in matrices)
+    base = {change.key: change for change in found.changes if change.what == "latency p50" and change.before}
+    series = []
+    for cell in found.cells:
+        if cell.latency:
+            values = tuple(_p50(each.get(cell.key)) for each in before)
+            change = base.get(cell.key)
+            line = float(change.before.split()[0]) if change else None
+            series.append(
+                plots.Series(
+                    f"{cell.device} · {cell.program} · {cell.engine}", "ms", values, line, f"e-{cell.engine}", notes
+                )
+            )
+    if len(matrices) > 1 or base:
+        return [plots.history(each) for each in series[:_SERIES]]
+    return []
+
+
+def _p50(cell: CellResult | None) -> float | None:
+    return cell.latency.p50 if cell and cell.latency and not cell.throttled else None
+
+
+def _verdicts(found: Matrix) -> dict[str, str]:
+    """The worst verdict of each cell against the baseline."""
+    order = ["not compared", "same", "better", "worse"]
+    worst: dict[str, str] = {}
+    for change in found.changes:
+        now = worst.get(change.key, "not compared")
+        worst[change.key] = max(now, change.verdict, key=order.index)
+    return worst
+
+
+def _reasons(impossible: Sequence[Impossible]) -> list[tuple[str, list[str]]]:
+    """Each reason with the cells it keeps away."""
+    found: dict[str, list[str]] = {}
+    for each in impossible:
+        found.setdefault(each.why, []).append(each.key)
+    return list(found.items())

@@ -1,0 +1,76 @@
+"""A matrix as JUnit XML: a suite a device, a case a cell; what CI systems show without knowing of Slipway."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser.junitparser import Element
+
+from core.plain import plain
+from deploy.matrix.model import CellResult, Matrix
+
+_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot hold, escaped or not."""
+
+
+def text(found: Matrix) -> bytes:
+    """The file's bytes. Emulated runs have their time as a property named ``emulated_ms``, never ``latency_ms``."""
+    document = JUnitXml(f"slipway matrix {clean(found.name)}")
+    regressions: dict[str, list[str]] = {}
+    for change in found.regressions if found.threshold is not None else []:
+        regressions.setdefault(change.key, []).append(
+            f"{change.what}: {change.before} → {change.now} {change.why}".strip()
+        )
+    for device in dict.fromkeys(cell.device for cell in found.cells):
+        cells = [cell for cell in found.cells if cell.device == device]
+        suite = TestSuite(clean(device))
+        suite.timestamp = found.created.removesuffix("Z")
+        suite.add_property("target", " ".join(dict.fromkeys(clean(cell.target) for cell in cells)))
+        suite.add_property("emulated", str(cells[0].emulated).lower())
+        for cell in cells:
+            suite.add_testcase(_case(cell, regressions.get(cell.key, [])))
+        suite.update_statistics()
+        document.add_testsuite(suite)
+    document.update_statistics()
+    file = io.BytesIO()
+    document.write(file, pretty=True)
+    return file.getvalue()
+
+
+def _case(cell: CellResult, regressions: Iterable[str]) -> TestCase:
+    case = TestCase(
+        name=clean(f"{cell.program} on {cell.engine}"), classname=clean(f"{cell.device}.{cell.target}"),
+        time=round(cell.seconds, 3),
+    )  # fmt: skip
+    problem = cell.problem
+    worse = list(regressions)
+    what = clean(problem.what) if problem else ""
+    whole = clean("\n".join(part for part in (problem.what, problem.cause, problem.hint) if part)) if problem else ""
+    if cell.outcome == "differs":
+        case.result = [_with_text(Failure(what, problem.error if problem else "mismatch"), whole)]
+    elif cell.outcome == "failed":
+        case.result = [_with_text(Error(what, problem.error if problem else "error"), whole)]
+    elif cell.outcome == "not run":
+        case.result = [Skipped("the matrix was interrupted before it")]
+    elif worse:
+        case.result = [_with_text(Failure(clean(f"{len(worse)} regressions"), "regression"), clean("\n".join(worse)))]
+    if cell.times:
+        kind = "latency" if cell.latency else "emulated"
+        lines = [f"{kind}_p50_ms={cell.times.p50:.4f}", f"{kind}_p90_ms={cell.times.p90:.4f}"]
+        lines += [f"max_abs_error_{output.name}={output.max_abs}" for output in cell.outputs]
+        lines += [f"program_bytes={cell.program_bytes}", f"bundle_bytes={cell.bundle_bytes}"]
+        case.system_out = clean("\n".join(lines))
+    return case
+
+
+def _with_text(element: Element, words: str) -> Element:
+    element.text = words
+    return element
+
+
+def clean(value: str) -> str:
+    """``value`` as `plain` text, with characters that XML cannot hold even so replaced."""
+    return _FORBIDDEN.sub("�", plain(value))

@@ -1,0 +1,186 @@
+"""``./inv matrix``: targets × engines × programs × devices, selected, built, run, reported, held against a baseline."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.errors import MatrixError, RegressionError, UsageError
+from core.files import locked, sha256_bytes, write_atomic
+from core.paths import matrix_dir
+from deploy.devices.inventory import load_devices
+from deploy.matrix import baseline as matrix_baseline
+from deploy.matrix import html as matrix_html
+from deploy.matrix import junit as matrix_junit
+from deploy.matrix import report as matrix_report
+from deploy.matrix.model import PATIENCE, Change, Impossible, Matrix
+from deploy.matrix.plan import Cell, Plan, Selection, Wanted, plan
+from deploy.matrix.run import JOURNAL, Build, Export, Filling, Journal
+from deploy.matrix.words import parse
+from deploy.run.result import now
+
+MATRIX = "matrix.json"
+JUNIT = "junit.xml"
+REPORT = "report.html"
+HISTORY = "history"
+_KEPT = 20
+"""Earlier matrices of the same name that the report's history shows."""
+_EXECUTIONS = 50, 5
+"""Timed executions, and those before them, on a real device."""
+_EMULATED = 1, 0
+"""The same on an emulated one, whose times mean nothing."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The command line."""
+
+    only: str = ""
+    devices: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    name: str = "default"
+    resume: bool = False
+    jobs: int = 0
+    num_executions: int = 0
+    warmup: int = -1
+    options: dict[str, Any] = field(default_factory=dict)
+    """Further settings of every deploy: ``threads``, ``timeout``, ``wait``, ``retries`` and so on."""
+    baseline: str = ""
+    save_baseline: str = ""
+    fail_on_regression: str = ""
+
+    def settings(self, cell: Cell) -> dict[str, Any]:
+        """What the cell's deploy is asked for."""
+        executions, warmup = _EMULATED if cell.device.emulated else _EXECUTIONS
+        return {
+            **self.options,
+            "num_executions": self.num_executions or executions,
+            "warmup": warmup if self.warmup < 0 else self.warmup,
+        }
+
+
+def planned(asked: Asked, catalogue: Sequence[Wanted]) -> Plan:
+    """The cells that were asked for; nothing is built or connected to.
+
+    Raises:
+        UsageError, ConfigError, NotSupportedError: see `deploy.matrix.plan.plan`.
+    """
+    chosen = Selection(parse(asked.only), asked.devices, asked.engines, asked.models, asked.schemes)
+    return plan(load_devices(), catalogue, chosen)
+
+
+def run(asked: Asked, catalogue: Sequence[Wanted], build: Build, export: Export) -> tuple[Matrix, Path]:
+    """Fill the matrix and write its reports; Ctrl-C is raised again when they are written.
+
+    Args:
+        catalogue: every program that can be exported.
+        build, export: make a bundle, a program.
+
+    Returns:
+        The matrix and its folder. Whether it is good is for `check` to say.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", asked.name):
+        raise UsageError(
+            f"--name {asked.name!r} is no name for a folder.", "letters, digits, '.', '_', '-'", "--name a"
+        )
+    threshold = matrix_baseline.fraction(asked.fail_on_regression) if asked.fail_on_regression else None
+    if threshold is not None and not asked.baseline:
+        raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
+    earlier = matrix_baseline.load(Path(asked.baseline)) if asked.baseline else None
+    chosen, folder = planned(asked, catalogue), matrix_dir(asked.name)
+    with locked(f"matrix-{sha256_bytes(str(folder).encode())[:16]}", "waiting: another matrix of this name is running"):
+        begun, created = time.monotonic(), now()
+        interrupted = True
+        with matrix_report.Live(len(chosen.cells)) as live:
+            filling = Filling(
+                chosen, build, export, live, Journal(folder / JOURNAL), asked.settings, resume=asked.resume,
+                jobs=asked.jobs or max(2, os.cpu_count() or 2),
+            )  # fmt: skip
+            try:
+                filling.go()
+                interrupted = False
+            except KeyboardInterrupt:
+                done = sum(cell.outcome != "not run" for cell in filling.all())
+                console.note(f"{done} of {len(chosen.cells)} cells are done; the same with --resume goes on from here.")
+                raise
+            finally:
+                cells = filling.all()
+                changes: tuple[Change, ...] = ()
+                if earlier is not None:
+                    limit = matrix_baseline.DEFAULT if threshold is None else threshold
+                    changes = matrix_baseline.compare(earlier, cells, limit)
+                found = Matrix(
+                    name=asked.name, only=asked.only, created=created, finished=now(), interrupted=interrupted,
+                    seconds=round(time.monotonic() - begun, 2), settings=_told(asked), cells=cells,
+                    impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
+                    baseline=Path(asked.baseline).name if asked.baseline else "", threshold=threshold,
+                )  # fmt: skip
+                write(found, folder)
+    return found, folder
+
+
+def write(found: Matrix, folder: Path) -> None:
+    """Write ``matrix.json``, ``junit.xml`` and ``report.html``, and keep the first in ``history/``."""
+    text = found.model_dump_json(indent=1) + "\n"
+    stamp = re.sub(r"[^0-9TZ]", "", found.created)
+    if not found.interrupted:
+        write_atomic(folder / HISTORY / f"{stamp}.json", text)
+    kept = sorted((folder / HISTORY).glob("*.json"))
+    for old in kept[:-_KEPT]:
+        old.unlink()
+    write_atomic(folder / MATRIX, text)
+    write_atomic(folder / JUNIT, matrix_junit.text(found))
+    write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
+
+
+def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
+    """Say by an error whether the matrix is good, and keep it as a baseline if it is.
+
+    Raises:
+        MatrixError: cells failed. RegressionError: none failed, and figures are worse than allowed.
+    """
+    report = console.shown(folder / REPORT)
+    if save_baseline and (found.failures or (found.threshold is not None and found.regressions)):
+        console.note(f"{save_baseline} was not written: a baseline comes of a matrix without failures and regressions.")
+    if found.failures:
+        first = found.failures[0]
+        raise MatrixError(
+            f"{len(found.failures)} of {len(found.cells)} cells failed.",
+            f"{first.key}: {first.problem.what if first.problem else first.outcome}",
+            f"{report}; then ./inv matrix --resume with the same words runs only what did not pass",
+            [cell.key for cell in found.failures],
+        )
+    if found.threshold is not None and found.regressions:
+        worst = max(found.regressions, key=lambda change: change.ratio or 0.0)
+        raise RegressionError(
+            f"{len(found.regressions)} figures are worse than {found.baseline} by more than {found.threshold:.0%}.",
+            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
+            f"{report} shows all; --save-baseline accepts what there is now",
+            list(dict.fromkeys(change.key for change in found.regressions)),
+        )
+    if save_baseline:
+        matrix_baseline.save(Path(save_baseline), found)
+        console.note(f"Baseline: {console.shown(save_baseline)}")
+
+
+def _told(asked: Asked) -> dict[str, Any]:
+    given = {
+        "devices": list(asked.devices), "engines": list(asked.engines), "models": list(asked.models),
+        "schemes": list(asked.schemes), "num_executions": asked.num_executions, **asked.options,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value and name not in PATIENCE}
+
+
+def _impossible(cell: Cell) -> Impossible:
+    return Impossible(
+        key=cell.key, device=cell.device.name, target=cell.target, engine=cell.engine, program=cell.program.name,
+        why=cell.why_not,
+    )  # fmt: skip

@@ -1,0 +1,258 @@
+"""What a matrix found, as ``matrix.json`` keeps it; and one cell, as the journal keeps it while the matrix runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.bundle import Bundle
+from core.errors import ConfigError, SlipwayError
+from core.files import sha256_file
+from core.program import DESCRIPTION, load_program
+from core.strict_json import parse_json
+from deploy.matrix.plan import Cell
+from deploy.run.needs import bundle_digest
+from deploy.run.result import Result, tolerance_text
+
+Outcome = Literal["passed", "differs", "failed", "not run"]
+"""``differs``: it ran, and an output is not the reference's. ``failed``: anything before that went wrong."""
+
+
+PATIENCE = ("timeout", "wait", "retries")
+"""Settings that decide whether there is a result, not what it is."""
+LARGE = 256 << 20
+"""Bytes of a matrix or a baseline at most."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Problem(_Model):
+    """An error, as every command's ``--json`` has it."""
+
+    error: str
+    exit_code: int
+    what: str
+    cause: str = ""
+    hint: str = Field(default="", alias="try")
+    names: tuple[str, ...] = ()
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @classmethod
+    def of(cls, error: SlipwayError) -> Problem:
+        """From an error that was caught."""
+        return cls.model_validate(error.to_json())
+
+
+class Times(_Model):
+    """Milliseconds over the timed executions."""
+
+    count: int
+    warmup: int
+    load: float
+    min: float
+    p50: float
+    p90: float
+    p99: float
+    mean: float
+
+
+class Output(_Model):
+    """One output: its digest, and how far it is from the reference."""
+
+    name: str
+    sha256: str
+    verdict: str
+    max_abs: float | None = None
+    tolerance: str = ""
+    atol: float | None = None
+    """The absolute part of the tolerance."""
+
+
+class CellResult(_Model):
+    """One cell of the matrix. Sizes in bytes."""
+
+    key: str
+    """``pi/linux-arm64/lean/mlp-qs8``."""
+    device: str
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    target: str
+    engine: str
+    engine_version: str = ""
+    program: str
+    model: str
+    scheme: str
+    emulated: bool
+    outcome: Outcome
+    problem: Problem | None = None
+    inputs: str = ""
+    """Digest of everything that decides the result: bundle, program, reference, device, settings."""
+    reused: bool = False
+    """Whether an earlier run of the matrix left it, and this one found nothing changed."""
+    created: str = ""
+    """UTC, ISO 8601."""
+    seconds: float = 0.0
+    """Wall time of the deploy, all its steps."""
+    attempts: int = 0
+    latency: Times | None = None
+    """Of a real device only."""
+    emulated_time: Times | None = None
+    """Of an emulated device only: it says nothing about speed."""
+    throttled: tuple[str, ...] = ()
+    """Signs that the device slowed itself down: its latency counts for nothing then."""
+    cpu: str = ""
+    board: str = ""
+    kernel: str = ""
+    governor: str = ""
+    threads: int = 0
+    program_bytes: int = 0
+    program_sha256: str = ""
+    bundle_bytes: int = 0
+    bundle_digest: str = ""
+    uploaded_bytes: int = 0
+    peak_rss_bytes: int = 0
+    outputs: tuple[Output, ...] = ()
+
+    @property
+    def max_abs(self) -> float | None:
+        """Largest error of any output."""
+        return max((output.max_abs for output in self.outputs if output.max_abs is not None), default=None)
+
+    @property
+    def times(self) -> Times | None:
+        """Whichever of the two it has."""
+        return self.latency or self.emulated_time
+
+
+class Impossible(_Model):
+    """A combination that was selected and cannot be run."""
+
+    key: str
+    device: str
+    target: str
+    engine: str
+    program: str
+    why: str
+
+
+class Change(_Model):
+    """A figure against the baseline's."""
+
+    key: str
+    what: str
+    """``latency p50``, ``program size``, ``error of output0``, ``digest of output0``."""
+    before: str
+    now: str
+    ratio: float | None = None
+    verdict: Literal["worse", "better", "same", "not compared"]
+    why: str = ""
+
+
+class Matrix(_Model):
+    """All of it."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    only: str = ""
+    created: str
+    finished: str
+    seconds: float
+    interrupted: bool = False
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """Executions, warm-up, threads and so on, as asked for."""
+    cells: tuple[CellResult, ...]
+    impossible: tuple[Impossible, ...] = ()
+    baseline: str = ""
+    """The baseline's file name; empty without one."""
+    threshold: float | None = None
+    """How much worse than the baseline a figure may be, as a fraction."""
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def failures(self) -> list[CellResult]:
+        """Cells that ran and did not pass."""
+        return [cell for cell in self.cells if cell.outcome in {"differs", "failed"}]
+
+    @property
+    def regressions(self) -> list[Change]:
+        """Figures worse than the baseline allows."""
+        return [change for change in self.changes if change.verdict == "worse"]
+
+
+def load_matrix(path: Path) -> Matrix:
+    """Read a ``matrix.json``.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return Matrix.model_validate(parse_json(path.read_bytes(), limit=LARGE))
+    except (OSError, ValueError, ValidationError) as error:
+        raise ConfigError(f"{path} is no matrix.", str(error), "./inv matrix writes one") from error
+
+
+def inputs_of(cell: Cell, bundle: Bundle, where: Path, settings: dict[str, Any]) -> str:
+    """Digest of everything that decides the cell's result."""
+    program = load_program(where, verify=False)
+    device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
+    decisive = {name: value for name, value in settings.items() if name not in PATIENCE}
+    facts = {
+        "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
+        "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
+        "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
+        "settings": decisive, "description": DESCRIPTION, "file": sha256_file(where / program.file),
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def unfilled(cell: Cell, outcome: Outcome = "not run", error: Problem | None = None, **known: Any) -> CellResult:
+    """A cell without a run: not reached, or its bundle, its program or its deploy failed."""
+    return CellResult(
+        key=cell.key, device=cell.device.name, title=cell.device.title, tags=cell.device.tags, target=cell.target,
+        engine=cell.engine, program=cell.program.name, model=cell.program.model, scheme=cell.program.scheme,
+        emulated=cell.device.emulated, outcome=outcome, problem=error, **known,
+    )  # fmt: skip
+
+
+def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResult:
+    """A cell from the result of its run."""
+    found = result.runner.latency_ms
+    times = Times(
+        count=found.count, warmup=found.warmup, load=result.runner.load_ms, min=found.min, p50=found.p50,
+        p90=found.p90, p99=found.p99, mean=found.mean,
+    )  # fmt: skip
+    digests = [tensor.sha256 for tensor in result.runner.outputs]
+    outputs = tuple(
+        Output(
+            name=output.name,
+            sha256=digests[index] if index < len(digests) else "",
+            verdict=output.verdict,
+            max_abs=output.max_abs,
+            tolerance=tolerance_text(output),
+            atol=output.tolerance.atol if output.tolerance else None,
+        )
+        for index, output in enumerate(result.outputs)
+    )
+    problem = None
+    try:
+        result.check()
+    except SlipwayError as error:
+        problem = Problem.of(error)
+    return unfilled(
+        cell, "differs" if problem else "passed", problem, inputs=inputs, created=result.created,
+        engine_version=result.bundle.engine_version, seconds=round(sum(result.seconds.values()), 3),
+        attempts=result.attempts, latency=None if result.emulated else times,
+        emulated_time=times if result.emulated else None, throttled=result.conditions.throttled,
+        cpu=result.facts.cpu, board=result.facts.board, kernel=result.facts.kernel,
+        governor=result.conditions.governor or ", ".join(result.conditions.after.governors),
+        threads=result.runner.threads, program_bytes=result.program.size, program_sha256=result.program.sha256,
+        bundle_bytes=sum(entry.size for entry in bundle.manifest.files), bundle_digest=result.bundle.digest,
+        uploaded_bytes=result.upload.bytes, peak_rss_bytes=result.runner.peak_rss_bytes, outputs=outputs,
+    )  # fmt: skip

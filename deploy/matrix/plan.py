@@ -1,0 +1,233 @@
+"""Which cells a matrix has: devices × their targets × engines × programs, and why the others are impossible."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.errors import ConfigError, NotSupportedError, UsageError
+from core.program import ENGINES
+from deploy.devices.inventory import HOST, Device, host_target
+from deploy.matrix.words import Expression, Words
+from toolchains.targets import Target, get_target
+
+SMALL = ("linear", "conv", "matmul", "mlp")
+"""Models taken unless others are asked for: each exports and runs in seconds, even emulated."""
+SCHEMES = ("fp32", "qs8")
+"""Schemes taken unless others are asked for."""
+DEFAULT = "default"
+"""Stands for the engine that a target has by default."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A program that can be exported."""
+
+    name: str
+    model: str
+    scheme: str
+    format: str
+    source: str = ""
+    """What the export calls the model, where that is not ``model``: a file of the user's."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run to make."""
+
+    device: Device
+    target: str
+    engine: str
+    program: Wanted
+    why_not: str = ""
+    """Why it cannot be made; empty when it can."""
+
+    @property
+    def key(self) -> str:
+        """Its name, unique in a matrix: ``pi/linux-arm64/lean/mlp-qs8``."""
+        return f"{self.device.name}/{self.target}/{self.engine}/{self.program.name}"
+
+    @property
+    def words(self) -> Words:
+        """What expressions see of it."""
+        device, program = self.device, self.program
+        return {
+            "device": (device.name,), "tag": device.tags, "fixture": device.fixtures, "target": (self.target,),
+            "engine": (self.engine,), "program": (program.name,), "model": (program.model,),
+            "scheme": (program.scheme,),
+        }  # fmt: skip
+
+
+EVERYTHING = Expression()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for; an empty part leaves the choice to the expression, then to the defaults."""
+
+    only: Expression = EVERYTHING
+    devices: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells that can be filled, and those that cannot."""
+
+    cells: tuple[Cell, ...]
+    impossible: tuple[Cell, ...]
+
+    @property
+    def bundles(self) -> tuple[tuple[str, str], ...]:
+        """Target and engine of every bundle to build, each once."""
+        return tuple(dict.fromkeys((cell.target, cell.engine) for cell in self.cells))
+
+    @property
+    def programs(self) -> tuple[Wanted, ...]:
+        """Every program to export, each once."""
+        return tuple(dict.fromkeys(cell.program for cell in self.cells))
+
+    def reasons(self) -> list[tuple[str, str, int]]:
+        """What is impossible, why, and how many cells that is, the same reasons together."""
+        together: dict[str, list[Cell]] = {}
+        for cell in self.impossible:
+            together.setdefault(cell.why_not, []).append(cell)
+        return [(_what(cells), why, len(cells)) for why, cells in together.items()]
+
+
+def plan(devices: Mapping[str, Device], catalogue: Sequence[Wanted], wanted: Selection) -> Plan:
+    """Every cell that ``wanted`` selects.
+
+    Args:
+        devices: the inventory.
+        catalogue: every program that can be exported.
+
+    Raises:
+        UsageError: a name or word that fits nothing, or a selection without any cell.
+        NotSupportedError: everything selected is impossible; says why.
+    """
+    candidates = list(_candidates(devices, catalogue, wanted))
+    wanted.only.check(_universe(devices, catalogue))
+    chosen = [cell for cell in candidates if wanted.only.fits(cell.words)]
+    found = Plan(tuple(cell for cell in chosen if not cell.why_not), tuple(cell for cell in chosen if cell.why_not))
+    if found.cells:
+        return found
+    if found.impossible:
+        raise NotSupportedError(
+            "Nothing of what was selected can be run.",
+            "; ".join(f"{what}: {why}" for what, why, _count in found.reasons()),
+            "./inv targets, ./inv models",
+        )
+    raise UsageError(
+        "No cell of the matrix is selected.",
+        f"{len(candidates)} were looked at, and {wanted.only.text!r} fits none" if wanted.only.text else "",
+        "./inv matrix --list --only 'linux-arm64 & mlp*'",
+    )
+
+
+def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Wanted], wanted: Selection) -> Iterator[Cell]:
+    models = tuple(dict.fromkeys(program.model for program in catalogue))
+    schemes = tuple(dict.fromkeys(program.scheme for program in catalogue))
+    names = [program.name for program in catalogue]
+    only = wanted.only
+    if wanted.models:
+        models = _pick("model", wanted.models, models)
+    elif not (only.speaks_of("model", models) or only.speaks_of("program", names)):
+        models = tuple(model for model in models if model in SMALL) or models
+    if wanted.schemes:
+        schemes = _pick("scheme", wanted.schemes, schemes)
+    elif not (
+        only.speaks_of("scheme", schemes) or only.speaks_of("program", names, unless=[p.model for p in catalogue])
+    ):
+        schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
+    known = {(program.model, program.scheme, program.format): program for program in catalogue}
+    for device in (devices[name] for name in _pick("device", wanted.devices or ("*",), devices)):
+        for target in _targets(device):
+            at = device.model_copy(update={"target": target.name})
+            for engine, why_engine in _engines(target, wanted):
+                kind = ENGINES.get(engine, "pte")
+                for model in models:
+                    for scheme in schemes:
+                        program = known.get((model, scheme, kind))
+                        why = why_engine or ("" if program else _no_scheme(model, scheme, kind, catalogue))
+                        program = program or Wanted(f"{model}-{scheme}", model, scheme, kind)
+                        yield Cell(at, target.name, engine, program, why)
+
+
+def _targets(device: Device) -> list[Target]:
+    names = dict.fromkeys(host_target() if name == HOST else name for name in (device.target, *device.targets))
+    return [get_target(name) for name in names]
+
+
+def _engines(target: Target, wanted: Selection) -> list[tuple[str, str]]:
+    """The engines to try on a target, each with the reason why it does not work there (empty: it does)."""
+    asked = wanted.engines or (("all",) if wanted.only.speaks_of("engine", ENGINES) else (DEFAULT,))
+    names: dict[str, None] = {}
+    for word in asked:
+        if word == DEFAULT:
+            names |= dict.fromkeys(target.working_engines[:1] or (DEFAULT,))
+        else:
+            names |= dict.fromkeys(ENGINES if word == "all" else _pick("engine", (word,), ENGINES))
+    return [(name, _no_engine(target, name)) for name in names]
+
+
+def _no_engine(target: Target, engine: str) -> str:
+    if engine in target.working_engines:
+        return ""
+    if engine == DEFAULT:
+        needs = "; ".join(f"{name} needs {text}" for name, text in target.engines.items())
+        return f"no engine runs on {target.name} yet" + (f": {needs}" if needs else "")
+    return (
+        f"{engine} on {target.name} needs {target.engines.get(engine, 'a place in the plan: it is not meant for it')}"
+    )
+
+
+def _no_scheme(model: str, scheme: str, kind: str, catalogue: Sequence[Wanted]) -> str:
+    has = [program.scheme for program in catalogue if (program.model, program.format) == (model, kind)]
+    return f"{model} has no scheme {scheme} as .{kind}: " + (f"it has {', '.join(has)}" if has else "it has none")
+
+
+def _pick(kind: str, patterns: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    """The names that fit any pattern, in the names' order.
+
+    Raises:
+        ConfigError: a pattern fits none.
+    """
+    known = list(names)
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern) and pattern != "all":
+            raise ConfigError(
+                f"There is no {kind} {pattern!r}.",
+                f"there are {', '.join(known)}",
+                f"--{kind}s '{known[0]}'",
+                [pattern],
+            )
+    return tuple(name for name in known if any(p == "all" or fnmatch.fnmatchcase(name, p) for p in patterns))
+
+
+def _universe(devices: Mapping[str, Device], catalogue: Sequence[Wanted]) -> Iterator[Words]:
+    """Words of everything there is, whatever is selected: a word that fits nothing here is misspelt."""
+    for device in devices.values():
+        for target in _targets(device):
+            for engine in ENGINES:
+                yield Cell(device, target.name, engine, catalogue[0]).words
+    for program in catalogue:
+        yield {"program": (program.name,), "model": (program.model,), "scheme": (program.scheme,)}
+
+
+def _what(cells: Sequence[Cell]) -> str:
+    """What several cells have in common, as one reads it."""
+    parts = []
+    for values in (
+        [cell.device.name for cell in cells],
+        [f"{cell.engine} on {cell.target}" if cell.engine != DEFAULT else cell.target for cell in cells],
+        [cell.program.name for cell in cells],
+    ):
+        distinct = list(dict.fromkeys(values))
+        parts.append(
+            ", ".join(distinct) if len(distinct) <= 3 else f"{', '.join(distinct[:2])} and {len(distinct) - 2} more"
+        )
+    return " · ".join(parts)

@@ -1,0 +1,253 @@
+"""The report's plots, drawn as inline SVG: no library, no script, colours from the page's style sheet.
+
+Every function gives safe markup: names and texts are escaped. Lengths are in the units of the drawing's own view box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup, escape
+
+from core.plain import plain
+from deploy.matrix.model import CellResult
+
+_WIDTH = 860
+_LABEL = 290
+_RIGHT = 96
+_ROW = 22
+_CHARACTERS = 40
+"""Of a label, at most."""
+
+
+def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
+    """An SVG element; ``class_`` is ``class``, other underscores are dashes."""
+    pairs = ((name.rstrip("_").replace("_", "-"), plain(str(value))) for name, value in attributes.items())
+    words = [Markup('{}="{}"').format(name, value) for name, value in pairs]
+    inside = Markup("").join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
+    return Markup("<{} {}>{}</{}>").format(tag, Markup(" ").join(words), inside, tag)
+
+
+def _svg(height: float, label: str, *children: Markup) -> Markup:
+    return element(
+        "svg", *children, viewBox=f"0 0 {_WIDTH} {height:g}", role="img", aria_label=label, class_="plot",
+        preserveAspectRatio="xMinYMin meet",
+    )  # fmt: skip
+
+
+def _text(x: float, y: float, words: str, css: str = "", **attributes: object) -> Markup:
+    return element("text", words, x=f"{x:.1f}", y=f"{y:.1f}", class_=css or "label", **attributes)
+
+
+def _label(y: float, words: str, whole: str = "") -> Markup:
+    short = words if len(words) <= _CHARACTERS else words[: _CHARACTERS - 1] + "…"
+    return element(
+        "text", short, element("title", whole or words), x=f"{_LABEL - 10}", y=f"{y + 4:.1f}", class_="label end"
+    )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Numbers to places between `_LABEL` and the right margin, logarithmic or from 0 on."""
+
+    low: float
+    high: float
+    log: bool = True
+
+    def at(self, value: float) -> float:
+        """The place of ``value``; what lies outside is put at the edge."""
+        value = min(max(value, self.low), self.high)
+        if self.log:
+            span = math.log(self.high) - math.log(self.low)
+            part = (math.log(value) - math.log(self.low)) / span if span else 0.5
+        else:
+            part = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
+        return _LABEL + part * (_WIDTH - _LABEL - _RIGHT)
+
+    def ticks(self) -> list[float]:
+        """Round numbers inside."""
+        if not self.log:
+            step = 10 ** math.floor(math.log10(self.high)) if self.high > 0 else 1.0
+            step = step / 2 if self.high / step < 3 else step
+            return [step * i for i in range(int(self.high / step + 1e-9) + 1)]
+        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+        every = max(1, (last - first) // 6)
+        return [10.0**power for power in range(first, last + 1, every)]
+
+
+def log_scale(values: Sequence[float]) -> Scale:
+    """A logarithmic scale of whole decades that holds all positive numbers of ``values``."""
+    good = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
+    low, high = math.floor(math.log10(min(good))), math.ceil(math.log10(max(good)))
+    return Scale(10.0**low, 10.0 ** (high if high > low else low + 1))
+
+
+def _axis(scale: Scale, height: float, unit: str) -> list[Markup]:
+    marks = []
+    for tick in scale.ticks():
+        x = f"{scale.at(tick):.1f}"
+        marks.append(element("line", x1=x, x2=x, y1=4, y2=f"{height - 22:.1f}", class_="grid"))
+        marks.append(_text(scale.at(tick), height - 8, f"{tick:g}", "tick middle"))
+    marks.append(_text(_WIDTH - _RIGHT + 22, height - 8, unit, "tick"))
+    return marks
+
+
+def latency(cells: Sequence[CellResult]) -> Markup:
+    """Latency of real devices: a line from the fastest execution to p99, a box from p50 to p90, a mark at p50."""
+    shown = [cell for cell in cells if cell.latency]
+    shown.sort(key=lambda cell: (cell.device, cell.program, cell.engine))
+    if not shown:
+        return Markup("")
+    times = [cell.latency for cell in shown if cell.latency]
+    scale = log_scale([value for each in times for value in (each.min, each.p99)])
+    height = len(shown) * _ROW + 34
+    marks = _axis(scale, height, "ms")
+    for row, (cell, each) in enumerate(zip(shown, times, strict=True)):
+        y = row * _ROW + 16.0
+        title = (
+            f"{cell.key}: fastest {each.min:.4g}, p50 {each.p50:.4g}, p90 {each.p90:.4g}, p99 {each.p99:.4g} ms "
+            f"over {each.count}" + (f"; throttled: {', '.join(cell.throttled)}" if cell.throttled else "")
+        )
+        a, b, c, d = (scale.at(value) for value in (each.min, each.p50, each.p90, each.p99))
+        css = f"e-{cell.engine}" + (" faint" if cell.throttled else "")
+        marks += [
+            _label(y, f"{cell.device} · {cell.program} · {cell.engine}"),
+            element(
+                "g",
+                element("title", title),
+                element("rect", x=_LABEL, y=f"{y - _ROW / 2:.1f}", width=_WIDTH - _LABEL, height=_ROW, class_="hit"),
+                element("line", x1=f"{a:.1f}", x2=f"{d:.1f}", y1=y, y2=y, class_="whisker"),
+                element("rect", x=f"{b:.1f}", y=y - 5, width=f"{max(c - b, 1.5):.1f}", height=10, class_="box", rx=2),
+                element("circle", cx=f"{b:.1f}", cy=y, r=4, class_="dot"),
+                _text(_WIDTH - _RIGHT + 8, y + 4, f"{each.p50:.3g} ms", "value"),
+                class_=css,
+            ),
+        ]
+    return _svg(height, "Latency of real devices in milliseconds", *marks)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar with its label and what stands behind it."""
+
+    label: str
+    value: float
+    text: str
+    css: str = ""
+
+
+def bars(rows: Sequence[Bar], unit: str, label: str) -> Markup:
+    """Bars from 0 on."""
+    if not rows:
+        return Markup("")
+    scale = Scale(0, max(*(row.value for row in rows), 1e-9), log=False)
+    height = len(rows) * _ROW + 34
+    marks = _axis(scale, height, unit)
+    for index, row in enumerate(rows):
+        y = index * _ROW + 16.0
+        width = max(scale.at(row.value) - _LABEL, 1.0)
+        marks += [
+            _label(y, row.label),
+            element(
+                "g",
+                element("title", f"{row.label}: {row.text}"),
+                element("rect", x=_LABEL, y=y - 7, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
+                _text(_LABEL + width + 6, y + 4, row.text, "value"),
+                class_=row.css,
+            ),
+        ]
+    return _svg(height, label, *marks)
+
+
+def errors(cells: Sequence[CellResult]) -> Markup:
+    """Largest errors by program: a dot for each cell, a bar at the tolerance; what is identical stands at the left."""
+    shown = [cell for cell in cells if cell.max_abs is not None]
+    if not shown:
+        return Markup("")
+    limits = {cell.program: max((o.atol or 0.0 for o in cell.outputs), default=0.0) for cell in shown}
+    values = [float(cell.max_abs or 0.0) for cell in shown]
+    scale = log_scale([*values, *limits.values()])
+    zero = scale.low / 10
+    scale = Scale(zero, scale.high)
+    programs = sorted(limits)
+    height = len(programs) * _ROW + 34
+    marks = []
+    for tick in scale.ticks():
+        x = f"{scale.at(tick):.1f}"
+        marks.append(element("line", x1=x, x2=x, y1=4, y2=f"{height - 22:.1f}", class_="grid"))
+        marks.append(_text(scale.at(tick), height - 8, "0" if tick <= zero * 1.5 else f"{tick:g}", "tick middle"))
+    for index, program in enumerate(programs):
+        y = index * _ROW + 16.0
+        marks.append(_label(y, program))
+        if limits[program] > 0:
+            limit = f"{scale.at(limits[program]):.1f}"
+            marks.append(
+                element(
+                    "g",
+                    element("title", f"{program}: tolerance {limits[program]:g}"),
+                    element("line", x1=limit, x2=limit, y1=y - 8, y2=y + 8, class_="limit"),
+                )
+            )
+        for cell in shown:
+            if cell.program == program:
+                value = cell.max_abs or 0.0
+                css = "bad" if cell.outcome == "differs" else f"e-{cell.engine}"
+                dot = element("circle", cx=f"{scale.at(max(value, zero)):.1f}", cy=y, r=4.5, class_="dot faint")
+                marks.append(element("g", element("title", f"{cell.key}: {value:.3g}"), dot, class_=css))
+    return _svg(height, "Largest absolute error by program, with the tolerance", *marks)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A figure over several matrices, the latest last; ``None`` where there is none."""
+
+    label: str
+    unit: str
+    values: tuple[float | None, ...]
+    baseline: float | None = None
+    css: str = ""
+    notes: tuple[str, ...] = field(default=())
+    """When each was measured."""
+
+
+def history(series: Series) -> Markup:
+    """One figure over time, the baseline dashed. The scale begins at 0."""
+    width, height, left, right, top = 270.0, 110.0, 8.0, 76.0, 30.0
+    known = [value for value in series.values if value is not None]
+    highest = max([*known, series.baseline or 0.0, 1e-12]) * 1.1
+    step = (width - left - right) / max(len(series.values) - 1, 1)
+
+    def y(value: float) -> float:
+        return height - 10 - (value / highest) * (height - 10 - top)
+
+    points = [
+        (left + index * step, y(value), value, index) for index, value in enumerate(series.values) if value is not None
+    ]
+    marks = [
+        _text(left, 14, series.label if len(series.label) < 42 else series.label[:41] + "…", "label"),
+        element("line", x1=left, x2=width - right, y1=height - 10, y2=height - 10, class_="grid"),
+    ]
+    if series.baseline is not None:
+        line = f"{y(series.baseline):.1f}"
+        marks.append(
+            element(
+                "g",
+                element("title", f"baseline {series.baseline:.4g} {series.unit}"),
+                element("line", x1=left, x2=width - right, y1=line, y2=line, class_="limit dashed"),
+            )
+        )
+    if len(points) > 1:
+        path = " ".join(f"{x:.1f},{at:.1f}" for x, at, _value, _index in points)
+        marks.append(element("polyline", points=path, class_="line"))
+    for x, at, value, index in points:
+        note = series.notes[index] if index < len(series.notes) else ""
+        dot = element("circle", cx=f"{x:.1f}", cy=f"{at:.1f}", r=3, class_="dot")
+        marks.append(element("g", element("title", f"{note} {value:.4g} {series.unit}"), dot))
+    if points:
+        marks.append(_text(width - right + 8, points[-1][1] + 4, f"{points[-1][2]:.3g} {series.unit}", "value"))
+    return element(
+        "svg", element("title", series.label), *marks, viewBox=f"0 0 {width:g} {height:g}", role="img",
+        class_=f"spark {series.css}",
+    )  # fmt: skip

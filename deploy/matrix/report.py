@@ -1,0 +1,203 @@
+"""The matrix on the terminal: live progress, a table in the end, JSON for machines and for CI."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from core import console
+from core.errors import UsageError
+from deploy.matrix.model import CellResult, Matrix
+from deploy.matrix.plan import Cell, Plan
+from deploy.matrix.words import quoted
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST_JOBS = 256
+"""Jobs that GitHub Actions makes of one matrix at most."""
+_MARKS = {"passed": "passed", "differs": "DIFFERS", "failed": "FAILED", "not run": "not run"}
+
+
+class Live:
+    """Progress on stderr: a bar over all cells and a line for each busy device; a line a cell where no terminal is."""
+
+    def __init__(self, total: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+        err = console.err()
+        self._progress = Progress(
+            console.description(), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=err, transient=True, disable=not err.is_terminal,
+        )  # fmt: skip
+        self._total = total
+        self._all = self._progress.add_task("matrix", total=total)
+        self._devices: dict[str, Any] = {}
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def preparing(self, what: str) -> None:
+        """A build or an export begins; it has a display of its own."""
+        console.note(f"matrix: {what}")
+
+    def working(self, device: str, what: str) -> None:
+        """A device is at something."""
+        self._progress.start()
+        if device not in self._devices:
+            self._devices[device] = self._progress.add_task("", total=None)
+        self._progress.update(self._devices[device], description=f"  {device}: {what}"[:100])
+
+    def finished(self, cell: CellResult) -> None:
+        """A cell is filled, or will not be."""
+        self._done += 1
+        line = self._devices.pop(cell.device, None)
+        if line is not None:
+            self._progress.remove_task(line)
+        self._progress.update(self._all, completed=self._done)
+        again = ", kept from before" if cell.reused else ""
+        problem = f": {cell.problem.what}" if cell.problem else f" ({_time(cell)}{again})"
+        console.note(f"[{self._done}/{self._total}] {cell.key} {_MARKS[cell.outcome]}{problem}")
+
+
+def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
+    """Print a matrix."""
+    if as_json:
+        console.print_json({**json.loads(found.model_dump_json()), "folder": str(folder)})
+        return
+    console.table(
+        f"Matrix {found.name}" + (f": {found.only}" if found.only else ""),
+        ["device", "engine", "program", "outcome", "latency p50, p90", "emulated time", "max error"],
+        [_row(cell) for cell in found.cells],
+        _caption(found, folder),
+    )
+    if found.impossible:
+        cells = Counter((cell.device, f"{cell.engine} on {cell.target}", cell.why) for cell in found.impossible)
+        console.table(
+            "Impossible",
+            ["device", "engine", "cells", "why"],
+            [[device, engine, str(count), why] for (device, engine, why), count in cells.items()],
+        )
+    shown = [change for change in found.changes if change.verdict in {"worse", "better"}]
+    if found.baseline:
+        same = sum(change.verdict == "same" for change in found.changes)
+        out = Counter(change.why for change in found.changes if change.verdict == "not compared")
+        left = "; ".join(f"{count} not compared: {why}" for why, count in out.items())
+        console.table(
+            f"Against {found.baseline}",
+            ["cell", "figure", "before", "now", "ratio", "verdict"],
+            [
+                [each.key, each.what, each.before, each.now, f"{each.ratio:.2f}" if each.ratio else "–", each.verdict]
+                for each in shown
+            ],
+            f"{same} figures the same" + (f"; {left}" if left else ""),
+        )
+
+
+def _row(cell: CellResult) -> list[str]:
+    latency, emulated = cell.latency, cell.emulated_time
+    slow = " throttled" if cell.throttled else ""
+    error = cell.max_abs
+    return [
+        cell.device,
+        f"{cell.engine}\n{cell.target}",
+        cell.program,
+        _MARKS[cell.outcome] + (" (kept)" if cell.reused else ""),
+        f"{latency.p50:.3f}, {latency.p90:.3f} ms{slow}" if latency else "",
+        f"{emulated.p50:.1f} ms" if emulated else "",
+        "" if error is None else f"{error:.3g}",
+    ]
+
+
+def _time(cell: CellResult) -> str:
+    if cell.latency:
+        return f"p50 {cell.latency.p50:.3f} ms"
+    return "emulated"
+
+
+def _caption(found: Matrix, folder: Path) -> str:
+    counts = Counter(cell.outcome for cell in found.cells)
+    words = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    kept = sum(cell.reused for cell in found.cells)
+    return (
+        f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.seconds:.0f} s. Emulated times say nothing "
+        f"about speed. {console.shown(folder / 'report.html')}"
+    )
+
+
+def counted(count: int, word: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def planned(plan: Plan, as_json: bool = False) -> None:
+    """Print what would be run, and what cannot be."""
+    if as_json:
+        console.print_json(
+            {
+                "cells": [_entry(cell) for cell in plan.cells],
+                "impossible": [{**_entry(cell), "why": cell.why_not} for cell in plan.impossible],
+            }
+        )
+        return
+    console.table(
+        "To be run",
+        ["device", "target", "engine", "program"],
+        [[cell.device.name, cell.target, cell.engine, cell.program.name] for cell in plan.cells],
+        ", ".join(
+            (
+                counted(len(plan.cells), "cell"),
+                counted(len(plan.bundles), "bundle"),
+                counted(len(plan.programs), "program"),
+            )
+        ),
+    )
+    if plan.impossible:
+        rows = [[what, str(count), why] for what, why, count in plan.reasons()]
+        console.table("Impossible", ["what", "cells", "why"], rows)
+
+
+def _entry(cell: Cell) -> dict[str, Any]:
+    return {
+        "key": cell.key, "device": cell.device.name, "target": cell.target, "engine": cell.engine,
+        "program": cell.program.name, "emulated": cell.device.emulated,
+    }  # fmt: skip
+
+
+def print_matrix(plan: Plan) -> None:
+    """Print ``{"include": [...]}`` for GitHub Actions' ``fromJson``: a job for each device, target and engine.
+
+    Raises:
+        UsageError: more jobs than GitHub allows.
+    """
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in plan.cells:
+        groups.setdefault((cell.device.name, cell.target, cell.engine), []).append(cell)
+    if len(groups) > MOST_JOBS:
+        raise UsageError(
+            f"The matrix would have {len(groups)} jobs; GitHub allows {MOST_JOBS}.", "", "narrow it with --only"
+        )
+    include = [_job(*names, cells) for names, cells in groups.items()]
+    sys.stdout.write(json.dumps({"include": include}, separators=(",", ":")) + "\n")
+
+
+def _job(device: str, target: str, engine: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    programs = " | ".join(quoted("program", cell.program.name) for cell in cells)
+    return {
+        "name": f"{device}-{target}-{engine}",
+        "device": device,
+        "target": target,
+        "engine": engine,
+        "emulated": cells[0].device.emulated,
+        "only": f"{quoted('device', device)} & {quoted('target', target)} & {quoted('engine', engine)} & ({programs})",
+        "cells": len(cells),
+    }

@@ -1,0 +1,252 @@
+"""Fill a matrix: every bundle built once, every program exported once, then the devices in parallel.
+
+What is finished is in the journal (a file a cell) at once, so that an interrupted matrix can go on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from core.bundle import Bundle
+from core.errors import SlipwayError
+from core.files import sha256_bytes, write_atomic
+from deploy.matrix.devices import CLEANUP, Worker
+from deploy.matrix.model import CellResult, Problem, filled, inputs_of, unfilled
+from deploy.matrix.plan import Cell, Plan, Wanted
+from deploy.run.result import Result
+
+Build = Callable[[str, str], Bundle]
+"""Gives the bundle of a target and an engine."""
+Export = Callable[[Sequence[Wanted]], Mapping[Wanted, "Path | SlipwayError"]]
+"""Gives the folder of each program, or the error with which its export ended."""
+
+JOURNAL = "cells"
+_AWAY = ("unreachable", "authentication", "host-key")
+"""Errors that are the device's, not the cell's."""
+_ENOUGH = 2
+"""Cells in a row that may fail with one of those before the device's others are not tried any more."""
+
+
+class Watcher(Protocol):
+    """Is told what happens; from several threads."""
+
+    def preparing(self, what: str) -> None:
+        """A build or an export begins."""
+
+    def working(self, device: str, what: str) -> None:
+        """A device is at something."""
+
+    def finished(self, cell: CellResult) -> None:
+        """A cell is filled, or will not be."""
+
+
+class Journal:
+    """Finished cells, a file each, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def forget(self) -> None:
+        """Remove all."""
+        for file in self._folder.glob("*.json"):
+            file.unlink()
+
+    def keep(self, cell: CellResult) -> None:
+        """Write one."""
+        write_atomic(self._file(cell.key), cell.model_dump_json(indent=1) + "\n")
+
+    def passed(self, key: str, inputs: str) -> CellResult | None:
+        """The cell as it was, if it passed and everything that decides its result is what it was."""
+        try:
+            found = CellResult.model_validate(json.loads(self._file(key).read_text(encoding="utf-8")))
+        except (OSError, ValueError, ValidationError):
+            return None
+        good = found.outcome == "passed" and found.key == key and found.inputs == inputs
+        return found.model_copy(update={"reused": True}) if good else None
+
+    def _file(self, key: str) -> Path:
+        return self._folder / f"{sha256_bytes(key.encode())[:24]}.json"
+
+
+@dataclass
+class Filling:
+    """A matrix that is being filled. `results` is right at any moment: what is not there was not run."""
+
+    plan: Plan
+    build: Build
+    export: Export
+    watcher: Watcher
+    journal: Journal
+    settings: Callable[[Cell], dict[str, Any]]
+    """What a cell's deploy is asked for."""
+    resume: bool = False
+    jobs: int = 2
+    results: dict[str, CellResult] = field(default_factory=dict)
+    _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
+    _programs: dict[Wanted, Path | Problem] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: bool = False
+
+    def go(self) -> None:
+        """Fill it. Whatever ends this early (Ctrl-C too), every deploy is ended and seen to end.
+
+        A build, an export or a deploy that fails is in its cells; nothing is raised for it.
+        """
+        with terminated():
+            if not self.resume:
+                self.journal.forget()
+            self._prepare()
+            queues: dict[str, list[Cell]] = {}
+            for cell in self.plan.cells:
+                if cell.key not in self.results and not self._known(cell):
+                    queues.setdefault(cell.device.name, []).append(cell)
+            # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
+            alone = {name: cells for name, cells in queues.items() if cells[0].device.transport == "local"}
+            for name, cells in alone.items():
+                self._together({name: cells})
+            self._together({name: cells for name, cells in queues.items() if name not in alone})
+
+    def all(self) -> tuple[CellResult, ...]:
+        """Every cell of the plan in its order, with what is known of it now."""
+        return tuple(self.results.get(cell.key) or unfilled(cell) for cell in self.plan.cells)
+
+    def _prepare(self) -> None:
+        for target, engine in self.plan.bundles:
+            self.watcher.preparing(f"bundle {engine} for {target}")
+            self._bundles[target, engine] = _or_problem(partial(self.build, target, engine))
+        self.watcher.preparing(f"{len(self.plan.programs)} programs")
+        for program, made in self.export(self.plan.programs).items():
+            self._programs[program] = Problem.of(made) if isinstance(made, SlipwayError) else made
+        for cell in self.plan.cells:
+            for part in (self._bundles[cell.target, cell.engine], self._programs[cell.program]):
+                if isinstance(part, Problem):
+                    self._finish(unfilled(cell, "failed", part))
+                    break
+
+    def _parts(self, cell: Cell) -> tuple[Bundle, Path]:
+        bundle, where = self._bundles[cell.target, cell.engine], self._programs[cell.program]
+        if isinstance(bundle, Problem) or isinstance(where, Problem):
+            raise TypeError(cell.key)  # such cells are finished before they get here
+        return bundle, where
+
+    def _known(self, cell: Cell) -> bool:
+        """Whether the journal has the cell already; a program that cannot be read fails here."""
+        bundle, where = self._parts(cell)
+        inputs = _or_problem(partial(inputs_of, cell, bundle, where, self.settings(cell)))
+        if isinstance(inputs, Problem):
+            self._finish(unfilled(cell, "failed", inputs))
+            return True
+        found = self.journal.passed(cell.key, inputs) if self.resume else None
+        if found:
+            self._finish(found)
+        return found is not None
+
+    def _together(self, queues: Mapping[str, Sequence[Cell]]) -> None:
+        """Serve each queue one by one, several queues at once."""
+        if not queues:
+            return
+        workers = {name: Worker(name) for name in queues}
+        with ThreadPoolExecutor(max_workers=min(self.jobs, len(queues))) as pool:
+            running = {pool.submit(self._serve, workers[name], cells) for name, cells in queues.items()}
+            try:
+                self._await(running)
+            except BaseException:
+                self._over = True
+                for worker in workers.values():
+                    worker.interrupt()
+                try:
+                    wait(running, timeout=CLEANUP)
+                finally:
+                    for worker in workers.values():
+                        worker.kill()
+                raise
+
+    @staticmethod
+    def _await(running: set[Future[None]]) -> None:
+        left = running
+        while left:  # short waits: Ctrl-C is heard between them on every system
+            done, left = wait(left, timeout=0.2)
+            for each in done:
+                each.result()
+
+    def _serve(self, worker: Worker, cells: Sequence[Cell]) -> None:
+        try:
+            self._all_of(worker, cells)
+        finally:
+            worker.close()
+
+    def _all_of(self, worker: Worker, cells: Sequence[Cell]) -> None:
+        away: list[Problem] = []
+        for cell in cells:
+            if self._over:
+                return
+            if len(away) >= _ENOUGH:
+                again = away[-1].model_copy(
+                    update={"cause": f"not tried again after {_ENOUGH} cells: {away[-1].cause}"}
+                )
+                self._finish(unfilled(cell, "failed", again))
+                continue
+            result = self._deploy(worker, cell)
+            if result is None:
+                return
+            gone = result.problem if result.problem and result.problem.error in _AWAY else None
+            away = [*away, gone] if gone else []
+
+    def _deploy(self, worker: Worker, cell: Cell) -> CellResult | None:
+        """Fill one cell; ``None`` when that was interrupted."""
+        bundle, where = self._parts(cell)
+        settings = self.settings(cell)
+        inputs = inputs_of(cell, bundle, where, settings)
+        label = f"{cell.program.name} on {cell.engine}"
+        self.watcher.working(cell.device.name, label)
+        for said in worker.run(cell.device, bundle, where, settings):
+            if isinstance(said, Result):
+                return self._finish(filled(cell, bundle, said, inputs))
+            if isinstance(said, Problem):
+                return self._finish(unfilled(cell, "failed", said, inputs=inputs))
+            self.watcher.working(cell.device.name, f"{label}: {said}")
+        return None
+
+    def _finish(self, cell: CellResult) -> CellResult:
+        with self._lock:
+            self.journal.keep(cell)
+            self.results[cell.key] = cell
+            self.watcher.finished(cell)
+        return cell
+
+
+def _or_problem(make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, or the foreseen error that it raised."""
+    try:
+        return make()
+    except SlipwayError as error:
+        return Problem.of(error)
+
+
+@contextlib.contextmanager
+def terminated() -> Iterator[None]:
+    """Inside, SIGTERM is what Ctrl-C is: the way in which CI systems cancel a job."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

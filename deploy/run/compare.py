@@ -1,0 +1,137 @@
+"""Outputs against the reference: every element, NaN and infinity where they belong, the figures stated."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from core.files import sha256_bytes
+from core.program import Tolerance
+from deploy.run.npy import BFLOAT16, load
+
+__all__ = ["BFLOAT16", "DEFAULTS", "EXACT", "Comparison", "Verdict", "compare", "digest", "load", "unreferenced"]
+
+DEFAULTS = {
+    "float64": Tolerance(atol=1e-9, rtol=1e-9, why="default for float64"),
+    "float32": Tolerance(atol=1e-5, rtol=1e-5, why="default for float32"),
+    "float16": Tolerance(atol=1e-2, rtol=1e-2, why="default for float16"),
+    BFLOAT16: Tolerance(atol=2e-2, rtol=2e-2, why="default for bfloat16"),
+}
+"""For references that come without a ``program.json``; any other dtype must be equal."""
+
+EXACT = Tolerance(atol=0.0, rtol=0.0, why="exact")
+
+Verdict = Literal["identical", "agrees", "differs", "no reference"]
+
+
+class Comparison(BaseModel):
+    """One output against its reference. Errors are ``None`` where there is no number to give."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    verdict: Verdict
+    max_abs: float | None = None
+    """Largest absolute difference; infinite where one side alone is NaN or infinite."""
+    max_rel: float | None = None
+    """Largest difference relative to the reference's value, where that is not 0."""
+    different: int = 0
+    """Elements whose bits differ."""
+    outside: int = 0
+    """Elements outside the tolerance."""
+    elements: int = 0
+    tolerance: Tolerance | None = None
+    why: str = ""
+    """Why it differs when that is not a matter of numbers: another shape or dtype."""
+
+
+def digest(array: np.ndarray[Any, Any]) -> str:
+    """SHA-256 of the elements' bytes, row-major and little-endian."""
+    return sha256_bytes(array.tobytes())
+
+
+def unreferenced(name: str, got: Path) -> Comparison:
+    """An output that has nothing to be compared with."""
+    dtype, array = load(got)
+    return Comparison(name=name, dtype=dtype, shape=array.shape, verdict="no reference", elements=array.size)
+
+
+def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None) -> Comparison:
+    """Output ``got`` against the reference ``want``: within ``|got - want| <= atol + rtol * |want|`` everywhere.
+
+    NaN agrees with NaN, an infinity with itself; anything else opposite to them is outside every tolerance.
+    """
+    dtype, ours = load(got)
+    wanted_dtype, theirs = load(want)
+    allowed = tolerance or DEFAULTS.get(wanted_dtype, EXACT)
+    common: dict[str, Any] = {
+        "name": name,
+        "dtype": dtype,
+        "shape": ours.shape,
+        "elements": ours.size,
+        "tolerance": allowed,
+    }
+    if dtype != wanted_dtype:
+        return Comparison(
+            **common, verdict="differs", outside=ours.size, why=f"dtype {dtype}, reference {wanted_dtype}"
+        )
+    if ours.shape != theirs.shape:
+        return Comparison(
+            **common,
+            verdict="differs",
+            outside=ours.size,
+            why=f"shape {list(ours.shape)}, reference {list(theirs.shape)}",
+        )
+    changed = _bits(ours) != _bits(theirs)
+    different = int(np.count_nonzero(changed.any(axis=-1))) if ours.size else 0
+    if different == 0:
+        return Comparison(**common, verdict="identical", max_abs=0.0, max_rel=0.0)
+    error, reference = _differences(dtype, ours, theirs)
+    with np.errstate(all="ignore"):
+        outside = ~(error <= allowed.atol + allowed.rtol * np.abs(reference))
+        relative = np.where(reference != 0, error / np.abs(reference), 0.0)
+    count = int(np.count_nonzero(outside))
+    return Comparison(
+        **common,
+        verdict="differs" if count else "agrees",
+        max_abs=float(error.max()),
+        max_rel=float(relative.max()),
+        different=different,
+        outside=count,
+    )
+
+
+def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Elements as rows of bytes."""
+    return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
+
+
+def _differences(
+    dtype: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Absolute differences (infinite where NaN or infinity stands alone) and the reference, both as float64."""
+    if ours.dtype.kind in "iub" and dtype != BFLOAT16:
+        # Python's integers: 64-bit ones do not survive float64, and unsigned ones wrap around.
+        exact = np.abs(ours.astype(object) - theirs.astype(object)).astype(np.float64)
+        return exact, theirs.astype(np.float64)
+    kind = np.complex128 if ours.dtype.kind == "c" else np.float64
+    a, b = (_widen(dtype, array).astype(kind) for array in (ours, theirs))
+    with np.errstate(all="ignore"):
+        error = np.abs(a - b).astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    error = np.where(same, 0.0, error)
+    alone = ~same & ~(np.isfinite(a) & np.isfinite(b))
+    return np.where(alone, math.inf, error), np.abs(np.where(np.isfinite(b), b, 0.0)).astype(np.float64)
+
+
+def _widen(dtype: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Bfloat16's bits as float32; everything else as it is."""
+    if dtype != BFLOAT16:
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,110 @@
+"""From a device of the inventory to a connection: the only module that resolves one and starts a virtual one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from core.errors import ConfigError
+from deploy.devices.inventory import Device, load_devices
+from deploy.transport.base import Transport
+from deploy.transport.deadline import NEVER, Deadline
+
+if TYPE_CHECKING:
+    from deploy.transport.adb.transport import AdbTransport
+    from deploy.transport.ssh.config import Address
+
+
+def ready(device: Device) -> None:
+    """What goes before the first connection and counts towards no deadline: start a virtual device, install labgrid.
+
+    Raises:
+        UnreachableError: it does not start. HostError, ConfigError
+    """
+    if device.virtual:
+        from deploy.virtual import machines as virtual
+
+        virtual.ensure(device.virtual)
+    if device.source == "labgrid":
+        from core.environment import ensure
+
+        ensure("labgrid")
+
+
+def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
+    """Connect to ``device``; a virtual one is started first. Use it in a ``with`` block.
+
+    Raises:
+        UnreachableError, HostKeyError, AuthenticationError, ConfigError
+    """
+    if device.transport == "local":
+        from deploy.transport.local import LocalTransport
+
+        return LocalTransport(device.name)
+    if device.transport == "adb":
+        return open_adb(device, deadline)
+    if device.source == "labgrid":
+        from deploy.lab.labgrid import open_place
+
+        return open_place(device, deadline, _open_ssh)
+    return _open_ssh(device, deadline)
+
+
+def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
+    """Attach to ``device`` over adb, starting it first when it is a virtual one.
+
+    Raises: see `deploy.transport.adb.transport.attached`.
+    """
+    from deploy.transport.adb.server import users_server
+    from deploy.transport.adb.transport import attached
+
+    if device.virtual:
+        from deploy.virtual import machines as virtual
+        from deploy.virtual.adb import private_server
+
+        end = virtual.ensure(device.virtual)
+        return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)
+    server = users_server()
+    assert server is not None  # noqa: S101 - started when there was none
+    return attached(server, device.name, device.serial, deadline=deadline)
+
+
+def ssh_address(device: Device) -> Address:
+    """Where ``device`` is: a virtual device is started, ``~/.ssh/config`` is read for a real one.
+
+    Raises:
+        ConfigError: that file cannot be read, or its jumps go in circles.
+    """
+    from deploy.transport.ssh.config import Address, configured
+
+    if device.virtual:
+        from deploy.virtual import machines as virtual
+
+        end = virtual.ensure(device.virtual)
+        return Address(device.name, end.host, end.port, end.user, end.key, (end.known_hosts,), virtual=device.virtual)
+    if device.source == "labgrid":
+        from deploy.lab.labgrid import locate
+
+        device = locate(device, NEVER)
+    found = configured(device.name, device.host, device.user, device.port, listed=_listed(device))
+    if device.key:
+        found = replace(found, key=device.key, key_given=True, keys=())
+    if device.known_hosts:
+        found = replace(found, known_hosts=(device.known_hosts,))
+    if device.compress is not None:
+        found = replace(found, compress=device.compress)
+    return found
+
+
+def _listed(device: Device) -> bool:
+    """Whether the inventory has it, or names where its host key is kept: then its name may be typed."""
+    try:
+        return bool(device.known_hosts) or device.name in load_devices()
+    except ConfigError:
+        return True
+
+
+def _open_ssh(device: Device, deadline: Deadline) -> Transport:
+    from deploy.transport.ssh.transport import open_ssh
+
+    return open_ssh(ssh_address(device), deadline)

@@ -1,0 +1,197 @@
+"""``./inv devices.run``: push any executable to a device, run it there, and bring back its streams and exit status.
+
+The same store, run folder, supervisor and deadline as a deploy; what is there already is not pushed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.bundle import Needs
+from core.errors import PreflightError, SlipwayError, UsageError
+from core.files import sha256_file
+from deploy.devices.facts import DeviceFacts
+from deploy.devices.inventory import Device
+from deploy.devices.probe import probe
+from deploy.run.connect import open_device, ready
+from deploy.run.preflight import RUNS, at_least
+from deploy.run.session import device_root
+from deploy.store.store import Blob, Store, Survey
+from deploy.transport.base import Transport, run
+from deploy.transport.deadline import Deadline
+from toolchains.inspect import needs as inspect
+
+_CLEANUP = 20.0
+
+
+@dataclass(frozen=True)
+class Executed:
+    """An executable that ran to its end."""
+
+    device: str
+    argv: tuple[str, ...]
+    code: int
+    """Exit status; 128 + n when signal n ended it."""
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    """From its start on the device to its end, as seen from here."""
+    uploaded: int
+    """Bytes that the device lacked."""
+
+    def to_json(self) -> dict[str, object]:
+        """For ``--json``; bytes that are not UTF-8 are replaced."""
+        texts = {"stdout": self.stdout.decode(errors="replace"), "stderr": self.stderr.decode(errors="replace")}
+        return {**vars(self), "argv": list(self.argv), **texts}
+
+
+def execute(
+    device: Device,
+    executable: Path,
+    arguments: Sequence[str] = (),
+    files: Sequence[Path] = (),
+    timeout: float = 0,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Executed:
+    """Run ``executable`` on ``device`` in a folder of its own, which is removed afterwards; the device is locked.
+
+    Args:
+        files: put beside it, under their own names; its working folder holds them.
+        timeout: seconds from the first attempt to connect to the end; 0 takes the device's own.
+
+    Raises:
+        UsageError: a file is not there, or two have one name. PreflightError: it cannot run on the device.
+        SlipwayError: what connecting, uploading and running raise.
+    """
+    blobs = _blobs(executable, files)
+    ready(device)
+    deadline = Deadline.after(timeout or device.timeout)
+    with open_device(device, deadline) as transport:
+        needs = needs_of(executable, files)
+        facts = probe(transport, device_root(device), needs, deadline)
+        check(executable, needs, facts, device.name)
+        with Store(transport, facts.root) as store, _tidy(store):
+            sent = _upload(store, blobs, deadline, progress)
+            return _run(transport, store, (executable.name, *arguments), sent, deadline)
+
+
+def split(text: str) -> list[str]:
+    """Arguments as a shell would split them.
+
+    Raises:
+        UsageError: a quote is not closed.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--args {text!r} cannot be split.", str(error), "quote each argument as for a shell"
+        ) from error
+
+
+def _blobs(executable: Path, files: Sequence[Path]) -> dict[str, Blob]:
+    everything = [executable, *files]
+    missing = [str(file) for file in everything if not file.is_file()]
+    names = [file.name for file in everything]
+    if missing:
+        raise UsageError(f"There is no file {', '.join(missing)}.", "", "give the path of an executable", missing)
+    if len(set(names)) != len(names):
+        raise UsageError("Two of the files have one name.", ", ".join(names), "rename one of them", names)
+    return {
+        file.name: Blob(file.resolve(), sha256_file(file), file.stat().st_size, executable=file == executable)
+        for file in everything
+    }
+
+
+def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:
+    """What an ELF file asks of a device; ``None`` for scripts and whatever else the device may know how to run.
+
+    Args:
+        beside: files that go with it; a library among them is not asked of the device.
+    """
+    with executable.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return None
+    binary = inspect.read(executable)
+    brought = {file.name for file in beside}
+    return Needs(
+        os="linux",
+        machine=binary.machine,
+        loader=binary.interpreter,
+        libraries=tuple(name for name in binary.needed if name not in brought and not name.startswith("ld-")),
+        glibc=binary.versions.get("GLIBC", ""),
+        glibcxx=binary.versions.get("GLIBCXX", ""),
+    )
+
+
+def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) -> None:
+    """See that an executable is of the device's kind.
+
+    Raises:
+        PreflightError: another machine, or a loader, library or version that is not there.
+    """
+    wrong = [f"{facts.root} is mounted noexec"] if facts.noexec else []
+    if needs is not None:
+        if facts.machine not in RUNS.get(needs.machine, {needs.machine}):
+            wrong.append(f"it is for {needs.machine}, the device is {facts.machine}")
+        elif needs.loader and needs.loader not in facts.loaders:
+            wrong.append(f"it needs the loader {needs.loader}, the device has {', '.join(facts.loaders) or 'none'}")
+        elif missing := [library for library in needs.libraries if library not in facts.libraries]:
+            wrong.append(f"it needs {', '.join(missing)}, which the device lacks")
+        for family, wants, has in (("GLIBC", needs.glibc, facts.glibc), ("GLIBCXX", needs.glibcxx, facts.glibcxx)):
+            if wants and has and not at_least(has, wants):
+                wrong.append(f"it needs {family} {wants}, the device has {has}")
+    if wrong:
+        raise PreflightError(
+            f"{executable.name} cannot run on {name}; nothing was uploaded.",
+            "; ".join(wrong),
+            "build it for the device's target, statically linked: ./inv devices.list shows which",
+            [needs.machine] if needs is not None else [],
+        )
+
+
+def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: Callable[[int], None]) -> int:
+    names = [f"store/{blob.sha256}" for blob in blobs.values()]
+    survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey()
+    if survey.stale:
+        store.discard(survey.stale, deadline)
+    there = [f"store/{blob.sha256}" for blob in blobs.values() if survey.has(f"store/{blob.sha256}", blob)]
+    # A run links what it needs, which changes how it looks: its digest is computed each time.
+    whole = {digest for digest, _ in store.verify(there, deadline).values()} if there else set()
+    missing = {blob.sha256: blob for blob in blobs.values() if blob.sha256 not in whole}
+    if missing:
+        store.upload(missing.values(), progress, deadline)
+    store.arrange(f"runs/{store.owner}", blobs, deadline)
+    return sum(blob.size for blob in missing.values())
+
+
+def _run(transport: Transport, store: Store, argv: tuple[str, ...], sent: int, deadline: Deadline) -> Executed:
+    begun = time.monotonic()
+    done = run(
+        transport,
+        [f"{store.run_folder}/{argv[0]}", *argv[1:]],
+        cwd=store.run_folder,
+        env={"TMPDIR": store.run_folder},
+        pidfile=store.pidfile,
+        deadline=deadline,
+        doing=f"running {argv[0]} on {transport.name}",
+        check=False,
+    )
+    took = round(time.monotonic() - begun, 3)
+    return Executed(transport.name, argv, done.code, done.stdout, done.stderr, took, sent)
+
+
+@contextlib.contextmanager
+def _tidy(store: Store) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        store.abandon(Deadline.after(_CLEANUP))
+        raise
+    with contextlib.suppress(SlipwayError):
+        store.discard([f"runs/{store.owner}"], Deadline.after(_CLEANUP))

@@ -1,0 +1,181 @@
+"""Inputs against what the method declares: before a device is asked for anything, and before a byte is uploaded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from core.errors import AnswerError, ProgramError, UsageError
+from core.program import Dimension, Program, load_program
+from deploy.run import npy
+from deploy.run.job import Job
+from deploy.run.needs import Method, Port, ProgramNeeds
+
+_MOST_DIMENSION = 2**31 - 1
+"""As the runner reads ``--input_shapes``."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stands for an input: from a file's header, or from ``--input-shapes`` (then of any element type)."""
+
+    where: str
+    shape: tuple[int, ...]
+    dtype: str = ""
+
+
+def check_inputs(job: Job, needs: ProgramNeeds) -> None:
+    """Compare what the job gives with what its method declares: count, rank, element type and every size.
+
+    Of a program with a description, ranges of sizes and those that must be equal are compared, too.
+
+    A program that nobody could describe here is left to the runner, which checks the same. That every file is a
+    ``.npy`` file of numbers, the expected outputs, too, is checked in any case.
+
+    Raises:
+        UsageError: an input does not fit, or its file is no ``.npy`` file; it names the input, what the method
+            declares and what was given.
+    """
+    given = shapes_of(job.shapes) if job.shapes else [header_of(blob.source) for blob in job.inputs]
+    for file in job.references:
+        header_of(file)
+    if not given:
+        return
+    method = needs.method(job.method)
+    if method is not None:
+        _check_method(method, given)
+    program = _description(job)
+    if program is not None and job.method == program.method and len(given) == len(program.sizes):
+        _check_sizes(program.sizes, given)
+
+
+def _description(job: Job) -> Program | None:
+    """What the export wrote down of the job's program, also where the program file alone was named."""
+    if job.program is not None:
+        return job.program
+    with contextlib.suppress(ProgramError):
+        beside = load_program(job.model.source.parent, verify=False)
+        if beside.sha256 == job.model.sha256:
+            return beside
+    return None
+
+
+def _check_method(method: Method, given: Sequence[Given]) -> None:
+    if len(given) != len(method.inputs):
+        raise UsageError(
+            f"Method {method.name} takes {len(method.inputs)} inputs, {len(given)} were given.",
+            _declared(method),
+            "give one for each input, in this order, separated by commas",
+        )
+    for index, (port, one) in enumerate(zip(method.inputs, given, strict=True)):
+        _check(index, port, one)
+
+
+def shapes_of(text: str) -> list[Given]:
+    """The shapes in ``1x3x224x224,1x8,scalar``.
+
+    Raises:
+        UsageError: it is not of this form.
+    """
+    found = []
+    for word in text.split(","):
+        sizes = [] if word == "scalar" else word.split("x")
+        if not all(size.isascii() and size.isdigit() and int(size[:11]) <= _MOST_DIMENSION for size in sizes):
+            raise UsageError(f"--input-shapes has the unreadable shape {word!r}.", "", "give 1x3x224x224,1x8")
+        found.append(Given("--input-shapes", tuple(int(size) for size in sizes)))
+    return found
+
+
+def header_of(file: Path) -> Given:
+    """Shape and element type in a ``.npy`` file's header; nothing else of it is read.
+
+    Raises:
+        UsageError: it is not a ``.npy`` file of numbers, or not as long as its header says.
+    """
+    try:
+        dtype, shape = npy.header(file)
+    except AnswerError as error:
+        raise UsageError(
+            f"{file} is not a .npy file that a program can take or give.",
+            error.cause or error.what,
+            "save it with numpy.save(path, array)",
+            [str(file)],
+        ) from error
+    return Given(str(file), shape, dtype)
+
+
+def _check(index: int, port: Port, given: Given) -> None:
+    if port.dtype in ("", "unknown"):
+        raise UsageError(
+            f"Input {index} is of a kind that no file has ({port.kind}).",
+            "a runner passes tensors, ints, floats and bools",
+            "export the method with such inputs",
+        )
+    good = len(given.shape) == len(port.shape) and all(
+        low <= size and (high is None or size <= high)
+        for size, (low, high) in zip(given.shape, port.sizes, strict=True)
+    )
+    same = given.dtype in ("", port.dtype)
+    if good and same:
+        return
+    advice = f"give a shape of {_text(port)}, or export the program for this one"
+    if not same:
+        as_bits = "save its bits as two-byte void: array.view('V2')"
+        advice = as_bits if port.dtype == npy.BFLOAT16 else f"convert it: array.astype({port.dtype!r})"
+    raise UsageError(
+        f"Input {index} does not fit: the method declares {port.dtype} {_text(port)}, "
+        f"{given.where} has {given.dtype}{' ' if given.dtype else ''}{_joined(given.shape)}.",
+        "nothing was uploaded",
+        advice,
+        [given.where],
+    )
+
+
+def _check_sizes(sizes: Sequence[Sequence[Dimension]], given: Sequence[Given]) -> None:
+    """Compare with what the export wrote down: a ``.pte`` holds no least sizes, and not which sizes must be equal."""
+    known: dict[str, tuple[Fraction, str]] = {}
+    for index, (dimensions, one) in enumerate(zip(sizes, given, strict=True)):
+        text = _joined([dimension.text for dimension in dimensions])
+        if len(dimensions) != len(one.shape):
+            raise _misfit(index, one, f"the program was exported for {text}", f"give a shape of {text}")
+        for axis, (dimension, size) in enumerate(zip(dimensions, one.shape, strict=True)):
+            if size < dimension.least or (dimension.most is not None and size > dimension.most):
+                what = f"dimension {axis} must be {dimension.text}"
+                raise _misfit(index, one, what, f"give a shape of {text}")
+            if not dimension.symbol:
+                continue
+            value = Fraction(size - dimension.plus, dimension.times)
+            first, where = known.setdefault(dimension.symbol, (value, f"dimension {axis} of input {index} is {size}"))
+            if value != first or value.denominator != 1:
+                need = first * dimension.times + dimension.plus
+                what = (
+                    f"dimension {axis} must be {need}, since {where}"
+                    if need.denominator == 1 and value != first
+                    else f"dimension {axis} must be {dimension.plus} more than a multiple of {dimension.times}"
+                )
+                raise _misfit(index, one, what, "give inputs whose sizes belong together")
+
+
+def _misfit(index: int, given: Given, what: str, advice: str) -> UsageError:
+    return UsageError(
+        f"Input {index} does not fit: {what}, {given.where} has {_joined(given.shape)}.",
+        "the model was exported so, and nothing was uploaded",
+        f"{advice}, or export the model with other dynamic_shapes",
+        [given.where],
+    )
+
+
+def _declared(method: Method) -> str:
+    return "it declares " + (", ".join(f"{port.dtype} {_text(port)}" for port in method.inputs) or "none")
+
+
+def _joined(sizes: Sequence[object]) -> str:
+    return "x".join(map(str, sizes)) or "scalar"
+
+
+def _text(port: Port) -> str:
+    """``2x16``; ``1..8x24`` where a size may change, ``0..x3`` where it has no bound."""
+    return _joined([str(low) if low == high else f"{low}..{'' if high is None else high}" for low, high in port.sizes])

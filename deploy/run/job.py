@@ -1,0 +1,203 @@
+"""What shall run: a program with its inputs, and the reference if there is one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from core.bundle import Bundle
+from core.errors import ProgramError, UsageError
+from core.files import sha256_file
+from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, Tolerance, format_of, load_program
+from deploy.run.runner import MODEL
+from deploy.store.store import Blob
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Reference outputs of a user's own program, computed on this machine."""
+
+    outputs: tuple[Path, ...]
+    tolerances: tuple[Tolerance, ...]
+    engine: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program, ready to be deployed."""
+
+    name: str
+    model: Blob
+    inputs: tuple[Blob, ...]
+    references: tuple[Path, ...]
+    """Expected outputs, in order; empty when there are none."""
+    tolerances: tuple[Tolerance, ...]
+    """One for each reference, or none: then each dtype's default."""
+    shapes: str
+    method: str
+    program: Program | None
+    reference_engine: str = ""
+    """What computed the references, where that is known."""
+    data: dict[str, Blob] = field(default_factory=dict)
+    """Files beside the program that hold weights of it, by the names that it has for them."""
+
+    @property
+    def format(self) -> Format:
+        """What the program is."""
+        return self.program.format if self.program else format_of(self.model.source)
+
+    @property
+    def model_name(self) -> str:
+        """The program's name in the run's folder; engines that read several formats go by the suffix."""
+        suffix = self.model.source.suffix.lower()
+        return MODEL + (suffix if suffix in FORMATS else ".pte")
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the inputs in the run's folder."""
+        return [f"input{index}.npy" for index in range(len(self.inputs))]
+
+    @property
+    def files(self) -> dict[str, Blob]:
+        """What the run's folder holds: name to file."""
+        return {self.model_name: self.model, **self.data, **dict(zip(self.input_names, self.inputs, strict=True))}
+
+    @property
+    def digest(self) -> str:
+        """Names the folder on the device: other files, or the same under other names, have another one."""
+        lines = "".join(f"{blob.sha256} {name}\n" for name, blob in sorted(self.files.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()[:32]
+
+    def with_reference(self, computed: Computed) -> Job:
+        """The job with outputs to be compared with."""
+        return replace(
+            self,
+            references=computed.outputs,
+            tolerances=computed.tolerances,
+            reference_engine=computed.engine,
+        )
+
+    def with_data(self, names: Sequence[str]) -> Job:
+        """The job with the files that the program names as its weights.
+
+        Raises:
+            ProgramError: one is missing, or lies elsewhere than beside the program.
+        """
+        folder = self.model.source.parent
+        elsewhere = [name for name in names if not name or Path(name).name != name or name in self.files]
+        if elsewhere:
+            raise ProgramError(
+                f"{self.model.source} has weights in {', '.join(elsewhere)}.",
+                "a program's own files must lie in its folder, under plain names that Slipway does not use itself",
+                "save it with all weights in one file beside it: onnx.save(..., save_as_external_data=True)",
+                elsewhere,
+            )
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise ProgramError(
+                f"{self.model.source} has weights in {', '.join(missing)}, and nothing of that name is beside it.",
+                "the program was copied without its weights",
+                f"put {', '.join(missing)} into {folder}",
+                missing,
+            )
+        return replace(self, data={name: _blob(folder / name) for name in names})
+
+
+def check_engine(where: Path, engine: str, program: Program | None = None) -> None:
+    """Refuse a program that ``engine`` does not read.
+
+    Raises:
+        UsageError: an ``.onnx`` for ExecuTorch, a ``.pte`` for ONNX Runtime.
+    """
+    reads = ENGINES.get(engine)
+    kind = program.format if program else format_of(where)
+    if reads is None or reads == kind:
+        return
+    right = next(name for name, format_ in ENGINES.items() if format_ == kind)
+    raise UsageError(
+        f"The engine {engine} reads .{reads} files, and {where} is an .{kind}."
+        if kind == "onnx"
+        else f"The engine {engine} reads .{reads} files, and {where} is a .{kind}.",
+        "the program's format decides which engine can run it",
+        f"leave out --engine, or --engine {right}",
+        [engine],
+    )
+
+
+def check_bundle(job: Job, bundle: Bundle) -> None:
+    """`check_engine` for a bundle that is there already."""
+    check_engine(job.model.source, bundle.manifest.engine, job.program)
+
+
+def load_job(
+    where: Path,
+    program: Program | None = None,
+    *,
+    inputs: Sequence[Path] = (),
+    shapes: str = "",
+    expected: Sequence[Path] = (),
+    method: str = "",
+) -> Job:
+    """The job for ``where``: a folder that an export left, or any ``.pte``, ``.onnx`` or ``.ort`` file.
+
+    Args:
+        program: the folder's description, when it has been read already.
+        inputs: ``.npy`` files instead of the reference's own (then there is no reference but ``expected``).
+        shapes: shapes of inputs to be filled with ones, ``1x3x224x224,1x8``.
+        expected: ``.npy`` files with the outputs to be compared with.
+        method: instead of the program's own (``forward``).
+
+    Raises:
+        ProgramError: missing, truncated or changed. UsageError: an input or expected file is missing.
+    """
+    missing = [str(file) for file in (*inputs, *expected) if not file.is_file()]
+    if missing:
+        raise UsageError(f"There is no file {', '.join(missing)}.", "", "give .npy files, comma-separated", missing)
+    if where.is_dir() or program is not None:
+        program = program or load_program(where)
+        own = not inputs and not shapes
+        return Job(
+            name=program.name,
+            model=_blob(where / program.file, program.sha256),
+            inputs=tuple(_blob(file) for file in (inputs or (_reference(where, item.file) for item in program.inputs)))
+            if not shapes
+            else (),
+            references=tuple(expected)
+            or (tuple(_reference(where, item.file) for item in program.outputs) if own else ()),
+            tolerances=tuple(program.tolerance_of(index) for index in range(len(program.outputs))),
+            shapes=shapes,
+            method=method or program.method,
+            program=program,
+            reference_engine=program.reference_engine if own or expected else "",
+        )
+    if not where.is_file():
+        raise ProgramError(
+            f"There is no program {where}.",
+            "neither a .pte or .onnx file nor a folder that an export left",
+            "./inv models, then ./inv export --model NAME",
+        )
+    if where.name == DESCRIPTION:
+        return load_job(where.parent, inputs=inputs, shapes=shapes, expected=expected, method=method)
+    return Job(
+        name=where.stem,
+        model=_blob(where),
+        inputs=tuple(_blob(file) for file in inputs),
+        references=tuple(expected),
+        tolerances=(),
+        shapes=shapes,
+        method=method or "forward",
+        program=None,
+    )
+
+
+def _reference(folder: Path, name: str) -> Path:
+    file = folder / name
+    if not file.is_file():
+        raise ProgramError(f"{file} is missing.", "a reference file was removed", "export it again with --force")
+    return file
+
+
+def _blob(file: Path, sha256: str = "") -> Blob:
+    return Blob(file.resolve(), sha256 or sha256_file(file), file.stat().st_size)

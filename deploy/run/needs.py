@@ -1,0 +1,163 @@
+"""What a program needs, as the bundle's own runner describes it on this machine before a device is asked.
+
+The runner of another architecture runs under QEMU user mode. The answer depends on nothing but the two files,
+so it is kept by their digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from core.bounded import LimitError, Limits, run_bounded
+from core.bundle import RUNNER, Bundle
+from core.errors import ConfigError, HostError, NotSupportedError, ProgramError
+from core.files import write_json
+from core.paths import cache_dir
+from core.program import format_of
+from core.strict_json import JsonError, parse_json, validated
+from deploy.run.runner import RESULT_LIMIT, Node, error_in, failure
+
+_SECONDS = 120.0
+_MEMORY = 2 << 30
+_MEMORY_TIMES = 16
+"""Of the program's size: more than the runner allows itself (``runtime/src/describe_limits.h``), for an emulator."""
+_BEYOND = (9, 11)
+"""The runner's exit codes for memory and for a limit."""
+_STRANGE = "a program that an exporter wrote takes a fraction of what is allowed"
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Port(_Answer):
+    """An input or output of a method."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    kind: str = "tensor"
+    ranges: tuple[tuple[int, int | None], ...] = ()
+    """Least and most of each dimension, as far as the file says; ``None``: there is no bound."""
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int | None], ...]:
+        """The ranges; of a runner that does not say them, the shape as it stands."""
+        return self.ranges if len(self.ranges) == len(self.shape) else tuple((size, size) for size in self.shape)
+
+
+class Method(_Answer):
+    """A method of the program, with what the bundle lacks for it."""
+
+    name: str
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    backends: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    missing_backends: tuple[str, ...] = ()
+    missing_operators: tuple[str, ...] = ()
+    planned_bytes: int = 0
+    """What it has planned for values, state, inputs and outputs."""
+    nodes: tuple[Node, ...] = ()
+    """Where each node is expected to run, from engines that divide a graph between providers."""
+
+
+class ProgramFacts(_Answer):
+    """What the runner says of the file itself."""
+
+    opsets: dict[str, int] = {}
+    """Of an ``.onnx``: the version of each operator set by its domain."""
+    data_files: tuple[str, ...] = ()
+    """Files beside the program that hold weights of it."""
+
+
+class ProgramNeeds(_Answer):
+    """A program as ``pte_runner --describe`` sees it."""
+
+    methods: tuple[Method, ...]
+    program: ProgramFacts = ProgramFacts()
+    unchecked: str = ""
+    """Why nobody looked, when nobody did."""
+
+    def method(self, name: str) -> Method | None:
+        """The method called ``name``."""
+        return next((method for method in self.methods if method.name == name), None)
+
+
+def lacking(needs: ProgramNeeds, method: str) -> tuple[str, ...]:
+    """Backends and operators which the bundle lacks for a method."""
+    described = needs.method(method)
+    return (*described.missing_backends, *described.missing_operators) if described else ()
+
+
+def bundle_digest(bundle: Bundle) -> str:
+    """What a bundle is called on devices: SHA-256 over its files' paths, digests and run bits."""
+    lines = sorted(f"{entry.sha256} {int(entry.executable)} {entry.path}\n" for entry in bundle.manifest.files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
+    """What ``program`` (whose digest is ``sha256``) needs, and what of it ``bundle`` lacks.
+
+    Raises:
+        ProgramError: the engine cannot read it: truncated, damaged, another version.
+    """
+    kept = cache_dir("describe") / f"{sha256}-{bundle_digest(bundle)[:16]}.json"
+    try:
+        return validated(ProgramNeeds, parse_json(kept.read_bytes(), limit=RESULT_LIMIT))
+    except (OSError, JsonError):
+        pass  # not asked before, or not readable any more: ask
+    try:
+        runner = runner_here(bundle)
+    except (NotSupportedError, HostError, ConfigError) as error:
+        return ProgramNeeds(methods=(), unchecked=f"{bundle.manifest.target} programs do not run here: {error.what}")
+    argv = [*runner, f"--model_path={program}", "--describe", "--json"]
+    try:
+        done = run_bounded(argv, limits_for(program), f"Reading {program.name}")
+    except LimitError as beyond:
+        raise ProgramError(beyond.what, _STRANGE, "export it again with --force") from beyond
+    if done.returncode != 0:
+        code = 128 - done.returncode if done.returncode < 0 else done.returncode
+        problem = failure(code, done.stderr, error_in(done.stdout), "this machine", here=True)
+        if code in _BEYOND:
+            raise ProgramError(f"Reading {program.name} took more than it may: {problem.cause}", _STRANGE, problem.hint)
+        if isinstance(problem, ProgramError):
+            problem.what = f"{program} cannot be loaded by {bundle.manifest.engine}."
+            problem.hint = problem.hint or "export it again with --force"
+        raise problem
+    try:
+        needs = validated(ProgramNeeds, parse_json(done.stdout, limit=RESULT_LIMIT))
+    except JsonError as strange:
+        raise ProgramError(
+            f"{program} was not described.",
+            f"the runner's answer cannot be read: {strange}",
+            f"./inv build --target {bundle.manifest.target} --force",
+        ) from strange
+    write_json(kept, needs.model_dump(mode="json"))
+    return needs
+
+
+def limits_for(program: Path) -> Limits:
+    """What describing ``program``, which may come from anywhere, may take.
+
+    By its size, and that of an ``.onnx`` with what is beside it: its weights may be there, under any name.
+    """
+    files = [program] if format_of(program) == "pte" else program.parent.iterdir()
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return Limits(_SECONDS, _MEMORY + _MEMORY_TIMES * size, RESULT_LIMIT)
+
+
+def runner_here(bundle: Bundle) -> list[str]:
+    """Words that start the bundle's runner here: emulated unless it is native."""
+    from toolchains.compilers.sysroot import sysroot
+    from toolchains.emulation.emulators import user_argv
+    from toolchains.targets import get_target
+
+    target = get_target(bundle.manifest.target)
+    if not user_argv(target):
+        return [str(bundle.path / RUNNER)]
+    alone = bundle.manifest.needs.own_loader or bundle.manifest.needs.libc == "static"
+    root = None if alone else sysroot(target)
+    return [*user_argv(target, sysroot=root), *bundle.emulated_argv]

@@ -1,0 +1,389 @@
+"""Bundle needs against device facts, program needs against bundle offers: all findings, before a byte is pushed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from core.bundle import Bundle, Offers
+from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
+from deploy.devices.facts import DeviceFacts
+from deploy.devices.inventory import Device
+from deploy.devices.probe import TOOLS
+from deploy.run.needs import Method, ProgramNeeds
+
+Verdict = Literal["ok", "bad", "unknown"]
+
+_MARGIN = 1 << 20
+"""Bytes left free on the device's disk beside the payload: folders, outputs, the result."""
+_RUNNER_MEMORY = 16 << 20
+"""Bytes a runner takes before any program: measured peak RSS of an empty run is below this."""
+
+RUNS = {
+    "x86_64": {"x86_64", "amd64"},
+    "i686": {"i686", "i586", "i386", "x86_64", "amd64"},
+    "aarch64": {"aarch64", "arm64"},
+    "armv7l": {"armv7l", "armv8l", "aarch64"},
+    "armv6l": {"armv6l", "armv7l", "armv8l", "aarch64"},
+}
+"""Machines (``uname -m``) whose kernel may run a bundle's; whether its system can, the loader shows."""
+
+_ABIS = {"aarch64": "arm64-v8a", "armv7l": "armeabi-v7a", "x86_64": "x86_64", "i686": "x86"}
+"""Android's names of a bundle's machine: a 64-bit phone may have a 32-bit system, and the reverse."""
+
+_FIRST = ("operating system", "machine", "ABI")
+_SYSTEMS = {"linux": "Linux", "android": "Linux", "macos": "Darwin"}
+
+
+class Finding(BaseModel):
+    """One check: what is needed, what is there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    check: str
+    needs: str
+    has: str
+    verdict: Verdict
+    fix: str = ""
+    error: Literal["preflight", "missing-operator", "device-full"] = "preflight"
+    names: tuple[str, ...] = ()
+
+
+def check(
+    bundle: Bundle,
+    facts: DeviceFacts,
+    needs: ProgramNeeds,
+    method: str,
+    *,
+    upload_bytes: int,
+    program_bytes: int,
+    versions: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """Every finding about running ``method`` of the program with ``bundle`` on the device.
+
+    Args:
+        upload_bytes: payload that the device lacks.
+        program_bytes: size of the program.
+        versions: what the program was exported with, by package, as far as that is known.
+    """
+    return [
+        *_machine(bundle, facts), *_system(bundle, facts),
+        *_room(facts, upload_bytes, program_bytes + _planned(needs, method)),
+        *_versions(bundle, versions or {}), *_program(bundle, needs, method),
+    ]  # fmt: skip
+
+
+def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "") -> Finding:
+    verdict: Verdict = "unknown" if good is None else "ok" if good else "bad"
+    return Finding(check=name, needs=needs, has=has or "not told", verdict=verdict, fix="" if good else fix)
+
+
+def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
+    needs = bundle.manifest.needs
+    other = f"set target in devices.toml to one for {facts.system} on {facts.machine}: ./inv targets"
+    rows = [
+        _finding("operating system", needs.os, facts.system, facts.system == _SYSTEMS.get(needs.os, "Windows"), other),
+        _finding(
+            "machine", needs.machine, facts.machine, facts.machine in RUNS.get(needs.machine, {needs.machine}), other
+        ),
+    ]
+    abi = _ABIS.get(needs.machine, "") if needs.os == "android" else ""
+    if abi and facts.abis:
+        rows.append(_finding("ABI", abi, " ".join(facts.abis), abi in facts.abis, other))
+    if needs.cpu_features:
+        missing = [feature for feature in needs.cpu_features if feature not in facts.cpu_features]
+        known = bool(facts.cpu_features)
+        rows.append(
+            _finding(
+                "CPU features",
+                " ".join(needs.cpu_features),
+                f"without {' '.join(missing)}" if missing and known else "all of them" if known else "",
+                None if not known else not missing,
+                "choose a target with a lower floor: ./inv targets",
+            )
+        )
+    return rows
+
+
+def _system(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
+    needs = bundle.manifest.needs
+    rows: list[Finding] = []
+    if needs.float_abi in {"hard", "soft"} and needs.loader:
+        rows.append(
+            _finding(
+                "float ABI",
+                needs.float_abi,
+                _float_abi(facts),
+                needs.loader in facts.loaders,
+                "choose the target with the device's own float ABI: ./inv targets",
+            )
+        )
+    if needs.kernel:
+        rows.append(
+            _finding(
+                "Linux",
+                f"≥ {needs.kernel}",
+                facts.kernel,
+                at_least(facts.kernel.partition("-")[0], needs.kernel) if facts.kernel else None,
+                "a newer system on the device: the bundle's own C library does not run on this kernel",
+            )
+        )
+    if needs.loader:
+        rows.append(
+            _finding(
+                "loader",
+                needs.loader,
+                needs.loader if needs.loader in facts.loaders else ", ".join(facts.loaders) or "none",
+                needs.loader in facts.loaders,
+                "the device's system is of another architecture or C library than the bundle",
+            )
+        )
+    if needs.glibc:
+        rows.append(
+            _finding(
+                "GLIBC",
+                f"≥ {needs.glibc}",
+                facts.glibc or facts.libc,
+                at_least(facts.glibc, needs.glibc) if facts.glibc or facts.libc else None,
+                "a newer system on the device, or a target with static binaries",
+            )
+        )
+    if needs.glibcxx:
+        rows.append(
+            _finding(
+                "GLIBCXX",
+                f"≥ {needs.glibcxx}",
+                facts.glibcxx,
+                at_least(facts.glibcxx, needs.glibcxx) if facts.glibcxx else None,
+                "a newer libstdc++6 on the device",
+            )
+        )
+    if needs.libraries:
+        missing = [name for name in needs.libraries if name not in facts.libraries]
+        rows.append(
+            _finding(
+                "libraries",
+                " ".join(needs.libraries),
+                f"without {' '.join(missing)}" if missing else "all of them",
+                not missing,
+                f"install on the device: {' '.join(missing)}",
+            )
+        )
+    without = [tool for tool in TOOLS if tool not in facts.tools]
+    rows.append(
+        _finding(
+            "tools",
+            "coreutils or busybox",
+            f"without {' '.join(without)}" if without else "all of them",
+            not without,
+            "install coreutils or busybox on the device",
+        )
+    )
+    rows.append(
+        _finding(
+            "runs programs",
+            f"{facts.root} mounted exec",
+            "noexec" if facts.noexec else "exec",
+            not facts.noexec,
+            "set root in devices.toml to a folder on another file system",
+        )
+    )
+    rows.append(
+        _finding(
+            "may write",
+            facts.root,
+            "yes" if facts.writable else "no",
+            facts.writable,
+            "set root in devices.toml to a folder of the login's user",
+        )
+    )
+    return rows
+
+
+def _float_abi(facts: DeviceFacts) -> str:
+    kinds = {"/lib/ld-linux-armhf.so.3": "hard", "/lib/ld-linux.so.3": "soft", "/lib/ld-musl-armhf.so.1": "hard"}
+    return (
+        ", ".join(dict.fromkeys(kinds[loader] for loader in facts.loaders if loader in kinds)) or "no 32-bit Arm loader"
+    )
+
+
+def space_needed(upload_bytes: int) -> int:
+    """Bytes that must be free on the device for an upload of so many."""
+    return upload_bytes + _MARGIN if upload_bytes else 0
+
+
+def _planned(needs: ProgramNeeds, method: str) -> int:
+    """Bytes that the method has planned, as far as it was described."""
+    described = needs.method(method)
+    return described.planned_bytes if described else 0
+
+
+def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int) -> list[Finding]:
+    """Disk and memory: the program, what it has planned, and the runner itself."""
+    space = space_needed(upload_bytes)
+    enough = None if facts.free is None else facts.free >= space
+    disk = _finding(
+        "free space",
+        size(space),
+        size(facts.free) if facts.free is not None else "",
+        enough,
+        f"free some space on the device, or remove {facts.root} there",
+    ).model_copy(update={"error": "device-full"})
+    memory = program_bytes + _RUNNER_MEMORY
+    available = facts.state.memory_available
+    return [
+        disk,
+        _finding(
+            "memory",
+            size(memory),
+            size(available) if available else "",
+            available >= memory if available else None,
+            "end other programs on the device, or a smaller model",
+        ),
+    ]
+
+
+def _versions(bundle: Bundle, exported: Mapping[str, str]) -> list[Finding]:
+    """The engine against the version that the program was exported with.
+
+    An engine reads what older exporters of its own wrote; what a newer one wrote it may not know. Whether it does,
+    reading the program here has shown where that could be done: hence never worse than unknown.
+    """
+    offers = bundle.manifest.offers
+    wrote = exported.get(offers.engine, "")
+    if not wrote:
+        return []
+    newer = not at_least(offers.engine_version, wrote)
+    fix = f"./inv build --target {bundle.manifest.target} --engine {offers.engine}, or export the program again"
+    name = f"{offers.engine} {offers.engine_version}"
+    return [_finding("engine version", f"≥ {wrote} (the exporter's)", name, None if newer else True, fix)]
+
+
+def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
+    offers = bundle.manifest.offers
+    engine = f"{offers.engine} {offers.engine_version}"
+    if needs.unchecked:
+        return [_finding("program", f"readable by {engine}", needs.unchecked, None)]
+    described = needs.method(method)
+    if described is None:
+        return [
+            _finding(
+                "method",
+                method,
+                ", ".join(each.name for each in needs.methods) or "none",
+                False,
+                "a program that has the method",
+            )
+        ]
+    otherwise = "for an older operator set" if needs.program.opsets else "with a partitioner that takes it"
+    if offers.programs:
+        otherwise = f"./inv build --target {bundle.manifest.target} --ops-from with this program too"
+    return [
+        _finding("program", f"readable by {engine}", "read", True),
+        *_onnx(needs, described),
+        _offered("backends", described.backends, described.missing_backends, offers, "backend", otherwise),
+        _offered("operators", described.operators, described.missing_operators, offers, "operator", otherwise),
+    ]
+
+
+def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:
+    """What there is to say of an ``.onnx``: its operator sets, and who is expected to run how much of it.
+
+    That a node falls back is no fault: the program runs all the same, slower.
+    """
+    if not needs.program.opsets:
+        return []
+    opsets = ", ".join(f"{domain} {version}" for domain, version in sorted(needs.program.opsets.items()))
+    rows = [_finding("operator sets", opsets, "known", True)]
+    if method.nodes:
+        taken = Counter(node.provider.removesuffix("ExecutionProvider") for node in method.nodes)
+        has = ", ".join(f"{count} on {name}" for name, count in taken.most_common())
+        rows.append(_finding("providers", f"{len(method.nodes)} nodes", has, True))
+    return rows
+
+
+def _offered(
+    name: str, wanted: Sequence[str], missing: Sequence[str], offers: Offers, kind: str, otherwise: str
+) -> Finding:
+    """What the runner says is missing counts, and so does what the manifest does not list.
+
+    An empty list is one that the engine does not tell; a selective bundle's is empty when it has none.
+    """
+    offered = offers.backends if kind == "backend" else offers.operators
+    told = bool(offered or offers.programs)
+    lacking = tuple(dict.fromkeys([*missing, *(each for each in wanted if told and each not in offered)]))
+    has = f"without {', '.join(lacking)}" if lacking else "all of them"
+    fix = f"export without the {kind}{'s' if len(lacking) > 1 else ''}, or {otherwise}"
+    row = _finding(name, _count(wanted, kind), has, not lacking, fix)
+    return row.model_copy(update={"error": "missing-operator", "names": lacking})
+
+
+def _count(names: Sequence[str], kind: str) -> str:
+    if len(names) <= 3:
+        return ", ".join(names) or "none"
+    return f"{len(names)} {kind}s"
+
+
+def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> SlipwayError | None:
+    """The error for what is bad among ``findings``, naming all of it; None when nothing is.
+
+    Its class is that of the gravest: a device that cannot run the bundle at all comes before a program that the
+    bundle cannot run, and both before a disk that is full.
+    """
+    bad = [finding for finding in findings if finding.verdict == "bad"]
+    if not bad:
+        return None
+    kinds: list[tuple[str, Callable[..., SlipwayError]]] = [
+        ("preflight", PreflightError),
+        ("missing-operator", MissingOperatorError),
+        ("device-full", DeviceFullError),
+    ]
+    what = {
+        "preflight": f"The {bundle.manifest.target} bundle cannot run on {device.name}",
+        "missing-operator": f"The {bundle.manifest.target} bundle of {bundle.manifest.engine} cannot run the program",
+        "device-full": f"{device.name} has no room for what it lacks",
+    }
+    kind, error = next((kind, error) for kind, error in kinds if any(finding.error == kind for finding in bad))
+    cause = "\n".join(f"  {finding.check}: needs {finding.needs}; has {finding.has}" for finding in bad)
+    fixes = list(dict.fromkeys(finding.fix for finding in bad if finding.error == kind and finding.fix))
+    if any(finding.check in _FIRST for finding in bad):
+        # Of another kind altogether: what its loader or libraries lack is no advice.
+        other = bundle.manifest.target != device.target
+        fixes = [f"./inv deploy --device {device.name} --target {device.target}"] if other else fixes[:1]
+    names = [name for finding in bad for name in (finding.names or (finding.check,))]
+    return error(
+        f"{what[kind]}: {len(bad)} of {len(findings)} checks failed; nothing was uploaded.",
+        cause.strip(),
+        "; ".join(fixes),
+        names,
+    )
+
+
+def at_least(has: str, needs: str) -> bool:
+    """Whether version ``has`` is ``needs`` or newer."""
+    return _version(has) >= _version(needs)
+
+
+def _version(text: str) -> list[int]:
+    return [int(part) for part in re.findall(r"[0-9]{1,18}", text)]
+
+
+def files(number: int) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{number} file" if number == 1 else f"{number} files"
+
+
+def size(number: int | None) -> str:
+    """Bytes for people: ``14.0 MB`` (decimal units)."""
+    if number is None:
+        return "?"
+    value = float(number)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} GB"

@@ -1,0 +1,222 @@
+"""Tables and JSON for people and machines: a result, the inventory, a preflight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from core import console
+
+if TYPE_CHECKING:
+    from deploy.run.compare import Comparison
+    from deploy.run.events import Event
+    from deploy.run.preflight import Finding
+    from deploy.run.result import Result
+
+_PROFILE_ROWS = 20
+_VERDICTS = {
+    "identical": "identical", "agrees": "agrees", "differs": "DIFFERS", "no reference": "no reference",
+}  # fmt: skip
+
+
+def result(value: Result, as_json: bool = False) -> None:
+    """Print ``value``; then raise `MismatchError` when an output differs from the reference."""
+    if as_json:
+        console.print_json(value.model_dump(mode="json"))
+    else:
+        _outputs(value)
+        _summary(value)
+    value.check()
+
+
+def _outputs(value: Result) -> None:
+    from deploy.run.result import tolerance_text
+
+    rows = [
+        [output.name, output.dtype, _shape(output.shape), _error(output), tolerance_text(output), _verdict(output)]
+        for output in value.outputs
+    ]
+    given = any(output.tolerance for output in value.outputs)
+    against = value.program.reference_engine or ("the outputs given" if given else "no reference")
+    console.table(
+        f"{value.program.name} on {value.device} ({value.bundle.engine}), against {against}",
+        ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
+        rows,
+    )
+
+
+def _summary(value: Result) -> None:
+    from deploy.run.preflight import files, size
+
+    latency, upload = value.runner.latency_ms, value.upload
+    times = "emulated" if value.emulated else ""
+    moved = f"{upload.bytes:,} bytes in {files(upload.files)}"
+    there = (
+        f"; {size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
+    )
+    machine = (value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
+    rows = [
+        ["device", " · ".join(part for part in machine if part)],
+        ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
+        *_engine_rows(value),
+        ["load", times or f"{value.runner.load_ms:.2f} ms"],
+        ["latency p50", times or f"{latency.p50:.3f} ms"],
+        ["latency p90", times or f"{latency.p90:.3f} ms"],
+        *_conditions(value),
+        ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
+        ["peak RSS", size(value.runner.peak_rss_bytes)],
+        ["uploaded", (moved if upload.files else "0 bytes (everything was there)") + there],
+        *_verified(value),
+        ["took", f"{sum(value.seconds.values()):.1f} s"],
+    ]
+    caption = f"Times are {value.latency_note}." if value.latency_note else ""
+    if value.path:
+        caption += (" " if caption else "") + f"Result: {console.shown(value.path)}"
+    console.table("", ["run", ""], rows, caption)
+    _providers(value)
+
+
+def _verified(value: Result) -> list[list[str]]:
+    """What vouches for the bytes that ran."""
+    found = value.verified
+    if found is None:
+        return []
+    rows = [["verified", f"program: {found.program.text}; bundle: {found.bundle.text}"]]
+    return rows + ([["replaced", f"{', '.join(found.replaced)}: damaged on the device"]] if found.replaced else [])
+
+
+def _engine_rows(value: Result) -> list[list[str]]:
+    """Settings of engines that have some, and how many nodes each of its providers ran."""
+    rows = []
+    if value.runner.settings:
+        rows.append(["settings", ", ".join(f"{name} {text}" for name, text in value.runner.settings.items())])
+    if value.runner.kernels:
+        used = Counter((kernel.library, kernel.feature) for kernel in value.runner.kernels)
+        text = ", ".join(f"{count} of {library}'s for {feature}" for (library, feature), count in used.most_common())
+        rows.append(["kernels", text + " (--json names them)"])
+    rows += [
+        ["instead", f"{fallback.used} for {fallback.wanted} in {fallback.where}: {fallback.why}"]
+        for fallback in value.runner.fallbacks
+    ]
+    if value.runner.placement:
+        coverage = sorted(value.runner.placement.coverage.items(), key=lambda item: -item[1])
+        text = ", ".join(f"{count} on {name.removesuffix('ExecutionProvider')}" for name, count in coverage)
+        rows.append(["nodes", text])
+    return rows
+
+
+def _providers(value: Result) -> None:
+    """The nodes that fell back, with the reasons, and the profile by operators."""
+    placement = value.runner.placement
+    fallen = Counter((node.operator, node.why) for node in placement.nodes if node.why) if placement else Counter()
+    if placement and fallen:
+        console.table(
+            "Not on the provider asked for",
+            ["operator", "count", "why"],
+            [[operator, str(count), why] for (operator, why), count in fallen.most_common()],
+            caption="\n".join(placement.hints),
+        )
+    if value.runner.profile:
+        total = sum(row.total_ms for row in value.runner.profile) or 1.0
+        shown = value.runner.profile[:_PROFILE_ROWS]
+        console.table(
+            "Profile" + (" (emulated: shares only)" if value.emulated else ""),
+            ["node", "operator", "provider", "count", "share" if value.emulated else "ms", "%"],
+            [
+                [
+                    row.name,
+                    row.operator,
+                    row.provider.removesuffix("ExecutionProvider"),
+                    str(row.count),
+                    "" if value.emulated else f"{row.total_ms:.3f}",
+                    f"{100 * row.total_ms / total:.1f}",
+                ]
+                for row in shown
+            ],
+            caption=f"the {len(shown)} costliest of {len(value.runner.profile)}; --json has all",
+        )
+
+
+def _conditions(value: Result) -> list[list[str]]:
+    """Clock, warmth and throttling around the run, as far as the device tells."""
+    found = value.conditions
+    before, after = found.before, found.after
+    clocks = [max(each.frequencies_khz.values()) / 1000 for each in (before, after) if each.frequencies_khz]
+    warmth = [each.hottest_c for each in (before, after) if each.hottest_c is not None]
+    governor = f" ({found.governor} for the run)" if found.governor else f" ({', '.join(after.governors)})"
+    rows = []
+    if len(clocks) == 2:
+        rows.append(["clock", f"{clocks[0]:.0f} → {clocks[1]:.0f} MHz{governor}"])
+    if len(warmth) == 2:
+        rows.append(["temperature", f"{warmth[0]:.1f} → {warmth[1]:.1f} °C"])
+    if found.throttled:
+        rows.append(["THROTTLED", f"{', '.join(found.throttled)}: these times say little"])
+    if found.affinity:
+        rows.append(["cores", found.affinity])
+    return rows
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "×".join(str(size) for size in shape) or "scalar"
+
+
+def _error(output: Comparison) -> str:
+    if output.max_abs is None:
+        return output.why or "–"
+    return "0" if output.max_abs == 0 else f"{output.max_abs:.3g}"
+
+
+def _verdict(output: Comparison) -> str:
+    text = _VERDICTS[output.verdict]
+    if output.verdict == "differs" and not output.why:
+        return f"{text} ({output.outside:,} of {output.elements:,})"
+    return text
+
+
+def findings(found: Sequence[Finding]) -> list[list[str]]:
+    """A preflight as rows: check, needs, has, verdict, fix."""
+    return [
+        [each.check, each.needs, each.has, "FAILS" if each.verdict == "bad" else each.verdict, each.fix]
+        for each in found
+    ]
+
+
+def preflight(found: Sequence[Finding]) -> None:
+    """Print a preflight on stderr: it explains an error, and stdout may be somebody's JSON."""
+    console.table("Preflight", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
+
+
+class ConsoleListener:
+    """Shows steps as they happen: a bar with bytes for uploads, one line for the rest, all on stderr."""
+
+    def __init__(self) -> None:
+        self._progress = console.progress()
+        self._bars: dict[str, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Listen to one event."""
+        from rich.progress import TaskID
+
+        if event.kind == "note":
+            console.note(event.text)
+        elif event.kind == "findings":
+            if any(finding.verdict == "bad" for finding in event.findings):
+                self._progress.stop()
+                preflight(event.findings)
+        elif event.kind == "start" and event.text:
+            if not self._bars:
+                self._progress.start()
+            self._bars[event.step] = self._progress.add_task(event.text, total=None)
+        elif event.kind == "progress" and event.step in self._bars:
+            self._progress.update(
+                TaskID(self._bars[event.step]), completed=event.done, total=event.total, description=event.text or None
+            )
+        elif event.kind in {"end", "fail"}:
+            bar = self._bars.pop(event.step, None)
+            if bar is not None:
+                self._progress.remove_task(TaskID(bar))
+            if not self._bars:
+                self._progress.stop()
+            if event.kind == "end" and event.text:
+                console.note(f"{event.text} ({event.seconds:.1f} s)")

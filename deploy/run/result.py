@@ -1,0 +1,182 @@
+"""The result of a run, as ``dist/results/*.json`` keeps it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.errors import MismatchError
+from core.files import write_atomic
+from core.paths import results_dir
+from deploy.devices.conditions import Conditions
+from deploy.devices.facts import DeviceFacts
+from deploy.run.compare import Comparison
+from deploy.run.preflight import Finding
+from deploy.run.runner import RunnerResult
+from deploy.store.vouch import Vouched
+
+EMULATED = "emulated: not a latency figure"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class BundleUsed(_Model):
+    """The bundle that ran."""
+
+    target: str
+    engine: str
+    engine_version: str
+    toolchain: str
+    digest: str
+    """What it is called on the device."""
+
+
+class ProgramUsed(_Model):
+    """The program that ran."""
+
+    name: str
+    file: str
+    size: int
+    sha256: str
+    model: str = ""
+    scheme: str = ""
+    method: str = "forward"
+    reference_engine: str = ""
+
+
+class Upload(_Model):
+    """Payload moved for this run, and payload that was there already. Bytes are file contents."""
+
+    files: int
+    bytes: int
+    names: tuple[str, ...] = ()
+    present_files: int
+    present_bytes: int
+    resumed_bytes: int = 0
+    """Of ``bytes``, what an interrupted upload had brought already."""
+
+    def after(self, earlier: Upload) -> Upload:
+        """This upload together with one that came before it in the same deploy."""
+        return self.model_copy(
+            update={
+                "files": earlier.files + self.files,
+                "bytes": earlier.bytes + self.bytes,
+                "names": earlier.names + self.names,
+                "resumed_bytes": earlier.resumed_bytes + self.resumed_bytes,
+            }
+        )
+
+
+class Verified(_Model):
+    """What vouches for the bytes that ran being those whose digests stand here."""
+
+    program: Vouched
+    """The program, its own files of weights and its inputs."""
+    bundle: Vouched
+    """The runner and its libraries."""
+    replaced: tuple[str, ...] = ()
+    """Files that were found damaged on the device, and uploaded again."""
+
+
+class Result(_Model):
+    """Everything about one run."""
+
+    schema_version: Literal[1] = 1
+    created: str
+    """UTC, ISO 8601."""
+    attempts: int = 1
+    """Connections it took: more than one after transient errors."""
+    device: str
+    transport: str
+    emulated: bool
+    latency_note: str = ""
+    """``emulated: not a latency figure`` where it is none."""
+    facts: DeviceFacts
+    bundle: BundleUsed
+    program: ProgramUsed
+    preflight: tuple[Finding, ...]
+    upload: Upload
+    verified: Verified | None = None
+    """None in results of versions that looked at files' sizes alone."""
+    runner: RunnerResult
+    conditions: Conditions = Conditions()
+    """The device around the run; ``conditions.throttled`` marks a run whose times say little."""
+    outputs: tuple[Comparison, ...]
+    verdict: Literal["identical", "agrees", "differs", "no reference"]
+    seconds: dict[str, float]
+    """Wall time of each step."""
+    files: tuple[str, ...] = ()
+    """Outputs and ETDump kept, relative to the result's own folder."""
+    path: Path | None = Field(default=None, exclude=True)
+    """Where this result was written."""
+
+    @property
+    def key(self) -> str:
+        """Name of its file: device, program, engine."""
+        return result_key(self.device, self.program.name, self.bundle.engine)
+
+    def check(self) -> None:
+        """Raise `MismatchError` when an output differs from its reference."""
+        wrong = [output for output in self.outputs if output.verdict == "differs"]
+        if wrong:
+            cause = "; ".join(
+                f"{output.name}: {output.why}"
+                if output.why
+                else f"{output.name}: {output.outside:,} of {output.elements:,} elements outside "
+                f"{tolerance_text(output)}, largest error {output.max_abs:.3g}"
+                for output in wrong
+            )
+            raise MismatchError(
+                f"{len(wrong)} of {len(self.outputs)} outputs of {self.program.name} on {self.device} do not agree "
+                "with the reference.",
+                cause,
+                f"the outputs are in {self.path.with_suffix('') if self.path else 'dist/results'}",
+                [output.name for output in wrong],
+            )
+
+
+def tolerance_text(output: Comparison) -> str:
+    """``|Δ| ≤ 1e-05 + 1e-05·|ref| (fp32)``."""
+    allowed = output.tolerance
+    if allowed is None:
+        return "–"
+    if allowed.atol == 0 and allowed.rtol == 0:
+        return "exact"
+    relative = f" + {allowed.rtol:g}·|ref|" if allowed.rtol else ""
+    return f"{allowed.atol:g}{relative}"
+
+
+def overall(outputs: tuple[Comparison, ...]) -> Literal["identical", "agrees", "differs", "no reference"]:
+    """The verdict over all outputs: the worst."""
+    found = {output.verdict for output in outputs}
+    if "differs" in found:
+        return "differs"
+    if "no reference" in found or not found:
+        return "no reference"
+    return "agrees" if "agrees" in found else "identical"
+
+
+def result_key(device: str, program: str, engine: str) -> str:
+    """A file name from three names, nothing in it but letters, digits, ``._-``."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{device}-{program}-{engine}")
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the millisecond."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def write(result: Result) -> Path:
+    """Write ``dist/results/<key>.json`` (the latest) and the same under its time in ``history/``."""
+    text = result.model_dump_json(indent=2) + "\n"
+    path = results_dir() / f"{result.key}.json"
+    stamp = re.sub(r"[^0-9TZ]", "", result.created)
+    write_atomic(path.parent / "history" / f"{stamp}-{result.key}.json", text)
+    write_atomic(path, text)
+    return path

@@ -1,0 +1,333 @@
+"""The runner on the device: its command line, its answer, and what its end means."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.errors import (
+    AnswerError,
+    CrashError,
+    DeviceFullError,
+    MissingOperatorError,
+    ProgramError,
+    RunError,
+    SlipwayError,
+    UsageError,
+)
+from core.plain import one_line, plain_values, says
+from core.strict_json import JsonError, parse_json, validated
+from deploy.run.npy import RANK
+
+RESULT = "result.json"
+OUTPUT = "output"
+"""Prefix of the output files."""
+ETDUMP = "run.etdp"
+MODEL = "model"
+"""The program's name in the run's folder, before its own suffix."""
+
+
+RESULT_LIMIT = 16 << 20
+"""Bytes of its JSON: a million times and the nodes of the largest graphs fit in."""
+_MOST_OUTPUTS = 4096
+_COUNT = 1 << 62
+
+Count = Annotated[int, Field(ge=0, le=_COUNT)]
+Milliseconds = Annotated[float, Field(ge=0, le=1e15)]
+
+
+class _Answer(BaseModel):
+    """A part of the runner's JSON; keys that this version does not know are kept for the result's file."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+
+class EngineInfo(_Answer):
+    """Which engine it was."""
+
+    name: str
+    version: str
+
+
+class Latency(_Answer):
+    """Milliseconds over the timed executions."""
+
+    count: Count
+    warmup: Count = 0
+    min: Milliseconds
+    p50: Milliseconds
+    p90: Milliseconds
+    p99: Milliseconds
+    mean: Milliseconds
+    all: tuple[Milliseconds, ...] = ()
+
+
+class Tensor(_Answer):
+    """An input or output: NumPy's dtype name, shape, SHA-256 of its raw bytes, and its file's name."""
+
+    dtype: str
+    shape: tuple[Count, ...] = Field(max_length=RANK)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    file: str = ""
+
+
+class Node(_Answer):
+    """An operator of a graph that its runtime divides between providers."""
+
+    name: str
+    operator: str
+    provider: str
+    why: str = ""
+    """Why the provider asked for did not take it."""
+
+
+class Placement(_Answer):
+    """Where the nodes ran."""
+
+    nodes: tuple[Node, ...] = ()
+    coverage: dict[str, Count] = {}
+    """Nodes by provider."""
+    hints: tuple[str, ...] = ()
+    """What could make it faster."""
+
+
+class Kernel(_Answer):
+    """The function that computes a layer on that processor."""
+
+    node: str
+    kernel: str
+    library: str
+    """Whose it is: ``XNNPACK`` or ``KleidiAI``."""
+    feature: str
+    """What it wants of the processor; ``scalar``: nothing."""
+
+
+class Fallback(_Answer):
+    """What the engine did otherwise than the program says, because that processor cannot."""
+
+    where: str
+    wanted: str
+    used: str
+    why: str
+
+
+class Weights(_Answer):
+    """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
+
+    bytes: Count
+    blocks: Count
+    shared: Count
+    shared_bytes: Count
+
+
+class ProfileRow(_Answer):
+    """An operator's executions under one provider, summed up."""
+
+    name: str
+    operator: str
+    provider: str = ""
+    count: Count
+    total_ms: Milliseconds
+
+
+class FileDigest(_Answer):
+    """SHA-256 of a file that ran, as the runner read it."""
+
+    path: str
+    size: Count
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Digests(_Answer):
+    """Digests of the program and its files of weights; no files where they would have cost too much."""
+
+    files: tuple[FileDigest, ...] = Field(default=(), max_length=_MOST_OUTPUTS)
+    ms: Milliseconds = 0.0
+    """What computing them, or finding out that they cost too much, took."""
+    estimate_ms: Milliseconds = 0.0
+    """What all of them take."""
+    limit_ms: Milliseconds | None = None
+    """What they might cost: 5 % of the run."""
+
+
+class RunnerResult(_Answer):
+    """What the runner measured; times in milliseconds, memory in bytes."""
+
+    engine: EngineInfo
+    method: str
+    load_ms: Milliseconds
+    latency_ms: Latency
+    peak_rss_bytes: Count
+    threads: Count
+    inputs: tuple[Tensor, ...] = Field(max_length=_MOST_OUTPUTS)
+    outputs: tuple[Tensor, ...] = Field(max_length=_MOST_OUTPUTS)
+    backends: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    """Settings of the engine that were in effect: providers and thread pools of ``onnxruntime``."""
+    placement: Placement | None = None
+    kernels: tuple[Kernel, ...] = ()
+    """Of every matrix product, linear layer and convolution, from engines that tell."""
+    fallbacks: tuple[Fallback, ...] = ()
+    weights: Weights | None = None
+    digests: Digests | None = None
+    """None from runners that compute none."""
+    profile: tuple[ProfileRow, ...] = ()
+    """By operator, the costliest first; empty when none was asked for."""
+
+
+def command(
+    runner: str,
+    *,
+    model: str,
+    inputs: Sequence[str],
+    shapes: str,
+    method: str,
+    executions: int,
+    warmup: int,
+    threads: int,
+    etdump: bool,
+    engine_flags: Sequence[str] = (),
+) -> list[str]:
+    """The runner's argv, to be run inside the run's folder.
+
+    Args:
+        model: the program's name there.
+        engine_flags: those that only some engines have: ``--provider=cpu``.
+    """
+    argv = [
+        runner,
+        f"--model_path={model}",
+        f"--json={RESULT}",
+        f"--output_file={OUTPUT}",
+        f"--method_name={method}",
+        f"--num_executions={executions}",
+        f"--warmup={warmup}",
+    ]
+    if inputs:
+        argv.append(f"--inputs={','.join(inputs)}")
+    if shapes:
+        argv.append(f"--input_shapes={shapes}")
+    if threads:
+        argv.append(f"--cpu_threads={threads}")
+    if etdump:
+        argv.append(f"--etdump_path={ETDUMP}")
+    return [*argv, *engine_flags]
+
+
+def parse_result(raw: bytes) -> RunnerResult:
+    """The runner's answer, checked; texts in it are `plain`.
+
+    Raises:
+        AnswerError: it is none.
+    """
+    try:
+        return validated(RunnerResult, plain_values(parse_json(raw, limit=RESULT_LIMIT)))
+    except JsonError as error:
+        raise AnswerError("The runner's result cannot be read.", str(error)[:600], "./inv build --force") from error
+
+
+def error_in(raw: bytes | str) -> dict[str, Any]:
+    """The ``error`` object of a failed runner's JSON, or an empty one; texts in it are `plain`."""
+    try:
+        answer = parse_json(raw, limit=RESULT_LIMIT)
+    except JsonError:
+        return {}
+    found = answer.get("error") if isinstance(answer, dict) else None
+    return plain_values(found) if isinstance(found, dict) else {}
+
+
+_CLASSES: dict[int, type[SlipwayError]] = {
+    2: RunError, 3: ProgramError, 4: MissingOperatorError, 5: MissingOperatorError, 6: UsageError, 7: RunError,
+    8: RunError, 9: RunError, 10: CrashError, 11: RunError,
+}  # fmt: skip
+
+_WHAT = {
+    2: "The runner does not know one of its arguments",
+    3: "The program cannot be loaded",
+    4: "The bundle lacks operators of the program",
+    5: "The bundle lacks a backend of the program",
+    6: "The inputs do not fit the program",
+    7: "The program failed while it ran",
+    8: "The outputs could not be written",
+    9: "Memory ran out",
+    10: "The runner crashed",
+    11: "The run reached a limit",
+    126: "The runner is not allowed to run",
+    127: "The runner, or the loader it names, is not there",
+}
+
+_SIGNALS = {
+    signal.SIGILL: "illegal instruction: the bundle needs CPU features which this device lacks",
+    signal.SIGKILL: "killed: most likely the device ran out of memory",
+    signal.SIGSEGV: "segmentation fault: a defect of Slipway, of the engine or of the device",
+    signal.SIGBUS: "bus error: memory of the device could not be read, or its disk failed",
+    signal.SIGFPE: "division by zero: a defect of Slipway or of the engine",
+    signal.SIGABRT: "aborted: a check inside the engine failed",
+    signal.SIGTERM: "ended by someone on the device",
+}
+_SMALLER = "the same with --cpu-threads 1 and --num-executions 1"
+_CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
+_REPORT = "run it once more and on another device; if it crashes there too, report it with the program and this message"
+
+
+_HINTS = {
+    2: "./inv build --force, which makes the runner and what calls it one version again",
+    3: "./inv export --model NAME --force, or a bundle of the engine that wrote the program",
+    4: "./inv build with an engine that has them, or without --ops-from",
+    5: "export with a partitioner that the bundle has, or ./inv build with another engine",
+    6: "--inputs or --input-shapes as the program declares them",
+    7: _SMALLER,
+    9: "end other programs on the device, or a smaller model",
+    10: _REPORT,
+    11: "a program that needs less; docs/runner.md says what is limited",
+}
+"""Our advice by the runner's exit code: what a device suggests is shown as its own words, never as ours."""
+
+_NAMES = 1000
+"""Of things concerned, as a device may list them."""
+
+
+def failure(code: int, stderr: str, answer: dict[str, Any], where: str, *, here: bool = False) -> SlipwayError:
+    """The error for a runner that ended with ``code`` (128 + n: signal n).
+
+    Args:
+        stderr: what it said last.
+        answer: the ``error`` object of its JSON, if it got that far.
+        where: completes "... on"; the device's name.
+        here: it ran on this machine, started by us from our own bundle: its advice is ours.
+    """
+    message = _text(answer, "message") or "\n".join(stderr.strip().splitlines()[-6:])
+    fix = _text(answer, "fix")
+    listed = answer.get("names")
+    names = (
+        tuple(one_line(name) for name in listed[:_NAMES] if isinstance(name, str)) if isinstance(listed, list) else ()
+    )
+    said = message if here else says(where, message)
+    if fix and not here:
+        said += f'\n{where} suggests: "{one_line(fix)}"' if said else says(where, fix)
+    if code > 128:
+        try:
+            number = signal.Signals(code - 128)
+        except ValueError:
+            return RunError(f"The runner on {where} was ended by signal {code - 128}.", said)
+        meaning = _SIGNALS.get(number, number.name)
+        kind, advice = (CrashError, _REPORT) if number in _CRASHES else (RunError, _SMALLER)
+        return kind(
+            f"The runner on {where} was ended by {number.name}.",
+            meaning + (f"; {said}" if said else ""),
+            "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
+        )
+    what = f"{_WHAT.get(code, 'The runner failed')} on {where} (exit {code})."
+    if code == 8 and "space" in message.lower():
+        return DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
+    return _CLASSES.get(code, RunError)(what, said, fix if here and fix else _HINTS.get(code, ""), names)
+
+
+def _text(answer: dict[str, Any], name: str) -> str:
+    """A text of the ``error`` object; anything else there is nothing."""
+    found = answer.get(name)
+    return found.strip() if isinstance(found, str) else ""

@@ -1,0 +1,481 @@
+"""One attempt at a deploy, over one connection: from the probe to the written result."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from core.bundle import RUNNER, Bundle
+from core.errors import DeadlineError, SlipwayError, TransferError
+from core.files import locked, new_folder
+from core.paths import results_dir
+from deploy.devices import conditions
+from deploy.devices.conditions import Conditions
+from deploy.devices.facts import DeviceFacts
+from deploy.devices.inventory import Device
+from deploy.devices.probe import probe
+from deploy.run import collect, preflight, ran, runner
+from deploy.run.compare import Comparison
+from deploy.run.events import Step, Steps
+from deploy.run.job import Job
+from deploy.run.needs import ProgramNeeds, bundle_digest
+from deploy.run.preflight import Finding
+from deploy.run.result import (
+    EMULATED,
+    BundleUsed,
+    ProgramUsed,
+    Result,
+    Upload,
+    Verified,
+    now,
+    overall,
+    result_key,
+    write,
+)
+from deploy.run.settings import Options
+from deploy.store import gc
+from deploy.store.store import Blob, Store, Survey
+from deploy.store.vouch import Records, Voucher
+from deploy.transport import hearing
+from deploy.transport.base import Transport, run
+from deploy.transport.deadline import Deadline
+
+_CLEANUP = 20.0
+"""Seconds for tidying up on the device."""
+_DEFAULT_ROOT = ".slipway"
+_NOTHING = Survey()
+_SMALL = 256 << 10
+"""Bytes of results that come with the run's end; what is larger is fetched."""
+_COOLING = 2.0
+"""Seconds between two looks at the temperature."""
+_PATIENCE = 2.0
+"""Seconds that taking the lock may last before it counts as waiting for somebody."""
+
+
+def device_root(device: Device) -> str:
+    """Where ``device`` keeps Slipway's files: the inventory's ``root``, or the place its transport has for that."""
+    if device.root:
+        return device.root
+    if device.transport == "local":
+        from core.paths import cache_dir
+
+        return str(cache_dir("devices", device.name))
+    if device.transport == "adb":
+        from deploy.transport.adb.transport import HOME
+
+        return f"{HOME}/slipway"
+    return _DEFAULT_ROOT
+
+
+class Session:
+    """One deploy over one connection."""
+
+    def __init__(
+        self,
+        device: Device,
+        bundle: Bundle,
+        job: Job,
+        needs: ProgramNeeds,
+        steps: Steps,
+        deadline: Deadline,
+        transport: Transport,
+    ) -> None:
+        self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
+        self.steps, self.deadline, self.transport = steps, deadline, transport
+        self.conditions = Conditions()
+        self.sent: dict[str, bytes] = {}
+        """What came with the run's end."""
+        self.digest = bundle_digest(bundle)
+        self.home = f"bundles/{self.digest}"
+        self.program = f"programs/{job.digest}"
+        self.above = f"../../{self.program}"
+        """The same, seen from the run's folder."""
+        self.replaced: tuple[str, ...] = ()
+        self.moved: dict[str, Blob] = {}
+        """What was uploaded, by SHA-256."""
+        self.parts = {
+            entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
+            for entry in bundle.manifest.files
+            if entry.path.startswith(("bin/", "lib/"))  # licences stay with whoever distributes the bundle
+        }
+
+    def go(self, options: Options, attempts: int = 1) -> Result:
+        """From the probe to the written result.
+
+        Args:
+            attempts: which connection of this deploy it is, counted from 1.
+        """
+        with Store(self.transport, device_root(self.device)) as store, self._tidy(store, options):
+            facts, survey = self._ask(store, options)
+            voucher = Voucher(store, self.device.verify_days, Records.of(store.lock.id))
+            if survey is not None:
+                facts = self._make_room(store, survey, facts)
+                survey = self._verified(store, voucher, survey)
+            missing = self._missing(survey or _NOTHING)
+            with self.steps.step("preflight") as step:
+                found = self._preflight(facts, missing, step)
+            if survey is None:  # a device that is new to us, and nothing touched on it before this line
+                survey = self._open(store, options, make=True) or _NOTHING
+                voucher.records = Records.of(store.lock.id)
+                survey = self._verified(store, voucher, survey)
+                missing = self._missing(survey)
+            upload, answer = self._sound_run(store, voucher, survey, missing, options)
+            verified = Verified(
+                program=voucher.vouched(self.job.files), bundle=voucher.vouched(self.parts), replaced=self.replaced
+            )
+            with self.steps.step("settle"):
+                self._settle(store, survey, grown=upload.bytes > 0)
+            key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
+            with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
+                with self.steps.step("fetch", "fetching the outputs"):
+                    files = collect.fetch(
+                        self.transport, store, answer, self.sent, folder, options.etdump, self.deadline
+                    )
+                with self.steps.step("compare"):
+                    outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
+        result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
+        result = result.model_copy(update={"attempts": attempts})
+        return result.model_copy(update={"path": write(result)})
+
+    def _probe(self) -> DeviceFacts:
+        return probe(self.transport, device_root(self.device), self.bundle.manifest.needs, self.deadline)
+
+    def _ask(self, store: Store, options: Options) -> tuple[DeviceFacts, Survey | None]:
+        """What the device is and what is there, the lock with it; one round trip, if everything is as it mostly is."""
+        with self.steps.step("probe", "asking the device what it is"):
+            facts, kind, survey = store.ask(self._folders(), self.bundle.manifest.needs, self.deadline)
+        if kind == "busy":
+            return facts, self._open(store, options, make=False)
+        if survey is None or all(self._placed(survey, folder) for folder in self._wanted()):
+            return facts, survey
+        with self.steps.step("survey"):
+            parts = store.survey([f"store/{blob.sha256}" for blob in self._blobs()], self.deadline)
+        return facts, replace(survey, looks={**survey.looks, **parts.looks})
+
+    def _verified(self, store: Store, voucher: Voucher, survey: Survey) -> Survey:
+        """The survey without what is damaged: what changed since it was verified is verified again."""
+        there = {f"{folder}/{path}": blob for folder, files in self._wanted().items() for path, blob in files.items()}
+        there |= {f"store/{blob.sha256}": blob for blob in self._blobs()}
+        unknown = voucher.unknown(survey.looks, there)
+        if not unknown:
+            return survey
+        with self.steps.step("verify", f"verifying {preflight.files(len(unknown))} on {self.device.name}") as step:
+            damaged = voucher.verify(unknown, self.deadline)
+            voucher.records.save()
+            bad = {there[name].sha256 for name in damaged}
+            if not bad:
+                return survey
+            names = {blob.sha256: blob.source.name for blob in there.values()}
+            self.replaced = (*self.replaced, *(names[sha256] for sha256 in sorted(bad)))
+            for name, digest in damaged.items():
+                step.note(
+                    f"{names[there[name].sha256]} was damaged on {self.device.name} ({name.partition('/')[0]}): its "
+                    f"SHA-256 is {digest[:16]}…, not {there[name].sha256[:16]}…; it is uploaded again"
+                )
+            # The store's own was not looked at where everything was in its place.
+            more = store.survey([f"store/{blob.sha256}" for blob in self._blobs()], self.deadline)
+        looks = {name: look for name, look in {**survey.looks, **more.looks}.items()
+                 if name not in there or there[name].sha256 not in bad}  # fmt: skip
+        return self._verified(store, voucher, replace(survey, looks=looks))
+
+    def _open(self, store: Store, options: Options, make: bool) -> Survey | None:
+        """Lock the device and see what is there; waiting for another deploy does not use up this one's time."""
+        with self.steps.step("survey", f"looking at what is on {self.device.name}") as step:
+            begun = time.monotonic()
+            patience = Deadline.after(options.wait + self.deadline.left())
+
+            def waiting(who: str) -> None:
+                by = who or "another deploy"
+                step.note(f"{self.device.name} is in use by {by}: waiting up to {options.wait:.0f} s")
+
+            survey = store.open(self._names(), patience, wait=options.wait, make=make, waiting=waiting)
+            waited = time.monotonic() - begun
+        if waited > _PATIENCE:
+            self.deadline = self.deadline.later(waited)
+        return survey
+
+    def _make_room(self, store: Store, survey: Survey, facts: DeviceFacts) -> DeviceFacts:
+        """Remove what dead sessions left, but for parts of what is missing, and old files when space is short."""
+        missing = self._missing(survey)
+        wanted = tuple(f"incoming/{blob.sha256}." for blob in missing)
+        stale = [name for name in survey.stale if not name.startswith(wanted or ("\0",))]
+        store.discard(stale, self.deadline)
+        if survey.pinned:
+            words = ["sh", "-c", conditions.UNPIN, "slipway", store.path("governor")]
+            run(self.transport, words, deadline=self.deadline, check=False)
+        need = preflight.space_needed(sum(blob.size for blob in missing))
+        short = facts.free is not None and facts.free < need
+        if short:
+            limit = max(0, store.survey([], self.deadline).usage - (need - (facts.free or 0)))
+            gc.collect(
+                self.transport, store, self.deadline,
+                max_bytes=limit, max_days=self.device.store_days, in_use=self._in_use(),
+            )  # fmt: skip
+        return self._probe() if short or stale else facts  # what was removed is free space now
+
+    def _in_use(self) -> set[str]:
+        return {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
+
+    def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
+        """After a good run: the bundle becomes the current one, and a store that grew is held to its limits."""
+        key = f"{self.bundle.manifest.target}-{self.bundle.manifest.engine}"
+        if survey.current.get(key) != self.digest:
+            store.lock.check()
+            store.flip(key, self.digest, self.deadline)
+        if grown:
+            gc.collect(
+                self.transport, store, self.deadline,
+                max_bytes=self.device.store_gib * (1 << 30), max_days=self.device.store_days, in_use=self._in_use(),
+            )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _tidy(self, store: Store, options: Options) -> Iterator[None]:
+        """After a failure remove every unfinished file; the run's folder goes with the lock."""
+        try:
+            yield
+        except BaseException as error:
+            # A transfer for which the time did not suffice goes on from here the next time.
+            store.abandon(Deadline.after(_CLEANUP), parts=not isinstance(error, DeadlineError))
+            raise
+        if options.keep_run:
+            with contextlib.suppress(SlipwayError):  # the result is here
+                store.keep(self.program, Deadline.after(_CLEANUP))
+
+    def _wanted(self) -> dict[str, dict[str, Blob]]:
+        """Folder on the device to the files it must hold."""
+        return {self.home: self.parts, self.program: self.job.files}
+
+    def _blobs(self) -> list[Blob]:
+        return [blob for files in self._wanted().values() for blob in files.values()]
+
+    def _folders(self) -> list[str]:
+        """Those of the bundle and the program, each with a slash."""
+        paths = (f"{folder}/{path}" for folder, files in self._wanted().items() for path in files)
+        return list(dict.fromkeys(path.rpartition("/")[0] + "/" for path in paths))
+
+    def _names(self) -> list[str]:
+        return [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
+
+    def _placed(self, survey: Survey, folder: str) -> bool:
+        """Whether the files of ``folder`` are in their places already."""
+        return all(survey.has(f"{folder}/{path}", blob) for path, blob in self._wanted()[folder].items())
+
+    def _missing(self, survey: Survey) -> list[Blob]:
+        """What must be uploaded."""
+        wanted = [
+            blob for folder, files in self._wanted().items() if not self._placed(survey, folder)
+            for blob in files.values()
+        ]  # fmt: skip
+        missing = {blob.sha256: blob for blob in wanted if not survey.has(f"store/{blob.sha256}", blob)}
+        return list(missing.values())
+
+    def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob], step: Step) -> list[Finding]:
+        found = preflight.check(
+            self.bundle,
+            facts,
+            self.needs,
+            self.job.method,
+            upload_bytes=sum(blob.size for blob in missing),
+            program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
+            versions=self.job.program.versions if self.job.program else {},
+        )
+        step.show(found)
+        error = preflight.failure(found, self.device, self.bundle)
+        if error is not None:
+            raise error
+        return found
+
+    def _upload(self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob]) -> Upload:
+        total, resumed = sum(blob.size for blob in missing), 0
+        everything = {blob.sha256: blob.size for blob in self._blobs()}
+        self.moved |= {blob.sha256: blob for blob in missing}
+        present = {digest: size for digest, size in everything.items() if digest not in self.moved}
+        text = f"uploading {preflight.files(len(missing))} to {self.device.name}" if missing else ""
+        with self.steps.step("upload", text) as step:
+            done = 0
+
+            def progress(count: int) -> None:
+                nonlocal done
+                done += count
+                step.progress(done, total)
+
+            if missing:
+                resumed = store.upload(missing, progress, self.deadline)
+            for blob in missing:
+                voucher.uploaded(blob)
+            for folder, files in self._wanted().items():
+                if not self._placed(survey, folder):
+                    self._arrange(store, voucher, folder, files)
+            step.outcome = (
+                f"uploaded {preflight.files(len(missing))}, {preflight.size(total)}"
+                + (f" ({preflight.size(resumed)} of it earlier)" if resumed else "")
+                if missing
+                else f"nothing to upload: 0 bytes of payload, {preflight.size(sum(present.values()))} were there"
+            )
+        return Upload(
+            files=len(missing),
+            bytes=total,
+            names=tuple(blob.source.name for blob in missing),
+            present_files=len(present),
+            present_bytes=sum(present.values()),
+            resumed_bytes=resumed,
+        )
+
+    def _arrange(self, store: Store, voucher: Voucher, folder: str, files: dict[str, Blob]) -> None:
+        looks = store.arrange(folder, files, self.deadline)
+        copies = voucher.arranged(looks, {f"{folder}/{path}": blob for path, blob in files.items()})
+        if copies and (damaged := voucher.verify(copies, self.deadline)):
+            raise TransferError(
+                f"{', '.join(damaged)} on {self.device.name} is not what was uploaded.",
+                "its file system has no hard links, and a copy of the file came out damaged",
+                "the same command again, or another root in devices.toml",
+                tuple(damaged),
+            )
+        voucher.records.save()
+
+    def _run(self, store: Store, options: Options) -> runner.RunnerResult:
+        argv = runner.command(
+            store.path(f"{self.home}/{RUNNER}"),
+            model=f"{self.above}/{self.job.model_name}",
+            inputs=[f"{self.above}/{name}" for name in self.job.input_names],
+            shapes=self.job.shapes,
+            method=self.job.method,
+            executions=options.executions,
+            warmup=options.warmup,
+            threads=options.threads,
+            etdump=options.etdump,
+            engine_flags=options.engine_flags,
+        )
+        note = store.path("governor")
+        cooled = self._cool_down(options.cooldown) if options.cooldown else 0.0
+        with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
+            store.lock.check()
+            files = conditions.Files(store.path(self.program), store.owner, _SMALL)
+            done = run(
+                self.transport,
+                conditions.wrapped(argv, note, options.governor, options.cores, files),
+                cwd=store.run_folder,
+                pidfile=store.pidfile,
+                deadline=self.deadline,
+                doing=f"running {self.job.name} on {self.device.name}",
+                check=False,
+                most=hearing.RUN,
+            )
+            self.sent = files.brought(done.stdout)
+            said = collect.read_result(self.transport, store, self.sent, self.deadline)
+            if done.code != 0:
+                raise runner.failure(
+                    done.code, done.stderr.decode(errors="replace"), runner.error_in(said), self.device.name
+                )
+            self.conditions = conditions.conditions(done.text, options.governor, options.cores, cooled)
+            for line in self.conditions.notes:
+                step.note(line)
+            return runner.parse_result(said)
+
+    def _sound_run(
+        self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], options: Options
+    ) -> tuple[Upload, runner.RunnerResult]:
+        """Upload and run; once more where the run shows, or may show, that what it read is damaged.
+
+        A damaged byte can make the runner fail in any way. So after a failure the device digests what it has not
+        digested during this deploy; only if all of it is sound, the failure stands as it is.
+        """
+        upload = self._upload(store, voucher, survey, missing)
+        first = True
+        while True:
+            failures: list[SlipwayError] = []
+            found, answer = ran.NOTHING, None
+            with ran.noted(failures):
+                answer = self._run(store, options)
+                found = ran.read(answer, self.job)
+            others = {self.job.files[name].sha256 for name in found.other}
+            doubtful = {blob.sha256 for blob in self._blobs()} - voucher.now if failures else others
+            again = None
+            if first and doubtful:
+                with ran.instead(failures):
+                    again = self._uploaded_again(store, voucher, doubtful)
+            if again is not None:
+                upload, first = again.after(upload), False
+                continue
+            if answer is None:
+                raise failures[0]
+            ran.check(found, self.device.name)
+            for name in found.same:
+                voucher.by_runner(self.job.files[name])
+            return upload, answer
+
+    def _uploaded_again(self, store: Store, voucher: Voucher, doubtful: set[str]) -> Upload | None:
+        """Have the device digest files, and replace those that are damaged; None when all of them are sound."""
+        for sha256 in doubtful:
+            voucher.doubt(sha256)
+        before = self.replaced
+        survey = self._verified(store, voucher, store.survey(self._names(), self.deadline))
+        if self.replaced == before:
+            return None
+        return self._upload(store, voucher, survey, self._missing(survey))
+
+    def _cool_down(self, degrees: float) -> float:
+        """Wait until the device's warmest zone is at most so warm; seconds waited.
+
+        Raises:
+            DeadlineError: it does not get there in time.
+        """
+        begun = time.monotonic()
+        with self.steps.step("cool down", f"waiting for {self.device.name} to cool down") as step:
+            while True:
+                words = ["sh", "-c", conditions.STATE, "slipway", conditions.SYSFS]
+                now = conditions.snapshot(run(self.transport, words, deadline=self.deadline).text).hottest_c
+                if now is None:
+                    step.note(f"{self.device.name} tells no temperature: not waited")
+                if now is None or now <= degrees:
+                    return time.monotonic() - begun
+                self.deadline.check(f"{self.device.name} was at {now:.1f} °C, waiting for {degrees:g} °C")
+                time.sleep(self.deadline.left(_COOLING))
+
+    def _result(
+        self,
+        facts: DeviceFacts,
+        found: Sequence[Finding],
+        upload: Upload,
+        verified: Verified,
+        answer: runner.RunnerResult,
+        outputs: tuple[Comparison, ...],
+        files: tuple[str, ...],
+    ) -> Result:
+        manifest, program = self.bundle.manifest, self.job.program
+        return Result(
+            created=now(),
+            device=self.device.name,
+            transport=self.device.transport,
+            emulated=self.device.emulated,
+            latency_note=EMULATED if self.device.emulated else "",
+            facts=facts,
+            bundle=BundleUsed(
+                target=manifest.target,
+                engine=manifest.engine,
+                engine_version=manifest.offers.engine_version,
+                toolchain=manifest.toolchain,
+                digest=self.digest,
+            ),
+            program=ProgramUsed(
+                name=self.job.name,
+                file=self.job.model.source.name,
+                size=self.job.model.size,
+                sha256=self.job.model.sha256,
+                model=program.model if program else "",
+                scheme=program.scheme if program else "",
+                method=self.job.method,
+                reference_engine=self.job.reference_engine,
+            ),
+            preflight=tuple(found),
+            upload=upload,
+            verified=verified,
+            runner=answer,
+            conditions=self.conditions,
+            outputs=outputs,
+            verdict=overall(outputs),
+            seconds=dict(self.steps.seconds),
+            files=files,
+        )

@@ -1,0 +1,1 @@
+"""The shell scripts that run on a device."""

@@ -1,0 +1,164 @@
+"""Garbage collection of a device's store: what is old or too much goes, what is current never does.
+
+The device lists, this side decides (`plan` is a function of the listing alone), the device removes. Ages are told by
+the device's own clock; should that jump, the worst that follows is an upload that could have been spared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from deploy.scripts.remote_scripts import LISTING
+from deploy.store.store import Store, on_device
+from deploy.transport.base import Transport
+from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import natural
+
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A blob or a folder of the store."""
+
+    name: str
+    size: int
+    used: int
+    """When it was last used, by the device's clock (s)."""
+
+
+@dataclass
+class Listing:
+    """The store as the device lists it."""
+
+    now: int = 0
+    blobs: dict[str, Entry] = field(default_factory=dict)
+    bundles: dict[str, Entry] = field(default_factory=dict)
+    programs: dict[str, Entry] = field(default_factory=dict)
+    kept_runs: dict[str, Entry] = field(default_factory=dict)
+    holds: dict[str, set[str]] = field(default_factory=dict)
+    """Bundle, or program with its inputs, to the digests of its files."""
+    links: dict[str, str] = field(default_factory=dict)
+    """``current/<key>`` and ``previous/<key>`` to a bundle's digest."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all blobs."""
+        return sum(blob.size for blob in self.blobs.values())
+
+
+def parse(lines: Iterable[str]) -> Listing:
+    """What `LISTING` printed."""
+    found = Listing()
+    bundle = ""
+    for line in lines:
+        words = line.split(" ")
+        if words[0] == "now" and (now := natural(words[-1])) is not None:
+            found.now = now
+        elif words[0] == "link" and len(words) == 3:
+            found.links[words[1]] = words[2].rpartition("/")[2]
+        elif words[0] == "of" and len(words) == 2:
+            bundle = words[1].rpartition("/")[2]
+        elif len(words) == 1 and len(line) == 64 and bundle:
+            found.holds.setdefault(bundle, set()).add(line)
+        elif words[0] in {"file", "folder"} and len(words) == 5:
+            kind, _, name = words[4].partition("/")
+            size, used = natural(words[1]), natural(words[2])
+            if size is None or used is None:
+                continue
+            entry = Entry(words[4], size, used)
+            table = {"store": found.blobs, "bundles": found.bundles, "programs": found.programs}.get(kind)
+            if kind == "runs" and name.startswith("kept-"):
+                table = found.kept_runs
+            if table is not None:
+                table[name] = entry
+    return found
+
+
+def plan(
+    listing: Listing,
+    *,
+    max_bytes: float,
+    max_days: float,
+    in_use: Collection[str] = (),
+    kept_runs: bool = False,
+) -> list[str]:
+    """Paths below the root that may go.
+
+    Args:
+        max_bytes: what all files may take; the least recently used go first, programs before bundles.
+        max_days: what was not used for longer goes.
+        in_use: digests of blobs and bundles that stay whatever their age.
+        kept_runs: folders of runs that were kept on purpose too, by age.
+    """
+
+    def old(entry: Entry) -> bool:
+        return listing.now - entry.used > max_days * DAY
+
+    linked = set(listing.links.values()) | set(in_use)
+    loose_folders = [
+        entry for folders in (listing.programs, listing.bundles)
+        for name, entry in sorted(folders.items(), key=lambda item: item[1].used) if name not in linked
+    ]  # fmt: skip
+    gone = [entry for entry in loose_folders if old(entry)]
+    left = [entry for entry in loose_folders if not old(entry)]
+
+    def held() -> set[str]:
+        dropped = {entry.name.rpartition("/")[2] for entry in gone}
+        return {digest for name, digests in listing.holds.items() if name not in dropped for digest in digests}
+
+    loose = sorted(
+        (blob for digest, blob in listing.blobs.items() if digest not in held() and digest not in in_use),
+        key=lambda entry: entry.used,
+    )
+    total = listing.size
+    for blob in loose:
+        if old(blob) or total > max_bytes:
+            gone.append(blob)
+            total -= blob.size
+    for entry in left:
+        if total <= max_bytes:
+            break
+        before = held()
+        gone.append(entry)
+        freed = [listing.blobs[digest] for digest in before - held() if digest in listing.blobs]
+        freed = [blob for blob in freed if blob.name.rpartition("/")[2] not in in_use]
+        gone += freed
+        total -= sum(blob.size for blob in freed)
+    if kept_runs:
+        gone += [entry for entry in listing.kept_runs.values() if old(entry)]
+    return [entry.name for entry in gone]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection did."""
+
+    removed: tuple[str, ...]
+    bytes: int
+    """Freed, as far as files of the store go."""
+    left_files: int
+    left_bytes: int
+
+
+def collect(
+    transport: Transport,
+    store: Store,
+    deadline: Deadline,
+    *,
+    max_bytes: float,
+    max_days: float,
+    in_use: Collection[str] = (),
+    kept_runs: bool = False,
+) -> Collected:
+    """List, decide, remove; the session holds the lock. See `plan` for the arguments."""
+    done = on_device(transport, LISTING, [store.root], deadline, "listing the store")
+    listing = parse(done.text.splitlines())
+    names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use, kept_runs=kept_runs)
+    # Folders go before the blobs that only they hold: broken off in between, nothing lacks a file.
+    names.sort(key=lambda name: name.startswith("store/"))
+    store.discard(names, deadline)
+    gone = [blob for blob in listing.blobs.values() if blob.name in set(names)]
+    freed = sum(blob.size for blob in gone)
+    return Collected(tuple(names), freed, len(listing.blobs) - len(gone), listing.size - freed)

@@ -1,0 +1,305 @@
+"""One deploy at a time on a device, whichever machine it comes from.
+
+The lock is a folder on the device, held by a process on the device that this side keeps alive by a beat over the
+connection (`deploy.scripts.remote_scripts.LOCK` says how it is taken and given back). No machine's clock is trusted: a
+lock is stale when its holder's process is gone or the device was restarted, which the device sees by itself, or
+when its beat stood still for `STALE` seconds of this side's own monotonic time while this side was watching.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from core import console
+from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.plain import one_line, says
+from deploy.devices import roots
+from deploy.devices.probe import END, FUNCTION, parse
+from deploy.scripts.remote_scripts import LOCK, compact
+from deploy.scripts.root_scripts import ADOPT
+from deploy.store.owner import signature
+from deploy.transport.base import Channel, Transport, run
+from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import ANSWER
+from deploy.transport.supervise import quoted
+
+OPEN = compact(FUNCTION + 'probe "$@" </dev/null\nshift 6\nset -- "$root" "$@"\n') + LOCK
+"""The probe and the lock in one command: six words of `deploy.devices.probe.arguments`, then the lock's."""
+
+BEAT = 5.0
+"""Seconds between two beats."""
+STALE = 60.0
+"""Seconds without a beat, as watched by a contender, after which a lock is taken over: more than a beat may have to
+wait behind an upload in the buffers of a slow link."""
+
+_ANSWER = 30.0
+"""Seconds within which the device must have answered."""
+_TELLING = 90.0
+"""As many more when it is asked what it is: reading a library through takes a slow one a while."""
+_RELEASE = 8.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the device said to one attempt."""
+
+    kind: str
+    """``absent``, ``busy``, ``refused`` or ``acquired``."""
+    mark: str = ""
+    """Generation and beat, when busy; why, when refused."""
+    who: str = ""
+    """The holder in words, when busy; the path, when refused."""
+    lines: tuple[str, ...] = ()
+    """The survey, when acquired."""
+    told: str = ""
+    """What the device said of itself, when it was asked."""
+
+
+class DeviceLock:
+    """The lock of the store at ``root`` on the device behind ``transport``."""
+
+    def __init__(self, transport: Transport, root: str, owner: str) -> None:
+        self._transport, self.root, self._owner = transport, root, owner
+        self.id = ""
+        """What the root's marker says, once the lock is held: another root has another one."""
+        self._channel: Channel | None = None
+        self._stop = threading.Event()
+        self._beater: threading.Thread | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether it was acquired and not yet given back."""
+        return self._channel is not None
+
+    def acquire(
+        self,
+        names: Sequence[str],
+        deadline: Deadline,
+        *,
+        wait: float = 0.0,
+        make: bool = False,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """Take the lock, waiting up to ``wait`` seconds for another's end.
+
+        Args:
+            names: paths below the root for the survey that comes with the lock.
+            make: make the root when it is not there; without it the answer is ``absent`` then.
+            waiting: told once, when there is something to wait for, who holds the lock.
+
+        Returns:
+            ``acquired`` with the survey, or ``absent``.
+
+        Raises:
+            DeviceBusyError: somebody else holds it still. RootError: the root is not ours. UnreachableError,
+            TransferError, DeviceFullError.
+        """
+        patience = Deadline.after(wait)
+        seen, since, pause, told = "", time.monotonic(), 0.4, False
+        while True:
+            stood = time.monotonic() - since
+            answer = self._attempt(names, seen if seen and stood > STALE else "", make, deadline)
+            if answer.kind != "busy":
+                return answer
+            if answer.mark != seen:
+                seen, since = answer.mark, time.monotonic()
+            if patience.over or deadline.over:
+                raise self._busy(answer.who, wait)
+            if waiting is not None and not told:
+                told = True
+                waiting(answer.who)
+            time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
+            pause = min(pause * 1.6, 5.0)
+
+    def ask(self, names: Sequence[str], question: Sequence[str], deadline: Deadline) -> Answer:
+        """One attempt to take the lock, together with the probe: all in one round trip.
+
+        Args:
+            question: the probe's words; the device finds the root by them, and makes none.
+
+        Returns:
+            ``acquired``, ``absent`` or ``busy``, with what the device told.
+
+        Raises:
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
+        """
+        return self._attempt(names, "", make=False, deadline=deadline, question=question)
+
+    def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
+        """Whether the device takes a command that does what `ask` does."""
+        return len(quoted(self._words(names, "", False, question)).encode()) <= self._transport.longest
+
+    def look(self, names: Sequence[str], deadline: Deadline) -> Answer:
+        """The same as `ask` of a device that was asked already what it is."""
+        return self._attempt(names, "", make=False, deadline=deadline)
+
+    def check(self) -> None:
+        """See that the lock is still ours.
+
+        Raises:
+            DeviceBusyError: another took it over while this side was asleep. UnreachableError: the connection broke.
+        """
+        if self._channel is None:
+            return
+        code = None
+        for _ in range(3):  # its last words, the end of both streams, the exit status
+            code = self._channel.pump(0) if code is None else code
+        if b"\nlost" in self._channel.heard.stdout:
+            self._drop()
+            raise DeviceBusyError(
+                f"{self._transport.name} was taken over by another deploy.",
+                f"this side gave no sign of life for {STALE:.0f} s: it was suspended, or the link hung",
+                "the same command again",
+            )
+        if code is not None:
+            self._drop()
+            raise UnreachableError(
+                f"{self._transport.name} dropped the lock of this deploy.",
+                "its holder on the device was ended there",
+                "the same command again",
+            )
+
+    def release(self) -> None:
+        """Give it back; the device removes the run's folder with it. What fails leaves a stale lock, and no error."""
+        channel = self._channel
+        if channel is None:
+            return
+        self._stop_beating()
+        patience = Deadline.after(_RELEASE)
+        with contextlib.suppress(SlipwayError):
+            channel.heard.forget()
+            channel.end_input()
+            while not patience.over and channel.pump(patience.left(0.2)) is None:
+                pass
+        self._drop()
+
+    def _attempt(
+        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str] = ()
+    ) -> Answer:
+        answer = self._once(names, stale, make, deadline, question)
+        if answer.kind == "refused":
+            if answer.mark != "unmarked":
+                raise roots.refusal(self._transport.name, answer.mark, answer.who)
+            adopt(self._transport, parse(answer.told).root if question else self.root, deadline)
+            answer = self._once(names, stale, make, deadline, question)
+        if answer.kind == "refused":
+            raise roots.refusal(self._transport.name, answer.mark, answer.who)
+        return answer
+
+    def _once(
+        self, names: Sequence[str], stale: str, make: bool, deadline: Deadline, question: Sequence[str]
+    ) -> Answer:
+        doing = f"asking and locking {self._transport.name}" if question else f"locking {self._transport.name}"
+        deadline.check(doing)
+        channel = self._transport.start(self._words(names, stale, make, question), deadline)
+        channel.heard.limit, channel.heard.doing = ANSWER, doing
+        try:
+            answer = self._read(channel, deadline, doing, asked=bool(question))
+        except BaseException:
+            channel.close()
+            raise
+        if answer.kind == "acquired":
+            self._channel = channel
+            self._stop.clear()
+            self._beater = threading.Thread(target=self._beat, args=(channel,), name="device-lock", daemon=True)
+            self._beater.start()
+        else:
+            channel.close()
+        return answer
+
+    def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
+        script, first = (OPEN, question) if question else (LOCK, [self.root])
+        own = [self._owner, signature(), stale, "yes" if make else "no", roots.new_id()]
+        return ["sh", "-c", script, "slipway", *first, *own, *names]
+
+    def _read(self, channel: Channel, deadline: Deadline, doing: str, asked: bool) -> Answer:
+        patience = Deadline.after(deadline.left(_ANSWER + _TELLING if asked else _ANSWER))
+        code, told, lines = None, "", [""]
+        seen = -1
+        while code is None:
+            code = channel.pump(patience.left(0.2))
+            heard = channel.heard.stdout
+            if len(heard) != seen and (code is not None or b"\nready\n" in heard):
+                seen = len(heard)
+                text = heard.decode(errors="replace")
+                if asked:
+                    told, end, text = text.partition(END)
+                    told += end
+                lines = text.splitlines() or [""]
+                if "ready" in lines and (match := re.fullmatch(r"acquired [0-9]{1,19} ([0-9a-f]*)", lines[0])):
+                    self.id = match[1]
+                    return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), told=told)
+            if code is None and patience.over:
+                raise deadline.error(doing) if deadline.over else UnreachableError(
+                    f"{self._transport.name} stopped answering while {doing}.", "", "the same command again"
+                )  # fmt: skip
+        if asked and not told.endswith(END):
+            parse(told)  # raises: it is no answer
+        first = lines[0]
+        if code == 0 and first == "absent":
+            return Answer("absent", told=told)
+        if code == 0 and (match := re.fullmatch(r"busy ([0-9]{1,19}:[0-9]{0,19})", first)):
+            return Answer("busy", match[1], one_line("".join(lines[1:2]), 120), told=told)
+        if code == 0 and (match := re.fullmatch(r"refused ([a-z]+)", first)):
+            return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), told=told)
+        said = channel.heard.stderr[-600:].decode(errors="replace").strip()
+        if "no space" in said.lower() or "quota" in said.lower():
+            raise DeviceFullError(
+                f"No space left on {self._transport.name} while {doing}.",
+                says(self._transport.name, said),
+                "free some space there, or set another root for the device in devices.toml",
+            )
+        raise TransferError(
+            f"{self._transport.name} failed while making the store's folders in {self.root} (exit {code}).",
+            says(self._transport.name, said),
+            "see that the folder belongs to the login's user, or set another root in devices.toml",
+        )
+
+    def _beat(self, channel: Channel) -> None:
+        while not self._stop.wait(BEAT):
+            channel.send(b"\n")
+
+    def _stop_beating(self) -> None:
+        self._stop.set()
+        if self._beater is not None:
+            self._beater.join(timeout=2)
+        self._beater = None
+
+    def _drop(self) -> None:
+        self._stop_beating()
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+
+    def _busy(self, who: str, wait: float) -> DeviceBusyError:
+        by = who or "another deploy"
+        return DeviceBusyError(
+            f"{self._transport.name} is in use by {by}.",
+            f"it was waited for, {wait:.0f} s" if wait else "one deploy at a time may use a device",
+            "the same command with a longer --wait SECONDS",
+            (by,),
+        )
+
+
+def adopt(transport: Transport, root: str, deadline: Deadline) -> None:
+    """Mark a root that an earlier version made; nothing else is ever taken over.
+
+    Raises:
+        RootError: it holds something that no version made.
+    """
+    done = run(
+        transport, ["sh", "-c", ADOPT, "slipway", root, roots.new_id()], deadline=deadline,
+        doing=f"looking at {root}", check=False,
+    )  # fmt: skip
+    lines = done.text.splitlines()
+    if "adopted" not in lines:
+        rows = [one_line(line, 400).partition(" ")[::2] for line in lines]
+        foreign, lacks = ([name for kind, name in rows if kind == each] for each in ("foreign", "lacks"))
+        raise roots.refusal(transport.name, "unmarked", root, foreign, lacks)
+    console.note(f"{root} on {transport.name} was made by an earlier version: it has a {roots.MARKER} now")

@@ -1,0 +1,467 @@
+"""The device's side of files: a content-addressed store, bundles and run folders linked from it.
+
+Below the device's root::
+
+    incoming/<sha256>.<owner>.part   on its way; nothing reads it; an interrupted upload goes on from here
+    store/<sha256>                   whole and verified on the device; read-only
+    bundles/<digest>/bin, lib        hard links into the store (copies where links are refused), and SHA256SUMS
+    programs/<digest>/               a program with its inputs, in the same way
+    current/<target>-<engine>        link to the bundle that ran last and well; previous/ the one before it
+    runs/<owner>/                    one run: its outputs, gone afterwards
+    lock/<number>/                   who uses the device (`deploy.store.lock`)
+    .slipway-root                    the mark of a root that is ours (`deploy.devices.roots`)
+
+A blob gets its final name only after the device itself computed the right SHA-256 of it (or, where it has nothing to do
+that with, after it was read back and compared), so a name in
+``store`` was proof when it was given; `deploy.store.vouch` says when it is looked at again. ``<owner>`` names the
+session on this side that made a thing, so that whoever comes next removes what a dead one left, and only that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.errors import DeviceFullError, SlipwayError, TransferError
+from core.files import sha256_file
+from core.plain import says
+from deploy.devices.probe import arguments, parse, probe
+from deploy.devices.roots import new_id, refusal
+from deploy.scripts.remote_scripts import ARRANGE, COMMIT, DISCARD, FLIP, KEEP, PREPARE, RESUME, SURVEY, VERIFY
+from deploy.store import owner as owners
+from deploy.store.lock import DeviceLock, adopt
+from deploy.store.owner import is_dead, new_owner
+from deploy.transport.base import Completed, Transport, run, uninterrupted
+from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import LISTING, natural
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from core.bundle import Needs
+    from deploy.devices.facts import DeviceFacts
+
+__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]
+
+BATCH = 8 << 20
+"""Bytes after which uploaded blobs are verified and named, so that a break loses at most so much."""
+
+WORDS = 2400
+"""Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
+_FEW = 1000
+"""The same for the longest script, which asks the device everything at once."""
+
+_LEFT = re.compile(r"(incoming|runs|bundles|programs)/[^\s/]+")
+_LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A file that the device shall have."""
+
+    source: Path
+    sha256: str
+    size: int
+    executable: bool = False
+
+    @property
+    def mode(self) -> str:
+        """Its permissions on the device."""
+        return "555" if self.executable else "444"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A file as the device sees it without reading it."""
+
+    size: int
+    stamp: str
+    """Inode, and when its bytes and itself were last changed: another text whenever the bytes are changed."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What is on the device, paths below the root."""
+
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    """Those asked for that exist."""
+    left: tuple[str, ...] = ()
+    """Unfinished files and run folders, whoever made them."""
+    stale: tuple[str, ...] = ()
+    """Those of ``left`` whose maker is no more."""
+    current: Mapping[str, str] = field(default_factory=dict)
+    """Target and engine to the digest of the bundle their link points to."""
+    usage: int = 0
+    """Bytes that everything below the root takes; 0 when that was not asked, as it is a walk through all files."""
+    pinned: bool = False
+    """Whether a run that set the governor never set it back."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of those asked for that exist."""
+        return {name: look.size for name, look in self.looks.items()}
+
+    def has(self, name: str, blob: Blob) -> bool:
+        """Whether ``name`` is there, as long as ``blob``."""
+        return name in self.looks and self.looks[name].size == blob.size
+
+
+class Store:
+    """The folder ``root`` on the device behind ``transport``, for one session."""
+
+    def __init__(self, transport: Transport, root: str) -> None:
+        self._transport = transport
+        self.owner = new_owner()
+        self.lock = DeviceLock(transport, root, self.owner)
+        self._left: tuple[str, ...] = ()
+        owners.begin(self.owner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with uninterrupted():
+            self.lock.release()
+        owners.end(self.owner)
+
+    @property
+    def root(self) -> str:
+        """As it was given; absolute once the device was asked."""
+        return self.lock.root
+
+    @property
+    def run_folder(self) -> str:
+        """The run's folder, absolute on the device."""
+        return f"{self.root}/runs/{self.owner}"
+
+    @property
+    def pidfile(self) -> str:
+        """Where the run's process group is noted on the device."""
+        return f"{self.run_folder}/.pid"
+
+    def path(self, name: str) -> str:
+        """Absolute path on the device of ``name`` below the root."""
+        return f"{self.root}/{name}"
+
+    def ask(
+        self, names: Iterable[str], needs: Needs | None, deadline: Deadline
+    ) -> tuple[DeviceFacts, str, Survey | None]:
+        """Ask the device what it is, lock it, and look at what is there: in one round trip.
+
+        Args:
+            names: paths below the root, for the survey.
+            needs: what the bundle needs, for the probe.
+
+        Returns:
+            The facts; ``acquired``, ``busy`` or ``absent`` (then nothing was touched); the survey, when acquired.
+
+        Raises:
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
+        """
+        first, *others = _pieces(([name] for name in names), _FEW) or [[]]
+        question = arguments(self.root, needs)
+        if self.lock.fits(first, question):
+            answer = self.lock.ask(first, question, deadline)
+            facts = parse(answer.told)
+            self.lock.root = facts.root
+        else:  # one trip more
+            facts = probe(self._transport, self.root, needs, deadline)
+            self.lock.root = facts.root
+            answer = self.lock.look(first, deadline)
+        if answer.kind != "acquired":
+            return facts, answer.kind, None
+        return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)
+
+    def _completed(self, found: Survey, others: Sequence[Sequence[str]], deadline: Deadline) -> Survey:
+        """The survey with what did not go into its first command."""
+        if not others:
+            return found
+        more = self.survey([name for words in others for name in words], deadline)
+        return Survey({**found.looks, **more.looks}, more.left, more.stale, more.current, more.usage, more.pinned)
+
+    def open(
+        self,
+        names: Iterable[str],
+        deadline: Deadline,
+        *,
+        wait: float = 0.0,
+        make: bool = False,
+        waiting: Callable[[str], None] | None = None,
+    ) -> Survey | None:
+        """Lock the device for this session and look at what is there, in one round trip.
+
+        Returns:
+            ``None`` when there is no root yet (and ``make`` is not set): nothing was touched then.
+
+        Raises:
+            DeviceBusyError: another session holds the device for longer than ``wait`` seconds.
+            RootError: the root is not ours.
+        """
+        first, *others = _pieces([name] for name in names) or [[]]
+        answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
+        if answer.kind == "absent":
+            return None
+        return self._completed(self._parse(answer.lines), others, deadline)
+
+    def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
+        """Looks of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
+        lines: list[str] = []
+        for words in _pieces([name] for name in names) or [[]]:
+            lines += self._script(SURVEY, words, deadline, "looking at what is there").text.splitlines()
+        return self._parse(lines)
+
+    def _parse(self, lines: Iterable[str]) -> Survey:
+        lines = list(lines)
+        left: list[str] = []
+        current: dict[str, str] = {}
+        usage, pinned = 0, False
+        for line in lines:
+            kind, _, rest = line.partition(" ")
+            if kind == "leftover" and _LEFT.fullmatch(rest):
+                left.append(rest)
+            elif kind.startswith("current/"):
+                current[kind.removeprefix("current/")] = rest.rpartition("/")[2]
+            elif kind == "usage":
+                usage = (natural((rest.split() or [""])[0]) or 0) * 1024
+            pinned = pinned or kind == "pinned"
+        left = [name for name in dict.fromkeys(left) if not name.startswith("runs/kept-")]
+        self._left = tuple(left)
+        stale = tuple(name for name in left if self._is_stale(owners.owner_of(name)))
+        return Survey(_looks(lines), self._left, stale, current, usage, pinned)
+
+    def _is_stale(self, owner: str) -> bool:
+        """With the lock in our hands, everybody else's unfinished work is nobody's."""
+        return owner != self.owner and (self.lock.held or is_dead(owner))
+
+    def discard(self, names: Iterable[str], deadline: Deadline) -> None:
+        """Remove files and folders below the root; of run folders, the processes first."""
+        for words in _pieces([name] for name in names):
+            self._script(DISCARD, words, deadline, "cleaning up")
+
+    def keep(self, program: str, deadline: Deadline) -> None:
+        """Leave the run's folder, with a link to ``program``'s, under a name that no later deploy removes."""
+        self._script(KEEP, [self.owner, program], deadline, "keeping the run's folder")
+
+    def abandon(self, deadline: Deadline, parts: bool = True) -> None:
+        """After a failure: remove whatever of this owner's is not whole, as far as the device can be reached.
+
+        Args:
+            parts: unfinished uploads too; else they stay for the next session to go on with.
+        """
+        if not self.root.startswith("/"):
+            return  # the device never said where it is: nothing was made there
+        with uninterrupted(), contextlib.suppress(SlipwayError):
+            left = self.survey([], deadline).left
+            mine = [name for name in left if self.owner in name]
+            self.discard([name for name in mine if parts or not name.startswith("incoming/")], deadline)
+
+    def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
+        """Put ``blobs`` into the store: temporary name, SHA-256 on the device, fsync, rename.
+
+        Where an interrupted upload left the beginning of a file, and the
+        device's own digest of it is that of the same bytes here, it goes on from there.
+
+        Returns:
+            Bytes that needed not be sent again; ``progress`` is told of them too.
+
+        Raises:
+            DeviceFullError, TransferError, UnreachableError; no partial file has a final name then.
+        """
+        blobs = list(blobs)
+        if not self.lock.held:
+            self._prepare(deadline)
+        begun = self._begun(blobs, deadline)
+        batch: list[Blob] = []
+        for blob in blobs:
+            offset = begun.get(blob.sha256, 0)
+            if offset:
+                progress(offset)
+            if offset < blob.size or not offset:
+                self._transport.put(blob.source, self._part(blob), progress, deadline, offset)
+            batch.append(blob)
+            if sum(each.size for each in batch) >= BATCH:
+                self._commit(batch, deadline)
+                batch = []
+        if batch:
+            self._commit(batch, deadline)
+        return sum(begun.values())
+
+    def _prepare(self, deadline: Deadline) -> None:
+        doing = "making the store's folders"
+        for _ in range(2):
+            first, *others = [*self._script(PREPARE, [new_id()], deadline, doing).text.splitlines(), ""]
+            if not first.startswith("refused "):
+                return
+            if first != "refused unmarked":
+                raise refusal(self._transport.name, first.removeprefix("refused "), others[0])
+            adopt(self._transport, self.root, deadline)
+
+    def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
+        """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
+        parts = " ".join(self._left)
+        wanted = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
+        begun: dict[str, int] = {}
+        wrong: list[str] = []
+        for words in _pieces([blob.sha256, str(blob.size)] for blob in wanted.values()):
+            done = self._script(RESUME, [self.owner, *words], deadline, "looking for interrupted uploads")
+            for line in done.text.splitlines():
+                sha256, number, digest = (line.split() + ["", "", ""])[:3]
+                begins = natural(number)
+                if sha256 in wanted and begins is not None:
+                    size = min(begins, wanted[sha256].size)
+                    if _digest(wanted[sha256].source, size) == digest:
+                        begun[sha256] = size
+                    else:
+                        wrong.append(f"incoming/{sha256}.{self.owner}.part")
+        if wrong:  # a file is made anew, never written over
+            self.discard(wrong, deadline)
+        return begun
+
+    def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> dict[str, Look]:
+        """Make ``folder`` (below the root) hold ``files`` (by path in it) from the store; whole or not at all.
+
+        Returns:
+            Paths below the root of those that are the store's own files, not copies of them, with their looks.
+        """
+        temporary = f"{folder.rpartition('/')[0]}/.{folder.rpartition('/')[2]}.{self.owner}.part"
+        pieces = _pieces([blob.sha256, path, blob.mode] for path, blob in files.items())
+        for index, words in enumerate(pieces):
+            ends = ["yes" if index == 0 else "no", "yes" if index == len(pieces) - 1 else "no"]
+            doing = f"arranging {folder.partition('/')[0]}"
+            done = self._script(ARRANGE, [folder, temporary, *ends, *words], deadline, doing)
+        return _looks(done.text.splitlines()) if pieces else {}
+
+    def verify(self, names: Iterable[str], deadline: Deadline) -> dict[str, tuple[str, Look]]:
+        """Have the device compute the SHA-256 of files below the root; where it cannot, they are read back.
+
+        Returns:
+            For those of ``names`` that are files: SHA-256 and the look before it was computed.
+        """
+        found: dict[str, tuple[str, Look]] = {}
+        for words in _pieces([name] for name in names):
+            lines = self._script(VERIFY, words, deadline, "computing digests").text.splitlines()
+            looks = _looks(lines)
+            for line in lines:
+                kind, _, rest = line.partition(" ")
+                digest, _, name = rest.partition(" ")
+                if kind == "digest" and name in looks:
+                    if digest == "unable":
+                        digest = self._fetched_digest(name, looks[name].size, deadline)
+                    found[name] = (digest, looks[name])
+        return found
+
+    def _fetched_digest(self, name: str, size: int, deadline: Deadline) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder) / "file"
+            self._transport.get(self.path(name), local, size + 1, deadline)
+            return sha256_file(local)
+
+    def flip(self, key: str, digest: str, deadline: Deadline) -> None:
+        """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` what it was."""
+        self._script(FLIP, [key, digest], deadline, "pointing to the bundle")
+
+    def _part(self, blob: Blob) -> str:
+        return f"{self.root}/incoming/{blob.sha256}.{self.owner}.part"
+
+    def _commit(self, blobs: list[Blob], deadline: Deadline) -> None:
+        self.lock.check()
+        answers: dict[str, str] = {}
+        for words in _pieces([blob.sha256, blob.mode] for blob in blobs):
+            done = self._script(COMMIT, [self.owner, "no", *words], deadline, "verifying the upload")
+            answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
+        unable = [blob for blob in blobs if answers.get(blob.sha256) == "unable"]
+        answers.update(self._read_back(unable, deadline))
+        for blob in blobs:
+            got = answers.get(blob.sha256, "nothing")
+            if got != blob.sha256:
+                raise TransferError(
+                    f"{blob.source.name} arrived damaged on {self._transport.name}: SHA-256 {got[:16]}…, "
+                    f"not {blob.sha256[:16]}….",
+                    "the file changed on the way, while it was read, or on a failing disk; it was not kept",
+                    "the same command again",
+                    (blob.source.name,),
+                )
+
+    def _read_back(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, str]:
+        """For devices that compute no SHA-256: fetch what was uploaded, compare here, and have it named or removed."""
+        parts = {blob.sha256: self._part(blob).removeprefix(f"{self.root}/") for blob in blobs}
+        answers = {blob.sha256: self._fetched_digest(parts[blob.sha256], blob.size, deadline) for blob in blobs}
+        good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
+        for words in _pieces([blob.sha256, blob.mode] for blob in good):
+            self._script(COMMIT, [self.owner, "yes", *words], deadline, "naming what was verified")
+        bad = [parts[blob.sha256] for blob in blobs if blob not in good]
+        if bad:
+            self.discard(bad, deadline)
+        return answers
+
+    def _script(self, script: str, words: Iterable[str], deadline: Deadline, doing: str) -> Completed:
+        return on_device(self._transport, script, [self.root, *words], deadline, doing)
+
+
+def on_device(transport: Transport, script: str, words: Sequence[str], deadline: Deadline, doing: str) -> Completed:
+    """Run one of `deploy.scripts.remote_scripts`; ``words`` begin with the store's root.
+
+    Raises:
+        DeviceFullError, TransferError: it failed. UnreachableError, DeadlineError: see `deploy.transport.base.run`.
+    """
+    done = run(
+        transport,
+        ["sh", "-c", script, "slipway", *words],
+        deadline=deadline,
+        check=False,
+        doing=f"{doing} on {transport.name}",
+        most=LISTING,
+    )
+    if done.code == 0:
+        return done
+    raise trouble(transport.name, doing, words[0], done)
+
+
+def trouble(name: str, doing: str, root: str, done: Completed) -> SlipwayError:
+    """The error for a script of ours that failed on the device ``name``."""
+    if "no space" in done.message.lower() or "quota" in done.message.lower():
+        return DeviceFullError(
+            f"No space left on {name} while {doing}.",
+            says(name, done.message),
+            "free some space there, or set another root for the device in devices.toml",
+        )
+    return TransferError(
+        f"{name} failed while {doing} in {root} (exit {done.code}).",
+        says(name, done.message),
+        "see that the folder belongs to the login's user, or set another root in devices.toml",
+    )
+
+
+def _looks(lines: Iterable[str]) -> dict[str, Look]:
+    matches = (_LOOK.fullmatch(line) for line in lines)
+    return {match[3]: Look(int(match[1]), match[2]) for match in matches if match}
+
+
+def _pieces(groups: Iterable[Sequence[str]], most: int = WORDS) -> list[list[str]]:
+    """The words of ``groups`` in lists short enough for one command each; a group stays together."""
+    pieces: list[list[str]] = []
+    room = 0
+    for group in groups:
+        length = sum(len(word) + 3 for word in group)
+        if not pieces or length > room:
+            pieces.append([])
+            room = most
+        pieces[-1] += group
+        room -= length
+    return pieces
+
+
+def _digest(file: Path, size: int) -> str:
+    """SHA-256 of the first ``size`` bytes."""
+    digest = hashlib.sha256()
+    with file.open("rb") as source:
+        while size and (chunk := source.read(min(size, 1 << 20))):
+            digest.update(chunk)
+            size -= len(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""How bytes and commands reach a device: what every transport offers, and the one to this machine."""

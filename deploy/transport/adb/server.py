@@ -1,0 +1,364 @@
+"""adb's server: find the one that is there, start one where none is, and never end somebody else's.
+
+Real devices belong to the server on adb's own port (``ANDROID_ADB_SERVER_PORT``, 5037): one that answers is used
+whatever its version, because it is spoken to without the ``adb`` program, which would end a server of another
+version. Virtual devices have a private server, supervised like they are: it ends by itself after disuse.
+
+Protocol: SERVICES.TXT of platform/packages/modules/adb.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenacity import Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity.stop import stop_base
+
+from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
+from core.plain import says
+from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError, adb_path
+from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+    from deploy.transport.deadline import Deadline
+
+OLDEST = 39
+"""Of servers: 1.0.39 is the first that lists and routes as it is done here."""
+PATIENCE = 10.0
+"""Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
+
+_CONNECT_SECONDS = 5.0
+_LEAST = 0.1
+"""Seconds that an answer is waited for at least: 0 would mean no limit."""
+
+_PASSING = frozenset({"offline", "connecting", "authorizing", "absent"})
+_TAGS = re.compile(r"\s+(?:usb|product|model|device|features|transport_id):")
+
+__all__ = ["Seen", "Server", "attach", "listed", "parse_devices", "pick", "users_server"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A device as the server lists it."""
+
+    serial: str
+    state: str
+    """``device`` when it can be used; ``unauthorized``, ``offline``, ``no permissions`` ... when not."""
+    model: str = ""
+
+
+class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no types
+    """Without adbutils' own start of a server, which looks at neither the port nor who is there already."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._where = (host, port)
+        self.until = math.inf
+        """The moment (monotonic) when an answer must be here, whole."""
+        super().__init__(host, port)
+
+    def _read_fully(self, n: int) -> bytes:
+        """Called by adbutils; its own waits anew for each byte."""
+        data = b""
+        while len(data) < n:
+            left = self.until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("no answer in time")
+            if math.isfinite(left):
+                self.conn.settimeout(left)
+            chunk = self.conn.recv(n - len(data))
+            if not chunk:
+                break
+            data += chunk
+        return data
+
+    def _safe_connect(self) -> socket.socket:
+        made = socket.create_connection(self._where, _CONNECT_SECONDS)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.settimeout(None)
+        return made
+
+
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """`AdbError` for an answer whose length is no number, or that is not text."""
+    try:
+        yield
+    except ValueError as error:
+        raise AdbError(f"an answer that is none: {error}") from error
+
+
+class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
+    """A server that answered."""
+
+    def make_connection(self, timeout: float | None = None) -> Any:
+        """A connection to it; every read and write on it may take ``timeout`` seconds."""
+        connection = _Connection(self.host, self.port)
+        if timeout:
+            connection.until = time.monotonic() + timeout
+            connection.conn.settimeout(timeout)
+        return connection
+
+    def ask(self, request: str, timeout: float = 10) -> str:
+        """The answer to a ``host:`` request.
+
+        Raises:
+            AdbError: refused, or no answer in time.
+        """
+        with self.make_connection(timeout) as connection, _understood():
+            connection.send_command(request)
+            connection.check_okay()
+            return str(connection.read_string_block())
+
+    def open_service(self, serial: str, service: str, seconds: float) -> Any:
+        """A connection to a service of a device; every read and write on it may take ``seconds``.
+
+        ``host:transport`` is what servers of all versions know.
+
+        Raises:
+            AdbError: the device is not there or refuses. OSError: the server is not there, or no answer in time.
+        """
+        connection = self.make_connection(seconds)
+        try:
+            with _understood():
+                for request in (f"host:transport:{serial}", service):
+                    connection.conn.sendall(f"{len(request.encode()):04x}{request}".encode())
+                    connection.check_okay()
+        except BaseException:
+            connection.conn.close()
+            raise
+        connection.conn.settimeout(seconds)
+        return connection
+
+
+def parse_devices(text: str) -> list[Seen]:
+    """The lines of ``host:devices-l``: serial, state (which may hold blanks), and tags."""
+    found = []
+    for line in text.splitlines():
+        serial, _, rest = line.strip().partition(" ")
+        if not serial or not rest.strip():
+            continue
+        state = _TAGS.split(" " + rest.strip(), maxsplit=1)[0].strip()
+        model = re.search(r"\smodel:(\S+)", rest)
+        state = "no permissions" if state.startswith("no permissions") else state
+        found.append(Seen(serial, state, model[1].replace("_", " ") if model else ""))
+    return found
+
+
+def pick(seen: Sequence[Seen], wanted: str) -> str:
+    """The serial to use: ``wanted``, or the only device that is there.
+
+    Raises:
+        ConfigError: several, and none chosen.
+        AuthenticationError: it has not allowed this computer.
+        UnreachableError: none there, or not ready.
+    """
+    if not wanted:
+        ready = [each for each in seen if each.state == "device"] or list(seen)
+        if len(ready) > 1:
+            names = [each.serial for each in ready]
+            raise ConfigError(
+                f"Several devices are attached to adb and none was chosen: {', '.join(names)}.",
+                "",
+                f"./inv devices.add --adb {names[0]}",
+                names,
+            )
+        if not ready:
+            raise UnreachableError(
+                "adb sees no device.",
+                "none is plugged in, its USB debugging is off, or the cable only charges",
+                "plug it in, switch on USB debugging in its developer options, then adb devices -l",
+            )
+        wanted = ready[0].serial
+    state = next((each.state for each in seen if each.serial == wanted), "absent")
+    if state != "device":
+        raise _not_ready(wanted, state, seen)
+    return wanted
+
+
+def _not_ready(serial: str, state: str, seen: Sequence[Seen]) -> UnreachableError | AuthenticationError:
+    others = ", ".join(each.serial for each in seen if each.serial != serial)
+    if state in {"unauthorized", "authorizing"}:
+        return AuthenticationError(
+            f"{serial} has not allowed this computer (adb says {state}).",
+            "its screen asks whether to allow USB debugging, or it was told never to",
+            "unlock it and tap Allow; if it does not ask: developer options, Revoke USB debugging authorizations",
+            (state,),
+        )
+    causes = {
+        "absent": f"it is not plugged in or has another serial; adb sees {others or 'no device'}",
+        "offline": "it is starting, asleep, or adb on it is stuck",
+        "no permissions": "this user may not open the USB device: udev rules are missing",
+    }
+    hints = {
+        "absent": f"adb connect {serial}" if _is_address(serial) else "adb devices -l",
+        "offline": f"adb -s {serial} reconnect, or unplug it and plug it in again",
+        "no permissions": "sudo apt-get install android-sdk-platform-tools-common, then plug it in again",
+    }
+    what = f"adb sees no device {serial}." if state == "absent" else f"{serial} is not ready: adb says {state}."
+    cause = causes.get(state, f"it runs its {state}, not Android")
+    return UnreachableError(what, cause, hints.get(state, f"adb -s {serial} reboot"), (state,))
+
+
+def _is_address(serial: str) -> bool:
+    return bool(re.fullmatch(r"(\[[0-9A-Fa-f:]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9_.-]+):\d{1,5}", serial))
+
+
+def running_server(port: int) -> Server | None:
+    """The server that answers on ``port``; ``None`` when nobody listens.
+
+    Raises:
+        HostError: something that is no adb server, or one that is too old.
+    """
+    if not listens(port):
+        return None
+    server = Server(host=HOST, port=port)
+    try:
+        version = int(server.ask("host:version", 5)[:8], 16)
+    except (AdbError, OSError, ValueError) as error:
+        raise HostError(
+            f"What listens on port {port} of this machine is not an answering adb server.",
+            str(error) or type(error).__name__,
+            f"end it, or give adb another port: export {PORT_VARIABLE}=5038",
+        ) from error
+    if version < OLDEST:
+        raise HostError(
+            f"The adb server on port {port} is version 1.0.{version}; 1.0.{OLDEST} is the oldest that will do.",
+            "an old adb program started it",
+            f"adb kill-server with that program, or keep it and export {PORT_VARIABLE}=5038",
+        )
+    return server
+
+
+def users_server(start: bool = True) -> Server | None:
+    """The server on adb's own port, for real devices; started as ``adb`` itself does when there is none.
+
+    Raises:
+        HostError: no adb program to start one with, or it does not start.
+    """
+    port = default_port()
+    server = running_server(port)
+    if server is not None or not start:
+        return server
+    argv = [adb_program(), "-P", str(port), "start-server"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    server = running_server(port)
+    if server is None:
+        raise HostError(
+            f"adb's server does not start on port {port}.", says("adb", done.stderr or done.stdout), "./inv doctor"
+        )
+    return server
+
+
+def adb_program() -> str:
+    """The ``adb`` that starts servers: the one that came with adbutils, else this machine's own.
+
+    Raises:
+        HostError: there is none.
+    """
+    import adbutils
+
+    brought = os.path.join(os.path.dirname(adbutils.__file__), "binaries", "adb")  # noqa: PTH118, PTH120
+    if os.access(brought, os.X_OK):
+        return brought
+    try:
+        return str(adb_path())
+    except AdbError as error:
+        raise HostError("There is no adb on this machine.", str(error), "sudo apt-get install adb") from error
+
+
+def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
+    """What the server sees now; ``seconds`` are for its answer.
+
+    Raises:
+        UnreachableError: it does not answer any more.
+    """
+    try:
+        return parse_devices(server.ask("host:devices-l", seconds))
+    except (AdbError, OSError) as error:
+        raise UnreachableError(
+            "adb's server does not answer.", says("adb", str(error)) or type(error).__name__, "the same command again"
+        ) from error
+
+
+class _PassingError(UnreachableError):
+    """Not there yet, and may be in a moment."""
+
+
+class _StopAt(stop_base):
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    def __call__(self, retry_state: RetryCallState) -> bool:  # noqa: ARG002 - tenacity's
+        return self._deadline.over
+
+
+def attach(server: Server, serial: str, deadline: Deadline) -> str:
+    """The serial of a device that is ready: the one that is wanted, or the only one.
+
+    A TCP address is connected first. A device that is just appearing is waited for, with growing and jittered
+    pauses, `PATIENCE` seconds at most.
+
+    Raises:
+        ConfigError, AuthenticationError, UnreachableError: as `pick` has it. DeadlineError.
+    """
+    from deploy.transport.deadline import Deadline
+
+    patience = Deadline.after(deadline.left(PATIENCE))
+    wanted = serial or os.environ.get("ANDROID_SERIAL", "")
+    deadline.check(f"looking for {wanted or 'a device'} through adb")
+
+    def once() -> str:
+        seen = listed(server, max(_LEAST, deadline.left(10)))
+        if _is_address(wanted) and not any(each.serial == wanted and each.state == "device" for each in seen):
+            connect(server, wanted, max(_LEAST, deadline.left(20)))
+            seen = listed(server, max(_LEAST, deadline.left(10)))
+        try:
+            return pick(seen, wanted)
+        except (AuthenticationError, UnreachableError) as error:
+            state = error.names[0] if error.names else ""
+            # A serial without an address that is absent stays so: nobody plugs it in while we wait.
+            if state in _PASSING and (state != "absent" or _is_address(wanted)):
+                raise _PassingError(error.what, error.cause, error.hint, error.names) from error
+            raise
+
+    policy = Retrying(
+        retry=retry_if_exception_type(_PassingError),
+        wait=wait_random_exponential(multiplier=0.1, max=2),
+        stop=_StopAt(patience),
+        reraise=True,
+    )
+    return policy(once)
+
+
+def connect(server: Server, address: str, seconds: float = 20.0) -> None:
+    """Let the server connect to a device's TCP port, within ``seconds``.
+
+    Raises:
+        UnreachableError: refused or no answer. AuthenticationError: it has not allowed this computer.
+    """
+    try:
+        answer = server.ask(f"host:connect:{address}", seconds)
+    except (AdbError, OSError) as error:
+        answer = str(error) or "no answer"
+    if answer.startswith(("connected to", "already connected to")):
+        return
+    if "authenticate" in answer:
+        raise _not_ready(address, "unauthorized", [])
+    raise _PassingError(
+        f"{address} cannot be reached by adb.",
+        says("adb", answer),
+        f"see that it is on the network and listens: adb tcpip {address.rpartition(':')[2]} while it is on USB",
+        ("absent",),
+    )

@@ -1,0 +1,249 @@
+"""What a way to a device must offer: run a command, put a file, get a file.
+
+Everything above (probe, store, run) is written once against `Transport`. A driver supplies three things:
+`Transport.start` (a `Channel`), `put` and `get`; running to the end under a deadline, and ending what runs
+when the deadline passes or Ctrl-C comes, is `run`, the same for every driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+
+from core.errors import RunError, SlipwayError
+from core.plain import says
+from deploy.transport.deadline import NEVER, Deadline
+from deploy.transport.hearing import MAX_OUTPUT, Heard
+from deploy.transport.supervise import END_SCRIPT, GRACE, supervised
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes that went through since the last call."""
+
+_TICK = 0.2
+_MESSAGE = 4096
+"""Bytes of output that an error looks at."""
+_SLOW = 12.0
+"""Seconds beyond the grace that a slow or busy device may take to end a group. Seen ended, it is not waited for."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on the device."""
+
+    argv: tuple[str, ...]
+    code: int
+    """Exit status; 128 + n when signal n ended it, as shells have it."""
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text; bytes that are not UTF-8 are replaced."""
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def message(self) -> str:
+        """The last lines of standard error, else of standard output: the device's own words, to be marked as such."""
+        for stream in (self.stderr, self.stdout):
+            if lines := stream[-_MESSAGE:].decode(errors="replace").strip().splitlines():
+                return "\n".join(lines[-8:])
+        return ""
+
+
+class Channel(Protocol):
+    """A command running on the device; what it says collects in ``heard``, within limits."""
+
+    heard: Heard
+    stdout: bytearray
+    """`Heard`'s, as is ``stderr``."""
+    stderr: bytearray
+
+    def pump(self, seconds: float) -> int | None:
+        """Collect a piece of output, for at most ``seconds``; the exit status once the command ended.
+
+        Raises:
+            UnreachableError: the connection broke. AnswerError: it said more than ``heard`` may hold.
+        """
+
+    def send(self, data: bytes) -> None:
+        """Write a few bytes to the command's standard input; what cannot be delivered any more is dropped.
+
+        Called from another thread than `pump`.
+        """
+
+    def end_input(self) -> None:
+        """Close the command's standard input: the supervisor's sign to end it."""
+
+    def close(self) -> None:
+        """Let go of it, whatever its state."""
+
+
+class Transport(Protocol):
+    """A connection to one device. Close it by leaving its ``with`` block."""
+
+    name: str
+
+    @property
+    def longest(self) -> int:
+        """Bytes of a command, quoted for a shell, that the device takes."""
+
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> Channel:
+        """Start ``argv`` on the device as it is, unsupervised.
+
+        Raises:
+            DeadlineError: the device did not confirm it in time. UnreachableError: the connection broke.
+        """
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
+        """Write the file ``local`` to the path ``remote``, which must not exist; no link there is followed.
+
+        Args:
+            offset: ``remote`` holds so many bytes of ``local`` already, and no more: only what follows them is
+                sent (and told to ``progress``).
+
+        Raises:
+            DeviceFullError: no space. TransferError: refused. UnreachableError: the connection broke.
+        """
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.
+
+        Raises:
+            TransferError: missing or unreadable. AnswerError: longer than ``limit``. HostError: no room here.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def run(
+    transport: Transport,
+    argv: Sequence[str],
+    *,
+    deadline: Deadline,
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
+    pidfile: str = "",
+    doing: str = "",
+    check: bool = True,
+    most: int = 0,
+) -> Completed:
+    """Run ``argv`` on the device to its end, in a process group of its own.
+
+    However this function is left (deadline, Ctrl-C, broken connection), the group is ended on the device.
+
+    Args:
+        cwd: absolute folder on the device, made when only it is not there; or the login folder.
+        env: added to the device's environment.
+        pidfile: file on the device that gets the group's number while it runs.
+        doing: completes "... while" in errors.
+        check: raise `RunError` when the exit status is not 0.
+        most: bytes that it may print; `MAX_OUTPUT` when 0.
+
+    Raises:
+        DeadlineError: the time was over. UnreachableError: the connection broke. RunError: see ``check``.
+        AnswerError: it said more than ``most``.
+    """
+    words = tuple(argv)
+    doing = doing or f"running {words[0]}"
+    deadline.check(doing)
+    what = supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile)
+    channel = transport.start(what, deadline)
+    heard = channel.heard
+    heard.limit, heard.doing = most or MAX_OUTPUT, doing
+    try:
+        code = None
+        while code is None:
+            code = channel.pump(deadline.left(_TICK))
+            if code is None:
+                deadline.check(doing)
+    except BaseException:
+        with uninterrupted():
+            _end(transport, channel, pidfile)
+        raise
+    finally:
+        channel.close()
+    done = Completed(words, code, bytes(heard.stdout), bytes(heard.stderr))
+    if check and code != 0:
+        raise RunError(f"{transport.name} failed while {doing} (exit {code}).", says(transport.name, done.message))
+    return done
+
+
+def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
+    """End the supervised command of ``channel`` and see it end; ask again from outside when it does not."""
+    patience = Deadline.after(GRACE + _SLOW)
+    channel.heard.forget()
+    try:
+        channel.end_input()
+        while not patience.over:
+            if channel.pump(patience.left(_TICK)) is not None:
+                return
+    except SlipwayError:
+        return  # the connection is gone, so the lifeline is: the device's supervisor ends the group
+    ended: bool | None = None
+    with contextlib.suppress(SlipwayError):
+        ended = end_group(transport, pidfile) if pidfile else None
+    if ended is None:
+        # Nothing comes through: what else is to be done there would wait in vain. The lifeline ends with the line.
+        transport.close()
+
+
+def end_group(transport: Transport, pidfile: str) -> bool | None:
+    """End the process group whose number is in ``pidfile`` on the device; whether it is gone now, None: no answer."""
+    patience = Deadline.after(GRACE + _SLOW)
+    channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile], patience)
+    channel.heard.forget()
+    try:
+        while not patience.over:
+            if (code := channel.pump(patience.left(_TICK))) is not None:
+                return code == 0
+    finally:
+        channel.close()
+    return None
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C for a short, bounded clean-up: the first one brought us here, a second must not spoil it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def interrupted_after() -> Iterator[None]:
+    """Let a first Ctrl-C take effect at the block's end, for what must not be left half done; a second one at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[FrameType | None] = []
+
+    def note(_number: int, frame: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(frame)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.SIG_DFL)
+        if came and callable(before):
+            before(signal.SIGINT, came[0])

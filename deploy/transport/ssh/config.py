@@ -1,0 +1,200 @@
+"""Where a host is, as the user's own ``~/.ssh/config`` has it; `deploy.run.connect` adds what the inventory says.
+
+OpenSSH's names are followed: HostName, Port, User, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
+ProxyJump, ProxyCommand, Compression, ConnectTimeout, Include.
+"""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from core.errors import ConfigError
+from deploy.transport.hearing import natural
+
+_DEEP = 8
+"""Files within files, and jumps behind jumps, that are followed."""
+SYSTEM_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Everything needed to log in."""
+
+    device: str
+    host: str
+    port: int
+    user: str
+    key: Path | None
+    known_hosts: tuple[Path, ...]
+    """Never empty; new keys go into the first."""
+    listed: bool = True
+    """Whether the inventory has the device, so that its name may be typed."""
+    virtual: str = ""
+    key_given: bool = False
+    """Whether the inventory names ``key``: then it must be usable."""
+    keys: tuple[Path, ...] = ()
+    """Further private keys to offer."""
+    only_these: bool = False
+    """Offer no keys but ``key`` and ``keys`` (the agent's among them only)."""
+    alias: str = ""
+    """Name under which known_hosts keeps the host key, instead of host and port."""
+    jump: Address | None = None
+    """The host to go through."""
+    proxy_command: str = ""
+    compress: bool = False
+    connect_seconds: float = 15.0
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}" + (f":{self.port}" if self.port != 22 else "")
+
+    @property
+    def record(self) -> str:
+        """The name under which known_hosts files keep the key."""
+        return self.alias or (self.host if self.port == 22 else f"[{self.host}]:{self.port}")
+
+    def command(self) -> str:
+        """The ssh command that goes the same way."""
+        port = f" -p {self.port}" if self.port != 22 else ""
+        jump = f" -J {self.jump}" if self.jump else ""
+        return f"ssh{port}{jump} {self.user}@{self.host}"
+
+
+def configured(device: str, host: str, user: str = "", port: int = 0, *, listed: bool = True) -> Address:
+    """Where ``host`` is, which the device called ``device`` is reached at; ``user`` and ``port`` win when given.
+
+    Raises:
+        ConfigError: the file cannot be read, or its jumps go in circles.
+    """
+    return _look_up(user_config(), device, host, user, port, 0, listed)
+
+
+def _look_up(
+    config: paramiko.SSHConfig, device: str, name: str, user: str, port: int, depth: int, listed: bool
+) -> Address:
+    if depth > _DEEP:
+        raise ConfigError(
+            f"{device}: ProxyJump goes through more than {_DEEP} hosts.",
+            "the jumps of ~/.ssh/config go in circles",
+            "correct ProxyJump there",
+        )
+    words = _words_of(config, name)
+    keys = [file for file in map(Path, words.get("identityfile", [])) if file.is_file()]
+    known = [Path(file).expanduser() for file in _split("UserKnownHostsFile", words.get("userknownhostsfile", ""))]
+    jump, command = str(words.get("proxyjump", "")), str(words.get("proxycommand", ""))
+    via = None
+    if jump and jump.lower() != "none":
+        via = _jumps(config, device, jump, depth, listed)
+    return Address(
+        device,
+        str(words.get("hostname", name)),
+        port or _number("Port", words.get("port"), 22, 65535),
+        user or str(words.get("user", "")) or getpass.getuser(),
+        keys[0] if keys else None,
+        (*(known or [Path("~/.ssh/known_hosts").expanduser()]), SYSTEM_KNOWN_HOSTS),
+        listed=listed,
+        keys=tuple(keys[1:]),
+        only_these=str(words.get("identitiesonly", "no")).lower() == "yes",
+        alias=str(words.get("hostkeyalias", "")),
+        jump=via,
+        proxy_command="" if via or command.lower() == "none" else command,
+        compress=str(words.get("compression", "no")).lower() == "yes",
+        connect_seconds=float(_number("ConnectTimeout", words.get("connecttimeout"), 15, 86400)),
+    )
+
+
+def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, listed: bool) -> Address:
+    """``[user@]host[:port]`` once or more, separated by commas; the last is the nearest to the device."""
+    via: Address | None = None
+    for part in text.split(","):
+        match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d{1,5}))?", part.strip())
+        if match is None:
+            raise ConfigError(f"{device}: ProxyJump {text!r} of ~/.ssh/config is none.", "", "[user@]host[:port]")
+        host, user, port = match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0
+        found = _look_up(config, device, host, user, port, depth + 1, listed)
+        via = Address(**{**found.__dict__, "jump": via}) if via else found
+    assert via is not None  # noqa: S101 - split gives one part at least
+    return via
+
+
+_HINT = "correct ~/.ssh/config, or give host and user in devices.toml"
+
+
+def _words_of(config: paramiko.SSHConfig, name: str) -> dict[str, Any]:
+    """What the configuration says of the host ``name``.
+
+    Raises:
+        ConfigError: it cannot be applied.
+    """
+    try:
+        return dict(config.lookup(name))
+    except Exception as error:  # paramiko's, socket's, shlex's and int's, by what stands there
+        raise ConfigError(f"~/.ssh/config cannot be applied to {name}.", str(error), _HINT) from error
+
+
+def _split(key: str, value: object) -> list[str]:
+    """Words as a shell has them.
+
+    Raises:
+        ConfigError: a quote is not closed.
+    """
+    try:
+        return shlex.split(str(value))
+    except ValueError as error:
+        raise ConfigError(f"{key} of ~/.ssh/config cannot be read.", f"{error}: {value}", _HINT) from error
+
+
+def _number(key: str, value: object, default: int, most: int) -> int:
+    """A number from 1 to ``most``; ``default`` when there is none.
+
+    Raises:
+        ConfigError: it is something else; ssh refuses it, too.
+    """
+    text = str(value or "")
+    if not text or (key == "ConnectTimeout" and text.lower() == "none"):
+        return default
+    number = natural(text, most)
+    if not number:
+        raise ConfigError(f"{key} of ~/.ssh/config is {text!r}.", f"a whole number from 1 to {most} is", _HINT)
+    return number
+
+
+def user_config() -> paramiko.SSHConfig:
+    """The user's ``~/.ssh/config`` with the files that it includes; empty when there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    file = Path("~/.ssh/config").expanduser()
+    if not file.is_file():
+        return paramiko.SSHConfig()
+    config = paramiko.SSHConfig()
+    try:
+        config.parse(io.StringIO("\n".join(_lines(file, file.parent, 0)) + "\n"))
+    except (OSError, paramiko.ConfigParseError, ValueError) as error:  # shlex and decoding raise the last
+        raise ConfigError(
+            f"{file} cannot be read.", str(error), "correct it, or give host and user in devices.toml"
+        ) from error
+    return config
+
+
+def _lines(file: Path, base: Path, depth: int) -> Iterator[str]:
+    """The lines of ``file``, those of included files in place of their Include, as ssh_config(5) has it."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        match = re.match(r"\s*include(?:\s+|\s*=\s*)(.+)", line, re.IGNORECASE)
+        if match is None:
+            yield line
+            continue
+        for pattern in _split("Include", match[1]) if depth < _DEEP else []:
+            for name in sorted(glob.glob(str(base / Path(pattern).expanduser()))):  # noqa: PTH207 - may be absolute
+                if Path(name).is_file():
+                    yield from _lines(Path(name), base, depth + 1)

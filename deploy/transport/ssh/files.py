@@ -1,0 +1,227 @@
+"""Files over SSH: to the device by SFTP with pipelined requests, or a plain ``cat`` where the server has no SFTP; from
+the device by ``cat``, which is one round trip.
+
+paramiko waits for the answer to each write unless told otherwise, which on a link with latency is
+slower by an order of magnitude; one SFTP channel serves all files of a connection. Its read-ahead has a thread of its
+own, which fails aloud when the connection breaks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import paramiko
+
+from core import console
+from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.plain import says
+from deploy.transport.base import Progress
+from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import PIECE, natural, receiving
+from deploy.transport.ssh.sessions import Sessions
+
+_CHUNK = 128 << 10
+"""Bytes in one write. paramiko's own 32 KiB make four times the requests, which a slow device feels; OpenSSH's server
+takes messages of up to 256 KiB (SFTP_MAX_MSG_LENGTH in its sftp-common.h)."""
+_SILENCE = 60.0
+"""Seconds without any answer after which a transfer is given up."""
+_OPEN = 30.0
+"""Seconds for a session to be granted."""
+_LOOK = 10.0
+"""Seconds to look at why a transfer failed."""
+_SMALL = 256 << 10
+"""A file system with less than this left counts as full when a write fails without saying why."""
+
+
+def broken(name: str, error: BaseException | None) -> UnreachableError:
+    """The error for a connection that was there and is not any more."""
+    detail = f" ({error})" if error is not None and str(error) else ""
+    return UnreachableError(
+        f"The connection to {name} broke.",
+        f"it went off the network, was restarted, or its sshd ended{detail}",
+        "the same command again: what arrived whole is kept, the rest is cleaned up",
+    )
+
+
+class Files:
+    """The file side of one SSH connection."""
+
+    def __init__(self, sessions: Sessions, name: str) -> None:
+        self._sessions = sessions
+        self._name = name
+        self._sftp: paramiko.SFTPClient | None = None
+        self._channel: paramiko.Channel | None = None
+        """What a transfer is waiting on."""
+        self._no_sftp = False
+
+    def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
+        """See `deploy.transport.base.Transport.put`."""
+        with self._guarded(local.name, remote, deadline):
+            sftp = self._open(deadline)
+            if sftp is None:
+                self._put_cat(local, remote, progress, deadline, offset)
+            else:
+                self._put_sftp(sftp, local, remote, progress, deadline, offset)
+
+    def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
+        """See `deploy.transport.base.Transport.get`."""
+        with self._guarded(local.name, remote, deadline), receiving(local, limit, self._name) as take:
+            self._get_cat(remote, take, deadline)
+
+    @contextlib.contextmanager
+    def _guarded(self, name: str, remote: str, deadline: Deadline) -> Iterator[None]:
+        """Our errors for paramiko's. When the time is up a timer closes the channel under whatever waits for it."""
+        doing = f"moving {name} to or from {self._name}"
+        deadline.check(doing)
+        timer = threading.Timer(deadline.left(threading.TIMEOUT_MAX), self._abort)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except BaseException as error:
+            # A write cut short leaves the SFTP conversation in the middle of a packet: do not reuse it.
+            self.close()
+            if isinstance(error, (OSError, EOFError, paramiko.SSHException)):
+                raise (deadline.error(doing) if deadline.over else self._explain(error, name, remote)) from error
+            raise
+        finally:
+            timer.cancel()
+
+    def _abort(self) -> None:
+        if (channel := self._channel) is not None:
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                channel.close()
+
+    def close(self) -> None:
+        """Close the SFTP channel; the next transfer opens another."""
+        if self._sftp is not None:
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                self._sftp.close()
+            self._sftp = self._channel = None
+
+    def _open(self, deadline: Deadline) -> paramiko.SFTPClient | None:
+        """The SFTP channel, or None when the server has none."""
+        if self._sftp is None and not self._no_sftp:
+            self._channel = self._session(deadline)
+            try:
+                self._channel.invoke_subsystem("sftp")
+                self._sftp = paramiko.SFTPClient(self._channel)
+            except (paramiko.SSHException, EOFError):
+                self._channel.close()
+                if not self._sessions.active or deadline.over:
+                    raise
+                self._no_sftp = True
+                console.note(f"{self._name} has no SFTP server: its files go through cat")
+        if self._sftp is not None and self._channel is not None:
+            self._channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+        return self._sftp
+
+    def _session(self, deadline: Deadline) -> paramiko.Channel:
+        channel = self._sessions.open(deadline.left(_OPEN))
+        channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+        return channel
+
+    def _put_sftp(
+        self, sftp: paramiko.SFTPClient, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int
+    ) -> None:
+        with local.open("rb") as source:
+            # No `with` for the sink: after Ctrl-C in mid-packet a polite close would wait for an answer in vain.
+            sink = sftp.open(remote, "r+b" if offset else "wxb")
+            if offset:
+                source.seek(offset)
+                sink.seek(offset)
+            sink.MAX_REQUEST_SIZE = _CHUNK
+            sink.set_pipelined(True)
+            chunk = source.read(_CHUNK)
+            while chunk:
+                deadline.check(f"uploading {local.name}")
+                following = source.read(_CHUNK)
+                if not following:
+                    # Only a write that is not pipelined collects the answers still under way, and with them a
+                    # disk that filled up in the meantime; closing drops them.
+                    sink.set_pipelined(False)
+                sink.write(chunk)
+                progress(len(chunk))
+                chunk = following
+            sink.close()
+        wrote, size = sftp.stat(remote).st_size, local.stat().st_size
+        if wrote != size:
+            raise OSError(f"{wrote} of {size} bytes were stored")
+
+    def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int) -> None:
+        channel = self._channel = self._session(deadline)
+        try:
+            script = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'  # the login's shell may be any
+            channel.exec_command(shlex.join(["sh", "-c", script, "slipway", remote]))
+            with local.open("rb") as source:
+                source.seek(offset)
+                while chunk := source.read(_CHUNK):
+                    deadline.check(f"uploading {local.name}")
+                    channel.sendall(chunk)
+                    progress(len(chunk))
+            channel.shutdown_write()
+            said = channel.makefile_stderr("rb").read(4096)
+            if channel.recv_exit_status() != 0:
+                raise OSError(said.decode(errors="replace").strip())
+        finally:
+            channel.close()
+
+    def _get_cat(self, remote: str, take: Callable[[bytes], None], deadline: Deadline) -> None:
+        channel = self._channel = self._session(deadline)
+        try:
+            # A pipe of that name would keep `cat` waiting there for ever, connection or not.
+            path = shlex.quote(remote)
+            channel.exec_command(f"if [ -f {path} ]; then exec cat <{path}; else echo no ordinary file >&2; exit 1; fi")
+            while piece := channel.recv(PIECE):
+                take(piece)
+                deadline.check(f"fetching {remote}")
+            if channel.recv_exit_status() != 0:
+                raise OSError(channel.recv_stderr(4096).decode(errors="replace").strip())
+        finally:
+            channel.close()
+
+    def _explain(self, error: Exception, file: str, remote: str) -> SlipwayError:
+        """Our error for what went wrong with a transfer. SFTP's version 3 has no code for a full disk: look."""
+        if not self._sessions.active or isinstance(error, EOFError):
+            return broken(self._name, error)
+        text = str(error) or type(error).__name__
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(
+            word in text.lower() for word in ("no space", "quota")
+        )
+        if full or self._is_full(remote):
+            return DeviceFullError(
+                f"No space left on {self._name} while uploading {file}.",
+                f"the file system that holds {remote}",
+                "free some space there, or set another root for the device in devices.toml",
+            )
+        if isinstance(error, TimeoutError):
+            return UnreachableError(
+                f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
+            )
+        return TransferError(
+            f"{file} could not be moved to or from {self._name}.", f"{remote}: {says(self._name, text)}"
+        )
+
+    def _is_full(self, remote: str) -> bool:
+        """Whether the file system of ``remote`` has next to nothing left."""
+        folder = shlex.quote(remote.rpartition("/")[0] or "/")
+        try:
+            channel = self._sessions.open(_LOOK)
+            end = threading.Timer(_LOOK, channel.close)
+            end.daemon = True
+            end.start()
+            try:
+                channel.exec_command(f"df -Pk {folder} | tail -n 1")
+                fields = channel.makefile("rb").read(4096).decode(errors="replace").split()
+            finally:
+                end.cancel()
+                channel.close()
+            left = natural(fields[3])
+            return left is not None and left * 1024 < _SMALL
+        except (OSError, EOFError, paramiko.SSHException, IndexError):
+            return False

@@ -1,0 +1,119 @@
+"""``./inv devices.add``: look at a device, choose its target, and write it into the user's inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError, UsageError
+from core.files import locked, write_atomic
+from deploy.devices.facts import DeviceFacts
+from deploy.devices.identify import choose_target
+from deploy.devices.inventory import Device, load_devices, parse, user_file
+from deploy.devices.probe import probe
+from deploy.run.connect import open_device
+from deploy.run.session import device_root
+from deploy.transport.deadline import Deadline
+
+_SECONDS = 60.0
+_ANY = "any"
+"""Stands for the only device that adb sees."""
+
+_ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+@dataclass(frozen=True)
+class Added:
+    """A device that stands in the inventory now."""
+
+    device: Device
+    facts: DeviceFacts
+    file: Path
+
+
+def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
+    """Connect, probe, and write the device into the user's inventory.
+
+    Args:
+        adb: a serial, ``address:port``, or ``any`` for the only one attached.
+        ssh: ``user@host``, ``user@host:port``, or a ``Host`` of ``~/.ssh/config``.
+        name: what to call it; else its model or host gives the name.
+
+    Raises:
+        UsageError: neither or both ways, or no address. ConfigError: the name is taken.
+        SlipwayError: what connecting and probing raise.
+    """
+    if bool(adb) == bool(ssh):
+        raise UsageError("A device is added by --adb or by --ssh.", "", "./inv devices.add --ssh pi@raspberrypi.local")
+    table = _adb_table(adb) if adb else _ssh_table(ssh)
+    (shown,) = parse(_toml(name or "device", table), user_file()).values()
+    with open_device(shown, Deadline.after(_SECONDS)) as transport:
+        serial = getattr(transport, "serial", "")
+        facts = probe(transport, device_root(shown), None, Deadline.after(_SECONDS))
+    if serial:
+        table["serial"] = serial
+    table = {"title": _title(facts), **table, "target": choose_target(facts)}
+    return Added(_write(name or _name(facts, table), table), facts, user_file())
+
+
+def _adb_table(serial: str) -> dict[str, Any]:
+    table: dict[str, Any] = {"transport": "adb"}
+    return table if serial == _ANY else {**table, "serial": serial}
+
+
+def _ssh_table(address: str) -> dict[str, Any]:
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise UsageError(f"{address!r} is no address.", "", "./inv devices.add --ssh USER@HOST or USER@HOST:PORT")
+    table: dict[str, Any] = {"transport": "ssh", "host": match["host"].strip("[]")}
+    if match["port"]:
+        table["port"] = int(match["port"])
+    if match["user"]:
+        table["user"] = match["user"]
+    return table
+
+
+def _title(facts: DeviceFacts) -> str:
+    what = facts.board or facts.hostname
+    return (
+        f"{what}, Android {facts.android}" if facts.android else ", ".join(part for part in (what, facts.cpu) if part)
+    )
+
+
+def _name(facts: DeviceFacts, table: dict[str, Any]) -> str:
+    """A name from the phone's model or the host's own name."""
+    text = facts.board if facts.abis else str(table.get("host", "")).partition(".")[0]
+    if not facts.abis and (not text or text.isdigit()):
+        text = facts.hostname
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63] or "device"
+
+
+def _write(name: str, table: dict[str, Any]) -> Device:
+    """Append the table to the user's file; what stands there is left as it is, comments included."""
+    file = user_file()
+    with locked("inventory"):
+        before = file.read_text(encoding="utf-8") if file.is_file() else ""
+        if os.environ.get("SLIPWAY_DEVICES_FILE") and not file.is_file():
+            write_atomic(file, "")
+        if name in load_devices():
+            raise ConfigError(
+                f"There is a device {name} in the inventory already.",
+                "names are given once",
+                f"the same command with --name {name}-2, or remove the table [{name}] from {file}",
+            )
+        gap = "" if not before or before.endswith("\n\n") else "\n" if before.endswith("\n") else "\n\n"
+        text = before + gap + _toml(name, table)
+        devices = parse(text, file)  # what would not be read again is not written
+        write_atomic(file, text)
+    return devices[name]
+
+
+def _toml(name: str, table: dict[str, Any]) -> str:
+    lines = [f"[{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name)}]"]
+    # A JSON string is a TOML one, but for DEL, which the probe lets through from nobody.
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value != ""]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,133 @@
+"""Tables and JSON about devices: the inventory, what adb sees beside it, and a device that was just added."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from core import console
+from core.errors import SlipwayError
+from core.plain import plain
+
+if TYPE_CHECKING:
+    from deploy.devices.inventory import Device
+    from deploy.run.execute import Executed
+    from deploy.transport.adb.server import Seen
+    from deploy.upkeep.enrol import Added
+
+
+def devices(as_json: bool = False, name: str = "") -> None:
+    """Print the inventory (or the one device ``name``), with the state of virtual and adb devices.
+
+    What adb sees and the inventory lacks is listed too. Nothing is started to find out.
+    """
+    from deploy.devices.inventory import get_device, load_devices
+
+    chosen = {name: get_device(name)} if name else load_devices()
+    attached, complaint = _attached() if not name or chosen[name].transport == "adb" else ([], "")
+    rows = [(device, *_state(device, attached)) for device in chosen.values()]
+    known = {device.serial for device in chosen.values()}
+    strangers = [] if name else [seen for seen in attached if seen.serial not in known]
+    if as_json:
+        console.print_json(
+            [{**device.model_dump(mode="json"), "state": state, "address": at} for device, state, at in rows]
+            + [
+                {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
+                for seen in strangers
+            ]
+        )
+        return
+    cells = [
+        [device.name, device.transport, device.target, at or _where(device), state, " ".join(device.tags), device.title]
+        for device, state, at in rows
+    ]
+    cells += [
+        ["–", "adb", "?", seen.serial, seen.state, "", f"{seen.model}: ./inv devices.add --adb {seen.serial}"]
+        for seen in strangers
+    ]
+    console.table("Devices", ["device", "transport", "target", "where", "state", "tags", "what"], cells, complaint)
+
+
+def added(value: Added, as_json: bool = False) -> None:
+    """Print a device that was added."""
+    device, facts = value.device, value.facts
+    if as_json:
+        console.print_json(
+            {"device": device.model_dump(mode="json"), "facts": facts.model_dump(mode="json"), "file": str(value.file)}
+        )
+        return
+    rows = [
+        ["name", device.name],
+        ["what", device.title],
+        ["where", f"{device.transport}: {_where(device)}"],
+        ["system", f"{facts.system} {facts.kernel}" + (f", API level {facts.api_level}" if facts.api_level else "")],
+        ["machine", " · ".join(part for part in (facts.machine, facts.cpu, f"{facts.cores} cores") if part)],
+        ["ABIs", " ".join(facts.abis) or facts.libc or "not told"],
+        ["target", device.target],
+        ["root", facts.root],
+    ]
+    console.table("Added", ["device", ""], rows, f"Written to {value.file}. Next: ./inv deploy --device {device.name}")
+
+
+def executed(value: Executed, as_json: bool = False) -> None:
+    """Pass on what an executable wrote, stream by stream, or all of it as JSON.
+
+    Into a file or a pipe it goes byte by byte; a terminal gets `plain` text: it is the device's, and obeys nobody.
+    """
+    if as_json:
+        console.print_json(value.to_json())
+        return
+    for stream, data in ((sys.stderr, value.stderr), (sys.stdout, value.stdout)):
+        stream.flush()
+        if stream.isatty():
+            stream.write(plain(data.decode(errors="replace")))
+        else:
+            stream.buffer.write(data)
+        stream.flush()
+    sent = f"{value.uploaded:,} bytes uploaded" if value.uploaded else "nothing to upload"
+    console.note(f"{value.argv[0]} on {value.device}: exit {value.code} after {value.seconds:.1f} s; {sent}")
+
+
+def _where(device: Device) -> str:
+    if device.transport == "local":
+        return "here"
+    if device.virtual:
+        return f"virtual {device.virtual}"
+    if device.transport == "adb":
+        return device.serial or "the only one attached"
+    if device.source:
+        return f"{device.source} place {device.place}"
+    user = f"{device.user}@" if device.user else ""
+    return f"{user}{device.host}" + (f":{device.port}" if device.port else "")
+
+
+def _attached() -> tuple[list[Seen], str]:
+    """What adb's server sees, if one is up, and what is to be said about it."""
+    from deploy.transport.adb.port import default_port, listens
+
+    try:
+        if not listens(default_port()):
+            return [], ""
+        from deploy.transport.adb.server import listed, users_server
+
+        server = users_server(start=False)
+        return (listed(server) if server is not None else []), ""
+    except SlipwayError as error:
+        return [], str(error)
+
+
+def _state(device: Device, attached: list[Seen]) -> tuple[str, str]:
+    """State and, where it is known and not the inventory's, address.
+
+    ``up``, ``booting`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked.
+    """
+    if device.virtual:
+        from deploy.virtual.machines import HOST, status
+
+        now = status(device.virtual)
+        return str(now), f"{HOST}:{now.port}" if now.running else ""
+    if device.transport == "adb":
+        if not device.serial:
+            return ", ".join(sorted({seen.state for seen in attached})) or "not asked", ""
+        return next((seen.state for seen in attached if seen.serial == device.serial), "not attached"), ""
+    return "up" if device.transport == "local" else "not asked", ""

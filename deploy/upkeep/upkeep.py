@@ -1,0 +1,171 @@
+"""Looking after a device's store: going back to the bundle before, and removing what is old."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from core.errors import BundleError, ConfigError, TransferError
+from deploy.devices.inventory import Device
+from deploy.devices.probe import probe
+from deploy.run.connect import open_device, ready
+from deploy.run.session import device_root
+from deploy.scripts.remote_scripts import HOLDINGS, ROLLBACK
+from deploy.store import gc
+from deploy.store.gc import Collected
+from deploy.store.store import Look, Store, Survey, on_device
+from deploy.store.vouch import Records
+from deploy.transport.base import Transport
+from deploy.transport.deadline import Deadline
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A rollback that was made: digests of bundles."""
+
+    now: str
+    before: str
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A full look at a device's store."""
+
+    files: int
+    bytes: int
+    """Of files whose digest was computed; several links to one file count once."""
+    damaged: tuple[str, ...]
+    """Paths below the root of files that are not what they should be, or are gone."""
+
+    def check(self, device: str) -> None:
+        """Raise `TransferError` when something is damaged."""
+        if self.damaged:
+            shown = ", ".join(self.damaged[:5]) + (f" and {len(self.damaged) - 5} more" if self.damaged[5:] else "")
+            raise TransferError(
+                f"{len(self.damaged)} of {self.files} files in the store of {device} are damaged.",
+                f"their SHA-256 is not the one they are named after: {shown}",
+                f"./inv deploy --device {device} uploads again what it needs of them, "
+                f"./inv devices.gc {device} --days 0 removes what no current bundle needs",
+                self.damaged,
+            )
+
+
+def rollback_bundle(transport: Transport, root: str, key: str, deadline: Deadline) -> Rolled | str | None:
+    """Let ``current/<key>`` be what ``previous/<key>`` is, after the device verified every file of it.
+
+    Returns:
+        ``None`` when there is no bundle before; what is damaged when it is not whole.
+    """
+    done = on_device(transport, ROLLBACK, [root, key], deadline, "going back to the bundle before")
+    first, *others = done.text.splitlines() or ["none"]
+    words = first.split()
+    if words[0] == "now":
+        return Rolled(words[1], words[2] if len(words) > 2 else "")
+    return "\n".join(others) or "its files are not those of its manifest" if words[0] == "damaged" else None
+
+
+@contextmanager
+def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Survey, Deadline]]:
+    """The device's store, locked.
+
+    Raises:
+        ConfigError: there is none on the device. DeviceBusyError: see ``wait`` (s).
+    """
+    ready(device)
+    deadline = Deadline.after(device.timeout)
+    with open_device(device, deadline) as transport:
+        facts = probe(transport, device_root(device), None, deadline)
+        with Store(transport, facts.root) as store:
+            survey = store.open([], Deadline.after(deadline.left() + wait), wait=wait)
+            if survey is None:
+                raise ConfigError(
+                    f"{device.name} has no store in {facts.root}.",
+                    "nothing was deployed there yet",
+                    f"./inv deploy --device {device.name}",
+                )
+            yield transport, store, survey, Deadline.after(device.timeout)
+
+
+def rollback(device: Device, target: str = "", engine: str = "", wait: float = 60.0) -> Rolled:
+    """Go back to the bundle that was current before, for one target and engine.
+
+    Args:
+        target, engine: needed when the device has current bundles of several.
+
+    Raises:
+        ConfigError: nothing to go back to, or several that could be meant. BundleError: it is damaged.
+    """
+    with _opened(device, wait) as (transport, store, survey, deadline):
+        keys = [
+            key for key in survey.current if key.startswith(f"{target}-" if target else "")
+            and key.endswith(f"-{engine}" if engine else "")
+        ]  # fmt: skip
+        if len(keys) != 1:
+            raise ConfigError(
+                f"{device.name} has {'several current bundles' if keys else 'no such current bundle'}.",
+                f"there are {', '.join(sorted(survey.current)) or 'none'}",
+                f"./inv devices.rollback {device.name} --target TARGET --engine ENGINE",
+                sorted(survey.current),
+            )
+        rolled = rollback_bundle(transport, store.root, keys[0], deadline)
+        if rolled is None:
+            raise ConfigError(
+                f"{device.name} keeps no bundle before the current one of {keys[0]}.",
+                "only one was ever deployed there, or the one before was removed",
+                f"./inv deploy --device {device.name}",
+            )
+        if isinstance(rolled, str):
+            raise BundleError(
+                f"The bundle before the current one of {keys[0]} is damaged on {device.name}; nothing was changed.",
+                rolled,
+                f"./inv deploy --device {device.name}",
+            )
+        return rolled
+
+
+def verify(device: Device, wait: float = 60.0) -> Checked:
+    """Compute the digest of every file in the device's store, and note what is whole for the deploys to come.
+
+    Nothing is removed: a deploy looks at what nothing vouches for, and uploads again what is damaged.
+
+    Raises:
+        ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
+    """
+    with _opened(device, wait) as (transport, store, _, deadline):
+        lines = on_device(transport, HOLDINGS, [store.root], deadline, "listing the store").text.splitlines()
+        rows = [line.split(" ", 2)[1:] for line in lines if re.fullmatch(r"of [0-9a-f]{64} .+", line)]
+        wanted = {path: sha256 for sha256, path in rows}
+        looks = store.survey(wanted, deadline).looks
+        once: dict[Look, str] = {}
+        for path, look in looks.items():
+            once.setdefault(look, path)
+        records = Records.of(store.lock.id)
+        found = store.verify(once.values(), deadline)
+        damaged = []
+        for path, sha256 in wanted.items():
+            answer = found.get(once[looks[path]]) if path in looks else None
+            if answer is not None and answer[0] == sha256:
+                records.note(sha256, answer[1], time.time())
+            else:
+                damaged.append(path)
+        for path in damaged:
+            records.forget(wanted[path])
+        records.save()
+        return Checked(len(wanted), sum(look.size for look in once), tuple(damaged))
+
+
+def collect(device: Device, days: float | None = None, gib: float | None = None, wait: float = 60.0) -> Collected:
+    """Remove what was not used for ``days`` days and what is more than ``gib`` GiB; the device's own limits else."""
+    with _opened(device, wait) as (transport, store, survey, deadline):
+        store.discard(survey.stale, deadline)
+        return gc.collect(
+            transport,
+            store,
+            deadline,
+            max_bytes=(device.store_gib if gib is None else gib) * (1 << 30),
+            max_days=device.store_days if days is None else days,
+            kept_runs=True,
+        )

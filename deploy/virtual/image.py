@@ -1,0 +1,174 @@
+"""The kernel and the root file system of a virtual device, put together from Debian's packages.
+
+Made once and cached; the folder's name carries a digest of everything that went in. Keys are not part of it:
+they go into a second, tiny archive behind the first (the kernel unpacks both) when a device starts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from core import sealed
+from core.console import note
+from core.errors import ConfigError
+from core.files import locked, new_folder, sha256_bytes, write_json
+from core.paths import cache_dir
+from deploy.virtual import cpio, kernel_modules
+from deploy.virtual import root as virtual_root
+from deploy.virtual.spec import Spec
+from toolchains.debian import packages as debian
+
+_FORMAT = 2
+"""Raised when this module makes something else of the same ingredients."""
+
+_STAMP = "image.json"
+
+
+@dataclass(frozen=True)
+class Image:
+    """What QEMU boots."""
+
+    kernel: Path
+    initrd: Path
+    """An uncompressed cpio archive: the emulated processor would take longer to unpack it than to read it."""
+    dtb: Path | None = None
+
+
+def image(spec: Spec) -> Image:
+    """The image of ``spec``, built when it is not there.
+
+    Raises:
+        HostError: packages cannot be had.
+        ConfigError: the table names what the packages do not hold.
+    """
+    kernel, system = trees(spec)
+    versions = debian.versions(kernel) | debian.versions(system)
+    parts = [_FORMAT, spec.model_dump(mode="json"), versions, [repr(entry) for entry in virtual_root.entries(spec)]]
+    key = sha256_bytes(json.dumps(parts).encode())[:16]
+    folder = cache_dir("images") / f"{spec.name}-{key}"
+    if not _usable(folder):
+        with locked(f"image-{spec.name}-{key}"):
+            if not _usable(folder):
+                _build(spec, kernel, system, folder, versions)
+    return Image(folder / "vmlinuz", folder / "initrd.cpio", folder / "board.dtb" if spec.dtb else None)
+
+
+def _usable(folder: Path) -> bool:
+    """Whether the image is there, as it was made."""
+    return (folder / _STAMP).is_file() and sealed.whole(folder)
+
+
+def trees(spec: Spec) -> tuple[Path, Path]:
+    """The unpacked packages of the kernel and of the root file system."""
+    kernel = debian.tree(spec.kernel_from, spec.arch, _kernel_packages(spec), name="kernel")
+    system = debian.tree(spec.suite, spec.arch, spec.system.packages, closure=True, name="system")
+    return kernel, system
+
+
+def _kernel_packages(spec: Spec) -> list[str]:
+    """The packages that hold the kernel itself: ``spec.kernel`` may only depend on the newest one, which from forky
+    on depends on one with the kernel and one with the modules.
+    """
+    named = _depends(spec, spec.kernel, r"\blinux-image-\d[\w.+-]*")
+    image = named[0] if named else spec.kernel
+    return [image, *_depends(spec, image, r"\blinux-(?:binary|modules)-\d[\w.+-]*")]
+
+
+def _depends(spec: Spec, package: str, pattern: str) -> list[str]:
+    file = debian.fetch(spec.kernel_from, spec.arch, [package])[0]
+    return re.findall(pattern, debian.control(file, "Depends"))
+
+
+def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:
+    note(f"building the image of virtual device {spec.name} (once)")
+    entries = [*virtual_root.entries(spec), *_programs(spec, system), *_modules(spec, kernel)]
+    with new_folder(folder) as temporary:
+        (temporary / "initrd.cpio").write_bytes(cpio.write(entries))
+        (temporary / "vmlinuz").write_bytes(_one(kernel, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz").read_bytes())
+        if spec.dtb:
+            (temporary / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
+        write_json(temporary / _STAMP, {"device": spec.name, "packages": versions})
+        sealed.seal(temporary)
+
+
+def _one(root: Path, *patterns: str) -> Path:
+    """The last file of the first pattern that matches any."""
+    found = next((found for pattern in patterns if (found := sorted(root.glob(pattern)))), [])
+    if not found:
+        raise ConfigError(
+            f"The packages hold no {' or '.join(patterns)}.", f"looked in {root}", "mend deploy/virtual/virtual.toml"
+        )
+    return found[-1]
+
+
+def _programs(spec: Spec, system: Path) -> Iterator[cpio.Entry]:
+    """The programs of the table, every library they load, and one of them under the names of its applets."""
+    wanted = [_one(system, pattern) for pattern in spec.system.programs]
+    seen: set[Path] = set()
+    while wanted:
+        path = wanted.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        if path.is_symlink():
+            target = path.parent.resolve() / path.readlink()
+            yield cpio.link(_inside(path, system), str(path.readlink()))
+            wanted.append(target.parent.resolve() / target.name)
+            continue
+        data = path.read_bytes()
+        # A set-user-id bit is not there to be kept: the tree has none.
+        yield cpio.file(_inside(path, system), data, stat.S_IMODE(path.stat().st_mode))
+        if data[:4] == b"\x7fELF":
+            wanted.extend(_needed(path, system))
+    taken = {_inside(path, system) for path in seen}
+    for applet in spec.system.applets:
+        path_of_applet = f"{spec.system.folder}/{applet}"
+        if path_of_applet not in taken:
+            yield cpio.link(path_of_applet, f"/{spec.system.multicall}")
+
+
+def _inside(path: Path, root: Path) -> str:
+    """Path in the device: of the folder where it really lies, for ``lib`` is a link to ``usr/lib``."""
+    return (path.parent.resolve() / path.name).relative_to(root.resolve()).as_posix()
+
+
+def _needed(program: Path, root: Path) -> Iterator[Path]:
+    """Loader and libraries an ELF file names."""
+    from elftools.elf.elffile import ELFFile
+
+    with program.open("rb") as file:
+        elf = ELFFile(file)
+        for segment in elf.iter_segments("PT_INTERP"):
+            loader = root / segment.get_interp_name().lstrip("/")
+            yield loader.parent.resolve() / loader.name
+        dynamic = elf.get_section_by_name(".dynamic")
+        names = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")] if dynamic is not None else []
+    for name in names:
+        found = sorted(root.glob(f"usr/lib/*-linux-gnu*/android/{name}"))  # adbd's own, which its run path names
+        yield found[-1] if found else _one(root, f"usr/lib/*-linux-gnu*/{name}")
+
+
+def _modules(spec: Spec, kernel: Path) -> Iterator[cpio.Entry]:
+    """The drivers, and the order to load them in."""
+    modules, builtin = kernel_modules.find(_one(kernel, "usr/lib/modules/*"))
+    paths: list[str] = []
+    for file in kernel_modules.load_order(spec.modules, modules, builtin):
+        path = "usr/" + _inside(file, kernel).removeprefix("usr/").removesuffix(".xz")
+        yield cpio.file(path, kernel_modules.read_module(file))
+        paths.append(f"/{path}\n")
+    yield cpio.file("etc/modules-in-order", "".join(paths))
+
+
+def keys_archive(host_key: str, authorized: Iterable[str]) -> bytes:
+    """The second archive: the device's own key and the keys that may log in."""
+    return cpio.write(
+        [
+            cpio.file("etc/ssh/ssh_host_ed25519_key", host_key, 0o600),
+            cpio.file("etc/ssh/authorized_keys", "".join(f"{line}\n" for line in authorized)),
+        ]
+    )

@@ -1,0 +1,313 @@
+"""Start, find and end virtual devices.
+
+A machine outlives the command that started it, so that the next command finds it up; its supervisor
+(`deploy.virtual.supervisor`) ends it after a time of disuse. It listens on 127.0.0.1 alone, and lets in
+whoever has the key in the device's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.commands import quote
+from core.console import err, note
+from core.errors import ConfigError, UnreachableError
+from core.files import disk_errors, locked, write_atomic
+from core.paths import ROOT
+from deploy.virtual.answer import answers
+from deploy.virtual.spec import Spec, get_spec, load_specs
+from deploy.virtual.state import Folder, State, read_state
+from deploy.virtual.supervisor import PORT, Launch
+
+if TYPE_CHECKING:
+    from deploy.virtual.image import Image
+
+IDLE_VARIABLE = "SLIPWAY_IDLE_SECONDS"
+"""Environment variable: seconds of disuse instead of the table's ``idle_minutes``, for machines started now."""
+
+HOST = "127.0.0.1"
+_END_SECONDS = 12.0
+"""The supervisor gives QEMU 5 s to end well."""
+
+# The checkout's folder first: with -m alone a module of the current folder could take the place of ours.
+_RUN = (
+    "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('deploy.virtual.supervisor', None, '__main__')"
+)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How to log in to a virtual device."""
+
+    host: str
+    port: int
+    user: str
+    key: Path
+    known_hosts: Path
+
+    @property
+    def serial(self) -> str:
+        """What adb calls a device that is reached over TCP."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is known of a virtual device; ``str()`` of it is ``up``, ``booting`` or ``down``."""
+
+    name: str
+    title: str
+    running: bool
+    ready: bool = False
+    port: int = 0
+    pid: int = 0
+    """Of QEMU."""
+    since: float = 0.0
+    """Seconds since the epoch."""
+    uptime_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    idle_limit: float = 0.0
+    """Seconds of disuse after which it ends."""
+
+    def __str__(self) -> str:
+        if not self.running:
+            return "down"
+        return "up" if self.ready else "booting"
+
+
+def names() -> list[str]:
+    """All virtual devices."""
+    return list(load_specs())
+
+
+def status(name: str) -> Status:
+    """Whether ``name`` is up, and since when."""
+    spec, folder = get_spec(name), Folder.of(name)
+    state = read_state(folder)
+    if state is None or not state.running:
+        return Status(name, spec.title, running=False)
+    return Status(
+        name, spec.title, True, state.ready, state.port, state.qemu.pid, state.since,
+        max(0.0, time.time() - state.since), folder.idle_seconds(), state.idle_limit,
+    )  # fmt: skip
+
+
+def ensure(name: str) -> Endpoint:
+    """``name`` up and answering; it counts as used now.
+
+    Raises:
+        ConfigError: no such device.
+        HostError: QEMU or Debian's packages cannot be had.
+        UnreachableError: it was started and its server did not answer in time.
+    """
+    spec, folder = get_spec(name), Folder.of(name)
+    with disk_errors(f"starting {name}"):
+        state = _up(folder)
+        if state is None:
+            with locked(folder.lock):
+                state = _up(folder) or _boot(spec, folder)
+    return Endpoint(HOST, state.port, spec.user, folder.key, folder.known_hosts)
+
+
+def start(name: str) -> Endpoint:
+    """The same as `ensure`, under the name people type."""
+    return ensure(name)
+
+
+def toucher(name: str) -> Callable[[], None]:
+    """What says that ``name`` is in use, for transports whose open connections do not."""
+    return Folder.of(name).touch
+
+
+def _up(folder: Folder) -> State | None:
+    # Touched before the look: the supervisor takes the state away before it looks at the touch for the last time.
+    folder.touch()
+    state = read_state(folder)
+    return state if state is not None and state.ready and state.running else None
+
+
+def stop(name: str) -> bool:
+    """End ``name``; true when it was up. Returns when nothing of it is left.
+
+    Only processes that are proven to be the machine's own are ended: a pid that now belongs to something else
+    is left alone.
+    """
+    get_spec(name)
+    folder = Folder.of(name)
+    state = read_state(folder)
+    return state is not None and _end(state, folder)
+
+
+def stop_all() -> list[str]:
+    """End every virtual device that is up; their names. Also those that the table does not have any more."""
+    return [folder.path.name for folder in Folder.all() if (state := read_state(folder)) and _end(state, folder)]
+
+
+def _end(state: State, folder: Folder) -> bool:
+    was = state.supervisor.end(_END_SECONDS)
+    was = state.qemu.end(3.0) or was
+    with contextlib.suppress(ChildProcessError):  # the supervisor may be our own child
+        os.waitpid(state.supervisor.pid, os.WNOHANG)
+    now = read_state(folder)
+    if now is not None and now.supervisor == state.supervisor:
+        folder.state.unlink(missing_ok=True)
+    return was
+
+
+def _boot(spec: Spec, folder: Folder) -> State:
+    """Start the machine and wait for its server. The caller holds the folder's lock."""
+    from deploy.virtual.image import image
+
+    files = image(spec)
+    left = read_state(folder)
+    if left is not None:  # one that never answered, or whose starter was killed
+        _end(left, folder)
+    with _telling(f"booting virtual device {spec.name}"):
+        public = _prepare(folder, files.initrd)
+        _launch(spec, files, folder)
+        pid = spawn_supervisor(folder)
+        try:
+            state = _await_answer(spec, folder, pid, public)
+        except BaseException:
+            abandon(folder, pid)
+            raise
+        folder.touch()
+        return state
+
+
+@contextlib.contextmanager
+def _telling(text: str) -> Iterator[None]:
+    """A line that moves on a terminal, a plain one elsewhere."""
+    if err().is_terminal:
+        with err().status(text):
+            yield
+    else:
+        note(text)
+        yield
+
+
+def _prepare(folder: Folder, initrd: Path) -> str:
+    """Keys, and the archive with them in it; returns the device's public key."""
+    from deploy.virtual.image import keys_archive
+    from deploy.virtual.keys import ensure_key
+
+    host_public, public = ensure_key(folder, folder.host_key), ensure_key(folder, folder.key)
+    with disk_errors("preparing the virtual device"):
+        shutil.copyfile(initrd, folder.initrd)
+        folder.initrd.chmod(0o600)
+        with folder.initrd.open("ab") as file:
+            file.write(keys_archive(folder.host_key.read_text(encoding="ascii"), [public]))
+    return host_public
+
+
+def _idle_seconds(spec: Spec) -> float:
+    text = os.environ.get(IDLE_VARIABLE, "")
+    try:
+        seconds = float(text) if text else spec.idle_minutes * 60
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise ConfigError(f"{IDLE_VARIABLE}={text} is not a number of seconds above 0.", "", f"unset {IDLE_VARIABLE}")
+    return seconds
+
+
+def _launch(spec: Spec, files: Image, folder: Folder) -> None:
+    from toolchains.emulation.emulators import system_argv
+
+    argv = [
+        *system_argv(spec.arch, spec.emulator), *spec.qemu, "-nodefaults", "-display", "none", "-monitor", "none",
+        "-serial", f"file:{folder.console}", "-no-reboot",
+        "-kernel", str(files.kernel), "-initrd", str(folder.initrd),
+        "-append", f"{spec.append} slipway.time={time.time():.0f}",
+        # restrict: the machine reaches nothing; only this forward reaches it.
+        "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:{spec.system.port}",
+        "-device", f"{spec.netdev},netdev=net0",
+        *(["-dtb", str(files.dtb)] if files.dtb else []),
+    ]  # fmt: skip
+    # adb's server keeps its connection for ever: only what goes through it counts as use, and says so by a touch.
+    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
+    folder.console.unlink(missing_ok=True)
+    folder.private(folder.log, f"$ {quote(argv)}\n")
+
+
+def spawn_supervisor(folder: Folder) -> int:
+    """Start the supervisor in a session of its own, so that a Ctrl-C meant for us does not reach it."""
+    log = os.open(folder.log, os.O_WRONLY | os.O_APPEND)
+    null = os.open(os.devnull, os.O_RDONLY)
+    try:
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", _RUN, str(ROOT), str(folder.path)],
+            dict(os.environ),
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, fd) for source, fd in ((null, 0), (log, 1), (log, 2))],
+            setsid=True,
+        )
+    finally:
+        os.close(log)
+        os.close(null)
+
+
+def gone(pid: int) -> bool:
+    """Whether a child of ours has ended."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _await_answer(spec: Spec, folder: Folder, pid: int, public: str) -> State:
+    end = time.monotonic() + spec.boot_seconds
+    while time.monotonic() < end:
+        state = read_state(folder)
+        if state is not None and state.supervisor.pid == pid:
+            write_atomic(folder.known_hosts, f"[{HOST}]:{state.port} {public}\n")
+            if answers(spec.system.login, HOST, state.port):
+                state = replace(state, ready=True)
+                state.write(folder.state)
+                return state
+        if gone(pid):
+            break
+        time.sleep(0.1)
+    why = "it ended" if gone(pid) else f"its {spec.system.login} server did not answer within {spec.boot_seconds:.0f} s"
+    raise UnreachableError(
+        f"The virtual device {spec.name} did not come up: {why}.",
+        f"the last lines of {folder.console} and {folder.log.name}:\n"
+        f"{last_lines(folder.console)}\n{last_lines(folder.log)}",
+        f"./inv devices.start {spec.name}   (again; with other work on this machine it may just be slow)",
+    )
+
+
+_TAIL = 16 << 10
+"""Bytes of a log that a message looks at: the machine may have written any amount."""
+
+
+def last_lines(file: Path, lines: int = 8) -> str:
+    """The end of a log, for messages."""
+    try:
+        with file.open("rb") as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - _TAIL))
+            return "\n".join(source.read(_TAIL).decode(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return f"({file.name} is empty)"
+
+
+def abandon(folder: Folder, pid: int) -> None:
+    """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
+    import signal
+
+    for number, seconds in ((signal.SIGTERM, _END_SECONDS), (signal.SIGKILL, 5.0)):
+        end = time.monotonic() + seconds
+        with contextlib.suppress(ProcessLookupError):
+            if not gone(pid):
+                os.kill(pid, number)
+        while not gone(pid) and time.monotonic() < end:
+            time.sleep(0.02)
+    folder.state.unlink(missing_ok=True)

@@ -1,0 +1,187 @@
+"""The process that owns a virtual machine: starts QEMU, ends it after disuse, and never outlives it.
+
+The same holds for the private adb server (`deploy.virtual.adb`).
+
+Started detached by `deploy.virtual.machines`; imports little, for it stays in memory as long as the machine.
+
+Usage: python -m deploy.virtual.supervisor FOLDER
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.transport.processes import Process
+from deploy.virtual.state import Folder, State, read_state
+
+PORT = "{port}"
+"""Stands for the port in the launch file's argv."""
+
+_PR_SET_PDEATHSIG = 1
+_ESTABLISHED = "01"
+_PORT_TRIES = 8
+_TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
+"""What QEMU and adb's server say."""
+_EARLY_SECONDS = 1.0
+"""QEMU sets its forwards up at once: when it lives so long, the port is its own."""
+_GRACE = 5.0
+MOST_PRINTED = 256 << 20
+"""Bytes that a machine may print, on its console and by its emulator: they are on this machine's disk."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The orders, as `deploy.virtual.machines` wrote them."""
+
+    argv: tuple[str, ...]
+    idle_seconds: float
+    connections_count: bool = True
+    """Whether an open connection to the port is use, or only `Folder.touch` is."""
+
+    @classmethod
+    def read(cls, folder: Folder) -> Launch:
+        """The orders in ``folder``."""
+        value = json.loads(folder.launch.read_text(encoding="utf-8"))
+        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]))
+
+    def write(self, folder: Folder) -> None:
+        """Leave the orders in ``folder``."""
+        folder.private(folder.launch, json.dumps(vars(self), indent=2))
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    """For the child between fork and exec: be killed when the supervisor is gone, however it went."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def prepare() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def connections(port: int, table: Path = Path("/proc/net/tcp")) -> int:
+    """Connections that are open to ``port`` of this machine."""
+    try:
+        lines = table.read_text(encoding="ascii").splitlines()[1:]
+    except OSError:
+        return 0
+    rows = (line.split() for line in lines)
+    return sum(row[3] == _ESTABLISHED and int(row[1].rpartition(":")[2], 16) == port for row in rows)
+
+
+def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int]:
+    """QEMU on a port of its own; another process may take a free port before QEMU does, hence the loop."""
+    for _ in range(_PORT_TRIES):
+        port = _free_port()
+        before = folder.log.stat().st_size
+        child = subprocess.Popen(
+            [word.replace(PORT, str(port)) for word in launch.argv],
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_EARLY_SECONDS)
+        if child.returncode is None:
+            return child, port
+        said = folder.log.read_bytes()[before:]
+        if not any(words in said for words in _TAKEN):
+            break
+    raise SystemExit(f"{Path(launch.argv[0]).name} ended at once (exit {child.returncode})")
+
+
+def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder: Folder) -> None:
+    idle_seconds = launch.idle_seconds
+    pause = min(1.0, idle_seconds / 4)
+    while child.poll() is None:
+        time.sleep(pause)
+        if not folder.path.is_dir():
+            _say("the device's folder was removed: ending the machine")
+            return
+        if (size := folder.printed()) > MOST_PRINTED:
+            _say(f"its console and log have {size:,} bytes, more than {MOST_PRINTED:,}: ending the machine")
+            return
+        if launch.connections_count and connections(port):
+            folder.touch()
+        elif folder.idle_seconds() > idle_seconds and _withdraw(folder, idle_seconds):
+            _say(f"not used for {idle_seconds:.0f} s: ending the machine")
+            return
+    _say(f"the machine ended (exit {child.returncode})")
+
+
+def _withdraw(folder: Folder, idle_seconds: float) -> bool:
+    """Take the state away so that nobody finds the machine any more, unless somebody just did."""
+    state = read_state(folder)
+    folder.state.unlink(missing_ok=True)
+    if folder.idle_seconds() > idle_seconds:
+        return True
+    if state is not None:
+        state.write(folder.state)
+    return False
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+    sys.stderr.flush()
+
+
+class _Ended(BaseException):
+    """Somebody asked for the end."""
+
+
+def _on_signal(_number: int, _frame: object) -> None:
+    raise _Ended
+
+
+def main(path: Path) -> None:
+    """Run the machine whose orders lie in ``path`` until it is not used any more."""
+    os.chdir("/")
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what starts it may hold a lock (flock, make): not for hours
+    folder = Folder(path)
+    launch = Launch.read(folder)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _on_signal)
+    child: subprocess.Popen[bytes] | None = None
+    try:
+        folder.touch()
+        child, port = _start(launch, folder)
+        State(Process.of(os.getpid()), Process.of(child.pid), port, time.time(), launch.idle_seconds).write(
+            folder.state
+        )
+        _supervise(child, port, launch, folder)
+    except _Ended:
+        _say("asked to end the machine")
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        if child is not None:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_GRACE)
+            child.kill()
+            child.wait()
+        state = read_state(folder)
+        if state is not None and state.supervisor.pid == os.getpid():
+            folder.state.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

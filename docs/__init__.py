@@ -1,1 +1,0 @@
-"""The documentation, and what keeps its generated parts true."""

@@ -1,0 +1,101 @@
+"""What tests of deploying share: the real bundle, a real program, and a deploy as a process of its own.
+
+Run as a program (``python -m tests.support.deploying INVENTORY DEVICE BUNDLE WHERE [EXECUTIONS]``) it deploys and ends
+as the command line does, so that tests can send it a real SIGINT.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.bundle import Bundle
+from core.errors import INTERRUPTED, SlipwayError
+from core.paths import ROOT
+
+
+@pytest.fixture(scope="session")
+def bundle() -> Bundle:
+    """This machine's own bundle."""
+    from deploy.devices.inventory import host_target
+    from toolchains.build.builder import build
+
+    return build(host_target())
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """A small exported program with its reference."""
+    from models.export import export
+
+    return export("mlp", "fp32")
+
+
+@pytest.fixture(scope="session")
+def other_program() -> Path:
+    """Another one."""
+    from models.export import export
+
+    return export("linear", "fp32")
+
+
+class Deploying:
+    """A deploy in a process of its own."""
+
+    def __init__(self, inventory: Path, device: str, bundle: Bundle, where: Path, executions: int = 1) -> None:
+        argv = [sys.executable, "-m", "tests.support.deploying", str(inventory), device, str(bundle.path), str(where)]
+        self.process = subprocess.Popen(
+            [*argv, str(executions)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    def wait_for(self, happened: Callable[[], bool], seconds: float = 60) -> None:
+        """Wait until ``happened``; an end before that is a failure."""
+        end = time.monotonic() + seconds
+        while not happened():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < end, "it never happened"
+            time.sleep(0.02)
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self, seconds: float = 60) -> tuple[int, str]:
+        """Exit status and what was said on stderr."""
+        try:
+            _, said = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        return self.process.returncode, said
+
+
+def main(inventory: str, device: str, bundle: str, where: str, executions: str) -> int:
+    """Deploy; the exit code is the command line's."""
+    from deploy.devices.inventory import get_device
+    from deploy.run.pipeline import deploy
+
+    try:
+        chosen = get_device(device, Path(inventory))
+        result = deploy(chosen, Bundle.load(Path(bundle)), Path(where), num_executions=int(executions), warmup=0)
+        result.check()
+    except SlipwayError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""Other devices' shells and tools on this machine: BusyBox alone, and mksh with toybox as Android has them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.transport.deadline import NEVER, Deadline
+from deploy.transport.local import LocalChannel, LocalTransport
+from toolchains.debian import packages as debian
+from toolchains.debian.tree import own_loader_argv
+
+USERLANDS = ("busybox", "toybox")
+
+_SCRIPTS = ("sh",)
+
+
+def userland(name: str, folder: Path) -> Path:
+    """A folder with nothing but ``name``'s programs, ``sh`` among them, to be all of a PATH."""
+    folder.mkdir(parents=True)
+    if name == "busybox":
+        tree = debian.tree("bookworm", "amd64", ["busybox-static"], name="test-busybox")
+        binary = next(tree.glob("**/bin/busybox"))
+        applets = _applets([str(binary), "--list"])
+        for applet in applets:
+            (folder / applet).symlink_to(binary)
+        return folder
+    tree = debian.tree("bookworm", "amd64", ["mksh", "toybox"], closure=True, name="test-toybox")
+    # A script would be no program to exec for `env`; a loader's argv has no place in a link: hence wrappers.
+    for applet in _applets(own_loader_argv(tree, "usr/bin/toybox")):
+        _wrapper(folder / applet, [*own_loader_argv(tree, "usr/bin/toybox"), applet])
+    (folder / "sh").unlink(missing_ok=True)
+    _wrapper(folder / "sh", own_loader_argv(tree, "usr/bin/mksh"))
+    return folder
+
+
+def _applets(argv: Sequence[str]) -> list[str]:
+    import subprocess
+
+    words = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    return [word for word in words if "/" not in word]
+
+
+def _wrapper(path: Path, argv: Sequence[str]) -> None:
+    import shlex
+
+    path.write_text(f'#!{shutil.which("sh")}\nexec {shlex.join(argv)} "$@"\n')
+    path.chmod(0o755)
+
+
+class UserlandTransport(LocalTransport):
+    """This machine, its commands found in one folder alone."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("userland")
+        self._folder = folder
+
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
+        """See `deploy.transport.base.Transport`."""
+        return LocalChannel(["/usr/bin/env", f"PATH={self._folder}", *argv])

@@ -1,0 +1,1 @@
+"""From a target to a bundle or to native packages: Conan, layout, manifest, bill of materials."""

@@ -1,0 +1,152 @@
+"""Building what Conan lacks, one package at a time, so that builds for different ends do not wait for each other.
+
+Conan's home is written to by many ``./inv``. What it bears: its database is SQLite and waits for others' writes; a
+package is built in a folder of its own and enters the database when it is whole. What it does not bear: two that export
+or remove recipes at once, two that get the sources of one recipe at once, and two that build the same package. Hence
+four locks:
+
+- `conan.LOCK`: short, around all that reads or writes recipes and the graph;
+- one for each recipe's sources, while a package's sources are got ready;
+- one for each package, while it is built;
+- ``conan-builders``: shared by all that build; who removes sources or recipes waits until nobody does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core import locks
+from core.files import locked
+from core.paths import cache_dir
+from toolchains.build import conan
+
+BUILDERS = "conan-builders"
+"""Name of the lock that all hold who build, together."""
+
+_SOURCES_READY = ("Calling generate()", "Calling build()")
+"""What Conan says of a package when its sources are there."""
+
+Heard = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be there, and how it is built."""
+
+    subject: Sequence[str]
+    """A folder with a ``conanfile.py``, or ``--requires=...``."""
+    words: Sequence[str]
+    """Profiles, lockfile, options, remote."""
+    log: Path
+    what: str
+    """What it is for, in an error's first line."""
+    force: Sequence[str] = ()
+    """Names of recipes whose packages are built although they are there."""
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """A package that has to be built."""
+
+    reference: str
+    """``xnnpack/cci.20241108#revision``."""
+    package_id: str
+    arguments: tuple[str, ...]
+    """Conan's own words that ask for this package with these options; without those that have it built."""
+
+
+@contextlib.contextmanager
+def building(choice: str = "", log: Path | None = None) -> Iterator[None]:
+    """No sources, recipes and packages are removed while the block runs.
+
+    Args:
+        choice: where recipes take their sources from, ``debian`` or ``git``; while it stays, all build with the same.
+    """
+    while True:
+        with locked(BUILDERS, "      waiting: sources or recipes are being removed", shared=True):
+            if not choice or log is None or conan.sources_are(choice):
+                yield
+                return
+        # Conan keeps one folder of sources a recipe, wherever they came from: it is emptied when the choice changes.
+        with alone("      waiting: others build with sources from elsewhere"):
+            conan.sources(choice, log)
+
+
+@contextlib.contextmanager
+def alone(waiting: str) -> Iterator[None]:
+    """Nobody else works in Conan's home while the block runs, not even at a single package."""
+    with locked(BUILDERS, waiting), locked(conan.LOCK, waiting):
+        yield
+
+
+def forget(reference: str, log: Path) -> None:
+    """Remove old revisions of ``reference``, unless somebody is building: then the next build does it."""
+    with locks.attempt(cache_dir("locks") / f"{BUILDERS}.lock") as free:
+        if free:
+            with locked(conan.LOCK):
+                conan.forget(reference, log)
+
+
+def _missing(wanted: Wanted) -> list[_Missing]:
+    """What has to be built, every package behind those that it needs."""
+    build = ["--build=missing", *(f"--build={name}/*" for name in wanted.force)]
+    asked = [*wanted.subject, *wanted.words, *build]
+    with locked(conan.LOCK, "      waiting for Conan"):
+        text = conan.conan(
+            ["graph", "build-order", *asked, "--order-by=configuration", "--reduce", "--format=json"],
+            log=wanted.log,
+            what=wanted.what,
+        )
+    found: list[_Missing] = []
+    for level in json.loads(text)["order"]:
+        for item in level:
+            # With its revision: Conan leaves it out and takes the latest, which may be another checkout's.
+            whole, short = item["ref"], item["ref"].partition("#")[0]
+            arguments = tuple(
+                f"{word.removesuffix(short)}{whole}" if word.endswith(f"requires={short}") else word
+                for word in shlex.split(item["build_args"])
+                if not word.startswith("--build=")
+            )
+            found.append(_Missing(item["ref"], item["package_id"], arguments))
+    return found
+
+
+def _build(wanted: Wanted, package: _Missing, heard: Heard | None) -> None:
+    name = package.reference.partition("/")[0]
+    forced = name in wanted.force
+    pattern = package.reference.partition("#")[0]
+    how = f"--build={pattern}" if forced else f"--build=missing:{pattern}"
+    mine = f"conan-{name}-{package.package_id[:16]}"
+    sources = f"conan-sources-{name}"
+    waiting = f"      waiting: {name} is being built already"
+    with contextlib.ExitStack() as until_ready, locked(mine, waiting):
+        until_ready.enter_context(locked(sources, f"      waiting: the sources of {name} are being fetched"))
+
+        def hear(line: str) -> None:
+            if any(words in line for words in _SOURCES_READY):
+                until_ready.close()
+            if heard:
+                heard(line)
+
+        argv = ["install", *package.arguments, *wanted.words, how, "--envs-generation=false"]
+        conan.conan(argv, log=wanted.log, what=wanted.what, heard=hear)
+        # Thousands of object files that nothing needs any more; those of others are theirs.
+        conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=wanted.log)
+
+
+def prepare(wanted: Wanted, heard: Heard | None = None) -> None:
+    """Build every package that Conan lacks of what is wanted; nothing when it has all.
+
+    Do not hold `conan.LOCK`.
+
+    Raises:
+        BuildError, HostError: as `conan.conan`.
+    """
+    with building():
+        for package in _missing(wanted):
+            _build(wanted, package, heard)

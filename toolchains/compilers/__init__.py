@@ -1,0 +1,1 @@
+"""Compiler families, and what they compile against."""

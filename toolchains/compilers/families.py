@@ -1,0 +1,84 @@
+"""Compiler families behind one surface.
+
+A family is a module with two functions: ``usable(target) -> str`` (empty, or why not and the command that
+mends it; cheap, no network) and ``ensure(target) -> Compilers`` (fetches and prepares what is missing).
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from core.errors import ConfigError
+from toolchains.targets import Target
+
+
+@dataclass(frozen=True)
+class Compilers:
+    """Programs that compile for one target."""
+
+    family: str
+    version: str
+    """For people and the manifest: ``0.17.0``."""
+    key: str
+    """Changes whenever the programs, their flags or what they link against change."""
+    cc: str
+    cxx: str
+    ar: str
+    ranlib: str
+    conan: Mapping[str, str]
+    """Conan's settings: ``compiler``, ``compiler.version``, ``compiler.libcxx``, and those unlike the table's."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Conan's configuration besides: what CMake must know of the system it builds for."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """CMake's: programs that it looks for besides the compilers."""
+    flags: tuple[str, ...] = ()
+    """For every C and C++ file, ahead of the file's own: what lifts the compilers' floor to the target's."""
+
+
+class Family(Protocol):
+    """What a compiler family's module offers."""
+
+    def usable(self, target: Target) -> str:
+        """Why it cannot build for ``target`` here, with the command that mends it; empty when it can."""
+
+    def ensure(self, target: Target) -> Compilers:
+        """The compilers, fetched and prepared where needed."""
+
+
+FAMILIES = ("zig", "gnu", "ndk", "xcode")
+"""Every compiler family: modules of this room."""
+
+
+def family(name: str) -> Family:
+    """The module of the family ``name``.
+
+    Raises:
+        ConfigError: no such family.
+    """
+    if name not in FAMILIES:
+        raise ConfigError(f"There is no toolchain {name!r}.", f"toolchains are {', '.join(FAMILIES)}", "./inv targets")
+    return cast("Family", importlib.import_module(f"toolchains.compilers.{name}"))
+
+
+def refuse(name: str, target: Target) -> str:
+    """Why the table of targets does not offer the family ``name`` for ``target``; empty when it does."""
+    if name in target.toolchains:
+        return ""
+    others = f"{target.name} is built with {' or '.join(target.toolchains)}"
+    why = target.not_built_with.get(name)
+    return f"{name} does not build for {target.name}, for {why}; {others}" if why else f"{others}, not with {name}"
+
+
+def cross_conf(target: Target) -> dict[str, str]:
+    """Conan's configuration that makes CMake cross-compile.
+
+    Conan takes i686 on x86_64, and static Linux programs for Android, for this machine's own; CMake would then
+    answer CMAKE_SYSTEM_PROCESSOR with this machine's.
+    """
+    system = {"linux": "Linux", "android": "Linux", "windows": "Windows"}.get(target.os)
+    own = (platform.system().lower(), platform.machine()) == (target.os, target.machine)
+    return {} if own or not system else {"tools.cmake.cmaketoolchain:system_name": system}

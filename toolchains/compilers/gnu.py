@@ -1,0 +1,103 @@
+"""The compiler family ``gnu``: GCC as the system has it, native or Debian's cross compilers.
+
+What it builds for Linux needs the C library it was built against: Debian 12's g++ gives programs that want GLIBC
+2.34, which the build refuses for targets that promise less unless told to allow it. zig is the default for that
+reason, and for another: GCC 12 knows no AMX-FP16 or AVX-VNNI-INT8; recipes see the compiler and its version in
+Conan's settings.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+
+from core.commands import run
+from core.errors import HostError
+from core.files import sha256_bytes
+from toolchains.compilers.families import Compilers, cross_conf, refuse
+from toolchains.targets import Target
+
+_TOOLS = ("gcc", "g++", "ar", "ranlib")
+
+
+def _native(target: Target) -> bool:
+    return (platform.system().lower(), platform.machine()) == (target.os, target.machine)
+
+
+def _names(target: Target, prefix: str) -> dict[str, str]:
+    """Names of the programs. mingw-w64 has two kinds of g++: only the one with POSIX threads has ``std::thread``."""
+    kind = "-posix" if target.os == "windows" else ""
+    found = {tool: prefix + tool + (kind if tool in ("gcc", "g++") else "") for tool in _TOOLS}
+    return {**found, "windres": f"{prefix}windres"} if target.os == "windows" else found
+
+
+def _programs(target: Target) -> dict[str, str]:
+    """Paths of the compiler's programs; empty when it is not installed."""
+    for prefix in (f"{target.gnu_triple}-", *([""] if _native(target) else [])):
+        found = {tool: shutil.which(name) for tool, name in _names(target, prefix).items()}
+        if all(found.values()):
+            return {tool: str(path) for tool, path in found.items()}
+    return {}
+
+
+def package(target: Target) -> str:
+    """Debian's package of the compiler: ``g++-aarch64-linux-gnu``, ``g++-mingw-w64-x86-64-posix``."""
+    machine, _, rest = target.gnu_triple.replace("_", "-").rpartition("-w64-mingw32")
+    return f"g++-mingw-w64-{machine}-posix" if machine else f"g++-{rest}"
+
+
+def usable(target: Target) -> str:
+    """Why GCC cannot build for ``target`` here, and the command that mends it; empty when it can."""
+    if reason := refuse("gnu", target):
+        return reason
+    if _programs(target):
+        return ""
+    missing = _names(target, f"{target.gnu_triple}-")["g++"]
+    if not shutil.which("apt-get"):
+        return f"{missing} is not installed: your distribution's GCC cross compiler for {target.os} on {target.machine}"
+    return f"{missing} is not installed: sudo apt-get install {package(target)}"
+
+
+def _flags(target: Target) -> tuple[str, ...]:
+    """What lifts GCC's own floor to the target's; no file's own flags are in its way."""
+    return ("-msse2", "-mfpmath=sse") if target.machine == "i686" else ()
+
+
+def _conf(target: Target) -> dict[str, str]:
+    found = cross_conf(target)
+    if target.os == "windows":
+        # Windows has none of GCC's run-time libraries.
+        found["tools.build:exelinkflags"] = '["-static"]'
+    return found
+
+
+def ensure(target: Target) -> Compilers:
+    """GCC for ``target``; it is never installed by us.
+
+    Raises:
+        HostError: it is not there.
+    """
+    reason = usable(target)
+    if reason:
+        name, _, command = reason.partition(": ")
+        raise HostError(f"gnu cannot build for {target.name} here.", name, command)
+    found = _programs(target)
+    version = run([found["g++"], "-dumpfullversion"], what="Asking g++ for its version").stdout.strip()
+    version = version.partition("-")[0]  # mingw-w64's says 12-posix
+    key = sha256_bytes("\n".join([version, *found.values()]).encode())[:16]
+    settings = {"compiler": "gcc", "compiler.version": version.split(".")[0], "compiler.libcxx": "libstdc++11"}
+    if target.os == "windows":
+        settings["compiler.threads"] = "posix"
+    return Compilers(
+        "gnu",
+        version,
+        f"gnu-{version}-{key}",
+        found["gcc"],
+        found["g++"],
+        found["ar"],
+        found["ranlib"],
+        conan=settings,
+        conf=_conf(target),
+        variables={"CMAKE_RC_COMPILER": found["windres"]} if "windres" in found else {},
+        flags=_flags(target),
+    )

@@ -1,0 +1,109 @@
+"""The compiler family ``ndk``: Google's Android NDK, where the user has one; its programs use Android's own C library.
+
+Nothing here was run against a real NDK: where its programs are follows Google's description of its layout
+(https://developer.android.com/ndk/guides/other_build_systems).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+from core.errors import HostError
+from core.files import sha256_bytes
+from toolchains.compilers.families import Compilers, refuse
+from toolchains.ndk_folder import CONF, VARIABLE, named
+from toolchains.targets import Target
+
+_TRIPLES = {
+    "arm64": "aarch64-linux-android",
+    "armv7": "armv7a-linux-androideabi",
+    "x86": "i686-linux-android",
+    "x86_64": "x86_64-linux-android",
+}
+"""What the compilers' names begin with, by the target's architecture."""
+
+
+def _host_tag() -> str:
+    """How the NDK names the machines it runs on; Apple's ARM Macs run the x86_64 programs' folder, which has both."""
+    return f"{platform.system().lower()}-x86_64"
+
+
+def _programs(target: Target, root: Path) -> dict[str, Path]:
+    """Paths of the compilers for ``target``, there or not."""
+    folder = root / "toolchains/llvm/prebuilt" / _host_tag() / "bin"
+    compiler = f"{_TRIPLES[target.arch]}{target.android_api}-clang"
+    return {
+        "cc": folder / compiler,
+        "c++": folder / f"{compiler}++",
+        "ar": folder / "llvm-ar",
+        "ranlib": folder / "llvm-ranlib",
+    }
+
+
+def version(root: Path) -> str:
+    """The NDK's version, ``27.2.12479018``; empty when the folder does not say one."""
+    try:
+        text = (root / "source.properties").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"^Pkg\.Revision\s*=\s*(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _clang(root: Path) -> str:
+    """Major version of the NDK's clang, which its own library folder is named by; empty when it cannot be told."""
+    folders = (root / "toolchains/llvm/prebuilt" / _host_tag()).glob("lib*/clang/*")
+    majors = [int(folder.name.split(".")[0]) for folder in folders if folder.name.split(".")[0].isdigit()]
+    return str(max(majors)) if majors else ""
+
+
+def usable(target: Target) -> str:
+    """Why the NDK cannot build for ``target`` here, and the command that mends it; empty when it can."""
+    if reason := refuse("ndk", target):
+        return reason
+    folder = named()
+    if not folder:
+        return f"no NDK is named: export {VARIABLE}=/path/to/android-ndk-r27c (or newer)"
+    root = Path(folder)
+    if not version(root):
+        return f"{folder} is no NDK, for it has no source.properties: export {VARIABLE}=/path/to/android-ndk"
+    missing = [path for path in _programs(target, root).values() if not path.is_file()]
+    if missing:
+        return f"the NDK {version(root)} lacks {missing[0]}: export {VARIABLE}=/path/to/a-newer-android-ndk"
+    return "" if _clang(root) else f"the NDK {version(root)} does not tell its clang's version: a newer NDK"
+
+
+def ensure(target: Target) -> Compilers:
+    """The NDK's clang for ``target`` at the API level of the table.
+
+    Raises:
+        HostError: there is no NDK, or not a whole one.
+    """
+    reason = usable(target)
+    if reason:
+        name, _, command = reason.partition(": ")
+        raise HostError(f"ndk cannot build for {target.name} here.", name, command)
+    root = Path(named()).absolute()
+    found = {tool: os.fspath(path) for tool, path in _programs(target, root).items()}
+    number = version(root)
+    settings = {
+        "compiler": "clang",
+        "compiler.version": _clang(root),
+        "compiler.libcxx": "c++_static",
+        "os.api_level": target.android_api,
+    }
+    key = sha256_bytes(f"{target.name} {target.android_api} {number}".encode())[:16]
+    return Compilers(
+        "ndk",
+        number,
+        f"ndk-{number}-{key}",
+        found["cc"],
+        found["c++"],
+        found["ar"],
+        found["ranlib"],
+        conan=settings,
+        conf={CONF: os.fspath(root)},
+    )

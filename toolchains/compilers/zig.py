@@ -1,0 +1,291 @@
+"""The compiler family ``zig``: clang, lld and every C library's headers in one wheel, for all targets."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import os
+import platform
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from core import console, sealed
+from core.commands import run
+from core.errors import HostError
+from core.files import keep_text, locked, new_folder, sha256_bytes, sha256_file
+from core.paths import cache_dir, portable
+from toolchains.compilers.families import Compilers, cross_conf, refuse
+from toolchains.targets import Target
+from toolchains.tools import table
+
+_BODY = Path(__file__).with_name("zig_wrapper.sh")
+
+
+def _host() -> str:
+    return f"{platform.system()}-{platform.machine()}"
+
+
+def usable(target: Target) -> str:
+    """Why zig cannot build for ``target`` on this machine; empty when it can (it is fetched when needed)."""
+    if reason := refuse("zig", target):
+        return reason
+    if _host() not in table()["ziglang"]["sha256"]:
+        known = ", ".join(table()["ziglang"]["sha256"])
+        return f"no zig is pinned for {_host()} (only for {known}): add its wheel's sha256 to toolchains/tools.toml"
+    if target.libc != "glibc":
+        return ""  # zig brings the C and the C++ library of every other target
+    from toolchains.debian import apt as debian_apt
+    from toolchains.debian import packages as debian
+
+    reason = debian.available()
+    return f"{reason.replace(': ', ', ')}: {debian_apt.NOT_DEBIAN}" if reason else ""
+
+
+def caches() -> dict[str, str]:
+    """Where zig keeps its caches: in ours, not in the user's home or the source folder."""
+    folder = os.fspath(cache_dir("zig"))
+    return {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+
+
+def pinned_version() -> str:
+    """The version of zig that ``tools.toml`` pins."""
+    return str(table()["ziglang"]["version"])
+
+
+def _place() -> Path:
+    """Where the zig program is, or will be when it is installed.
+
+    Raises:
+        HostError: none is pinned for this machine.
+    """
+    digest = table()["ziglang"]["sha256"].get(_host())
+    if digest is None:
+        raise HostError(f"There is no pinned zig for {_host()}.", "", "add its wheel's sha256 to toolchains/tools.toml")
+    return cache_dir("tools") / f"ziglang-{pinned_version()}-{digest[:12]}" / "ziglang" / "zig"
+
+
+def installed() -> Path | None:
+    """The zig program if it is there; nothing is fetched.
+
+    Raises:
+        HostError: none is pinned for this machine.
+    """
+    zig = _place()
+    return zig if zig.is_file() else None
+
+
+def program() -> Path:
+    """The zig program, installed through pip the first time.
+
+    Raises:
+        HostError: none is pinned for this machine, or it could not be fetched.
+    """
+    zig = _place()
+    folder = zig.parent.parent
+    if zig.is_file() and sealed.whole(folder):
+        return zig
+    wanted = table()["ziglang"]
+    with locked("tools-ziglang"):
+        changed = sealed.damage(folder) if sealed.is_sealed(folder) else []
+        if not zig.is_file() or changed or not (sealed.is_sealed(folder) or _as_recorded(folder)):
+            if changed:
+                console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
+            console.note(f"fetching zig {wanted['version']} (about {wanted['megabytes']} MB, once)")
+            begin = time.monotonic()
+            with new_folder(folder) as new:
+                _install(new, f"ziglang=={wanted['version']}", wanted["sha256"][_host()])
+                sealed.seal(new)
+            console.note(f"zig {wanted['version']} is ready ({time.monotonic() - begin:.0f} s)")
+    return zig
+
+
+def _as_recorded(folder: Path) -> bool:
+    """Whether an older Slipway's folder is what its wheel's own list says; then it has a seal from now on."""
+    lists = list(folder.glob("ziglang-*.dist-info/RECORD"))
+    if len(lists) != 1:
+        return False
+    with lists[0].open(encoding="utf-8", newline="") as file:
+        rows = [(row[0], row[1]) for row in csv.reader(file) if len(row) == 3]
+    for name, digest in rows:
+        path = folder / name
+        if not digest or ".." in Path(name).parts:
+            continue
+        if not path.is_file() or f"sha256={_record_digest(path)}" != digest:
+            return False
+    listed = {Path(name).as_posix() for name, _ in rows}
+    if any(name.startswith("ziglang/") and name not in listed for name in sealed.contents(folder)):
+        return False
+    sealed.seal(folder)
+    return True
+
+
+def _record_digest(path: Path) -> str:
+    """A file's SHA-256 as wheels write it (PEP 376, PEP 427): URL-safe base 64 without padding."""
+    return base64.urlsafe_b64encode(bytes.fromhex(sha256_file(path))).rstrip(b"=").decode()
+
+
+def _install(folder: Path, requirement: str, digest: str) -> None:
+    """Install one pinned wheel into ``folder``, without what it depends on."""
+    pinned = folder / "requirements.txt"
+    pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
+    run(
+        [
+            sys.executable,
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-deps",
+            "--no-compile",
+            "--only-binary=:all:",
+            "--require-hashes",
+            "--target",
+            folder / "new",
+            "-r",
+            pinned,
+        ],
+        error=HostError,
+        what=f"Fetching {requirement}",
+        hint="check the network and pip's index (pip config list), then again",
+        log=cache_dir("logs") / "ziglang.log",
+    )
+    for item in (folder / "new").iterdir():
+        item.rename(folder / item.name)
+    shutil.rmtree(folder / "new")
+    pinned.unlink()
+    (folder / "ziglang" / "zig").chmod(0o755)
+
+
+_DROP = {"no_debug": "*(.debug_*)", "no_symbols": "*(.debug_*) *(.symtab) *(.strtab)"}
+"""What linker scripts drop, by the wrapper's name of them. zig has no strip and no working objcopy, and its ``-s``
+makes it build its run-time libraries a second time."""
+
+
+def _scripts(target: Target) -> dict[str, str]:
+    """Paths of the linker scripts for a target whose programs are ELF, else nothing."""
+    found = dict.fromkeys(_DROP, "")
+    for name, sections in _DROP.items() if target.os in ("linux", "android") else ():
+        text = f"SECTIONS {{ /DISCARD/ : {{ {sections} }} }} INSERT AFTER .text;\n"
+        file = cache_dir("toolchains") / f"{name}-{sha256_bytes(text.encode())[:8]}.ld"
+        keep_text(file, text)
+        found[name] = os.fspath(file)
+    return found
+
+
+def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: list[str], link: list[str]) -> str:
+    """The text of a compiler wrapper, a POSIX shell script.
+
+    Args:
+        tool: ``cc`` or ``c++``.
+        before, after: arguments ahead of the caller's and behind them.
+        link: what is added behind everything when the call links.
+    """
+    settings = {
+        "zig": os.fspath(zig),
+        "tool": tool,
+        "target": target.zig_triple,
+        "cpu": target.zig_cpu,
+        "before": shlex.join(before),
+        "after": shlex.join(after),
+        "link": shlex.join(link),
+        **_scripts(target),
+    }
+    lines = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in caches().items()]
+    return "\n".join(["#!/bin/sh", "set -eu", *lines, _BODY.read_text(encoding="utf-8")])
+
+
+_COMMON = ["-fno-sanitize=undefined", "-g0"]
+"""zig's own defaults are for its language: it looks for undefined behaviour and keeps debug information."""
+
+_NO_TOOL = """#!/bin/sh
+echo "install_name_tool is Apple's: it renames a shared library after linking, which needs Xcode on a Mac" >&2
+exit 1
+"""
+
+
+def _texts(zig: Path, target: Target) -> tuple[dict[str, str], str, str]:
+    """The wrappers of one target by name; the C++ library they use; what else decides on their results."""
+    library, key = "libc++", ""
+    before, after, link = list(_COMMON), list[str](), list[str]()
+    if target.libc == "glibc":
+        from toolchains.compilers import libstdcxx
+
+        adapted = libstdcxx.adapted(zig, target, caches())
+        library, key = "libstdc++11", adapted.key
+        before.append("-nostdinc++")
+        after = [f"-I{folder}" for folder in adapted.includes]
+        link = ["-nostdlib++", *map(str, adapted.inputs)]
+    plain = {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
+    if target.os == "windows":
+        plain["rc"] = f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} rc "$@"\n'
+    if target.os == "macos":
+        plain["install_name_tool"] = _NO_TOOL
+    compilers = {
+        "cc": wrapper("cc", zig, target, before=_COMMON, after=[], link=[]),
+        "c++": wrapper("c++", zig, target, before=before, after=after, link=link),
+    }
+    return {**compilers, **plain}, library, key
+
+
+def _conan(target: Target, library: str) -> dict[str, str]:
+    """Conan's settings. Android's static programs are Linux programs, and their calling convention is Linux'."""
+    settings = {"compiler": "clang", "compiler.version": table()["ziglang"]["clang"], "compiler.libcxx": library}
+    if target.os == "android":
+        settings["os"] = "Linux"
+        if target.arch == "armv7":
+            settings["arch"] = "armv7hf"
+    return settings
+
+
+def _written(folder: Path, texts: Mapping[str, str]) -> bool:
+    """Whether the wrappers are there and are these: a cache that was moved holds the old paths."""
+    try:
+        return all((folder / name).read_text(encoding="utf-8") == text for name, text in texts.items())
+    except OSError:
+        return False
+
+
+def ensure(target: Target) -> Compilers:
+    """zig as ``cc``, ``c++``, ``ar`` and ``ranlib`` of one target.
+
+    C++ is built against libstdc++ with its C++11 ABI where the C library is glibc, else against zig's own libc++.
+
+    Raises:
+        HostError: zig or the sysroot cannot be had here.
+    """
+    reason = usable(target)
+    if reason:
+        raise HostError(f"zig cannot build for {target.name} here.", reason, "./inv doctor")
+    texts, library, library_key = _texts(program(), target)
+    key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
+    folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
+    if not _written(folder, texts):
+        with locked(f"zig-{target.name}"):
+            if not _written(folder, texts):
+                with new_folder(folder) as new:
+                    for name, text in texts.items():
+                        (new / name).write_text(text, encoding="utf-8")
+                        (new / name).chmod(0o755)
+    version = pinned_version()
+    paths = {name: os.fspath(folder / name) for name in texts}
+    others = {"rc": "CMAKE_RC_COMPILER", "install_name_tool": "CMAKE_INSTALL_NAME_TOOL"}
+    return Compilers(
+        "zig",
+        version,
+        f"zig-{version}-{key}",
+        paths["cc"],
+        paths["c++"],
+        paths["ar"],
+        paths["ranlib"],
+        conan=_conan(target, library),
+        conf={**cross_conf(target), "tools.gnu:disable_flags": '["arch", "libcxx"]'},  # the wrapper knows both
+        variables={variable: paths[name] for name, variable in others.items() if name in paths},
+    )

@@ -1,0 +1,1 @@
+"""Debian packages without root: sources, signatures, trees."""

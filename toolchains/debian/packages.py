@@ -1,0 +1,314 @@
+"""Debian packages without root: the one place that knows apt.
+
+Serves sysroots, emulators, kernels and upstream tarballs. Every file is checked against the archive's signed
+lists by apt itself, then kept; the same request again is answered from the cache with no network.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from core import console, sealed
+from core.commands import run
+from core.errors import HostError
+from core.files import disk_errors, locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.paths import cache_dir
+from toolchains.debian.apt import FRESH_SECONDS, Apt, AptError, Item, require, why_unusable
+from toolchains.debian.tree import own_loader_argv, unpack
+
+__all__ = ["available", "binary", "control", "fetch", "installed_program", "source", "tree", "versions"]
+
+_RECORD = 1
+"""Raised when the shape of a record or of an unpacked tree changes."""
+
+_STAMP = ".slipway-tree.json"
+
+
+def available() -> str:
+    """Nothing when Debian packages can be had on this machine, else why not."""
+    return why_unusable()
+
+
+def _key(suite: str, arch: str, packages: Sequence[str], closure: bool) -> str:
+    return sha256_bytes(json.dumps([_RECORD, suite, arch, sorted(set(packages)), closure]).encode())[:16]
+
+
+def _record_file(suite: str, arch: str, key: str) -> Path:
+    return cache_dir("debian", f"{suite}-{arch}", "requests") / f"{key}.json"
+
+
+def _pool(suite: str, arch: str) -> Path:
+    return cache_dir("debian", f"{suite}-{arch}", "pool")
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _cached(suite: str, arch: str, key: str) -> list[Path] | None:
+    """The files of an earlier identical request, if every one is there with the recorded digest."""
+    record = _read(_record_file(suite, arch, key))
+    if record is None:
+        return None
+    files = []
+    for entry in record["files"]:
+        file = _pool(suite, arch) / entry["name"]
+        if not _intact(file, entry["size"], entry["sha256"]):
+            return None
+        files.append(file)
+    return files
+
+
+def _intact(file: Path, size: int, sha256: str) -> bool:
+    return file.is_file() and file.stat().st_size == size and sha256_file(file) == sha256
+
+
+def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False) -> list[Path]:
+    """The ``.deb`` files of ``packages`` (``name`` or ``name=version``), with all they depend on if ``closure``.
+
+    Args:
+        suite: ``bookworm``, ``trixie``, ``forky``.
+        arch: Debian's name: ``amd64``, ``arm64``, ``armhf``, ``armel``, ``i386``.
+
+    Raises:
+        HostError: no apt here, no network, a full disk, or the mirror lacks a package.
+    """
+    key = _key(suite, arch, packages, closure)
+    with locked(f"debian-{suite}-{arch}"):
+        files = _cached(suite, arch, key)
+        if files is None:
+            require()
+            with disk_errors("downloading Debian packages"):
+                files = _download(Apt(suite, arch), packages, closure, key)
+    return files
+
+
+def _download(apt: Apt, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+    _sweep(apt.folder, ".download.*")
+    fresh = False
+    if apt.lists_age > FRESH_SECONDS:
+        fresh = _refresh(apt)
+    try:
+        items = _fill_pool(apt, packages, closure)
+    except AptError as error:
+        # The archive moves on: a file the lists name may be gone, a package they lack may have come.
+        if fresh or not error.absent:
+            raise
+        apt.refresh()
+        items = _fill_pool(apt, packages, closure)
+    pool = _pool(apt.suite, apt.arch)
+    entries = [{"name": item.name, "size": item.size, "sha256": sha256_file(pool / item.name)} for item in items]
+    write_json(
+        _record_file(apt.suite, apt.arch, key),
+        {"suite": apt.suite, "arch": apt.arch, "packages": sorted(packages), "closure": closure, "files": entries},
+    )
+    return [pool / item.name for item in items]
+
+
+def _sweep(folder: Path, pattern: str) -> None:
+    """Remove what a killed process left half-done. The caller holds the lock it was done under."""
+    for path in folder.glob(pattern):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _refresh(apt: Apt) -> bool:
+    """Read the lists again; old lists serve on when the network is away, for the files may be here already."""
+    had = apt.lists_age != float("inf")
+    try:
+        apt.refresh()
+    except AptError as error:
+        if not (had and error.retry):
+            raise
+        return False
+    return True
+
+
+def _fill_pool(apt: Apt, packages: Sequence[str], closure: bool) -> list[Item]:
+    items = apt.plan(packages, closure)
+    if not items:
+        raise HostError(f"apt offered no files for {', '.join(packages)}.", f"suite {apt.suite}", "./inv doctor")
+    pool = _pool(apt.suite, apt.arch)
+    missing = [item for item in items if not _intact(pool / item.name, item.size, item.sha256)]
+    if missing:
+        with tempfile.TemporaryDirectory(prefix=".download.", dir=pool.parent) as name:
+            folder = Path(name)
+            apt.download(missing, folder)
+            for item in missing:
+                file = folder / item.name
+                if not _intact(file, item.size, item.sha256):
+                    raise HostError(
+                        f"{item.name} is not the file that Debian's signed list names.",
+                        f"wanted {item.size} bytes, SHA-256 {item.sha256}",
+                        "the same command again",
+                    )
+                file.replace(pool / item.name)
+    return items
+
+
+def tree(
+    suite: str, arch: str, packages: Sequence[str], closure: bool = False, name: str = "", keep: Sequence[str] = ()
+) -> Path:
+    """A folder with ``packages`` unpacked, merged-/usr, cached; arguments and errors as `fetch`.
+
+    Args:
+        name: how the folder's name begins; the first package's name by default.
+        keep: patterns of the paths that are wanted (``usr/bin/qemu-arm``); everything by default.
+    """
+    key = _key(suite, arch, packages, closure)
+    if keep:
+        key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
+    root = cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
+    if _usable(root):
+        return root
+    with locked(f"debian-tree-{suite}-{arch}-{key}"):
+        if not _usable(root):
+            files = fetch(suite, arch, packages, closure)
+            _sweep(root.parent, f".{root.name}.*")
+            _unpack_into(root, files, keep)
+    return root
+
+
+def _usable(root: Path) -> bool:
+    return (root / _STAMP).is_file() and sealed.whole(root)
+
+
+def _unpack_into(root: Path, files: Sequence[Path], keep: Sequence[str]) -> None:
+    """Put the unpacked ``files`` at ``root``; what is there already, and the same, stays: somebody may be using it."""
+    with tempfile.TemporaryDirectory(prefix=f".{root.name}.", dir=root.parent) as name:
+        fresh = Path(name, "tree")
+        fresh.mkdir()
+        unpack(files, fresh, keep)
+        write_json(fresh / _STAMP, {"packages": _names(files)})
+        if root.is_dir() and not sealed.is_sealed(root) and sealed.contents(root) == sealed.contents(fresh):
+            sealed.seal(root)
+            return
+        changed = sealed.damage(root) if sealed.is_sealed(root) else []
+        with new_folder(root) as new:
+            for entry in fresh.iterdir():
+                entry.rename(new / entry.name)
+            sealed.seal(new)
+    if changed:
+        shown = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
+        console.note(f"unpacked {root.name} again: something had changed {shown} in the cache")
+
+
+def _names(files: Sequence[Path]) -> dict[str, str]:
+    pairs = (Item("", file.name, 0, "").spec.split("=", 1) for file in files)
+    return dict(sorted((package, version) for package, version in pairs))
+
+
+def versions(root: Path) -> dict[str, str]:
+    """Package names and versions of a folder that `tree` made."""
+    return dict(json.loads((root / _STAMP).read_text(encoding="utf-8"))["packages"])
+
+
+def control(package: Path, field: str) -> str:
+    """A field of a package's description: ``control(file, "Depends")``."""
+    return run(["dpkg-deb", "--field", package, field], what=f"Reading {package.name}").stdout.strip()
+
+
+def source(suite: str, package: str, filename: str, sha256: str) -> Path:
+    """Upstream's tarball of a Debian source package, whatever the suite's version is now, if its digest is right.
+
+    Raises:
+        HostError: as `fetch`; or the suite has another version; or the digest differs.
+    """
+    file = cache_dir("debian", "sources", sha256[:16]) / filename
+    if file.is_file() and sha256_file(file) == sha256:
+        return file
+    with locked(f"debian-{suite}-source"), disk_errors("downloading sources"):
+        if file.is_file() and sha256_file(file) == sha256:
+            return file
+        require()
+        apt = Apt(suite, "amd64", sources=True)
+        fresh = _refresh(apt) if apt.lists_age > FRESH_SECONDS else False
+        try:
+            return _download_source(apt, package, file, sha256)
+        except AptError as error:
+            if fresh or not error.absent:
+                raise
+            apt.refresh()
+            return _download_source(apt, package, file, sha256)
+
+
+def _download_source(apt: Apt, package: str, file: Path, sha256: str) -> Path:
+    items = apt.plan_source(package)
+    if file.name not in {item.name for item in items}:
+        raise HostError(
+            f"Debian {apt.suite} has no {file.name} any more.",
+            f"it has {', '.join(item.name for item in items) or 'nothing'}",
+            "pin the version that is there, digest included",
+        )
+    with tempfile.TemporaryDirectory(prefix=".source.", dir=file.parent) as name:
+        apt.download_source(package, items, Path(name))
+        got = sha256_file(Path(name, file.name))
+        if got != sha256:
+            raise HostError(
+                f"{file.name} is not the file that was pinned.",
+                f"SHA-256 is {got}, wanted {sha256}",
+                "find out why before you change the pin",
+            )
+        Path(name, file.name).replace(file)
+    return file
+
+
+def binary(suite: str, filename: str, sha256: str) -> Path:
+    """The binary package ``filename`` (``libc6_2.41-12_amd64.deb``) as it was pinned, whatever the suite's is now.
+
+    Raises:
+        HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
+            digest differs.
+    """
+    package, version, arch = filename.removesuffix(".deb").split("_")
+    file = _pool(suite, arch) / filename
+    if file.is_file() and sha256_file(file) == sha256:
+        return file
+    try:
+        file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
+    except AptError as error:
+        now = "" if error.retry or not error.absent else _newest_version(suite, arch, package)
+        if not now:
+            raise
+        raise HostError(
+            f"Debian {suite} has no {package} {unquote(version)} for {arch} any more.",
+            f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
+            "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it; or pin the newer one, digest included: "
+            f"python -m toolchains.debian.pins {suite} {arch} {package}",
+        ) from error
+    got = sha256_file(file)
+    if file.name != filename or got != sha256:
+        raise HostError(
+            f"{filename} is not the file that was pinned.",
+            f"{file.name} came, with SHA-256 {got}; wanted {sha256}",
+            "find out why before you change the pin",
+        )
+    return file
+
+
+def _newest_version(suite: str, arch: str, package: str) -> str:
+    """The version of ``package`` that the lists name; empty when they have none."""
+    with locked(f"debian-{suite}-{arch}"):
+        try:
+            items = Apt(suite, arch).plan([package], closure=False)
+        except AptError:
+            return ""
+    return next((item.spec.partition("=")[2] for item in items), "")
+
+
+def installed_program(root: Path, program: str) -> list[str]:
+    """Argv that runs ``usr/bin/...`` of a tree through the tree's own loader and libraries.
+
+    Raises:
+        HostError: the tree does not hold it.
+    """
+    return own_loader_argv(root, program)

@@ -1,0 +1,1 @@
+"""Where a target's programs run on this machine: natively, under QEMU, under Wine."""

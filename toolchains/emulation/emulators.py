@@ -1,0 +1,119 @@
+"""QEMU: user mode to run a target's programs here, system mode for virtual devices.
+
+Debian's packages come first, also where a QEMU is installed, so that the same emulator runs on every machine.
+From trixie on qemu-user is static and models the CPUs of the table rightly; earlier ones compute SME wrongly
+and show programs the host's ``/proc/cpuinfo``.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+from pathlib import Path
+
+from core.commands import run
+from core.errors import HostError, NotSupportedError
+from toolchains.debian import apt as debian_apt
+from toolchains.debian import packages as debian
+from toolchains.debian.host import host_arch
+from toolchains.targets import Target
+
+_USER = "qemu-user"
+_SUITE = "trixie"
+_NEWER = {"sme2": ("qemu-aarch64", "forky", "max")}
+"""CPU models beyond the table's, for proofs: emulator, the suite that has one new enough, and its name there. QEMU 11
+is the first to have SME2."""
+_SYSTEM = "qemu-system-arm"
+_PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
+_LEAST = 8
+"""Oldest major version of an installed QEMU that is taken where Debian's cannot be had."""
+
+
+def is_native(target: Target) -> bool:
+    """Whether this machine runs the target's programs itself."""
+    machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+    return target.os == platform.system().lower() and target.machine == machine
+
+
+def cpus(target: Target) -> tuple[str, ...]:
+    """Every CPU model that the target's programs can be run on: those of the table, and those of newer emulators."""
+    return (*target.qemu_cpus, *(name for name, (program, _, _) in _NEWER.items() if program == target.qemu))
+
+
+def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> list[str]:
+    """What to put before a target's program to run it here; nothing when it runs natively.
+
+    Args:
+        cpu: one of `cpus`; without it the target's ISA floor, or this machine itself.
+        sysroot: folder in which the program finds its loader and libraries.
+
+    Raises:
+        NotSupportedError: QEMU does not run the target's programs.
+        HostError: no QEMU to be had here.
+    """
+    if is_native(target) and not cpu:
+        return []
+    if not target.qemu:
+        raise NotSupportedError(
+            f"Programs for {target.name} cannot be run on this machine.", f"proof of running: {target.proof}"
+        )
+    _, suite, model = _NEWER.get(cpu, ("", _SUITE, cpu or target.qemu_cpu))
+    argv = [_user_program(target.qemu, suite), "-cpu", model]
+    return argv if sysroot is None else [*argv, "-L", str(sysroot)]
+
+
+def describe(target: Target, cpu: str = "") -> str:
+    """How `user_argv` runs a program, for people and manifests: ``native``, ``qemu-aarch64 -cpu cortex-a53``."""
+    if is_native(target) and not cpu:
+        return "native"
+    if cpu in _NEWER:
+        _, suite, model = _NEWER[cpu]
+        return f"{target.qemu} of Debian {suite} -cpu {model}"
+    return f"{target.qemu} -cpu {cpu or target.qemu_cpu}"
+
+
+def _user_program(name: str, suite: str) -> str:
+    if why := debian.available():
+        if suite != _SUITE:
+            raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian_apt.NOT_DEBIAN)
+        return _installed((name, f"{name}-static"), why)
+    # The package holds forty emulators, half a gigabyte: only those of the table are kept.
+    wanted = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")
+    root = debian.tree(suite, host_arch(), [_USER], keep=[f"usr/bin/{program}" for program in wanted])
+    return str(root / "usr/bin" / name)
+
+
+def system_argv(arch: str, suite: str = "forky") -> list[str]:
+    """QEMU for a whole machine.
+
+    Args:
+        arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
+        suite: whose QEMU; a newer one models processors that an older one does not know.
+
+    Raises:
+        NotSupportedError: no machine of that architecture.
+        HostError: no QEMU to be had here.
+    """
+    program = _PROGRAMS.get(arch)
+    if program is None:
+        raise NotSupportedError(f"There are no virtual devices of architecture {arch}.", hint="./inv devices.list")
+    if why := debian.available():
+        return [_installed((program,), why)]
+    root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
+    return [*debian.installed_program(root, f"usr/bin/{program}"), "-L", str(root / "usr/share/qemu")]
+
+
+def _installed(names: tuple[str, ...], why: str) -> str:
+    """An emulator of this system's own, new enough, for hosts without Debian's packages."""
+    for name in names:
+        path = shutil.which(name)
+        if path is None:
+            continue
+        match = re.search(r"version (\d+)\.", run([path, "--version"]).stdout)
+        if match and int(match[1]) >= _LEAST:
+            return path
+        why = f"{path} is older than QEMU {_LEAST}"
+    raise HostError(
+        f"There is no {names[0]} on this machine.", why, f"install your distribution's QEMU, {_LEAST} or newer"
+    )

@@ -1,0 +1,94 @@
+"""Where a target's programs can be run here: natively, on QEMU's models of the target's CPUs, under Wine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.commands import Done, run
+from toolchains.compilers.sysroot import library, sysroot
+from toolchains.emulation import emulators, wine
+from toolchains.targets import Target
+
+NATIVE, WINE = "native", "wine"
+_TIMEOUT = 900.0
+"""Seconds: an emulated run takes some ten, on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere to run a target's program."""
+
+    target: Target
+    cpu: str
+    """One of `cpus`."""
+    how: str
+    """For people: ``qemu-arm -cpu arm1176``."""
+    before: tuple[str, ...] = ()
+    """What stands before the program."""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether a CPU is emulated; Wine emulates none."""
+        return self.cpu not in (NATIVE, WINE)
+
+    def run(
+        self, program: Path, words: Sequence[str], qemu: tuple[str, ...] = (), *, timeout: float = _TIMEOUT
+    ) -> Done:
+        """Run the program with arguments, whatever its exit status.
+
+        Under Wine it sees its own folder and nothing else, as ``Z:\\work``.
+
+        Args:
+            qemu: options for the emulator, where it is one.
+            timeout: seconds.
+
+        Raises:
+            HostError: the time is over; or what should run it is not there.
+        """
+        if self.cpu == WINE:
+            argv, env = wine.argv(self.target, program, words), wine.environment(self.target)
+        else:
+            argv = [*self.before[:1], *qemu, *self.before[1:], os.fspath(program), *words]
+            # Nothing of the caller's may lend the program a library, or the emulator an option.
+            env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
+        return run(argv, env=env, error=None, timeout=timeout, what=f"{program.name} ({self.how})")
+
+
+def _runs_here(target: Target) -> bool:
+    """Whether this machine's CPU and kernel run the target's programs as they are."""
+    if emulators.is_native(target):
+        return True
+    machine = os.uname().machine if os.name == "posix" else ""
+    same = target.machine == machine or (machine, target.machine) == ("x86_64", "i686")
+    # Android's are static: any Linux runs them.
+    return os.name == "posix" and os.uname().sysname == "Linux" and same and target.os in ("linux", "android")
+
+
+def cpus(target: Target) -> tuple[str, ...]:
+    """Where the target's program is to run: ``native``, CPU models, ``wine``; nothing when nothing can run it."""
+    if target.os == "windows":
+        return (WINE,) if target.machine in ("x86_64", "i686") else ()
+    return (*((NATIVE,) if _runs_here(target) else ()), *emulators.cpus(target))
+
+
+def place(target: Target, cpu: str) -> Place:
+    """How to run on ``cpu``, one of `cpus`.
+
+    Raises:
+        HostError, NotSupportedError: it cannot be had on this machine.
+    """
+    if cpu == WINE:
+        wine.require(target)
+        return Place(target, cpu, "Wine, on this machine's CPU")
+    if cpu != NATIVE:
+        root = sysroot(target) if target.libc == "glibc" else None
+        before = emulators.user_argv(target, cpu, root)
+        return Place(target, cpu, emulators.describe(target, cpu), tuple(before))
+    if target.libc != "glibc" or emulators.is_native(target):
+        return Place(target, cpu, "this machine's CPU")
+    # 32-bit programs on a 64-bit system that may have no loader for them.
+    loader = library(sysroot(target), target, "ld-linux.so.2")
+    return Place(target, cpu, "this machine's CPU", (os.fspath(loader), "--library-path", os.fspath(loader.parent)))

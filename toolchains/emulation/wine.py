@@ -1,0 +1,199 @@
+"""Wine: runs programs for Windows here, on the machine's own CPU.
+
+Debian's Wine, unpacked from its packages, runs in a user and mount namespace with the tree as its root, so that it
+needs neither root nor anything of this system's but the kernel. Of its 650 DLLs only those stay that console
+programs and the making of a prefix need.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core import console, sealed
+from core.commands import need, run
+from core.errors import HostError, NotSupportedError
+from core.files import locked, new_folder, write_atomic
+from core.paths import cache_dir
+from toolchains.debian import packages as debian
+from toolchains.debian.host import host_arch
+from toolchains.targets import Target
+
+_SUITE = "bookworm"
+
+_DLLS = (
+    "advapi32.dll", "apisetschema.dll", "bcrypt.dll", "cfgmgr32.dll", "cmd.exe", "combase.dll", "comctl32.dll",
+    "conhost.exe", "crypt32.dll", "dnsapi.dll", "explorer.exe", "gdi32.dll", "hal.dll", "imm32.dll", "iphlpapi.dll",
+    "kernel32.dll", "kernelbase.dll", "msvcrt.dll", "newdev.dll", "nsi.dll", "ntdll.dll", "ntoskrnl.exe",
+    "ole32.dll", "oleaut32.dll", "plugplay.exe", "rpcrt4.dll", "rpcss.exe", "rundll32.exe", "sechost.dll",
+    "services.exe", "setupapi.dll", "shcore.dll", "shell32.dll", "shlwapi.dll", "start.exe", "svchost.exe",
+    "ucrtbase.dll", "user32.dll", "userenv.dll", "version.dll", "win32u.dll", "wineboot.exe", "winedevice.exe",
+    "ws2_32.dll", "*.sys", "*.drv",
+)  # fmt: skip
+_LOCALE = "libc-bin"
+"""The package with the locale C.UTF-8."""
+_ZLIB = "zlib1.dll"
+_LIBRARIES = ("libc", "libgcc_s", "liblzma", "libm", "libunwind")
+_INSIDE = ("proc", "sys", "dev", "tmp", "prefix", "work")
+"""Folders that are mounted into the tree."""
+
+_MOUNT = """set -e
+root=$1; prefix=$2; work=$3; shift 3
+for name in proc sys dev; do mount --rbind /$name "$root/$name"; done
+mount -t tmpfs tmpfs "$root/tmp"
+mount --bind "$prefix" "$root/prefix"
+mount --bind "$work" "$root/work"
+"""
+_RUN = _MOUNT + 'exec chroot "$root" "$@"\n'
+# wineboot's exit code counts parts that are left out here (32-bit ones, drivers): whether there is a prefix is seen
+# from its files. What still runs when a namespace ends is killed: the server is to write the registry out before.
+_BOOT = _MOUNT + 'chroot "$root" "$1" wineboot.exe -i || true; exec chroot "$root" "$2" -w\n'
+
+
+@dataclass(frozen=True)
+class _Wine:
+    """Debian's Wine for one architecture; ``cpu`` is how Wine's own folders name it."""
+
+    arch: str
+    cpu: str
+    multiarch: str
+    package: str
+    loader: str
+    server: str
+    environment: Mapping[str, str]
+
+    @property
+    def mingw(self) -> str:
+        """The folder of libraries for Windows."""
+        return f"{'i686' if self.cpu == 'i386' else self.cpu}-w64-mingw32"
+
+    def keep(self) -> list[str]:
+        """Patterns of the tree's files that stay."""
+        lib = f"usr/lib/{self.multiarch}"
+        return [
+            "lib",
+            "lib64",
+            "usr/lib/wine/*",
+            "usr/lib64/*",
+            "usr/lib/ld-linux*",
+            f"{lib}/ld-linux*",
+            "usr/share/wine/*",
+            "usr/lib/locale/C.utf8/*",
+            f"usr/{self.mingw}/lib/zlib1.dll",
+            *(f"{lib}/{name}.so*" for name in _LIBRARIES),
+            f"{lib}/wine/{self.cpu}-unix/*.so",
+            *(f"{lib}/wine/{self.cpu}-windows/{name}" for name in _DLLS),
+        ]
+
+
+_WINES = {
+    "x86_64": _Wine(
+        "amd64", "x86_64", "x86_64-linux-gnu", "wine64", "/usr/lib/wine/wine64", "/usr/lib/wine/wineserver64", {}
+    ),
+    "i686": _Wine(
+        "i386",
+        "i386",
+        "i386-linux-gnu",
+        "wine32",
+        "/usr/lib/wine/wine",
+        "/usr/lib/wine/wineserver32",
+        {"WINEARCH": "win32"},
+    ),
+}
+
+
+def runs(target: Target) -> bool:
+    """Whether Wine on this machine runs the target's programs."""
+    return target.os == "windows" and target.machine in _WINES and host_arch() == "amd64"
+
+
+def _wine(target: Target) -> _Wine:
+    if target.os != "windows" or target.machine not in _WINES:
+        raise NotSupportedError(
+            f"Wine does not run programs for {target.name} here.", "it emulates no CPU", target.proof
+        )
+    if host_arch() != "amd64":
+        raise HostError("Wine needs an x86 machine.", "it emulates no CPU", "run it on one")
+    return _WINES[target.machine]
+
+
+def _tree(wine: _Wine) -> Path:
+    """Wine's files; what Debian keeps elsewhere is where Wine looks for it, and mount points are there."""
+    root = debian.tree(_SUITE, wine.arch, [wine.package, _LOCALE], closure=True, keep=wine.keep())
+    for name in _INSIDE:
+        (root / name).mkdir(exist_ok=True)
+    zlib = root / f"usr/{wine.mingw}/lib" / _ZLIB
+    beside = root / f"usr/lib/{wine.multiarch}/wine/{wine.cpu}-windows" / zlib.name
+    if not beside.exists():
+        write_atomic(beside, zlib.read_bytes())
+        sealed.seal(root)
+    return root
+
+
+def _namespace(script: str, *words: str | Path) -> list[str]:
+    """Argv that runs a shell script with ``words`` where it may mount and chroot."""
+    program = need("unshare", "install util-linux, which every Debian has")
+    own = [program, "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
+    return [*own, "sh", "-c", script, "sh", *(os.fspath(word) for word in words)]
+
+
+def require(target: Target) -> None:
+    """See to it that `argv` will work; arguments and errors are its own."""
+    wine = _wine(target)
+    _prefix(target, wine, _tree(wine))
+
+
+def environment(target: Target) -> dict[str, str]:
+    """Everything the program sees of an environment."""
+    wine = _wine(target)
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/prefix",
+        "WINEPREFIX": "/prefix",
+        "WINESERVER": wine.server,
+        "WINEDEBUG": "-all",
+        # How Wine reads the words that it is given.
+        "LC_ALL": "C.UTF-8",
+        # No browser, no .NET, no menus: nothing is asked for or downloaded.
+        "WINEDLLOVERRIDES": "mscoree,mshtml,winemenubuilder.exe=",
+        **wine.environment,
+    }
+
+
+def argv(target: Target, program: Path, words: Sequence[str] = ()) -> list[str]:
+    """What runs ``program`` with the arguments ``words``; `environment` goes with it.
+
+    Raises:
+        NotSupportedError: the target's programs are none for Wine.
+        HostError: no Wine to be had here, or no namespaces.
+    """
+    wine = _wine(target)
+    root = _tree(wine)
+    prefix = _prefix(target, wine, root)
+    return _namespace(_RUN, root, prefix, program.parent, wine.loader, f"Z:\\work\\{program.name}", *words)
+
+
+def _prefix(target: Target, wine: _Wine, root: Path) -> Path:
+    """Wine's idea of a Windows disk, made once."""
+    folder = cache_dir("wine") / f"{wine.arch}-{root.name}"
+    if folder.is_dir():
+        return folder
+    with locked(f"wine-{wine.arch}"):
+        if not folder.is_dir():
+            console.note(f"making Wine's prefix for {target.name} (once)")
+            with new_folder(folder) as new:
+                run(
+                    _namespace(_BOOT, root, new, new, wine.loader, wine.server),
+                    env=environment(target),
+                    timeout=300,
+                    what="Making Wine's prefix",
+                    hint="allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1), then again",
+                )
+                system = new / "drive_c/windows/system32"
+                if not (system / "kernel32.dll").is_file():
+                    raise HostError("Wine made no whole prefix.", f"no kernel32.dll in {new}", "./inv clean --cache")
+                # user32.dll, which shell32.dll loads, wants it; Wine takes it for no part of its own and looks here.
+                write_atomic(system / _ZLIB, (root / f"usr/{wine.mingw}/lib" / _ZLIB).read_bytes())
+    return folder

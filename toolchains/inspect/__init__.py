@@ -1,0 +1,1 @@
+"""What binaries are, read from the binaries: formats, needs, instructions, hardening."""

@@ -1,0 +1,197 @@
+"""The checks on what was built: every binary is read and compared with its target; what was looked at is noted down."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.bundle import Checks, CodeCheck, HardeningCheck
+from core.errors import BuildError
+from core.files import sha256_bytes, sha256_file, write_json
+from core.paths import cache_dir
+from toolchains.inspect import hardening as hardened
+from toolchains.inspect import isa, isa_scan
+from toolchains.inspect import needs as inspect
+from toolchains.targets import Target
+from toolchains.tools import table
+
+_ROOM = Path(__file__).parent
+_SOURCES = ("isa.toml", "isa.py", "isa_x86.py", "isa_scan.py", "code.py", "symbols.py", "archives.py")
+"""What decides the outcome of a scan besides the file."""
+_SHOWN = 5
+_BINARIES = (".a", ".lib", ".so", ".dylib", ".dll", ".exe", ".o", ".obj")
+
+
+def bounds(target: Target) -> dict[str, str]:
+    """The newest symbol version of each family that a binary for ``target`` may need."""
+    newest: dict[str, str] = table()["libstdcxx"]["newest"]
+    return {"GLIBC": target.max_glibc, "GLIBCXX": newest["GLIBCXX"]} if target.max_glibc else {}
+
+
+@functools.cache
+def _key() -> str:
+    return sha256_bytes("\n".join(sha256_file(_ROOM / name) for name in _SOURCES).encode())
+
+
+def scan(target: Target, file: Path) -> isa_scan.Scan:
+    """`isa_scan.scan`, remembered by the file's digest, the floor and the tables.
+
+    Raises:
+        BuildError: the file is damaged, or has no code at all.
+    """
+    floor = ",".join(sorted(isa.table().floor(target)))
+    key = sha256_bytes("\n".join([_key(), sha256_file(file), floor]).encode())
+    place = cache_dir("scans") / f"{key}.json"
+    try:
+        known = json.loads(place.read_text(encoding="utf-8"))
+        findings = tuple(isa_scan.Finding(**{**row, "file": file.name}) for row in known.pop("findings"))
+        return isa_scan.Scan(**{**known, "features": tuple(known["features"])}, findings=findings)
+    except (OSError, ValueError, TypeError, KeyError):
+        found = isa_scan.scan(target, file)
+        write_json(place, dataclasses.asdict(found))
+        return found
+
+
+def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt: Sequence[Path] = ()) -> Checks:
+    """Scan all code of ``files``, which are below ``folder``, for instructions above the target's floor.
+
+    Args:
+        prebuilt: those among them that were compiled elsewhere: what they use is noted, and nothing is refused.
+            Without a table of symbols their kernels could not be told from the rest.
+
+    Raises:
+        BuildError: an instruction outside the kernels that are chosen at run time; the message names the function.
+            Or a file of ours has no table of symbols, or no code: the check would see nothing.
+    """
+    code: list[CodeCheck] = []
+    findings: list[isa_scan.Finding] = []
+    for file in files:
+        found = scan(target, file)
+        name = file.relative_to(folder).as_posix()
+        if not found.instructions:
+            raise BuildError(f"{name} has no code for {target.name} in it.", "nothing to check", "./inv build --force")
+        note = _from_elsewhere(found) if file in prebuilt else "" if found.named else _without_names(target, file)
+        if not note:
+            findings += found.findings
+        code.append(
+            CodeCheck(
+                path=name,
+                functions=found.functions,
+                kernels=found.kernels,
+                instructions=found.instructions,
+                features=found.features,
+                note=note,
+            )
+        )
+    if findings:
+        raise _refused(target, findings)
+    return Checks(floor=_floor(target), code=tuple(code))
+
+
+def _floor(target: Target) -> str:
+    """The least CPU in words, with what every device of the target has besides, where the table says so."""
+    own = isa.table().floors.get(target.name, [])
+    return f"{target.isa_floor} with {', '.join(own)}" if own else target.isa_floor
+
+
+def _from_elsewhere(found: isa_scan.Scan) -> str:
+    """What to note of a file that others compiled, which nobody here can mend."""
+    if not found.named:
+        return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
+    names = list(dict.fromkeys(finding.function for finding in found.findings))
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return f"compiled elsewhere; {len(names)} functions use more than the floor: {shown}" if names else ""
+
+
+def _without_names(target: Target, file: Path) -> str:
+    """What to note of a file of ours without a table of symbols, which linkers for Windows do not write.
+
+    Raises:
+        BuildError: it should have one.
+    """
+    if target.os == "windows":
+        return "no table of symbols in programs for Windows: its libraries were checked instead"
+    raise BuildError(
+        f"{file.name} has no table of symbols, so its code cannot be checked.",
+        "it was stripped",
+        "link it without -s and --strip-all",
+    )
+
+
+def _refused(target: Target, findings: Sequence[isa_scan.Finding]) -> BuildError:
+    functions = list(dict.fromkeys(finding.function for finding in findings))
+    first = [next(item for item in findings if item.function == name) for name in functions[:_SHOWN]]
+    more = f"; and {len(functions) - len(first)} more functions" if len(functions) > len(first) else ""
+    return BuildError(
+        f"Code for {target.name} uses instructions that its least CPU ({target.isa_floor}) does not have.",
+        "; ".join(map(str, first)) + more,
+        "mend the flags it is compiled with; a function that runs only where the CPU has the instruction "
+        "goes into toolchains/inspect/isa.toml with the reason (docs/build.md)",
+        functions,
+    )
+
+
+def check_hardening(
+    target: Target, binaries: Sequence[inspect.Binary], folder: Path, *, prebuilt: Sequence[Path] = ()
+) -> tuple[HardeningCheck, ...]:
+    """Compare programs and shared libraries with what `toolchains.inspect.hardening` promises of the target.
+
+    Args:
+        prebuilt: those that were compiled elsewhere: what they lack is noted, and nothing is refused.
+
+    Raises:
+        BuildError: one of ours lacks something.
+    """
+    files = [item for item in binaries if item.kind != "object"]
+    found = [text for item in files if item.path not in prebuilt for text in hardened.problems(target, item)]
+    if found:
+        raise BuildError(
+            f"What was built for {target.name} is not hardened as promised.",
+            "; ".join(found[:_SHOWN]) + (f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""),
+            "see which flags the recipe or CMakeLists.txt drops; toolchains/systems.toml has those that give it",
+            found,
+        )
+    return tuple(
+        HardeningCheck(
+            path=item.path.relative_to(folder).as_posix(), has=item.hardening, lacks=hardened.lacking(target, item)
+        )
+        for item in files
+    )
+
+
+def check_native(target: Target, folder: Path) -> Checks:
+    """Check the product of the native packages: ``lib/`` and ``bin/`` of ``folder``.
+
+    Raises:
+        BuildError: a binary is for another machine, float ABI, C library or system, needs a library that no device
+            has, or has instructions above the floor outside kernels; the message names file and function.
+    """
+    files = [file for part in ("lib", "bin") for file in sorted((folder / part).glob("**/*")) if _is_binary(file)]
+    if not files:
+        raise BuildError(f"{folder} has no binaries.", "lib/ and bin/ are empty", "./inv build --force")
+    binaries = [binary for file in files for binary in inspect.read_all(file)]
+    found = inspect.problems(target, binaries) + inspect.too_new(binaries, bounds(target))
+    if found:
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise BuildError(
+            f"What was built is not for {target.name}.",
+            "; ".join(found[:_SHOWN]) + more,
+            f"mend the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
+            found,
+        )
+    # zig's guard of the stack leaves nothing to be seen in a program for Windows. The runner brings one of its own; the
+    # proof, which no device runs, does not: what it lacks is noted, and anything else is refused.
+    plain = [
+        item.path
+        for item in binaries
+        if target.os == "windows" and hardened.lacking(target, item) == ("stack_protector",)
+    ]
+    hardened = check_hardening(target, binaries, folder, prebuilt=plain)
+    return check_code(target, files, folder).model_copy(update={"hardening": hardened})
+
+
+def _is_binary(file: Path) -> bool:
+    return file.is_file() and (file.parent.name == "bin" or file.suffix in _BINARIES) and file.suffix != ".pdb"

@@ -1,0 +1,1 @@
+"""What proves and measures: agreement with upstream, operators, kernels, fuzzing, benchmarks, and the tests' run."""

@@ -1,0 +1,1 @@
+"""The zoo on the engine lean beside upstream's runtime, on every CPU."""

@@ -1,0 +1,191 @@
+"""What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
+
+Cells are gathered in ``dist/agreement`` as they come: a sweep that was interrupted goes on where it was. Those of
+``docs/agreement.json``, from which the docs have their tables, are put there by ``--update``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core import console
+from core.bundle import Bundle
+from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
+from core.paths import bundle_dir
+from toolchains.emulation import places
+from toolchains.targets import get_target, load_targets
+from verify.agree.kept import Column, Facts, add, counts, gathered, load, publish, text
+from verify.agree.look import Spot, look
+from verify.agree.programs import Compared, chosen, prepare
+
+ENGINE = "lean"
+ALL = "all"
+
+
+def spots(target: str, cpu: str) -> list[Spot]:
+    """Where to compare: one target, built if need be, or every target that was built; at one place of it or at all.
+
+    Raises:
+        UsageError: ``--cpu`` with all targets. ConfigError: no such target or place.
+    """
+    if target == ALL:
+        if cpu:
+            raise UsageError("--cpu goes with one target.", "every target has CPUs of its own", "./inv agree")
+        return [spot for name in load_targets() for spot in _built(name)]
+    from toolchains.build.builder import build
+
+    wanted = places.cpus(get_target(target))
+    if not wanted or cpu not in ("", *wanted):
+        raise ConfigError(
+            f"Programs for {target} are not run on {cpu!r}." if cpu else f"Nothing here runs programs for {target}.",
+            f"CPU models are {', '.join(wanted)}" if wanted else get_target(target).proof,
+            "./inv agree --target linux-arm64",
+        )
+    return _at(build(target, ENGINE), (cpu,) if cpu else wanted)
+
+
+def _built(target: str) -> list[Spot]:
+    wanted = places.cpus(get_target(target))
+    try:
+        return _at(Bundle.load(bundle_dir(target, ENGINE)), wanted) if wanted else []
+    except BundleError as error:
+        console.note(f"{target}: left out: {error.what} {error.hint}")
+        return []
+
+
+def _at(bundle: Bundle, cpus: Sequence[str]) -> list[Spot]:
+    return [spot for cpu in cpus if (spot := _spot(bundle, cpu))]
+
+
+def _spot(bundle: Bundle, cpu: str) -> Spot | None:
+    """The bundle at a place, unless that cannot be had on this machine."""
+    try:
+        return Spot.of(bundle, places.place(get_target(bundle.manifest.target), cpu))
+    except (HostError, NotSupportedError) as error:
+        console.note(f"{bundle.manifest.target} on {cpu}: left out: {error.what} {error.cause}")
+        return None
+
+
+def _how(spot: Spot, features: Sequence[str]) -> str:
+    """How programs ran there; of an x86 of this machine's own, with the greatest of the features that kernels want."""
+    if not features or spot.place.cpu != places.NATIVE or spot.place.target.machine not in ("x86_64", "i686"):
+        return spot.place.how
+    level = next((word for name, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if name in features), "SSE")
+    return f"{spot.place.how} ({level})"
+
+
+def facts(program: Compared) -> Facts:
+    """What the tables say of a program."""
+    return Facts(kernels=program.kernels, delegates=program.delegates, allowed=program.allowed)
+
+
+def _todo(where: Sequence[Spot], programs: Sequence[Compared]) -> list[tuple[Spot, Compared]]:
+    """What is not gathered yet, or was with another program or runner; cheap programs first."""
+    kept = {target: load(gathered(target)) for target in {spot.target for spot in where}}
+    found = []
+    for program in sorted(programs, key=lambda one: one.file.stat().st_size):
+        for spot in where:
+            column = kept[spot.target].get(spot.target, spot.place.cpu)
+            cell = column.cells.get(program.about.name) if column else None
+            if cell is None or cell.key != spot.cell_key(program):
+                found.append((spot, program))
+    return found
+
+
+def sweep(where: Sequence[Spot], programs: Sequence[Compared], again: bool = False) -> list[Column]:
+    """Compare all programs at all places; what is gathered already is not run again unless ``again``.
+
+    Raises:
+        HostError: something that runs programs here is gone.
+    """
+    todo = [(spot, one) for one in programs for spot in where] if again else _todo(where, programs)
+    with console.counter() as bar:
+        task = bar.add_task("comparing", total=len(todo))
+        for number, (spot, program) in enumerate(todo, 1):
+            name, at = program.about.name, f"{spot.target} {spot.place.cpu}"
+            bar.update(task, description=f"{name} on {at}")
+            seen = look(spot, program)
+            cell = seen.cell.model_copy(update={"key": spot.cell_key(program)})
+            how = _how(spot, seen.features)
+            column = Column(target=spot.target, cpu=spot.place.cpu, how=how, cells={name: cell})
+            add(gathered(spot.target), [column], {name: facts(program)})
+            bar.advance(task)
+            if bar.disable or not cell.good:
+                console.note(f"[{number}/{len(todo)}] {at}: {name}: {text(cell)} {cell.why}")
+    return _found(where, {program.about.name for program in programs})
+
+
+def _found(where: Sequence[Spot], names: set[str]) -> list[Column]:
+    """What is gathered of these places and programs."""
+    found = []
+    for spot in where:
+        column = load(gathered(spot.target)).get(spot.target, spot.place.cpu)
+        if column:
+            cells = {name: cell for name, cell in column.cells.items() if name in names}
+            found.append(column.model_copy(update={"cells": cells}))
+    return found
+
+
+def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, again: bool = False) -> None:
+    """Compare programs at places.
+
+    Args:
+        target: one, or `ALL`.
+        cpu: one of its `places.cpus`; all when empty.
+        expression: which programs, as `chosen` reads it.
+        update: put what was seen into the docs' file, also what an interrupted sweep saw.
+        again: run also what is gathered.
+
+    Raises:
+        MismatchError: some do not agree.
+    """
+    from core.environment import ensure_export
+
+    abouts = chosen(expression)
+    where = spots(target, cpu)
+    ensure_export()
+    programs = list(prepare(abouts))
+    try:
+        columns = sweep(where, programs, again)
+    finally:
+        if update:
+            publish(_found(where, {about.name for about in abouts}), {one.about.name: facts(one) for one in programs})
+    show(columns, programs, as_json)
+    wrong = [
+        f"{name} on {one.target} {one.cpu}"
+        for one in columns
+        for name, cell in one.cells.items()
+        if cell.outcome in ("differs", "failed")
+    ]
+    if wrong:
+        count = sum(len(one.cells) for one in columns)
+        raise MismatchError(
+            f"{len(wrong)} of {count} comparisons do not agree with upstream's runtime.",
+            ", ".join(wrong[:8]) + (", ..." if len(wrong) > 8 else ""),
+            "./inv agree --target TARGET --cpu CPU --program NAME",
+            wrong,
+        )
+
+
+def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool) -> None:
+    """Print a table with a line a program, or a line a place where there are many; or JSON."""
+    if as_json:
+        console.print_json(
+            {
+                "engine": ENGINE,
+                "programs": {one.about.name: facts(one).model_dump(mode="json") for one in programs},
+                "columns": [one.model_dump(mode="json", exclude={"cells": {"__all__": {"key"}}}) for one in columns],
+            }
+        )
+        return
+    heads = [f"{one.target} {one.cpu}" for one in columns]
+    title = f"Engine {ENGINE} against upstream's runtime: the same bits, or the largest difference"
+    if len(columns) <= 4:
+        rows = []
+        for one in programs:
+            cells = [text(column.cells.get(one.about.name)).replace("*", "") for column in columns]
+            rows.append([one.about.name, f"{one.allowed:.1g}", *cells])
+        console.table(title, ["program", "allowed", *heads], rows)
+        return
+    heads, rows = counts(columns, [one.about.name for one in programs])
+    console.table(title, heads, rows)

@@ -1,0 +1,178 @@
+"""Run one program on a bundle's runner at one place, and hold its outputs against upstream's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.bundle import Bundle
+from core.errors import HostError, MismatchError
+from core.files import sha256_file
+from toolchains.emulation import places
+from toolchains.emulation.places import WINE, Place
+from toolchains.targets import get_target
+from verify.agree.kept import INFINITE, Cell
+from verify.agree.programs import FURTHER, About, Compared, of_reference
+
+if TYPE_CHECKING:
+    from models.architectures.exporting import Reference
+
+SECONDS = 300.0
+"""How long one program may take at one place; MobileNetV2 on the slowest takes a fifth of it."""
+_REFUSED = ("missing-operator", "missing-backend")
+"""Kinds of the runner's errors by which it refuses a program that is not damaged (docs/runner.md)."""
+_HARDWARE = "(unsupported hardware)"
+"""How an error of any kind ends where XNNPACK refuses because of the processor."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one run of a program came to."""
+
+    outputs: tuple[Path, ...]
+    """In the folder of the run."""
+    error: dict[str, Any]
+    """The runner's, with ``kind`` and ``message``; empty: it ran."""
+    features: tuple[str, ...] = ()
+    """Of the CPU, as the runner sees it."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place with the bundle that runs there."""
+
+    bundle: Bundle
+    place: Place
+    key: str
+    """Digest of the runner."""
+
+    @property
+    def target(self) -> str:
+        """The target's name."""
+        return self.place.target.name
+
+    @classmethod
+    def of(cls, bundle: Bundle, place: Place) -> Spot:
+        """The bundle at a place."""
+        return cls(bundle, place, sha256_file(Path(bundle.emulated_argv[-1]))[:16])
+
+    def cell_key(self, program: Compared) -> str:
+        """What a cell depends on; the same key means that there is nothing to do."""
+        return f"{program.digest}-{self.key}"
+
+
+def execute(spot: Spot, program: Compared, folder: Path, seconds: float = SECONDS) -> Answer:
+    """Run a program as often in a row as it wants.
+
+    Args:
+        folder: an empty one, for all that the run needs and leaves.
+
+    Raises:
+        HostError: it took longer than ``seconds``, or nothing can run it.
+    """
+    first, *rest = spot.bundle.emulated_argv
+    runner, files = Path(first), (program.file, *program.inputs)
+    wine = spot.place.cpu == WINE
+    if wine:  # it sees one folder
+        for file in (runner, *files):
+            shutil.copy(file, folder)
+        runner = folder / runner.name
+
+    def word(file: Path) -> str:
+        return f"Z:\\work\\{file.name}" if wine else str(file)
+
+    words = [*rest, f"--model_path={word(program.file)}", f"--output_file={word(folder / 'out')}", "--warmup=0"]
+    words += [f"--json={word(folder / 'result.json')}", f"--num_executions={program.runs}"]
+    words += [f"--inputs={','.join(word(file) for file in program.inputs)}"] if program.inputs else []
+    # Threads that wait for each other in an emulator cost minutes and change no sum.
+    words += ["--cpu_threads=1"] if spot.place.emulated else []
+    done = spot.place.run(runner, words, timeout=seconds)
+    try:
+        said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        said = {"error": {"kind": "crash", "message": f"it ended with {done.returncode}: {done.stderr[-300:].strip()}"}}
+    if "error" in said:
+        return Answer((), said["error"])
+    outputs = tuple(folder / f"out{index}.npy" for index in range(len(said["outputs"])))
+    return Answer(outputs, {}, tuple(said.get("cpu", {}).get("features", ())))
+
+
+def judge(program: Compared, outputs: Sequence[Path]) -> Cell:
+    """Hold outputs against upstream's."""
+    from deploy.run.compare import compare
+
+    if len(outputs) != len(program.outputs):
+        why = f"{len(outputs)} outputs instead of {len(program.outputs)}"
+        return Cell(outcome="differs", max_abs=INFINITE, why=why)
+    found = [
+        compare(f"output{index}", got, want, limit)
+        for index, (got, want, limit) in enumerate(zip(outputs, program.outputs, program.limits, strict=True))
+    ]
+    worst = max((INFINITE if one.max_abs is None else min(one.max_abs, INFINITE) for one in found), default=0.0)
+    wrong = [one for one in found if one.verdict == "differs"]
+    if wrong:
+        why = "; ".join(f"{one.name}: {one.why or f'{one.outside} of {one.elements} elements'}" for one in wrong)
+        return Cell(outcome="differs", max_abs=worst, why=why)
+    same = all(one.verdict == "identical" for one in found)
+    return Cell(outcome="exact" if same else "agrees", max_abs=float(f"{worst:.2g}"))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One program at one place."""
+
+    cell: Cell
+    features: tuple[str, ...] = ()
+    """Of the CPU; none where the program did not run."""
+
+
+def look(spot: Spot, program: Compared, seconds: float = SECONDS) -> Seen:
+    """Run one program at one place and compare.
+
+    Raises:
+        HostError: nothing can run it here.
+    """
+    with tempfile.TemporaryDirectory(prefix="slipway-agree-") as folder:
+        try:
+            answer = execute(spot, program, Path(folder), seconds)
+        except HostError as error:
+            if not isinstance(error.__cause__, subprocess.TimeoutExpired):
+                raise
+            why = f"over {seconds:.0f} s, {spot.place.how}"
+            return Seen(Cell(outcome="too slow", why=why))
+        if not answer.error:
+            return Seen(judge(program, answer.outputs), answer.features)
+        why = " ".join(str(answer.error.get("message", "")).split())
+        refused = answer.error.get("kind") in _REFUSED or _HARDWARE in why
+        return Seen(Cell(outcome="refused" if refused else "failed", why=why))
+
+
+def _native(bundle: Bundle) -> Spot:
+    return Spot.of(bundle, places.place(get_target(bundle.manifest.target), places.NATIVE))
+
+
+def look_native(bundle: Bundle, reference: Reference) -> Cell:
+    """An architecture on this machine's own bundle."""
+    about = About(reference.folder.name, FURTHER, "", "", "", False)
+    return look(_native(bundle), of_reference(about, reference)).cell
+
+
+def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path) -> list[Any]:
+    """What a program gives on this machine's own bundle.
+
+    Raises:
+        MismatchError: the runner failed; with what it said.
+    """
+    about = About(program.name, FURTHER, "", "", "", False)
+    answer = execute(_native(bundle), Compared(about, program, tuple(inputs), (), (), 1, 0, 0), folder)
+    if answer.error:
+        raise MismatchError(f"{program} does not run on {bundle.path}.", str(answer.error), "run it by hand")
+    return [np.load(file) for file in answer.outputs]

@@ -1,0 +1,1 @@
+"""Figures: of our own commands, of engines, of transfers."""

@@ -1,0 +1,241 @@
+"""What ``./inv bench --device NAME`` does: a deploy's way of files against the usual tools, on the same link.
+
+The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
+transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, without and with
+a digest of what arrived; in turns, each of which another way begins. The ratios of one run say more than the times.
+Then a deploy with nothing to upload, and what of its time is neither transfer nor run (the program's own, by the
+device's clock); and one with a changed file, and the bytes that moved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.errors import HostError, NotSupportedError
+from core.files import sha256_file
+from core.paths import ROOT
+from deploy.devices.inventory import Device, get_device
+from deploy.devices.probe import probe
+from deploy.run.connect import open_device
+from deploy.run.session import device_root
+from deploy.store.store import Blob, Store
+from deploy.transport.base import Transport, run
+from deploy.transport.deadline import Deadline
+from verify.bench import rsync as bench_rsync
+from verify.bench.kept import keep
+
+Send = Callable[[Path, str], None]
+KEPT = ROOT / "docs" / "transfers.json"
+BUSY = 1.0
+"""Load average before the run above which figures are not worth keeping."""
+HEADINGS = ["way", "median", "MB/s", "time / slipway store"]
+
+
+@contextmanager
+def _folder(transport: Transport, device: Device) -> Iterator[str]:
+    """A folder of its own beside the root on the device, removed afterwards."""
+    root = probe(transport, device_root(device), None, Deadline.after(60)).root
+    folder = f"{root}-bench-{secrets.token_hex(4)}"
+    run(transport, ["mkdir", "-p", "-m", "700", folder], deadline=Deadline.after(60))
+    try:
+        yield folder
+    finally:
+        run(transport, ["rm", "-rf", folder], deadline=Deadline.after(120), check=False)
+
+
+def _store(transport: Transport, folder: str) -> Send:
+    def send(file: Path, name: str) -> None:
+        with Store(transport, f"{folder}/{name}") as store:
+            store.open([], Deadline.after(600), make=True)
+            blob = Blob(file, sha256_file(file), file.stat().st_size)
+            store.upload([blob], lambda _: None, Deadline.after(600))
+
+    return send
+
+
+def _bare(transport: Transport, folder: str) -> Send:
+    def send(file: Path, name: str) -> None:
+        transport.put(file, f"{folder}/{name}", lambda _: None, Deadline.after(600))
+
+    return send
+
+
+def _program(argv: Callable[[Path, str], list[str]]) -> Send:
+    def send(file: Path, name: str) -> None:
+        done = subprocess.run(argv(file, name), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise HostError(f"{argv(file, name)[0]} failed while being timed.", done.stderr.strip()[-300:], "")
+
+    return send
+
+
+def _verified(send: Send, shell: list[str], folder: str) -> Send:
+    """``send``, and what it takes to know what arrived: ``shell`` runs a command on the device."""
+
+    def both(file: Path, name: str) -> None:
+        send(file, name)
+        argv = [*shell, "sha256sum", f"{folder}/{name}"]
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if done.stdout.split()[:1] != [sha256_file(file)]:
+            raise HostError("sha256sum failed while being timed.", (done.stdout + done.stderr).strip()[-300:], "")
+
+    return both
+
+
+def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send]:
+    """The usual tools for this device's transport that both sides have."""
+    if device.transport == "adb":
+        from deploy.transport.adb.server import adb_program
+        from deploy.transport.adb.transport import AdbTransport
+
+        assert isinstance(transport, AdbTransport)
+        adb = [adb_program(), "-P", str(transport.server.port), "-s", transport.serial]
+        push = _program(lambda file, name: [*adb, "push", str(file), f"{folder}/{name}"])
+        return {"adb push": push, "adb push, adb shell sha256sum": _verified(push, [*adb, "shell"], folder)}
+    if device.transport != "ssh":
+        return {}
+    from deploy.run.connect import ssh_address
+
+    where = ssh_address(device)
+    options = ["-o", f"UserKnownHostsFile={where.known_hosts[0]}", "-o", "BatchMode=yes"]
+    options += ["-i", str(where.key), "-o", "IdentitiesOnly=yes"] if where.key else []
+    ends = f"{where.user}@{where.host}"
+    found: dict[str, Send] = {}
+    if shutil.which("scp"):
+        found["scp"] = _program(
+            lambda file, name: ["scp", "-q", "-P", str(where.port), *options, str(file), f"{ends}:{folder}/{name}"]
+        )
+        ssh = ["ssh", "-p", str(where.port), *options, ends]
+        found["scp, ssh sha256sum"] = _verified(found["scp"], ssh, folder)
+    own, far = bench_rsync.here(), bench_rsync.there(device, transport, folder)
+    if own and far:
+        words = [*own, "--whole-file", "-e", " ".join(["ssh", "-p", str(where.port), *options]), f"--rsync-path={far}"]
+        found["rsync"] = _program(lambda file, name: [*words, str(file), f"{ends}:{folder}/{name}"])
+    return found
+
+
+def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
+    """One row a way: median seconds, MB/s, and its time as a ratio to Slipway's store in the same turn."""
+    device = get_device(name)
+    with tempfile.TemporaryDirectory() as here, open_device(device) as transport, _folder(transport, device) as folder:
+        file = Path(here) / "payload"
+        ways: dict[str, Send] = {"slipway store": _store(transport, folder), "slipway put": _bare(transport, folder)}
+        ways |= _others(device, transport, folder)
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(runs):
+            file.write_bytes(os.urandom(mib << 20))
+            first = turn % len(ways)
+            for at, (way, send) in enumerate([*ways.items()][first:] + [*ways.items()][:first]):
+                begun = time.monotonic()
+                send(file, f"{turn}-{at}")
+                seconds[way].append(time.monotonic() - begun)
+            run(transport, ["sh", "-c", f'rm -rf "$1"/{turn}-*', "x", folder], deadline=Deadline.after(120))
+            console.note(
+                f"turn {turn + 1} of {runs}: " + ", ".join(f"{way} {took[-1]:.2f} s" for way, took in seconds.items())
+            )
+    own = seconds["slipway store"]
+    return [
+        {
+            "way": way,
+            "median_s": round(statistics.median(took), 3),
+            "mb_per_s": round((mib << 20) / 1e6 / statistics.median(took), 1),
+            "ratio": round(statistics.median(each / base for each, base in zip(took, own, strict=True)), 2),
+        }
+        for way, took in seconds.items()
+    ]
+
+
+def overhead(name: str, runs: int) -> dict[str, Any]:
+    """A deploy with nothing to upload: seconds that are neither transfer nor the program's; and a changed file.
+
+    Returns:
+        ``why_not`` instead of figures, where no engine works on the device's target.
+    """
+    from deploy.run.pipeline import deploy
+    from models.export import export
+    from toolchains.build.builder import build
+
+    device = get_device(name)
+    try:
+        bundle = build(device.target)
+    except NotSupportedError as error:
+        return {"why_not": f"{error.what} Its transfers were measured, a deploy was not."}
+    where = export("mlp", "fp32")
+    once = {"num_executions": 1, "warmup": 0, "listeners": []}
+    deploy(device, bundle, where, **once)  # type: ignore[arg-type]
+    rows: list[dict[str, float]] = []
+    for _ in range(runs):
+        begun = time.monotonic()
+        result = deploy(device, bundle, where, **once)  # type: ignore[arg-type]
+        took = time.monotonic() - begun
+        ran = result.conditions.ran_seconds
+        apart = {**result.seconds, "run": result.seconds["run"] - (ran or 0.0), "ran": ran or 0.0}
+        rest = took - apart["ran"] - apart["upload"]
+        rows.append({**apart, "overhead": rest, "elsewhere": took - sum(result.seconds.values())})
+    with tempfile.TemporaryDirectory() as here:
+        changed = Path(here) / "changed.pte"
+        changed.write_bytes((where / "model.pte").read_bytes() + secrets.token_bytes(16))
+        again = deploy(device, bundle, changed, inputs=[where / "input0.npy"], **once)  # type: ignore[arg-type]
+        size = changed.stat().st_size
+    medians = {key: round(statistics.median(row.get(key, 0.0) for row in rows), 3) for key in rows[0]}
+    return {
+        "overhead_s": medians.pop("overhead"),
+        "steps_s": medians,
+        "changed_file_bytes": size,
+        "moved_bytes": again.upload.bytes,
+        "moved_files": again.upload.files,
+    }
+
+
+def report(name: str, runs: int, mib: int, as_json: bool, update: bool = False) -> None:
+    """Print both; keep them for the docs when ``update`` and the machine was quiet."""
+    load = os.getloadavg()[0]
+    rest = overhead(name, runs)  # first: the large transfers leave a device busy with writing
+    rows = measure(name, runs, mib)
+    result = {"device": name, "mib": mib, "runs": runs, "load_average_before": round(load, 2), "ways": rows, **rest}
+    if update:
+        kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []
+        others = [row for row in kept if row["device"] != name]
+        keep(KEPT, sorted([*others, result], key=lambda row: str(row["device"])), load, BUSY)
+    if as_json:
+        console.print_json(result)
+        return
+    cells = [[str(row["way"]), f"{row['median_s']:.2f} s", f"{row['mb_per_s']}", f"{row['ratio']}"] for row in rows]
+    console.table(f"{mib} MiB to {name}, {runs} turns", HEADINGS, cells, summary(result))
+
+
+def summary(result: dict[str, Any]) -> str:
+    """What is to be said beside the table."""
+    if "why_not" in result:
+        return str(result["why_not"])
+    steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in result["steps_s"].items() if seconds >= 0.01)
+    return (
+        f"Overhead of a deploy with nothing to upload: {result['overhead_s']:.2f} s (s by step: {steps}). With one "
+        f"changed file of {result['changed_file_bytes']:,} bytes, {result['moved_bytes']:,} bytes moved."
+    )
+
+
+def markdown() -> str:
+    """The kept figures, for ``docs/deploy.md``."""
+    text = ""
+    for result in json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else []:
+        text += (
+            f"\n`./inv bench --device {result['device']} --runs {result['runs']}`, {result['mib']} MiB; load average "
+        )
+        text += f"before {result['load_average_before']}:\n\n| {' | '.join(HEADINGS)} |\n|---|---|---|---|\n"
+        for row in result["ways"]:
+            text += f"| {row['way']} | {row['median_s']:.2f} s | {row['mb_per_s']} | {row['ratio']} |\n"
+        text += f"\n{summary(result)}\n"
+    return text

@@ -1,0 +1,184 @@
+"""Write the generated parts of the docs: ``python -m verify.docs``. A unit test says when that is due."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from core.errors import INTERRUPTED, SlipwayError
+from core.files import write_atomic
+from core.paths import ROOT
+
+if TYPE_CHECKING:
+    from verify.prove.proof import Row
+
+PROOFS = ROOT / "docs" / "native.json"
+"""What the proof programs said, kept with the sources."""
+
+ERRORS_HEAD = """# Exit codes
+
+Every foreseen failure ends with three lines on stderr (what happened, the likely cause, the next thing to
+try) and with the exit code of its class. With `--json` the same is printed as an object with the keys
+`error`, `exit_code`, `what`, `cause`, `try` and `names`, unless a document with what was found was printed before
+(`build --all`, `prove`, `matrix`): standard output has one document, never two.
+
+| code | kind | when |
+|---|---|---|
+| 0 | | done; after a deploy: the outputs agree with the reference |
+"""
+ERRORS_FOOT = """
+The runner on the device has exit codes of its own: see [runner.md](runner.md). Words of a device stand in an error as
+the device's (`pi says: "..."`), with control characters as escapes; the next thing to try is never the device's.
+"""
+
+
+def errors_markdown() -> str:
+    """``docs/errors.md``, from the error classes."""
+    rows = []
+    for cls in sorted(_classes(SlipwayError), key=lambda found: found.exit_code):
+        first = (cls.__doc__ or "").split("\n")[0]
+        if cls is SlipwayError:
+            first = "Anything else: a failed test run."
+        rows.append(f"| {cls.exit_code} | `{cls.kind}` | {first} |\n")
+    rows.append(f"| {INTERRUPTED} | | Ctrl-C |\n")
+    return ERRORS_HEAD + "".join(rows) + ERRORS_FOOT
+
+
+def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
+    own = [sub for sub in base.__subclasses__() if sub.__module__ == SlipwayError.__module__]
+    return [base, *(found for sub in own for found in _classes(sub))]
+
+
+FAULTS_HEAD = """# Faults
+
+Each row is a fault, each column a step of a deploy; a cell says at how many places the fault was made there, and how
+the deploy ended: `done` (it was overcome), or the error's kind ([errors.md](errors.md)). After every single one the
+tests saw that nothing partial had a final name, that the next deploy succeeded, that no process, lock or unfinished
+file stayed after it, and that nothing outside the store was touched.
+
+The table is written by the tests themselves (`tests/faults/test_cuts.py`, `tests/faults/test_steps.py`; the figures
+are in `faults.json`), and an outcome that is not on record fails them.
+
+"""
+
+
+def faults_markdown() -> str:
+    """``docs/faults.md``, from ``docs/faults.json``."""
+    rows = json.loads((ROOT / "docs" / "faults.json").read_text(encoding="utf-8"))
+    phases = ["connect", "probe", "survey", "verify", "upload", "run", "settle", "fetch", "release"]
+    cells = {(row["fault"], row["phase"]): f"{row['points']}: " + ", ".join(row["outcomes"]) for row in rows}
+    lines = [f"| fault | {' | '.join(phases)} |\n", "|---|" + "---|" * len(phases) + "\n"]
+    lines += [
+        f"| {fault} | {' | '.join(cells.get((fault, phase), '') for phase in phases)} |\n"
+        for fault in sorted({row["fault"] for row in rows})
+    ]
+    total = sum(row["points"] for row in rows)
+    return FAULTS_HEAD + f"{total} places in all.\n\n" + "".join(lines)
+
+
+def readme() -> str:
+    """``README.md`` with the table of targets as ``targets.toml`` and ``docs/native.json`` have it now."""
+    from verify.prove import proof
+    from verify.prove.table import targets_markdown
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = f"<!-- targets -->\n{targets_markdown(proof.load(PROOFS))}<!-- /targets -->"
+    return re.sub(r"<!-- targets -->\n.*?<!-- /targets -->", lambda _: block, text, flags=re.DOTALL)
+
+
+def native() -> str:
+    """``docs/native.md`` with the tables of ``docs/native.json``."""
+    from verify.prove import proof
+    from verify.prove.table import markdown
+
+    text = (ROOT / "docs" / "native.md").read_text(encoding="utf-8")
+    block = f"<!-- proofs -->\n{markdown(proof.load(PROOFS))}<!-- /proofs -->"
+    return re.sub(r"<!-- proofs -->\n.*?<!-- /proofs -->", lambda _: block, text, flags=re.DOTALL)
+
+
+def add_proofs(rows: Iterable[Row]) -> None:
+    """Keep results of ``./inv prove`` in ``docs/native.json``, and write the tables anew."""
+    from core.files import write_json
+    from verify.prove import proof
+
+    known = proof.load(PROOFS).updated(row for row in rows if row.outcome != "not built")
+    write_json(PROOFS, known.model_dump(mode="json", exclude_defaults=True))
+    write_atomic(ROOT / "docs" / "native.md", native())
+
+
+def onnx() -> str:
+    """``docs/onnx.md`` with its two tables as the data files have them now."""
+    from verify.bench import engines as engines_bench
+    from verify.operators import onnx as onnx_operators
+
+    text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
+    for name, table in (("operators", onnx_operators.markdown()), ("engines", engines_bench.markdown())):
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = before + start + table + end + rest.partition(end)[2]
+    return text
+
+
+def lean() -> str:
+    """``docs/lean.md`` with its tables as they were seen last."""
+    from verify.agree import kept as agree_kept
+    from verify.bench import lean as lean_bench
+    from verify.kernels import kernels
+
+    text = (ROOT / "docs" / "lean.md").read_text(encoding="utf-8")
+    agreed = agree_kept.summary(agree_kept.load(agree_kept.KEPT))
+    for name, table in (("agreement", agreed), ("kernels", kernels.markdown()), ("bench", lean_bench.markdown())):
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = before + start + table + end + rest.partition(end)[2]
+    return text
+
+
+def agreement() -> str:
+    """``docs/agreement.md`` with the tables of ``docs/agreement.json`` and ``docs/upstream-tests.json``."""
+    from verify.agree import kept as agree_kept
+    from verify.upstream import kept as upstream_kept
+
+    text = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
+    agreed = agree_kept.markdown(agree_kept.load(agree_kept.KEPT))
+    for name, table in (("agreement", agreed), ("upstream-tests", upstream_kept.markdown(upstream_kept.kept()))):
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        text = before + start + table + end + rest.partition(end)[2]
+    return text
+
+
+def operators() -> str:
+    """``docs/operators.md``, from ``docs/operators.json``."""
+    from verify.operators import coverage as operator_coverage
+
+    return operator_coverage.markdown()
+
+
+def transfers() -> str:
+    """``docs/deploy.md`` with the figures that ``./inv bench --device NAME --update`` kept."""
+    from verify.bench import transfer as bench_transfer
+
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition("<!-- transfers -->\n")
+    after = rest.partition("<!-- /transfers -->")[2]
+    return f"{before}<!-- transfers -->\n{bench_transfer.markdown()}\n<!-- /transfers -->{after}"
+
+
+def main() -> None:
+    """Write all files."""
+    write_atomic(ROOT / "docs" / "deploy.md", transfers())
+    write_atomic(ROOT / "docs" / "lean.md", lean())
+    write_atomic(ROOT / "docs" / "agreement.md", agreement())
+    write_atomic(ROOT / "docs" / "operators.md", operators())
+    write_atomic(ROOT / "docs" / "faults.md", faults_markdown())
+    write_atomic(ROOT / "docs" / "onnx.md", onnx())
+    write_atomic(ROOT / "docs" / "errors.md", errors_markdown())
+    write_atomic(ROOT / "README.md", readme())
+    write_atomic(ROOT / "docs" / "native.md", native())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Damaged programs: by chance, and number by number."""

@@ -1,0 +1,214 @@
+"""What ``./inv fuzz --sweep`` does: every number of every program changed, one at a time, and each file tried.
+
+What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
+enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/patches.cpp``). A file is
+refused with words or runs to its end, in three forms: `SANITIZED`, `GUARDED` (where it runs twice, with memory filled
+in two ways, to the same answer) and `SHIPPED`. What was tried is kept in ``dist/sweep`` a part at a time.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.bundle import RUNNER
+from core.errors import ConfigError, MismatchError, UsageError
+from core.files import sha256_bytes, sha256_file, write_json
+from core.paths import cache_dir, dist_dir
+from verify.fuzz.build import GUARDED, SANITIZED, build
+from verify.fuzz.groups import grouped
+
+SHIPPED = "shipped"
+FORMS = (SANITIZED, GUARDED, SHIPPED)
+_PART = 2000
+"""Patches that one process tries: some seconds to some minutes of work, lost when a sweep is interrupted."""
+_SECONDS = 10
+"""CPU time of one file."""
+_PART_LIMIT = 6 * 3600
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some patches of one program in one form."""
+
+    form: str
+    program: str
+    file: Path
+    first: int
+    count: int
+    every: int
+    argv: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """What the outcome depends on."""
+        tools = [sha256_file(Path(word)) for word in self.argv]
+        return sha256_bytes(json.dumps([tools, sha256_file(self.file), self.count, self.every]).encode())[:16]
+
+    @property
+    def kept(self) -> Path:
+        """Where the outcome is kept."""
+        return dist_dir() / "sweep" / self.form / self.program / f"{self.first}.json"
+
+    def outcome(self) -> dict[str, Any] | None:
+        """What is kept of it, if it still holds."""
+        if not self.kept.is_file():
+            return None
+        found: dict[str, Any] = json.loads(self.kept.read_text(encoding="utf-8"))
+        return found if found["key"] == self.key else None
+
+
+def programs(pattern: str) -> dict[str, Path]:
+    """The zoo's programs whose names match, in all schemes, exported where needed.
+
+    Raises:
+        ConfigError: no name matches.
+    """
+    from core.program import load_program
+    from models.export import export
+    from models.zoo import everything
+
+    names = {f"{model}-{scheme}": (model, scheme) for model, scheme in everything()}
+    wanted = [name for name in names if any(fnmatch.fnmatch(name, word) for word in (pattern or "*").split(","))]
+    if not wanted:
+        raise ConfigError(
+            f"No program of the zoo is called {pattern}.", f"there are {', '.join(names)}", "./inv models"
+        )
+    found = {}
+    for name in wanted:
+        folder = export(*names[name])
+        found[name] = folder / load_program(folder).file
+    return found
+
+
+def tools(form: str, log: Path) -> tuple[str, ...]:
+    """The program that tries files in this form, and the runner that it tries them with."""
+    sweep = os.fspath(build(SANITIZED if form == SANITIZED else GUARDED, "sweep_program", log))
+    if form != SHIPPED:
+        return (sweep,)
+    from toolchains.build import builder, conan
+
+    bundle = builder.build(conan.host_target().name, "lean")
+    return (sweep, os.fspath(bundle.path / RUNNER))
+
+
+def parts(form: str, name: str, file: Path, argv: tuple[str, ...], every: int) -> list[Part]:
+    """All patches of a program, divided."""
+    said = subprocess.run([argv[0], os.fspath(file)], capture_output=True, text=True, check=True).stdout
+    patches = int(json.loads(said)["patches"])
+    step = _PART * every
+    return [Part(form, name, file, first, min(step, patches - first), every, argv) for first in range(0, patches, step)]
+
+
+def attempt(part: Part) -> dict[str, Any]:
+    """Try a part's files; what came of it, which is kept, too."""
+    argv = [
+        "nice", "-n", "10", part.argv[0], os.fspath(part.file), "--run", f"--first={part.first}",
+        f"--count={part.count}", f"--every={part.every}", f"--cpu_seconds={_SECONDS}",
+    ]  # fmt: skip
+    if part.form == SHIPPED:
+        argv.append(f"--runner={part.argv[1]}")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_PART_LIMIT)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode or not lines or "sums" not in lines[-1]:
+        raise MismatchError(
+            f"Trying {part.program} ended by itself (exit code {done.returncode}).",
+            done.stderr.strip()[-500:],
+            " ".join(argv),
+        )
+    findings = [{**line, "program": part.program, "form": part.form} for line in lines[:-1]]
+    outcome = {"key": part.key, "tried": lines[-1]["tried"], "sums": lines[-1]["sums"], "findings": findings}
+    part.kept.parent.mkdir(parents=True, exist_ok=True)
+    write_json(part.kept, outcome)
+    return outcome
+
+
+def sweep(todo: Sequence[Part], again: bool) -> list[tuple[Part, dict[str, Any]]]:
+    """Try all parts, as many at once as there are processors; those that are kept are not tried again."""
+    found = [] if again else [(part, kept) for part in todo if (kept := part.outcome()) is not None]
+    known = {part for part, _ in found}
+    rest = [part for part in todo if part not in known]
+    with console.counter() as bar, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        task = bar.add_task("sweeping", total=sum(part.count // part.every for part in rest))
+        running = {pool.submit(attempt, part): part for part in rest}
+        try:
+            for future in as_completed(running):
+                part = running[future]
+                found.append((part, future.result()))
+                bar.update(task, advance=part.count // part.every, description=f"{part.form} {part.program}")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return found
+
+
+def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False) -> None:
+    """Build, try, report.
+
+    Args:
+        form: one of `FORMS`; all when empty.
+        pattern: names of programs of the zoo, as ``mlp-*,conv-qs8``; all when empty.
+        every: try each so-many-th patch only.
+
+    Raises:
+        MismatchError: a file crashed, hung, leaked, was refused without words, or had two answers.
+    """
+    if form and form not in FORMS:
+        raise UsageError(f"There is no form {form}.", f"forms are {', '.join(FORMS)}", "./inv fuzz --sweep")
+    log = cache_dir("logs") / "sweep.log"
+    log.write_text("", encoding="utf-8")
+    files = programs(pattern)
+    todo = []
+    for one in (form,) if form else FORMS:
+        argv = tools(one, log)
+        todo += [part for name, file in files.items() for part in parts(one, name, file, argv, every)]
+    found = sweep(todo, again)
+    report(found, as_json)
+
+
+def report(found: Sequence[tuple[Part, dict[str, Any]]], as_json: bool) -> None:
+    """Print the sums a form and program, and what was found."""
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    findings = []
+    for part, outcome in found:
+        count = sums.setdefault((part.form, part.program), Counter())
+        count["tried"] += outcome["tried"]
+        count["findings"] += len(outcome["findings"])
+        for name, number in outcome["sums"].items():
+            kind = "refused" if name.startswith("refused") else name
+            count["ran" if kind == "loaded" else kind] += number
+        findings += [(part, finding) for finding in outcome["findings"]]
+    groups = grouped([(part.argv[0], finding) for part, finding in findings])
+    names = ("tried", "refused", "ran", "findings")
+    if as_json:
+        rows = [
+            {"form": form, "program": name, **{key: count[key] for key in names}}
+            for (form, name), count in sums.items()
+        ]
+        console.print_json({"programs": rows, "groups": groups})
+    else:
+        table = [[form, name, *(str(count[key]) for key in names)] for (form, name), count in sorted(sums.items())]
+        table.append(["all", "", *(str(sum(count[key] for count in sums.values())) for key in names)])
+        console.table("Every number changed, one at a time", ["form", "program", *names], table)
+        for group in groups:
+            console.note(f"[{group['count']}] {group['what']}\n    at {group['where']}\n    e.g. {group['example']}")
+    if findings:
+        part, first = findings[0]
+        raise MismatchError(
+            f"{len(findings)} changed programs crash, hang, leak or have two answers, in {len(groups)} groups.",
+            "the engine believed a number of the file",
+            f"{part.argv[0]} {part.file} --run --first={first['patch']} --count=1",
+            [
+                f"{part.program}: {finding['path']} {finding['was']} -> {finding['now']}"
+                for part, finding in findings[:20]
+            ],
+        )

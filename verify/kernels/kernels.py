@@ -1,0 +1,152 @@
+"""Which kernel computes which layer on which CPU: ``python -m verify.kernels.kernels --update`` looks, under QEMU.
+
+What was seen is kept in ``docs/kernels.json``, from which ``docs/lean.md`` has its table; the tests see whether it is
+so still (``tests/integration/test_lean_kleidiai.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core import console
+from core.bundle import RUNNER
+from core.files import write_json
+from core.paths import ROOT
+
+if TYPE_CHECKING:
+    from core.bundle import Bundle
+
+KEPT = ROOT / "docs" / "kernels.json"
+MAKER = ROOT / "tests" / "fixtures" / "runner" / "kleidiai.py"
+TARGET = "linux-arm64"
+CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
+FEATURES = ("none of these", "dotprod, half precision", "and i8mm, SME", "and SME2")
+TITLES = {
+    "qc8w-1": "float32, int8 weights, one row",
+    "qc8w-21": "the same, 21 rows",
+    "qc4w": "float32, int4 weights a channel",
+    "qb4w": "float32, int4 weights a block of 32",
+    "f32": "float32",
+    "f16": "float16",
+    "qs8": "static int8",
+    "qd8-pixel": "1x1 convolution quantized at run time, of single pixels",
+    "qd8-image": "the same, of images",
+}
+"""The programs of ``MAKER`` that the table shows."""
+
+
+class RefusedError(Exception):
+    """The runner did not run a program on a CPU; with what it said."""
+
+
+Use = tuple[str, str]
+"""A kind of node ("Fully Connected (NC, PF16) GEMM") and the kernel that computed it."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the runner said of a program on a CPU."""
+
+    result: dict[str, Any]
+    uses: tuple[Use, ...]
+    """Of the run, in order."""
+    described: tuple[Use, ...]
+    """Of ``--describe``."""
+
+
+def make(folder: Path) -> None:
+    """Export the programs, in a process of its own: PyTorch is needed for nothing else."""
+    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+
+
+def uses_of(kernels: list[dict[str, str]]) -> tuple[Use, ...]:
+    """Without the numbers that tell nodes of a kind apart."""
+    return tuple((use["node"].rpartition(" #")[0], use["kernel"]) for use in kernels)
+
+
+def look(bundle: Bundle, cpu: str, folder: Path, program: str, outputs: Path) -> Looked:
+    """Run a program of ``folder`` and describe it; outputs are ``outputs`` followed by number and ``.npy``."""
+    from toolchains.emulation.places import place
+    from toolchains.targets import get_target
+
+    where = place(get_target(TARGET), cpu)
+    inputs = sorted(folder.glob(f"{program}.in*.npy"))
+    common = ["--json", f"--model_path={folder / program}.pte"]
+    words = [f"--inputs={','.join(map(str, inputs))}", "--cpu_threads=2", "--num_executions=2", "--profile"]
+    said = []
+    for more in ([*words, f"--output_file={outputs}"], ["--describe"]):
+        done = where.run(bundle.path / RUNNER, [*common, *more], timeout=120)
+        if done.returncode:
+            raise RefusedError(f"{program} on {cpu}: {done.stderr}")
+        said.append(json.loads(done.stdout))
+    described = uses_of(said[1]["methods"][0]["kernels"])
+    return Looked(said[0], uses_of(said[0]["kernels"]), described)
+
+
+def kept() -> dict[str, dict[str, list[list[str]]]]:
+    """What was seen: programs, CPUs, then nodes and kernels."""
+    value: dict[str, dict[str, list[list[str]]]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return value
+
+
+def _short(kernel: str) -> str:
+    for prefix, name in (("kai_run_matmul_clamp_", "KleidiAI "), ("xnn_", "")):
+        if kernel.startswith(prefix):
+            return f"{name}`{kernel.removeprefix(prefix)}`"
+    return f"`{kernel}`"
+
+
+def markdown() -> str:
+    """The table of ``docs/lean.md``: a row a layer, a column a CPU."""
+    lines = [f"| layer | {' | '.join(f'{cpu} ({has})' for cpu, has in zip(CPUS, FEATURES, strict=True))} |"]
+    lines.append("|---|" + "---|" * len(CPUS))
+    seen = kept()
+    for program, title in TITLES.items():
+        rows = [seen[program][cpu] for cpu in CPUS]
+        for index in range(max(map(len, rows))):
+            kinds = {row[index][0].partition(" (")[0] for row in rows if row}
+            cells = [_short(row[index][1]) if row else "refused" for row in rows]
+            line = f"| {title}: {', '.join(sorted(kinds)).lower()} | {' | '.join(cells)} |"
+            if line not in lines:
+                lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Look at all programs on all CPUs."""
+    from toolchains.build.builder import build
+
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--update", action="store_true", help="keep what is seen for the docs")
+    update = words.parse_args().update
+    bundle = build(TARGET, "lean")
+    seen: dict[str, dict[str, list[list[str]]]] = {}
+    with tempfile.TemporaryDirectory(prefix="slipway-kernels-") as folder:
+        place = Path(folder)
+        make(place)
+        for program in TITLES:
+            for cpu in CPUS:
+                try:
+                    uses = look(bundle, cpu, place, program, place / "out").uses
+                except RefusedError as why:
+                    console.note(str(why))
+                    uses = ()
+                seen.setdefault(program, {})[cpu] = [list(use) for use in uses]
+                for node, kernel in uses:
+                    console.note(f"{program} {cpu}: {node}: {kernel}")
+    if update:
+        write_json(KEPT, seen)
+        console.note("kept in docs/kernels.json; python -m verify.docs writes the docs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Programs that exercise each operator, and which operators there are."""

@@ -1,0 +1,121 @@
+"""Which of upstream's operators the lean engine has, and which tests exercise each.
+
+``python -m verify.operators.coverage`` looks; what is found is kept in ``docs/operators.json``, from which
+``docs/operators.md`` is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from core.files import write_json
+from core.paths import ROOT
+
+KEPT = ROOT / "docs" / "operators.json"
+
+_COMPLEX = "complex numbers: the program format has no element type for them, so no program can hold the operator"
+NOT_COVERED = {
+    "aten::_conj_physical.out": _COMPLEX,
+    "aten::_fft_c2r.out": _COMPLEX,
+    "aten::_fft_r2c.out": _COMPLEX,
+    "aten::view_as_real_copy.out": _COMPLEX,
+}
+"""Upstream's operators without a kernel here, and why."""
+
+GROUPS = {
+    "elementwise": "drawn: element by element",
+    "lines": "drawn: along dimensions",
+    "shapes": "drawn: elements moved or made",
+    "images": "drawn: images, quantized",
+    "numbers": "written: numbers",
+    "calls": "written: calls",
+    "chance": "written: chance",
+    "programs": "programs",
+}
+"""Where kernels are exercised, as the table names it."""
+
+HEAD = """# Portable operators
+
+Every operator that upstream's runtime registers (ExecuTorch {version}, {count} of them, its quantized kernels
+included), and whether the lean engine has a kernel for it. `drawn`: shapes, element types and broadcasts drawn by
+hypothesis, exported by upstream's exporter, compared with ATen (`verify/operators/batches.py`); `written`: called in a
+program that upstream's serializer wrote (`verify/operators/written.py`), since no export brings the call forth;
+`programs`: `verify/operators/programs.py`. A kernel that none of them exercises fails the tests.
+
+"""
+
+
+def upstreams() -> list[str]:
+    """What upstream's runtime registers, by the names of kernels; its version's quantized ones too."""
+    import importlib
+
+    from executorch.runtime import Runtime
+
+    importlib.import_module("executorch.kernels.quantized")
+    return sorted(Runtime.get().operator_registry.operator_names)
+
+
+def exercised() -> dict[str, str]:
+    """Kernel -> the group that exercises it."""
+    from verify.operators import batches as operator_batches
+    from verify.operators import programs, written
+
+    found: dict[str, str] = {}
+    sources: list[tuple[str, Iterable[str]]] = [
+        *((family, operator_batches.makers(family)) for family in operator_batches.FAMILIES),
+        ("numbers", written.numbers().operators),
+        ("calls", written.calls().operators),
+        ("chance", written.chance().operators),
+        ("programs", [name for names in programs.KERNELS.values() for name in names]),
+    ]
+    for group, names in sources:
+        for name in names:
+            found.setdefault(name, group)
+    return found
+
+
+def look(kernels: Iterable[str]) -> dict[str, Any]:
+    """The whole table for a bundle that has ``kernels``."""
+    from models.request import versions
+
+    groups, have = exercised(), set(kernels)
+    return {
+        "version": versions()["executorch"],
+        "upstream": upstreams(),
+        "kernels": {name: groups.get(name, "") for name in sorted(have)},
+    }
+
+
+def kept() -> dict[str, Any]:
+    """What was found last."""
+    value: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return value
+
+
+def markdown() -> str:
+    """``docs/operators.md``."""
+    seen = kept()
+    kernels, upstream = seen["kernels"], seen["upstream"]
+    text = HEAD.format(version=seen["version"], count=len(upstream))
+    covered = sum(name in kernels for name in upstream)
+    extra = sorted(set(kernels) - set(upstream))
+    text += f"{covered} of {len(upstream)} are covered; {len(extra)} kernels more are here: "
+    text += ", ".join(f"`{name}`" for name in extra) + ".\n\n| operator | kernel | tested by |\n|---|---|---|\n"
+    for name in upstream:
+        cell = f"yes | {GROUPS[kernels[name]]}" if name in kernels else f"no: {NOT_COVERED[name]} | "
+        text += f"| `{name}` | {cell} |\n"
+    return text
+
+
+def main() -> None:
+    """Look, and keep what was found."""
+    from deploy.devices.inventory import host_target
+    from toolchains.build.builder import build
+
+    write_json(KEPT, look(build(host_target(), "lean").manifest.offers.operators))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Cases of operators on images, and of quantized ones."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from verify.operators.draws import SIZES, Call, Draw, shape, tensor
+
+importlib.import_module("executorch.kernels.quantized")
+importlib.import_module("executorch.exir.passes._quant_patterns_and_replacements")
+importlib.import_module("torch.ao.quantization.fx._decomposed")
+
+aten = torch.ops.aten
+quantized = torch.ops.quantized_decomposed
+Maker = Callable[[Draw], Call]
+
+
+def _image(draw: Draw, channels: int, dims: int = 2, least: int = 5) -> torch.Tensor:
+    sizes = [draw(st.integers(1, 2)), channels, *(draw(st.integers(least, 9)) for _ in range(dims))]
+    return tensor(draw, sizes, torch.float32)
+
+
+def _settings(draw: Draw) -> tuple[int, list[int], list[int], list[int], list[int], int]:
+    """Dimensions, kernel, stride, padding, dilation, groups."""
+    dims = draw(st.integers(1, 3))
+
+    def each(low: int, high: int) -> list[int]:
+        return [draw(st.integers(low, high)) for _ in range(dims)]
+
+    return dims, each(1, 3), each(1, 3), each(0, 2), each(1, 2), draw(st.integers(1, 3))
+
+
+def _convolution(draw: Draw) -> Call:
+    dims, kernel, stride, padding, dilation, groups = _settings(draw)
+    transposed = draw(st.booleans())
+    inside, outside = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
+    x = _image(draw, inside, dims)
+    channels = (inside, outside // groups) if transposed else (outside, inside // groups)
+    # What is added behind must be smaller than the stride.
+    extra = [min(1, step - 1) if transposed else 0 for step in stride]
+    weight = tensor(draw, (*channels, *kernel), x.dtype, -1, 1)
+    bias = tensor(draw, (outside,), x.dtype)
+    return (
+        lambda x, w, b: aten.convolution.default(x, w, b, stride, padding, dilation, transposed, extra, groups),
+        (x, weight, bias),
+    )
+
+
+def _convolution_backward(draw: Draw) -> Call:
+    _, kernel, stride, padding, dilation, groups = _settings(draw)
+    dims = len(kernel)
+    transposed = draw(st.booleans())
+    inside, outside = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
+    x = _image(draw, inside, dims)
+    channels = (inside, outside // groups) if transposed else (outside, inside // groups)
+    weight = tensor(draw, (*channels, *kernel), x.dtype, -1, 1)
+    zeros = [0] * dims
+    settings = (stride, padding, dilation, transposed, zeros, groups)
+    gradient = torch.randn_like(aten.convolution.default(x, weight, None, *settings))
+    return (
+        lambda g, x, w: aten.convolution_backward.default(g, x, w, [outside], *settings, [True, True, True]),
+        (gradient, x, weight),
+    )
+
+
+def _pool(op: Any, *, dilated: bool) -> Maker:
+    def make(draw: Draw) -> Call:
+        kernel = [draw(st.integers(1, 3)), draw(st.integers(1, 3))]
+        stride = draw(st.sampled_from([[], [1, 2], [2, 1]]))
+        padding = [draw(st.integers(0, size // 2)) for size in kernel]
+        ceil = draw(st.booleans())
+        last = ([draw(st.integers(1, 2))] * 2, ceil) if dilated else (ceil, draw(st.booleans()))
+        return lambda x: op(x, kernel, stride, padding, *last), (_image(draw, 3),)
+
+    return make
+
+
+def _max_pool_backward(draw: Draw) -> Call:
+    x = _image(draw, 2)
+    settings = ([3, 2], [2, 2], [1, 1], [1, 1], draw(st.booleans()))
+    found, places = aten.max_pool2d_with_indices.default(x, *settings)
+    return (
+        lambda g, x, p: aten.max_pool2d_with_indices_backward.default(g, x, *settings, p),
+        (torch.randn_like(found), x, places),
+    )
+
+
+def _adaptive(draw: Draw) -> Call:
+    size = [draw(SIZES), draw(SIZES)]
+    return lambda x: aten._adaptive_avg_pool2d.default(x, size), (_image(draw, 2),)
+
+
+def _sizes(draw: Draw) -> list[int]:
+    return [draw(st.integers(2, 14)), draw(st.integers(2, 14))]
+
+
+def _nearest(draw: Draw) -> Call:
+    size = _sizes(draw)
+    return lambda x: aten.upsample_nearest2d.vec(x, size, None), (_image(draw, 2),)
+
+
+def _bilinear(draw: Draw) -> Call:
+    size, corners = _sizes(draw), draw(st.booleans())
+    return lambda x: aten.upsample_bilinear2d.vec(x, size, corners, None), (_image(draw, 2),)
+
+
+def _smooth(draw: Draw) -> Call:
+    size, corners = _sizes(draw), draw(st.booleans())
+    return lambda x: aten._upsample_bilinear2d_aa.default(x, size, corners, None, None), (_image(draw, 2),)
+
+
+def _grid(draw: Draw) -> Call:
+    x = _image(draw, 2)
+    # Nearest is left to places that are not halfway between pixels.
+    mode, padding, corners = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.booleans())
+    grid = tensor(draw, (x.shape[0], draw(SIZES), draw(SIZES), 2), x.dtype, -1.4, 1.4)
+    return lambda x, g: aten.grid_sampler_2d.default(x, g, mode, padding, corners), (x, grid)
+
+
+def _codes(draw: Draw, *sizes: int, low: int = -128, high: int = 127, of: torch.dtype = torch.int8) -> torch.Tensor:
+    return tensor(draw, sizes or shape(draw), of, low, high)
+
+
+def _scales(draw: Draw, *sizes: int) -> torch.Tensor:
+    return tensor(draw, sizes, torch.float32, 0.01, 0.2)
+
+
+_SCALE, _ZERO, _RANGE = 0.0625, 3, (-128, 127)
+
+
+def _quantize(draw: Draw) -> Call:
+    x = tensor(draw, shape(draw), torch.float32, -10, 10)
+    return lambda x: quantized.quantize_per_tensor.default(x, _SCALE, _ZERO, *_RANGE, torch.int8), (x,)
+
+
+def _dequantize(draw: Draw) -> Call:
+    return lambda x: quantized.dequantize_per_tensor.default(x, _SCALE, _ZERO, *_RANGE, torch.int8), (_codes(draw),)
+
+
+def _by_tensors(op: Any, *, coded: bool) -> Maker:
+    def make(draw: Draw) -> Call:
+        x = _codes(draw) if coded else tensor(draw, shape(draw), torch.float32, -10, 10)
+        scale, zero = _scales(draw, 1), tensor(draw, (1,), torch.int64)
+        return lambda x, s, z: op(x, s, z, *_RANGE, torch.int8), (x, scale, zero)
+
+    return make
+
+
+def _per_channel(op: Any, *, coded: bool) -> Maker:
+    def make(draw: Draw) -> Call:
+        x = _codes(draw, draw(SIZES), draw(SIZES), 3) if coded else tensor(draw, (2, draw(SIZES), 3), torch.float32)
+        c = x.shape[1]
+        return (
+            lambda x, s, z: op(x, s, z, 1, *_RANGE, torch.int8),
+            (x, _scales(draw, c), tensor(draw, (c,), torch.int64)),
+        )
+
+    return make
+
+
+def _per_token(op: Any, *last: Any, coded: bool) -> Maker:
+    def make(draw: Draw) -> Call:
+        rows, width = draw(SIZES), draw(SIZES)
+        x = _codes(draw, rows, width) if coded else tensor(draw, (rows, width), torch.float32)
+        scales = _scales(draw, rows, 1)
+        return lambda x, s, z: op(x, s, z, *_RANGE, torch.int8, *last), (
+            x,
+            scales,
+            tensor(draw, (rows, 1), torch.int64),
+        )
+
+    return make
+
+
+def _choose(draw: Draw) -> Call:
+    x = tensor(draw, shape(draw), torch.float32, -7, 5)
+    return lambda x: quantized.choose_qparams.tensor(x, -128, 127, 1e-6, torch.int8), (x,)
+
+
+def _choose_per_token(draw: Draw) -> Call:
+    x = tensor(draw, (draw(SIZES), draw(st.integers(2, 40))), torch.float32, -7, 5)
+    return lambda x: quantized.choose_qparams_per_token_asymmetric.default(x, torch.int8), (x,)
+
+
+def _embedding(op: Any, bits: int, **settings: Any) -> Maker:
+    def make(draw: Draw) -> Call:
+        rows, groups, per_byte = draw(st.integers(2, 9)), draw(st.integers(1, 3)), 8 // bits
+        kind = torch.int8 if bits == 8 else torch.uint8
+        low, high = (-128, 127) if bits == 8 else (0, 255)
+        table = _codes(draw, rows, 4 * groups, low=low, high=high, of=kind)
+        places = tensor(draw, (draw(SIZES),), torch.int64, 0, rows - 1)
+        edges = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        scales = _scales(draw, rows, groups)
+        assert 4 * groups * per_byte % groups == 0
+        return lambda t, s, p: op(t, s, None, *edges, p, **settings), (table, scales, places)
+
+    return make
+
+
+MAKERS: dict[str, Maker] = {
+    "aten::convolution.out": _convolution,
+    "aten::convolution_backward.out": _convolution_backward,
+    "aten::avg_pool2d.out": _pool(aten.avg_pool2d.default, dilated=False),
+    "aten::max_pool2d_with_indices.out": _pool(aten.max_pool2d_with_indices.default, dilated=True),
+    "aten::max_pool2d_with_indices_backward.grad_input": _max_pool_backward,
+    "aten::_adaptive_avg_pool2d.out": _adaptive,
+    "aten::upsample_nearest2d.vec_out": _nearest,
+    "aten::upsample_bilinear2d.vec_out": _bilinear,
+    "aten::_upsample_bilinear2d_aa.out": _smooth,
+    "aten::grid_sampler_2d.out": _grid,
+    "quantized_decomposed::quantize_per_tensor.out": _quantize,
+    "quantized_decomposed::dequantize_per_tensor.out": _dequantize,
+    "quantized_decomposed::quantize_per_tensor.Tensor_out": _by_tensors(
+        quantized.quantize_per_tensor.tensor, coded=False
+    ),
+    "quantized_decomposed::dequantize_per_tensor.Tensor_out": _by_tensors(
+        quantized.dequantize_per_tensor.tensor, coded=True
+    ),
+    "quantized_decomposed::quantize_per_channel.out": _per_channel(quantized.quantize_per_channel.default, coded=False),
+    "quantized_decomposed::dequantize_per_channel.out": _per_channel(
+        quantized.dequantize_per_channel.default, coded=True
+    ),
+    "quantized_decomposed::quantize_per_token.out": _per_token(quantized.quantize_per_token.default, coded=False),
+    "quantized_decomposed::dequantize_per_token.out": _per_token(
+        quantized.dequantize_per_token.default, torch.float32, coded=True
+    ),
+    "quantized_decomposed::choose_qparams.Tensor_out": _choose,
+    "quantized_decomposed::choose_qparams_per_token_asymmetric.out": _choose_per_token,
+    "quantized_decomposed::embedding_byte.out": _embedding(quantized.embedding_byte.default, 8),
+    "quantized_decomposed::embedding_byte.dtype_out": _embedding(
+        quantized.embedding_byte.dtype, 8, dtype=torch.float16
+    ),
+    "quantized_decomposed::embedding_4bit.out": _embedding(quantized.embedding_4bit.default, 4),
+    "quantized_decomposed::embedding_4bit.dtype_out": _embedding(
+        quantized.embedding_4bit.dtype, 4, dtype=torch.float16
+    ),
+    "quantized_decomposed::embedding_2bit.out": _embedding(quantized.embedding_2bit.default, 2),
+    "quantized_decomposed::embedding_2bit.dtype_out": _embedding(
+        quantized.embedding_2bit.dtype, 2, dtype=torch.float16
+    ),
+}

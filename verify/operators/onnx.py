@@ -1,0 +1,303 @@
+"""What ``./inv operators`` does: run every form of the XNNPACK provider's operators with a bundle, on both providers.
+
+What was seen is kept in ``docs/onnx-operators.json``, from which ``docs/onnx.md`` has its table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core import console
+from core.bundle import Bundle
+from core.commands import run as run_command
+from core.errors import HostError
+from core.files import write_json
+from core.paths import ROOT
+
+if TYPE_CHECKING:
+    from models.onnx.operators import Case
+
+KEPT = ROOT / "docs" / "onnx-operators.json"
+ENGINE = "onnxruntime"
+ALONE = "linux-x86_64"
+"""The target where every form is run by itself."""
+UNKNOWN = 5
+"""Size of a dimension that a model leaves open."""
+_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a model with one provider."""
+
+    outputs: tuple[np.ndarray[Any, Any], ...]
+    placed: tuple[tuple[str, str], ...]
+    """Operator and provider of every node that ran."""
+    version: str
+    failure: str = ""
+    """Why there are no outputs."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What became of one case."""
+
+    provider: str
+    """``xnnpack`` or ``cpu``: who ran the operator."""
+    max_abs: float
+    """Largest difference from the CPU provider's output."""
+    agrees: bool
+    trusted: str = ""
+    """What the provider does when it is given an operator which the bundle keeps from it."""
+
+
+def runner(bundle: Bundle) -> list[str]:
+    """Words that start the bundle's runner on this machine."""
+    from deploy.run.needs import runner_here
+
+    return runner_here(bundle)
+
+
+def inputs_of(model: Any) -> list[np.ndarray[Any, Any]]:
+    """Seeded standard normal inputs; a dimension that is open gets `UNKNOWN`."""
+    random = np.random.default_rng(1)
+    given = []
+    for one in model.graph.input:
+        shape = [size.dim_value or UNKNOWN for size in one.type.tensor_type.shape.dim]
+        given.append(random.standard_normal(shape).astype(np.float32))
+    return given
+
+
+def execute(bundle: Bundle, model: Any, folder: Path, *flags: str) -> Run:
+    """Run ``model`` once; files go to ``folder``."""
+    import onnx
+
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / "model.onnx")
+    names = []
+    for index, array in enumerate(inputs_of(model)):
+        names.append(str(folder / f"input{index}.npy"))
+        np.save(names[-1], array)
+    done = run_command(
+        [*runner(bundle), f"--model_path={folder / 'model.onnx'}", f"--inputs={','.join(names)}",
+         f"--output_file={folder / 'output'}", f"--json={folder / 'result.json'}", *flags],
+        # What ONNX Runtime leaves behind when it crashes goes with the folder.
+        env={**os.environ, "TMPDIR": str(folder)},
+        timeout=_SECONDS, error=None, what=f"Running {model.graph.name}",
+    )  # fmt: skip
+    if done.returncode:
+        return Run((), (), "", " ".join(done.stderr.strip().splitlines()[-3:]) or f"exit {done.returncode}")
+    answer = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return Run(
+        tuple(np.load(folder / Path(one["file"]).name) for one in answer["outputs"]),
+        tuple((node["operator"].rpartition(":")[2], node["provider"]) for node in answer["placement"]["nodes"]),
+        answer["engine"]["version"],
+    )
+
+
+def difference(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
+    """Largest absolute difference; infinite for another shape."""
+    if got.shape != want.shape:
+        return float("inf")
+    return float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max())
+
+
+def allowed(case: Case, want: np.ndarray[Any, Any]) -> float:
+    """How far apart two providers may be: one quantization step, or the rounding of the sums."""
+    from models.onnx.operators import quantization_step
+
+    step = quantization_step(case)
+    reach = float(np.abs(want).max()) if want.size else 0.0
+    if "half" in case.name:
+        return reach * 2**-8
+    return step * 1.0001 if step else max(1e-5, 4e-6 * reach)
+
+
+def is_own(case: Case, operator: str) -> bool:
+    """Whether an operator of the case's model is the one that it is about."""
+    plain = case.operator.removeprefix("QLinear")
+    return operator in (case.operator, plain, f"QLinear{plain}")
+
+
+def by_xnnpack(case: Case, placed: Sequence[tuple[str, str]]) -> bool:
+    """Whether the case's operator ran on the XNNPACK provider."""
+    return any(is_own(case, operator) and "Xnnpack" in provider for operator, provider in placed)
+
+
+def look(bundle: Bundle, case: Case, folder: Path) -> tuple[Seen, str]:
+    """Run one case on both providers, and unguarded where the bundle guards it; also the engine's version."""
+    from models.onnx.coverage import placement
+
+    model = case.model()
+    cpu = execute(bundle, model, folder, "--provider=cpu")
+    ours = execute(bundle, model, folder, "--provider=xnnpack")
+    for name, one in (("cpu", cpu), ("xnnpack", ours)):
+        if one.failure:
+            raise HostError(f"{case.name} does not run with --provider {name}.", one.failure, "run it by hand")
+    want = cpu.outputs[0]
+    trusted = ""
+    if any(one.danger for one in placement(model)):
+        bare = execute(bundle, model, folder, "--provider=xnnpack", "--trust_provider")
+        if bare.failure:
+            trusted = "refuses the model" if "crash" not in bare.failure.lower() else "crashes"
+        elif difference(bare.outputs[0], want) > allowed(case, want):
+            trusted = "computes wrong numbers"
+    found = difference(ours.outputs[0], want)
+    provider = "xnnpack" if by_xnnpack(case, ours.placed) else "cpu"
+    return Seen(provider, found, found <= allowed(case, want), trusted), ours.version
+
+
+def look_together(bundle: Bundle, folder: Path) -> tuple[dict[str, Seen], str]:
+    """Run the forms of each operator set side by side in one model, for an emulated runner starts slowly.
+
+    Who ran which form then shows only in how many of each operator every provider ran: it must be what it was where
+    each form ran by itself, and is taken from there.
+
+    Raises:
+        HostError: a model does not run, or the providers ran other numbers of operators.
+    """
+    from models.onnx.operators import batches
+
+    alone = kept()["targets"][ALONE]["cases"]
+    found: dict[str, Seen] = {}
+    version = ""
+    for batch in batches():
+        cpu, ours = (execute(bundle, batch.model(), folder, f"--provider={name}") for name in ("cpu", "xnnpack"))
+        if cpu.failure or ours.failure:
+            raise HostError(f"Operator set {batch.opset} does not run.", cpu.failure or ours.failure, "run it by hand")
+        taken = taken_counts(ours)
+        expected = Counter(plain(case.operator) for case in batch.cases if alone[case.name]["provider"] == "xnnpack")
+        if taken != expected:
+            raise HostError(
+                f"Of operator set {batch.opset} XNNPACK's provider ran {dict(taken)}, on {ALONE} {dict(expected)}.",
+                "the providers differ between the targets",
+                "the same without --together",
+            )
+        for case, got, want in zip(batch.cases, ours.outputs, cpu.outputs, strict=True):
+            apart = difference(got, want)
+            found[case.name] = Seen(alone[case.name]["provider"], apart, apart <= allowed(case, want))
+        version = ours.version
+        console.note(f"operator set {batch.opset}: {len(batch.cases)} forms")
+    return found, version
+
+
+def plain(operator: str) -> str:
+    """An operator's name without what marks it as quantized."""
+    return operator.removeprefix("QLinear")
+
+
+def taken_counts(run_: Run) -> Counter[str]:
+    """How many of each operator the XNNPACK provider ran."""
+    return Counter(plain(operator) for operator, provider in run_.placed if "Xnnpack" in provider)
+
+
+def forms() -> list[dict[str, Any]]:
+    """The cases as the table shows them, with the reason that is expected for what the provider does not take."""
+    from models.onnx.coverage import placement
+    from models.onnx.operators import CASES
+
+    return [
+        {
+            "operator": case.operator,
+            "name": case.name,
+            "form": case.title,
+            "documented": case.documented,
+            "why": next((one.why for one in placement(case.model()) if is_own(case, one.operator) and one.why), ""),
+        }
+        for case in CASES
+    ]
+
+
+def kept() -> dict[str, Any]:
+    """What was seen before: the forms, and for each target what became of them."""
+    if not KEPT.is_file():
+        return {"forms": [], "targets": {}}
+    value: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return value
+
+
+def run(target: str, as_json: bool, update: bool, only: str = "", together: bool = False) -> None:
+    """Look at every case on ``target``, or those whose names hold ``only``; ``update``: keep what was seen."""
+    from core.environment import ensure
+    from toolchains.build.builder import build
+    from toolchains.targets import get_target
+
+    get_target(target)
+    ensure("onnx")  # first of all: the table of cases imports onnx
+    from models.onnx.operators import CASES
+
+    bundle = build(target, ENGINE)
+    before = kept()["targets"].get(target, {"cases": {}})["cases"] if only else {}
+    found: dict[str, Any] = {}
+    version = ""
+    cases = [case for case in CASES if only in case.name]
+    with tempfile.TemporaryDirectory(prefix="slipway-operators-") as folder:
+        if together:
+            seen_together, version = look_together(bundle, Path(folder))
+            found = {name: _rounded(seen) for name, seen in seen_together.items()}
+            cases = [case for case in CASES if case.name in found]
+        for number, case in enumerate(() if together else cases, 1):
+            console.note(f"{number} of {len(cases)}: {case.name}")
+            seen, version = look(bundle, case, Path(folder))
+            found[case.name] = _rounded(seen)
+    how = bundle.manifest.offers.verified + (", forms of an operator set together" if together else "")
+    row = {"engine": f"{ENGINE} {version}", "how": how, "cases": {**before, **found}}
+    if update:
+        write_json(KEPT, {"forms": forms(), "targets": {**kept()["targets"], target: row}})
+    if as_json:
+        console.print_json({"target": target, **row})
+        return
+    console.table(
+        f"Operators of the XNNPACK provider on {target} ({row['how']})",
+        ["operator", "form", "documented", "ran on", "max difference", "agrees"],
+        [
+            [case.operator, case.title, "XNNPACK" if case.documented else "CPU", found[case.name]["provider"],
+             f"{found[case.name]['max_abs']:.2g}", "yes" if found[case.name]["agrees"] else "NO"]
+            for case in cases
+        ],
+    )  # fmt: skip
+
+
+def _rounded(seen: Seen) -> dict[str, Any]:
+    return {**asdict(seen), "max_abs": float(f"{seen.max_abs:.2g}")}
+
+
+def markdown() -> str:
+    """The table of ``docs/onnx.md``: a row a case, a column a target, what differs from the documentation marked."""
+    seen = kept()
+    targets = list(seen["targets"])
+    if not targets:
+        return "Nothing is kept yet: the command above fills this table.\n"
+    lines = [
+        "| operator | form | documentation | " + " | ".join(targets) + " | what differs |",
+        "|---|---|---|" + "---|" * (len(targets) + 1),
+    ]
+    for form in seen["forms"]:
+        rows = [seen["targets"][target]["cases"][form["name"]] for target in targets]
+        cells = [f"{_NAMES[row['provider']]}, {row['max_abs']:.2g}" for row in rows]
+        start = [form["operator"], form["form"], _NAMES["xnnpack" if form["documented"] else "cpu"]]
+        lines.append(f"| {' | '.join([*start, *cells, _remark(form, rows)])} |")
+    how = [f"{target}: {row['engine']}, {row['how']}" for target, row in seen["targets"].items()]
+    return "\n".join(lines) + "\n\n" + "; ".join(how) + ".\n"
+
+
+_NAMES = {"xnnpack": "XNNPACK", "cpu": "CPU"}
+
+
+def _remark(form: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
+    said = sorted({row["trusted"] for row in rows if row["trusted"]})
+    if said:
+        return f"the provider **{' or '.join(said)}** ({form['why']}); the bundle keeps it away"
+    taken = {row["provider"] == "xnnpack" for row in rows}
+    if taken == {form["documented"]}:
+        return ""
+    return f"left to the CPU provider: {form['why']}" if form["documented"] else "taken all the same"

@@ -1,0 +1,294 @@
+"""Cases of operators that move, make or put together elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from verify.operators.draws import ALL, FLOATS, SIZES, Call, Draw, dim_of, dtype, shape, some_dims, tensor
+
+aten = torch.ops.aten
+Maker = Callable[[Draw], Call]
+
+
+def _any(draw: Draw, least: int = 1, most: int = 4) -> torch.Tensor:
+    return tensor(draw, shape(draw, least, most), dtype(draw, ALL))
+
+
+def _plain(op: Any) -> Maker:
+    return lambda draw: (op, (_any(draw),))
+
+
+def _along(op: Any, *settings: Any, least: int = 1) -> Maker:
+    """One dimension and further settings."""
+
+    def make(draw: Draw) -> Call:
+        x = _any(draw, least)
+        dim = dim_of(draw, x)
+        return lambda x: op(x, dim, *settings), (x,)
+
+    return make
+
+
+def _view(draw: Draw) -> Call:
+    x = _any(draw, 2)
+    wanted = draw(st.sampled_from([[-1], [x.shape[0], -1], [-1, x.shape[-1]], [x.numel(), 1]]))
+    return lambda x: aten.view_copy.default(x, wanted), (x,)
+
+
+def _unsqueeze(draw: Draw) -> Call:
+    x = _any(draw)
+    dim = draw(st.integers(-x.dim() - 1, x.dim()))
+    return lambda x: aten.unsqueeze_copy.default(x, dim), (x,)
+
+
+def _squeeze(op: Any, *, one: bool) -> Maker:
+    def make(draw: Draw) -> Call:
+        x = _any(draw, 1, 3)
+        dim = draw(st.integers(0, x.dim()))
+        return lambda x: op(x, dim if one else [dim]), (x.unsqueeze(dim),)
+
+    return make
+
+
+def _permute(draw: Draw) -> Call:
+    x = _any(draw)
+    dims = draw(st.permutations(range(x.dim())))
+    return lambda x: aten.permute_copy.default(x, dims), (x,)
+
+
+def _transpose(draw: Draw) -> Call:
+    x = _any(draw)
+    first, second = dim_of(draw, x), dim_of(draw, x)
+    return lambda x: aten.transpose_copy.int(x, first, second), (x,)
+
+
+def _expand(draw: Draw) -> Call:
+    x = _any(draw, 1, 3).unsqueeze(0)
+    wanted = [draw(SIZES), draw(SIZES), *([-1] * (x.dim() - 1))]
+    return lambda x: aten.expand_copy.default(x, wanted), (x,)
+
+
+def _select(draw: Draw) -> Call:
+    x = _any(draw)
+    dim = dim_of(draw, x)
+    at = draw(st.integers(-x.shape[dim], x.shape[dim] - 1))
+    return lambda x: aten.select_copy.int(x, dim, at), (x,)
+
+
+def _slice(draw: Draw) -> Call:
+    x = _any(draw)
+    dim = dim_of(draw, x)
+    start, step = draw(st.integers(0, x.shape[dim] - 1)), draw(st.integers(1, 3))
+    end = draw(st.integers(start + 1, x.shape[dim] + 2))
+    return lambda x: aten.slice_copy.Tensor(x, dim, start, end, step), (x,)
+
+
+def _narrow(draw: Draw) -> Call:
+    x = _any(draw)
+    dim = dim_of(draw, x)
+    start = draw(st.integers(0, x.shape[dim] - 1))
+    length = draw(st.integers(1, x.shape[dim] - start))
+    return lambda x: aten.narrow_copy.default(x, dim, start, length), (x,)
+
+
+def _flip(draw: Draw) -> Call:
+    x = _any(draw)
+    dims = some_dims(draw, x)
+    return lambda x: aten.flip.default(x, dims), (x,)
+
+
+def _diagonal(draw: Draw) -> Call:
+    x = _any(draw, 2)
+    offset = draw(st.integers(-x.shape[0] + 1, x.shape[1] - 1))
+    return lambda x: aten.diagonal_copy.default(x, offset, 0, 1), (x,)
+
+
+def _unfold(draw: Draw) -> Call:
+    x = _any(draw)
+    dim = dim_of(draw, x)
+    size, step = draw(st.integers(1, x.shape[dim])), draw(st.integers(1, 3))
+    return lambda x: aten.unfold_copy.default(x, dim, size, step), (x,)
+
+
+def _strided(draw: Draw) -> Call:
+    rows, columns = draw(SIZES), draw(SIZES)
+    x = tensor(draw, (rows * columns + 3,), dtype(draw, ALL))
+    offset = draw(st.integers(0, 3))
+    return lambda x: aten.as_strided_copy.default(x, [columns, rows], [1, columns], offset), (x,)
+
+
+def _to_copy(draw: Draw) -> Call:
+    kind = dtype(draw, (torch.float32, torch.float64, torch.float16, torch.int64, torch.int8, torch.bool))
+    x = tensor(draw, shape(draw), dtype(draw, ALL), 0, 100)
+    return lambda x: aten._to_copy.default(x, dtype=kind), (x,)
+
+
+def _copy(draw: Draw) -> Call:
+    x = _any(draw)
+    return aten.copy.default, (x, tensor(draw, x.shape[-1:], dtype(draw, FLOATS), 0, 3))
+
+
+def _several(draw: Draw, dim: int) -> tuple[torch.Tensor, ...]:
+    """Tensors that differ in one dimension."""
+    first = _any(draw, 2, 3)
+    sizes = [list(first.shape) for _ in range(draw(st.integers(1, 3)))]
+    for one in sizes:
+        one[dim] = draw(SIZES)
+    return (first, *(tensor(draw, one, first.dtype) for one in sizes))
+
+
+def _cat(draw: Draw) -> Call:
+    dim = draw(st.integers(-2, 1))
+    return lambda *parts: aten.cat.default(list(parts), dim), _several(draw, dim)
+
+
+def _stack(draw: Draw) -> Call:
+    x = _any(draw, 1, 3)
+    dim = draw(st.integers(-x.dim() - 1, x.dim()))
+    return lambda a, b: aten.stack.default([a, b], dim), (x, tensor(draw, x.shape, x.dtype))
+
+
+def _split(draw: Draw) -> Call:
+    x = _any(draw)
+    dim, size = dim_of(draw, x), draw(SIZES)
+    return lambda x: tuple(aten.split_copy.Tensor(x, max(size, x.shape[dim] // 4), dim)), (x,)
+
+
+def _split_sizes(draw: Draw) -> Call:
+    sizes = [draw(SIZES) for _ in range(3)]
+    x = tensor(draw, (2, sum(sizes), 3), dtype(draw, ALL))
+    return lambda x: tuple(aten.split_with_sizes_copy.default(x, sizes, 1)), (x,)
+
+
+def _unbind(draw: Draw) -> Call:
+    x = tensor(draw, (draw(SIZES), draw(SIZES), draw(SIZES)), dtype(draw, ALL))
+    dim = dim_of(draw, x)
+    return lambda x: tuple(aten.unbind_copy.int(x, dim)), (x,)
+
+
+def _repeat(draw: Draw) -> Call:
+    x = _any(draw, 1, 2)
+    times = [draw(st.integers(1, 3)) for _ in range(x.dim() + draw(st.integers(0, 1)))]
+    return lambda x: aten.repeat.default(x, times), (x,)
+
+
+def _roll(draw: Draw) -> Call:
+    x = _any(draw)
+    dim, by = draw(st.integers(0, x.dim() - 1)), draw(st.integers(-4, 4))
+    return lambda x: aten.roll.default(x, [by], [dim]), (x,)
+
+
+def _pad(draw: Draw) -> Call:
+    x = tensor(draw, shape(draw, 2, 4), dtype(draw, ALL))
+    sides = [draw(st.integers(0, 3)) for _ in range(2 * draw(st.integers(1, 2)))]
+    sides[0] = draw(st.integers(-x.shape[-1] + 1, 3))
+    return lambda x: aten.constant_pad_nd.default(x, sides, 1), (x,)
+
+
+def _pixels(op: Any, *, more: bool) -> Maker:
+    def make(draw: Draw) -> Call:
+        n, c, h, w, factor = (draw(st.integers(1, 3)) for _ in range(5))
+        sizes = (n, c * factor**2, h, w) if more else (n, c, h * factor, w * factor)
+        return lambda x: op(x, factor), (tensor(draw, sizes, dtype(draw, FLOATS)),)
+
+    return make
+
+
+def _edge(op: Any, dims: int) -> Maker:
+    """Padding with the image's own elements, in ``dims`` dimensions."""
+
+    def make(draw: Draw) -> Call:
+        sizes = [2, 3, *(draw(st.integers(3, 6)) for _ in range(dims))]
+        sides = [draw(st.integers(0, 2)) for _ in range(2 * dims)]
+        return lambda x: op(x, sides), (tensor(draw, sizes, dtype(draw, FLOATS[:2])),)
+
+    return make
+
+
+def _tril(draw: Draw) -> Call:
+    x = _any(draw, 2)
+    diagonal = draw(st.integers(-3, 3))
+    return lambda x: aten.tril.default(x, diagonal), (x,)
+
+
+def _select_scatter(draw: Draw) -> Call:
+    x = _any(draw, 2)
+    dim = draw(st.integers(0, x.dim() - 1))
+    at = draw(st.integers(0, x.shape[dim] - 1))
+    part = tensor(draw, x.select(dim, 0).shape, x.dtype)
+    return lambda x, part: aten.select_scatter.default(x, part, dim, at), (x, part)
+
+
+def _slice_scatter(draw: Draw) -> Call:
+    x = _any(draw, 2)
+    dim = draw(st.integers(0, x.dim() - 1))
+    start = draw(st.integers(0, x.shape[dim] - 1))
+    part = x.narrow(dim, start, x.shape[dim] - start)
+    part = tensor(draw, part.shape, x.dtype)
+    return lambda x, part: aten.slice_scatter.default(x, part, dim, start, x.shape[dim], 1), (x, part)
+
+
+def _made(function: Callable[..., Any]) -> Maker:
+    """Made of numbers alone; the tensor beside it is only returned."""
+
+    def make(draw: Draw) -> Call:
+        a, b = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+        return lambda x: (x + 1, function(a, b)), (tensor(draw, (2,), torch.float32),)
+
+    return make
+
+
+def _full_like(draw: Draw) -> Call:
+    number = draw(st.integers(0, 9))
+    return lambda x: aten.full_like.default(x, number), (_any(draw),)
+
+
+MAKERS: dict[str, Maker] = {
+    "aten::view_copy.out": _view,
+    "aten::unsqueeze_copy.out": _unsqueeze,
+    "aten::squeeze_copy.dim_out": _squeeze(aten.squeeze_copy.dim, one=True),
+    "aten::squeeze_copy.dims_out": _squeeze(aten.squeeze_copy.dims, one=False),
+    "aten::permute_copy.out": _permute,
+    "aten::transpose_copy.int_out": _transpose,
+    "aten::t_copy.out": lambda draw: (aten.t_copy.default, (_any(draw, 2, 2),)),
+    "aten::expand_copy.out": _expand,
+    "aten::select_copy.int_out": _select,
+    "aten::slice_copy.Tensor_out": _slice,
+    "aten::narrow_copy.out": _narrow,
+    "aten::flip.out": _flip,
+    "aten::diagonal_copy.out": _diagonal,
+    "aten::unfold_copy.out": _unfold,
+    "aten::as_strided_copy.out": _strided,
+    "dim_order_ops::_to_dim_order_copy.out": _to_copy,
+    "dim_order_ops::_clone_dim_order.out": _plain(aten.clone.default),
+    "aten::alias_copy.out": _plain(aten.alias_copy.default),
+    "aten::detach_copy.out": _plain(aten.detach_copy.default),
+    "aten::copy.out": _copy,
+    "aten::cat.out": _cat,
+    "aten::stack.out": _stack,
+    "aten::split_copy.Tensor_out": _split,
+    "aten::split_with_sizes_copy.out": _split_sizes,
+    "aten::unbind_copy.int_out": _unbind,
+    "aten::repeat.out": _repeat,
+    "aten::roll.out": _roll,
+    "aten::constant_pad_nd.out": _pad,
+    "aten::pixel_shuffle.out": _pixels(aten.pixel_shuffle.default, more=True),
+    "aten::pixel_unshuffle.out": _pixels(aten.pixel_unshuffle.default, more=False),
+    "aten::tril.out": _tril,
+    "aten::select_scatter.out": _select_scatter,
+    "aten::slice_scatter.out": _slice_scatter,
+    "aten::arange.start_out": _made(lambda a, b: aten.arange.start_step(a, 3 * a + b, b)),
+    "aten::full.out": _made(lambda a, b: aten.full.default([a, b], 7)),
+    "aten::ones.out": _made(lambda a, b: aten.ones.default([a, b])),
+    "aten::zeros.out": _made(lambda a, b: aten.zeros.default([a, b])),
+    "aten::scalar_tensor.out": _made(lambda a, _: aten.scalar_tensor.default(a)),
+    "aten::full_like.out": _full_like,
+}
+for _way in ("reflection", "replication"):
+    for _dims in (1, 2, 3):
+        _name = f"{_way}_pad{_dims}d"
+        MAKERS[f"aten::{_name}.out"] = _edge(getattr(aten, _name).default, _dims)

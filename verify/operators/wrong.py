@@ -1,0 +1,79 @@
+"""Programs that are well-formed and wrong: what they ask of a kernel, it must not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from verify.operators import attacks
+from verify.operators.written import Out, Place, Writer
+
+
+def _unplaced(writer: Writer, like: torch.Tensor) -> Place:
+    """A tensor that has no memory, neither planned nor given."""
+    place = writer.tensor(like)
+    writer.values[place].val.allocation_info = None
+    return Place(place)
+
+
+def _reads_without_memory(writer: Writer) -> None:
+    writer.call("aten::relu.out", _unplaced(writer, torch.zeros(4)), Out(torch.zeros(4)))
+
+
+def _writes_without_memory(writer: Writer) -> None:
+    writer.call("aten::relu.out", torch.ones(4), _unplaced(writer, torch.zeros(4)))
+
+
+def _views_more_than_there_is(writer: Writer) -> None:
+    writer.call("executorch_prim::et_view.default", torch.ones(4), [2**16, 2**15], Out(torch.zeros(2, 2)))
+
+
+def _indexes_into_another_type(writer: Writer) -> None:
+    kept = Out(torch.zeros(3, dtype=torch.int64))
+    writer.call("aten::index.Tensor_out", torch.ones(3, dtype=torch.uint8), [torch.tensor([0, 1, 2])], kept)
+
+
+def _gathers_into_another_type(writer: Writer) -> None:
+    kept = Out(torch.zeros(3, dtype=torch.float64))
+    writer.call("aten::gather.out", torch.ones(3), 0, torch.tensor([0, 1, 2]), False, kept)
+
+
+def _repeats_beyond_all_numbers(writer: Writer) -> None:
+    writer.call("aten::repeat.out", torch.ones(4), [2**62 + 1], Out(torch.zeros(4)))
+
+
+def _strides_beyond_all_numbers(writer: Writer) -> None:
+    far = [2**31 - 1] * 4
+    writer.call("aten::as_strided_copy.out", torch.ones(16), [2] * 4, far, 0, Out(torch.zeros(2, 2, 2, 2)))
+
+
+def _too_few_arguments(writer: Writer) -> None:
+    writer.call("aten::add.out", torch.ones(4), torch.ones(4))
+
+
+def _writes_where_it_reads(writer: Writer) -> None:
+    both = writer.given(torch.ones(64, 3), bounded=True)
+    writer.call("aten::mm.out", both, torch.ones(3, 2), both)
+
+
+WRONG: dict[str, Callable[[Any], None]] = {
+    "reads-without-memory": _reads_without_memory,
+    "writes-without-memory": _writes_without_memory,
+    "views-too-much": _views_more_than_there_is,
+    "index-type": _indexes_into_another_type,
+    "gather-type": _gathers_into_another_type,
+    "repeat-overflow": _repeats_beyond_all_numbers,
+    "stride-overflow": _strides_beyond_all_numbers,
+    "too-few": _too_few_arguments,
+    "input-as-output": _writes_where_it_reads,
+    **attacks.WRONG,
+}
+
+
+def program(name: str) -> tuple[bytes, str]:
+    """The file of one of them, and the operator that it fails at."""
+    writer = Writer()
+    WRONG[name](writer)
+    return writer.program(), writer.operators[-1]

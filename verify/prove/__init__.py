@@ -1,0 +1,1 @@
+"""The proof program of native packages on every CPU model."""

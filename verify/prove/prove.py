@@ -1,0 +1,179 @@
+"""Run the proof program of a target's native packages on every CPU model that can be had here."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from core import console
+from core.bundle import Native
+from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupportedError
+from core.files import locked, write_json
+from core.paths import dist_dir, native_dir
+from toolchains.emulation import places
+from toolchains.emulation.places import NATIVE, WINE, Place
+from toolchains.targets import Target, get_target, load_targets
+from verify.kernels import names as kernels
+from verify.prove import proof
+from verify.prove.proof import CaseResult, Report, Row
+
+_SAMPLE_MS = 200
+
+
+def file_of(target: str) -> Path:
+    """Where the results of a target are kept."""
+    return dist_dir() / "proof" / f"{target}.json"
+
+
+def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list[Row]:
+    """Run the proof program of ``dist/<target>/native`` on one CPU model or on all; the results are kept.
+
+    Args:
+        cpu: one of `places.cpus`; all when empty.
+        with_kernels: find out which kernels ran, which takes one more run a case under QEMU, and a fifth of a second
+            a case natively.
+
+    Raises:
+        ConfigError: no such target, or CPU model for it.
+        BundleError: the native packages are not there, or not whole.
+    """
+    target = get_target(target_name)
+    wanted = places.cpus(target)
+    if cpu and cpu not in wanted:
+        raise ConfigError(
+            f"Programs for {target_name} are not run on {cpu!r}.",
+            f"CPU models are {', '.join(wanted)}" if wanted else "nothing here runs them",
+            f"./inv prove --target {target_name}",
+        )
+    native = Native.load(native_dir(target_name))
+    rows = [prove_one(native, name, with_kernels=with_kernels) for name in ((cpu,) if cpu else wanted)]
+    if not wanted:
+        rows = [_not_run(target, native, "", f"not run: {target.proof}")]
+    with locked("proof"):
+        write_json(file_of(target_name), proof.load(file_of(target_name)).updated(rows).model_dump(mode="json"))
+    return rows
+
+
+def prove_all(*, with_kernels: bool = True) -> list[Row]:
+    """`prove` for every target that was built; the others get a row that says so."""
+    return [row for name in load_targets() for row in _prove_if_built(name, with_kernels)]
+
+
+def _prove_if_built(target: str, with_kernels: bool) -> list[Row]:
+    try:
+        Native.load(native_dir(target), verify=False)
+    except BundleError:
+        why = f"./inv build --target {target} --packages"
+        return [Row(target=target, cpu="", how="", outcome="not built", why=why)]
+    return prove(target, with_kernels=with_kernels)
+
+
+def _not_run(target: Target, native: Native, cpu: str, why: str) -> Row:
+    how = "" if native.manifest.checks is None else "checked by headers and symbols when it was built"
+    return Row(
+        target=target.name,
+        cpu=cpu,
+        how=how,
+        outcome="not run",
+        why=why,
+        kleidiai="" if not native.manifest.kleidiai else native.manifest.kleidiai_note,
+        toolchain=native.manifest.toolchain,
+    )
+
+
+def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequence[str] = ()) -> Row:
+    """The result on one CPU model; nothing is kept.
+
+    Args:
+        only: names of the cases to run; all when empty.
+
+    Raises:
+        BundleError: the native packages were built without the program.
+        BuildError: the program does not say what it should.
+    """
+    target = get_target(native.manifest.target)
+    if not native.manifest.proof:
+        raise BundleError(
+            f"The native packages of {target.name} have no proof program.",
+            "they were built without it",
+            f"./inv build --target {target.name} --packages --force",
+        )
+    program = native.path / native.manifest.proof
+    try:
+        place = places.place(target, cpu)
+    except (HostError, NotSupportedError) as error:
+        return _not_run(target, native, cpu, f"{error.what} {error.cause}")
+    console.note(f"{target.name}: {place.how}")
+    sampling = with_kernels and cpu == NATIVE
+    words = ["--json", *(word for name in only for word in ("--case", name))]
+    done = place.run(program, [*words, *(["--samples", str(_SAMPLE_MS)] if sampling else [])])
+    if done.returncode not in (0, 1):
+        # QEMU warns of what it does not emulate of a CPU.
+        said = [line for line in (done.stderr or done.stdout).splitlines() if line and "warning:" not in line]
+        last = "; ".join(said[-3:])
+        why = f"the program ended with {done.returncode}: {last}"
+        return Row(target=target.name, cpu=cpu, how=place.how, outcome="failed", why=why)
+    report = proof.parse_report(done.stdout, program)
+    if sampling:
+        named, by = _sampled(report, program), "sampling"
+    elif with_kernels and cpu != WINE:
+        named, by = _translated(report, place, program), "translation"
+    else:
+        named, by = {}, ""
+    failed = [case for case in report.cases if case.outcome == "failed"]
+    return Row(
+        target=target.name,
+        cpu=cpu,
+        how=place.how,
+        outcome="failed" if failed else "passed",
+        why="; ".join(f"{case.name}: {case.why}" for case in failed),
+        xnnpack=report.xnnpack.version,
+        kleidiai=report.kleidiai,
+        toolchain=native.manifest.toolchain,
+        features=report.cpu.features,
+        kernels_by=by,
+        cases={
+            case.name: CaseResult(
+                outcome=case.outcome, why=case.why, operators=case.operators, kernels=named.get(case.name, ())
+            )
+            for case in report.cases
+        },
+    )
+
+
+def _sampled(report: Report, program: Path) -> Mapping[str, tuple[str, ...]]:
+    symbols = kernels.Symbols.read(program)
+    return {case.name: kernels.sampled(case.samples, symbols) for case in report.cases}
+
+
+def _translated(report: Report, place: Place, program: Path) -> Mapping[str, tuple[str, ...]]:
+    """Kernels of every case: each runs alone, so that what the emulator translates is for it."""
+    names = [case.name for case in report.cases if case.outcome == "passed"]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return dict(zip(names, pool.map(lambda name: _kernels_of(place, program, name), names), strict=True))
+
+
+def _kernels_of(place: Place, program: Path, case: str) -> tuple[str, ...]:
+    """Kernels that one case runs under QEMU.
+
+    Raises:
+        BuildError: the case passed among all others and not alone.
+    """
+    with tempfile.TemporaryDirectory(prefix="slipway-proof-") as folder:
+        log = Path(folder) / "translated.log"
+        done = place.run(program, ["--json", "--case", case], ("-d", "in_asm", "-D", os.fspath(log)))
+        if done.returncode:
+            raise BuildError(
+                f"{case} passed among all cases and not alone ({place.how}).", done.stdout[-300:], "./inv test"
+            )
+        return kernels.translated(log)
+
+
+def failures(rows: list[Row]) -> Iterator[str]:
+    """One line a failed row."""
+    for row in rows:
+        if row.outcome == "failed":
+            yield f"{row.target} on {row.cpu}: {row.why}"

@@ -1,0 +1,1 @@
+"""What ``./inv test`` does: the checks in order, with builds begun ahead."""

@@ -1,0 +1,113 @@
+"""What many tests need built, begun in the background as soon as a whole run of the tests begins.
+
+Installing packages, checking types and waiting for devices leave the processor idle for minutes, while later, with
+empty caches, tests wait for each other's builds. Nothing depends on this: a test builds what it does not find, and
+what fails here fails there again, where it is told.
+
+    python -m verify.suite.ahead libraries|products
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.commands import process
+from core.errors import SlipwayError
+from core.paths import ROOT, cache_dir
+from toolchains.compilers import hardening, zig
+from toolchains.targets import Target, load_targets
+
+PRODUCTS = (
+    ("linux-x86_64", "executorch"),
+    ("linux-arm64", "executorch"),
+    ("linux-x86_64", "lean"),
+    ("linux-x86_64", "native"),
+    ("linux-arm64", "lean"),
+    ("linux-arm64", "native"),
+    ("linux-armv6", "lean"),
+    ("linux-armv6", "native"),
+    ("windows-x86_64", "native"),
+    ("windows-x86_64", "lean"),
+    ("android-armv7", "lean"),
+)
+"""Bundles and native packages that tests use, in the order in which most tests wait for them."""
+
+_FIRST = ("linux-armv6", "windows-x86_64", "android-armv7")
+
+_PROGRAM = """\
+#include <iostream>
+#include <thread>
+int main() { std::thread([] { std::cout << 1; }).join(); }
+"""
+
+
+def libraries(target: Target) -> None:
+    """Let zig build its C and C++ libraries for ``target``, unless its cache has them.
+
+    It does so on one core less than there are, so on two cores it is better done outside of all locks.
+
+    Raises:
+        subprocess.CalledProcessError: the program could not be compiled or linked.
+    """
+    compilers, flags = zig.ensure(target), hardening.flags(target)
+    compiled, linked = [*flags.compile, *flags.optimized], [*flags.link, *flags.program]
+    with tempfile.TemporaryDirectory(prefix="slipway-ahead-") as folder:
+        Path(folder, "main.cpp").write_text(_PROGRAM, encoding="utf-8")
+        # As CMake does: it tries the compiler with a source file alone, then links what it has compiled.
+        for words in (
+            [*flags.compile, "main.cpp", *linked, "-o", "first"],
+            ["-O2", *compiled, "-c", "main.cpp", "-o", "main.o"],
+            ["main.o", *linked, "-o", "second"],
+        ):
+            subprocess.run([compilers.cxx, *words], cwd=folder, check=True)
+
+
+def _libraries() -> None:
+    own = [target for target in load_targets().values() if "zig" in target.toolchains and target.libc != "glibc"]
+    for target in sorted(own, key=lambda target: target.name not in _FIRST):
+        libraries(target)
+
+
+def _products() -> None:
+    from toolchains.build.builder import build
+    from verify.suite.shared_builds import native
+
+    for target, engine in PRODUCTS:
+        if engine == "native":
+            native(target)
+        else:
+            build(target, engine)
+
+
+@contextlib.contextmanager
+def begun() -> Iterator[None]:
+    """Both kinds are built while the block runs, at a lower priority; what is unfinished then is ended."""
+    with contextlib.ExitStack() as stack:
+        for kind in ("libraries", "products"):
+            log = stack.enter_context((cache_dir("logs") / f"tests-ahead-{kind}.log").open("wb"))
+            argv = ["nice", "-n", "5", sys.executable, "-m", "verify.suite.ahead", kind]
+            env = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
+            stack.enter_context(process(argv, cwd=ROOT, env=env, stdout=log.fileno(), stderr=log.fileno()))
+        yield
+
+
+def main(kind: str) -> int:
+    """Build one kind, as far as that goes."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs for us is ended, too
+    try:
+        {"libraries": _libraries, "products": _products}[kind]()
+    except (SlipwayError, subprocess.CalledProcessError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,179 @@
+"""The tasks that test and measure Slipway itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.cli import JSON, number, setting, task
+
+
+@task(
+    help={
+        "unit": "the fast tests only (seconds)",
+        "lint": "ruff, mypy and clang-format only",
+        "keyword": "only tests whose name matches, as pytest's -k",
+        "verbose": "a line for every test",
+    }
+)
+def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verbose: bool = False) -> None:
+    """Run the checks and the tests: style, types, unit tests, builds, exports, the virtual Pi, faults."""
+    from verify.suite.runner import run
+
+    run(unit=unit, lint=lint, keyword=keyword, verbose=verbose)
+
+
+@task(
+    help={
+        "runs": "timed runs of each command, or rounds (default: 5)",
+        "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
+        "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
+        "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
+        "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
+        "mib": "with --device: MiB to send (default: 64)",
+        "update": "with --engines, --lean and --device: keep the figures for the docs, if the machine was quiet",
+        "json": JSON,
+    }
+)
+def bench(
+    c: Any,
+    runs: int = 5,
+    engines: bool = False,
+    lean: bool = False,
+    cpu_threads: int = 2,
+    device: str = "",
+    mib: int = 64,
+    update: bool = False,
+    json: bool = False,
+) -> None:
+    """Measure Slipway's own speed (start-up, a second build, a second deploy), or its engines', or its transfers'."""
+    if device:
+        from verify.bench.transfer import report as report_transfers
+
+        report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
+        return
+    if lean:
+        from verify.bench.lean import run as run_lean
+
+        run_lean(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
+        return
+    if engines:
+        from verify.bench.engines import run as run_engines
+
+        run_engines(number("runs", runs, 1), number("cpu-threads", cpu_threads, 1), json, update)
+        return
+    from verify.bench.commands import run
+
+    run(number("runs", runs, 1), json)
+
+
+@task(
+    help={
+        "minutes": "how long (default: 10)",
+        "sweep": "change every number of the zoo's programs instead, one at a time, and try each file",
+        "form": "with --sweep: sanitized, guarded or shipped (default: all three)",
+        "program": "with --sweep: names of the zoo's programs, as 'mlp-*,conv-qs8' (default: all)",
+        "every": "with --sweep: try each N-th file only (default: 1)",
+        "again": "with --sweep: also what was tried before with the same program and engine",
+        "json": JSON,
+    }
+)
+def fuzz(
+    c: Any,
+    minutes: str = "10",
+    sweep: bool = False,
+    form: str = "",
+    program: str = "",
+    every: int = 1,
+    again: bool = False,
+    json: bool = False,
+) -> None:
+    """Try damaged .pte files on the engine lean: by chance, or every number of every program with --sweep.
+
+    By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
+    libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
+    tried is kept in dist/sweep: the same command goes on where it was interrupted. Exit code 0 means that nothing
+    crashed, leaked, hung or was refused without words.
+
+    Example: ./inv fuzz --sweep --form shipped --program 'mlp-*'
+    """
+    if sweep:
+        from verify.fuzz.sweeping import run as run_sweep
+
+        run_sweep(form, program, number("every", every, 1), json, again)
+        return
+    if form or program or every != 1 or again:
+        from core.errors import UsageError
+
+        raise UsageError(
+            "--form, --program, --every and --again go with --sweep.", "without it files are chosen by chance",
+            "./inv fuzz --sweep",
+        )  # fmt: skip
+    from verify.fuzz.fuzzing import run
+
+    run(number("minutes", minutes, 0, whole=False), json)
+
+
+@task(
+    help={
+        "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
+        "together": "many forms in one model: quicker where the runner is emulated",
+        "only": "only forms whose names hold this text, as conv-2d",
+        "update": "keep what was seen in docs/onnx-operators.json",
+        "json": JSON,
+    }
+)
+def operators(
+    c: Any, target: str = "", only: str = "", together: bool = False, update: bool = False, json: bool = False
+) -> None:
+    """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
+
+    Example: ./inv operators --target linux-arm64
+    """
+    from verify.operators.onnx import run
+
+    run(setting(c, "target", target), json, update, only, together)
+
+
+@task(
+    help={
+        "target": "whose bundle, or all: every target that was built (default: linux-x86_64)",
+        "cpu": "only on this CPU model of the target's, native or wine (default: on all)",
+        "program": "only programs of these names, as llama or 'mlp q*,conv fp32' (default: the zoo and all others)",
+        "again": "run also what was run before with the same program and runner",
+        "upstream-tests": "compare the programs of upstream's own tests instead; --program: parts of their ids",
+        "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
+        "kept": "with --upstream-tests: only tests that ran here before; none is run now",
+        "sample": "with --upstream-tests: one program of so many, of all tests (default: 1, all)",
+        "update": "keep what was seen in docs/agreement.json (docs/upstream-tests.json)",
+        "json": JSON,
+    }
+)
+def agree(
+    c: Any,
+    target: str = "",
+    cpu: str = "",
+    program: str = "",
+    again: bool = False,
+    upstream_tests: bool = False,
+    jobs: int = 0,
+    kept: bool = False,
+    sample: int = 1,
+    update: bool = False,
+    json: bool = False,
+) -> None:
+    """Run programs on the lean engine on every CPU that can be had here, and compare with upstream's runtime.
+
+    What was run is kept in dist/agreement, a comparison at a time: the same command goes on where it was interrupted.
+
+    Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
+    """
+    if upstream_tests:
+        from verify.upstream.compare import Choice as UpstreamChoice
+        from verify.upstream.compare import run as run_upstreams
+
+        some = UpstreamChoice(program, kept, number("sample", sample, 1))
+        run_upstreams(setting(c, "target", target), cpu, some, json, update, again, number("jobs", jobs, 0))
+        return
+    from verify.agree.agree import run
+
+    run(setting(c, "target", target), cpu, program, json, update, again)

@@ -1,0 +1,1 @@
+"""The programs of upstream's own tests on the engine lean."""

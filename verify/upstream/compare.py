@@ -1,0 +1,239 @@
+"""What ``./inv agree --upstream-tests`` does: run the programs of upstream's own tests on the lean engine, and compare.
+
+Cells are gathered in ``dist/agreement`` as they come, in batches; those of the docs are put there by ``--update``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from core import console
+from core.errors import MismatchError, UsageError
+from core.files import sha256_bytes
+from core.program import Tolerance
+from verify.agree.kept import INFINITE
+from verify.agree.look import Spot, execute, look
+from verify.agree.programs import About, Compared
+from verify.upstream import exact as upstream_exact
+from verify.upstream import kept as upstream_kept
+from verify.upstream import suites as upstream_suites
+from verify.upstream.exact import Numbers
+from verify.upstream.kept import Cell
+from verify.upstream.suites import Case, Test
+
+_SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
+"""The scheme of the zoo with the same arithmetic: its tolerances hold (docs/agreement.md)."""
+_CLEARLY = 4.0
+"""Who is so many times nearer to what must come out is right."""
+_OFTEN = 10.0
+"""Seconds between writes of what was seen."""
+
+
+def limits_of(case: Case) -> tuple[Tolerance, ...]:
+    """For each of upstream's outputs how far ours may be."""
+    import torch
+
+    from models import tolerances
+    from models.schemes import get_scheme
+
+    outputs = []
+    for file in case.files("output"):
+        array = np.load(file, allow_pickle=False)
+        wide = array.dtype.kind == "V"  # bfloat16
+        outputs.append(torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if wide else torch.from_numpy(array))
+    scheme = get_scheme(_SCHEMES[case.kind])
+    return tolerances.of_outputs(scheme, outputs, case.steps[: len(outputs)], shallow=case.shallow)
+
+
+def compared(case: Case) -> Compared:
+    """A case as something to compare."""
+    about = About(case.name, "upstream", case.test, "", case.kind, exact=False)
+    return Compared(about, case.file, case.files("input"), case.files("output"), limits_of(case), 1, 0, 0)
+
+
+def _numbers(file: Path) -> Numbers:
+    array = np.load(file, allow_pickle=False)
+    if array.dtype.kind == "V":  # bfloat16
+        array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.asarray(array, np.float64)
+
+
+def distance(ours: Sequence[Numbers], wanted: Sequence[Numbers]) -> float:
+    """The largest difference of some outputs from others; infinite for other shapes or where one alone is finite."""
+    worst = 0.0
+    for one, other in zip(ours, wanted, strict=True):
+        if one.shape != other.shape:
+            return INFINITE
+        with np.errstate(all="ignore"):
+            error = np.abs(one - other)
+        error[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
+        error[~np.isfinite(error)] = INFINITE
+        worst = max(worst, float(error.max(initial=0.0)))
+    return worst
+
+
+def who_is_right(case: Case, ours: Sequence[Path]) -> tuple[str, str]:
+    """Which side is much nearer to what must come out: ``lean``, ``upstream`` or nobody; with the figures."""
+    references = {}
+    if case.eager and len(ours) == case.eager:
+        references["PyTorch's outputs"] = [_numbers(file) for file in case.files("eager")]
+    exactly = upstream_exact.exact(case)
+    if exactly is not None:
+        references["the exact sums of XNNPACK's whole numbers"] = [exactly]
+    figures = ""
+    for of, wanted in reversed(references.items()):  # what is exact decides
+        lean = distance([_numbers(file) for file in ours], wanted)
+        upstream = distance([_numbers(file) for file in case.files("output")], wanted)
+        figures = f"from {of} lean is {lean:.2g} away, upstream {upstream:.2g}"
+        right = "lean" if lean * _CLEARLY < upstream else "upstream" if upstream * _CLEARLY < lean else ""
+        if right:
+            return right, figures
+    return "", figures or "PyTorch's outputs are not there"
+
+
+def look_at(spot: Spot, case: Case) -> Cell:
+    """One case at one place.
+
+    Raises:
+        HostError: nothing can run it here.
+    """
+    program = compared(case)
+    if case.refused:
+        return _without_upstream(spot, case, program)
+    seen = look(spot, program).cell
+    cell = Cell(outcome=seen.outcome, max_abs=seen.max_abs, why=seen.why)
+    if seen.outcome != "differs":
+        return cell
+    with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
+        answer = execute(spot, program, Path(folder))
+        right, figures = who_is_right(case, answer.outputs)
+    return cell.model_copy(update={"right": right, "why": f"{seen.why}; {figures}"})
+
+
+def _without_upstream(spot: Spot, case: Case, program: Compared) -> Cell:
+    """A program that upstream's own runtime refuses: the same here, or outputs that are PyTorch's."""
+    with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
+        answer = execute(spot, program, Path(folder))
+        if answer.error:
+            why = " ".join(str(answer.error.get("message", "")).split())
+            return Cell(outcome="refused", right="both", why=f"{why} Upstream's runtime: {case.refused}")
+    return Cell(outcome="agrees", right="lean", why=f"upstream's runtime refuses it: {case.refused}")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """All of upstream's tests that ran, and their cases that a runner can be given."""
+
+    tests: tuple[Test, ...]
+    cases: tuple[Case, ...]
+    listed: tuple[str, ...]
+    """The ids of the tests that there are."""
+
+    @classmethod
+    def of(cls, tests: Sequence[Test], listed: Sequence[str]) -> Collected:
+        """The tests with their cases; one program with the same inputs counts once."""
+        cases = [case for test in tests for case in test.cases if not case.left_out]
+        return cls(tuple(tests), tuple(cases), tuple(listed))
+
+
+def _sweep(where: Sequence[Spot], cases: Sequence[Case], again: bool) -> None:
+    """Compare all cases at all places; what is gathered is not run again unless ``again``."""
+    keys = {case.name: upstream_kept.digest(case) for case in cases}
+    todo = []
+    for spot in where:
+        kept = upstream_kept.load(upstream_kept.gathered(spot.target)).column(spot.place.cpu)
+        todo += [
+            (spot, case)
+            for case in cases
+            if again or case.name not in kept or kept[case.name].key != f"{keys[case.name]}-{spot.key}"
+        ]
+    fresh: dict[tuple[str, str], dict[str, Cell]] = {}
+    written = time.monotonic()
+    with console.counter() as bar:
+        task = bar.add_task("comparing", total=len(todo))
+        try:
+            for spot, case in todo:
+                bar.update(task, description=f"{case.name} on {spot.target} {spot.place.cpu}")
+                cell = look_at(spot, case).model_copy(update={"key": f"{keys[case.name]}-{spot.key}"})
+                fresh.setdefault((spot.target, spot.place.cpu), {})[case.name] = cell
+                bar.advance(task)
+                if not cell.good:
+                    console.note(f"{spot.target} {spot.place.cpu}: {case.name}: {cell.outcome}: {cell.why}")
+                if time.monotonic() - written > _OFTEN:
+                    upstream_kept.add(fresh)
+                    fresh, written = {}, time.monotonic()
+        finally:
+            upstream_kept.add(fresh)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of upstream's tests and programs."""
+
+    pattern: str = ""
+    """Parts of tests' ids, with commas between them; all when empty."""
+    kept: bool = False
+    """Only tests that ran here before."""
+    sample: int = 1
+    """One program of so many: the same ones, whatever else ran."""
+
+    def takes(self, case: Case) -> bool:
+        """Whether a program is in the sample."""
+        return int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
+
+    def tests(self, jobs: int) -> list[Test]:
+        """What the tests gave; those that did not run yet run now, unless only those that did are wanted."""
+        names = upstream_suites.chosen(self.pattern)
+        return upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
+
+
+def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
+    """Collect the programs of upstream's tests, run them at places, show what they came to.
+
+    Args:
+        some: which tests and programs.
+        jobs: processes that run upstream's tests; 0: as many as there are cores, at most 4.
+
+    Raises:
+        UsageError: some tests are to be kept for the docs, which count all.
+        MismatchError: some differ and upstream may be right, or fail, or are refused here alone.
+    """
+    if update and some.pattern:
+        raise UsageError(
+            "--update goes with all of upstream's tests.",
+            "the docs count them",
+            "./inv agree --upstream-tests --update",
+        )
+    from core.environment import ensure_export, ensure_test
+    from verify.agree.agree import spots
+
+    where = spots(target, cpu)
+    ensure_export()
+    ensure_test()
+    found = Collected.of(some.tests(jobs), upstream_suites.names())
+    try:
+        _sweep(where, [case for case in found.cases if some.takes(case)], again)
+    finally:
+        columns = upstream_kept.columns(where, found.cases)
+        summary = upstream_kept.summarize(found.tests, found.listed, columns)
+        if update:
+            upstream_kept.publish(summary)
+    if as_json:
+        console.print_json(summary.model_dump(mode="json"))
+    else:
+        heads, rows = upstream_kept.rows(summary)
+        console.table("Upstream's tests on the engine lean", heads, rows)
+    wrong = [one for one in summary.notable if one.right not in ("lean", "both")]
+    if wrong:
+        raise MismatchError(
+            f"{len(wrong)} programs of upstream's tests do not agree with upstream's runtime.",
+            "; ".join(f"{one.case} on {one.target} {one.cpu}: {one.outcome}" for one in wrong[:6]),
+            "./inv agree --upstream-tests --target TARGET --cpu CPU --program TEST",
+            [one.case for one in wrong],
+        )

@@ -1,0 +1,290 @@
+"""What the programs of upstream's tests came to: kept cell by cell, and in short for the docs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core.errors import ConfigError
+from core.files import locked, sha256_bytes, sha256_file, write_json
+from core.paths import ROOT, dist_dir
+from verify.agree.kept import Outcome
+
+if TYPE_CHECKING:
+    from verify.agree.look import Spot
+    from verify.upstream.suites import Case, Test
+
+KEPT = ROOT / "docs" / "upstream-tests.json"
+_GOOD = ("exact", "agrees")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Cell(_Model):
+    """One program of a test at one place."""
+
+    outcome: Outcome
+    max_abs: float = 0.0
+    right: Literal["", "lean", "upstream", "both"] = ""
+    """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it."""
+    why: str = ""
+    key: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is to be explained."""
+        return self.outcome in _GOOD and not self.right
+
+
+class Gathered(_Model):
+    """All cells of a target."""
+
+    schema_version: Literal[1] = 1
+    cells: Mapping[str, Mapping[str, Cell]] = {}
+    """By CPU, then by the case's name."""
+
+    def column(self, cpu: str) -> Mapping[str, Cell]:
+        """The cells of one place."""
+        return self.cells.get(cpu, {})
+
+
+class Counts(_Model):
+    """The programs of one family of tests at one place."""
+
+    family: str
+    target: str
+    cpu: str
+    how: str
+    exact: int = 0
+    agrees: int = 0
+    differs: int = 0
+    refused: int = 0
+    failed: int = 0
+    not_run: int = 0
+
+
+class Notable(_Model):
+    """A program that does not plainly agree at one place."""
+
+    case: str
+    target: str
+    cpu: str
+    outcome: Outcome
+    right: str
+    why: str
+
+
+class Family(_Model):
+    """What the tests of a family gave."""
+
+    tests: int = 0
+    """That ran here, of those that there are."""
+    programs: int = 0
+    without: Mapping[str, int] = {}
+    """Tests that gave no program: by outcome and reason, how many."""
+    waiting: Mapping[str, int] = {}
+    """Tests that did not run here: by file, how many."""
+
+
+class Summary(_Model):
+    """What the docs say."""
+
+    schema_version: Literal[1] = 1
+    listed: int = 0
+    """Tests that there are."""
+    families: Mapping[str, Family] = {}
+    counts: tuple[Counts, ...] = ()
+    notable: tuple[Notable, ...] = ()
+
+
+def gathered(target: str) -> Path:
+    """Where the cells of a target are gathered."""
+    return dist_dir() / "agreement" / f"upstream-{target}.json"
+
+
+def load(path: Path) -> Gathered:
+    """Read a file of cells; nothing when there is none.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    try:
+        return Gathered.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Gathered()
+    except (ValueError, ValidationError) as error:
+        raise ConfigError(f"{path} holds no comparisons.", str(error), "remove it, then the command again") from error
+
+
+def add(fresh: Mapping[tuple[str, str], Mapping[str, Cell]]) -> None:
+    """Put cells into the files of their targets."""
+    for (target, cpu), cells in fresh.items():
+        with locked("agreement"):
+            old = load(gathered(target)).cells
+            new = Gathered(cells={**old, cpu: {**old.get(cpu, {}), **cells}})
+            write_json(gathered(target), new.model_dump(mode="json", exclude_defaults=True))
+
+
+def digest(case: Case) -> str:
+    """Of everything that decides what a comparison says, but the engine and how it compares."""
+    files = [sha256_file(file) for file in (case.file, *case.files("input"), *case.files("output"))]
+    return sha256_bytes(json.dumps([files, case.kind, case.steps, case.shallow]).encode())[:16]
+
+
+Columns = Mapping[tuple[str, str, str], Mapping[str, Cell]]
+"""By target, CPU and how programs run there; then by the case's name."""
+
+
+def columns(where: Sequence[Spot], cases: Sequence[Case]) -> Columns:
+    """What is gathered of these places and cases."""
+    names = {case.name for case in cases}
+    return {
+        (spot.target, spot.place.cpu, spot.place.how): {
+            name: cell for name, cell in load(gathered(spot.target)).column(spot.place.cpu).items() if name in names
+        }
+        for spot in where
+    }
+
+
+def family_of(test: str) -> str:
+    """``xnnpack/test/ops``, or the flow of a test of the operators' suite."""
+    if test.startswith("test/suite/operators"):
+        return f"operators, flow {test.partition('[')[2].partition('-')[0].rstrip(']')}"
+    return "xnnpack/test/ops"
+
+
+def _waiting(tests: Sequence[Test], listed: Sequence[str]) -> dict[str, Family]:
+    """Families with what is listed in them and did not run."""
+    there = {test.name for test in tests}
+    files: dict[str, Counter[str]] = {}
+    for name in listed:
+        of = files.setdefault(family_of(name), Counter())
+        if name not in there:
+            of[name.partition("::")[0].rpartition("/")[2]] += 1
+    return {family: Family(waiting=dict(of.most_common())) for family, of in files.items()}
+
+
+def summarize(tests: Sequence[Test], listed: Sequence[str], seen: Columns) -> Summary:
+    """Count by families, and name what does not plainly agree.
+
+    Args:
+        listed: the ids of the tests that there are.
+    """
+    families = _waiting(tests, listed)
+    for test in tests:
+        name = family_of(test.name)
+        old = families.get(name, Family())
+        without = Counter(old.without)
+        if not test.cases:
+            without[f"{test.outcome}: {test.why}".rstrip(": ")] += 1
+        families[name] = Family(
+            tests=old.tests + 1,
+            programs=old.programs + len(test.cases),
+            without=dict(without.most_common()),
+            waiting=old.waiting,
+        )
+    named = [(case.name, family_of(test.name)) for test in tests for case in test.cases]
+    counts, notable = [], []
+    for (target, cpu, how), cells in seen.items():
+        for family in families:
+            ours = [cells.get(name) for name, of in named if of == family]
+            found = Counter("not_run" if cell is None else cell.outcome.replace("too slow", "not_run") for cell in ours)
+            counts.append(Counts(family=family, target=target, cpu=cpu, how=how, **found))
+        notable += [
+            Notable(case=name, target=target, cpu=cpu, outcome=cell.outcome, right=cell.right, why=cell.why)
+            for name, cell in cells.items()
+            if not cell.good
+        ]
+    return Summary(listed=len(listed), families=families, counts=tuple(counts), notable=tuple(notable))
+
+
+def publish(new: Summary) -> None:
+    """Put a summary into the docs' file, in the place of what it had of the same targets and CPUs."""
+    with locked("agreement"):
+        try:
+            old = Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            old = Summary()
+        here = {(one.target, one.cpu) for one in new.counts}
+        merged = Summary(
+            listed=new.listed,
+            families=new.families,
+            counts=(*(one for one in old.counts if (one.target, one.cpu) not in here), *new.counts),
+            notable=(*(one for one in old.notable if (one.target, one.cpu) not in here), *new.notable),
+        )
+        write_json(KEPT, merged.model_dump(mode="json"))
+
+
+def rows(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of a table with a line a family and place."""
+    heads = ["tests", "target", "CPU", "how", "exact", "within tolerance", "differs", "refused", "failed", "not run"]
+    found = []
+    for one in summary.counts:
+        numbers = (one.exact, one.agrees, one.differs, one.refused, one.failed, one.not_run)
+        found.append([one.family, one.target, one.cpu, one.how, *map(str, numbers)])
+    return heads, found
+
+
+def markdown(summary: Summary) -> str:
+    """The tables of ``docs/agreement.md``."""
+    ran = sum(one.tests for one in summary.families.values())
+    lines = [f"{ran} of {summary.listed} tests ran here.", ""]
+    lines += ["| tests | ran | programs with inputs | tests without a program |", "|---|---|---|---|"]
+    for name, family in summary.families.items():
+        lines.append(f"| {name} | {family.tests} | {family.programs} | {sum(family.without.values())} |")
+    for name, family in summary.families.items():
+        if family.waiting:
+            files = ", ".join(f"{file} ({count})" for file, count in family.waiting.items())
+            lines += ["", f"Not run here, of {name}: {sum(family.waiting.values())} tests: {files}."]
+    heads, body = rows(summary)
+    lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines += [f"| {' | '.join(row)} |" for row in body]
+    reasons: Counter[str] = Counter()
+    for family in summary.families.values():
+        reasons.update(family.without)
+    if reasons:
+        lines += ["", "Tests without a program, as upstream's own tests say it:", ""]
+        lines += [f"- {count}: {_plain(reason)}" for reason, count in reasons.most_common()]
+    if summary.notable:
+        lines += ["", "What does not plainly agree:", ""]
+        lines += _remarks(summary.notable)
+    return "\n".join(lines) + "\n"
+
+
+_RIGHT = {"lean": "; lean is right", "upstream": "; upstream is right", "both": "; upstream's runtime refuses it, too"}
+
+
+def _remarks(notable: Sequence[Notable]) -> list[str]:
+    """What does not plainly agree: a line for a program, or for all of which the same is said at the same places."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in notable:
+        said = f"{one.outcome}{_RIGHT.get(one.right, '')}: {one.why}"
+        places.setdefault((one.case, said), []).append(f"{one.target} {one.cpu}")
+    cases: dict[tuple[str, str], list[str]] = {}
+    for (case, said), at in places.items():
+        cases.setdefault((", ".join(at), said), []).append(case)
+    return [f"- {', '.join(names)}, {at}: {_plain(said)}" for (at, said), names in cases.items()]
+
+
+def _plain(text: str) -> str:
+    """Words of others as text: no markup, no table."""
+    return text.replace("|", "/").replace("<", "(").replace(">", ")").replace("`", "'").rstrip(":")
+
+
+def kept() -> Summary:
+    """What the docs have.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    try:
+        return Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{KEPT} cannot be read.", str(error), "./inv agree --upstream-tests --update") from error

@@ -1,0 +1,286 @@
+"""Every program that upstream's own tests serialize, with inputs and what upstream's runtime computes: kept, resumable.
+
+Upstream's tests run in processes of their own (`verify.upstream.worker`). What a test gave is kept in the cache by the
+exporter's versions and by our collecting code, a test at a time: what was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.errors import ConfigError, ExportError
+from core.files import locked, sha256_bytes, sha256_file, write_json
+from core.paths import ROOT, cache_dir
+
+_OWN = ("verify/upstream/worker.py", "models/reference.py", "models/tolerances.py", "models/graphs.py")
+STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
+_FEW = 20
+"""So many tests are run also beside another sweep, and twice if need be."""
+_BATCH = 120
+"""Tests a process: what torch compiled for them is never given back."""
+_SILENT = 900.0
+"""Seconds without the end of a test, after which a process is taken for hung."""
+_PYTESTS = (2, 3, 4, 5)
+"""Exit statuses by which pytest says that it, not a test, failed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program of a test with inputs, and what upstream made of it."""
+
+    test: str
+    """``xnnpack/test/ops/test_add.py::TestAdd::test_fp32_add``."""
+    number: int
+    """Of the test's runs."""
+    folder: Path
+    program: str
+    kind: str
+    steps: tuple[float | None, ...]
+    shallow: bool
+    inputs: int
+    outputs: int
+    eager: int
+    """Outputs that PyTorch computed: all or none."""
+    refused: str
+    """What upstream's runtime said where it did not run the program."""
+    left_out: str
+    """Why the case cannot be given to a runner."""
+
+    @property
+    def name(self) -> str:
+        """Unique."""
+        return f"{self.test} #{self.number}"
+
+    @property
+    def file(self) -> Path:
+        """The program."""
+        return self.folder / self.program
+
+    def files(self, kind: str) -> tuple[Path, ...]:
+        """Its ``input``, ``output`` or ``eager`` arrays."""
+        count = {"input": self.inputs, "output": self.outputs, "eager": self.eager}[kind]
+        return tuple(self.folder / f"{self.number}-{kind}{index}.npy" for index in range(count))
+
+
+@dataclass(frozen=True)
+class Test:
+    """One of upstream's tests, as it ran here."""
+
+    __test__ = False  # for pytest
+
+    name: str
+    outcome: str
+    """``passed``, ``failed``, ``skipped``, ``crashed`` or ``hung``."""
+    why: str
+    cases: tuple[Case, ...]
+
+
+def base_folder() -> Path:
+    """Where the tests' programs are kept."""
+    from models.request import versions
+
+    parts = [versions(), [sha256_file(ROOT / name) for name in _OWN]]
+    return cache_dir("tests", "upstream", sha256_bytes(json.dumps(parts).encode())[:20])
+
+
+def _folder(base: Path, name: str) -> Path:
+    return base / sha256_bytes(name.encode())[:20]
+
+
+def _ran(base: Path, name: str) -> bool:
+    return (_folder(base, name) / RECORD).is_file()
+
+
+def _start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """A worker; all that it prints goes into a log."""
+    # Sets of strings in the same order each time: the same programs.
+    env = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    with log.open("ab") as sink:
+        argv = [sys.executable, "-m", "verify.upstream.worker", *words]
+        return subprocess.Popen(argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+
+
+def names() -> list[str]:
+    """The ids of upstream's tests.
+
+    Raises:
+        ExportError: upstream's tests cannot be listed.
+    """
+    base = base_folder()
+    file = base / "tests.txt"
+    with locked("upstream-tests-list"):
+        if not file.is_file():
+            log = cache_dir("logs") / "upstream-tests.log"
+            if _start([os.fspath(file)], log).wait() or not file.is_file():
+                raise ExportError("Upstream's tests cannot be listed.", f"see {log}", "./inv doctor")
+    return file.read_text(encoding="utf-8").split()
+
+
+def read(base: Path, name: str) -> Test | None:
+    """What a test gave; ``None`` before it ran."""
+    folder = _folder(base, name)
+    try:
+        said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    cases = tuple(_case(name, folder, one) for one in said["cases"])
+    return Test(name, said["outcome"], said["why"], cases)
+
+
+def _case(test: str, folder: Path, said: dict[str, Any]) -> Case:
+    return Case(
+        test=test,
+        number=said["number"],
+        folder=folder,
+        program=said["program"],
+        kind=said["kind"],
+        steps=tuple(said["steps"]),
+        shallow=said["shallow"],
+        inputs=said.get("input", 0),
+        outputs=said.get("output", 0),
+        eager=said.get("eager", 0),
+        refused=said.get("refused", ""),
+        left_out=said.get("left_out", ""),
+    )
+
+
+class _Shard:
+    """A worker with its tests."""
+
+    def __init__(self, base: Path, number: int, tests: Sequence[str]) -> None:
+        self._base = base
+        self.left = list(tests)
+        self._total = len(self.left)
+        listed = base / f"shard-{os.getpid()}-{number}.txt"
+        listed.write_text("\n".join(tests), encoding="utf-8")
+        self._listed = listed
+        self.log = cache_dir("logs") / f"upstream-tests-{number}.log"
+        self.log.unlink(missing_ok=True)
+        self._child = _start([os.fspath(listed), os.fspath(base)], self.log)
+        self._seen = time.monotonic()
+
+    def poll(self) -> int | None:
+        """Take what has ended off the list; how many that were, ``None`` when the process is over."""
+        ended = self._child.poll() is not None
+        hung = not ended and time.monotonic() - self._seen > _SILENT
+        if hung:
+            self.stop()
+        done = [one for one in self.left if _ran(self._base, one)]
+        if done:
+            self._seen = time.monotonic()
+            gone = set(done)
+            self.left = [one for one in self.left if one not in gone]
+        if not ended and not hung:
+            return len(done)
+        self._listed.unlink(missing_ok=True)
+        if self._child.returncode in _PYTESTS:
+            raise ExportError("Upstream's tests do not run.", f"see {self.log}", "./inv doctor")
+        if not self._blame("hung" if hung else "crashed") and len(self.left) == self._total:
+            raise ExportError("Upstream's tests do not run: a process ended before any.", f"see {self.log}")
+        return None
+
+    def _blame(self, outcome: str) -> bool:
+        """The test in which the process ended has an outcome now, and is not run again."""
+        for name in self.left:
+            folder = _folder(self._base, name)
+            if (folder / STARTED).is_file():
+                where = " in upstream's runtime" if (folder / RUNNING).is_file() else ""
+                why = f"the process {outcome}{where}, exit status {self._child.returncode}"
+                write_json(folder / RECORD, {"test": name, "outcome": outcome, "why": why, "cases": []})
+                self.left.remove(name)
+                return True
+        return False
+
+    def stop(self) -> None:
+        """End the process."""
+        self._child.kill()
+        self._child.wait()
+        self._listed.unlink(missing_ok=True)
+
+
+def _run(base: Path, todo: Sequence[str], jobs: int) -> None:
+    """Run tests in processes, each with some of them.
+
+    Raises:
+        ExportError: processes end without any test.
+    """
+    waiting = deque(todo[at : at + _BATCH] for at in range(0, len(todo), _BATCH))
+    shards: list[_Shard] = []
+    number = 0
+    try:
+        with console.counter() as bar:
+            task = bar.add_task("upstream's tests", total=len(todo))
+            while waiting or shards:
+                while waiting and len(shards) < jobs:
+                    number += 1
+                    shards.append(_Shard(base, number % jobs, waiting.popleft()))
+                time.sleep(0.5)
+                for shard in list(shards):
+                    before = len(shard.left)
+                    over = shard.poll() is None
+                    bar.advance(task, before - len(shard.left))
+                    if not over:
+                        continue
+                    shards.remove(shard)
+                    if shard.left:
+                        waiting.append(shard.left)
+    finally:
+        for shard in shards:
+            shard.stop()
+
+
+def chosen(pattern: str) -> list[str]:
+    """Ids of upstream's tests that hold one of the parts of ``pattern``, with commas between them; all when empty.
+
+    Raises:
+        ConfigError: one of them names nothing.
+    """
+    parts = [part.strip() for part in pattern.split(",") if part.strip()]
+    known = names()
+    for part in parts:
+        if not any(part in name for name in known):
+            raise ConfigError(
+                f"None of upstream's {len(known)} tests has {part!r} in its id.",
+                f"ids are like {known[0]}",
+                "./inv agree --upstream-tests --program test_add.py",
+            )
+    return [name for name in known if not parts or any(part in name for part in parts)]
+
+
+def ran(wanted: Sequence[str]) -> list[Test]:
+    """Those tests that ran here before."""
+    base = base_folder()
+    return [found for name in wanted if (found := read(base, name)) is not None]
+
+
+def collect(wanted: Sequence[str], jobs: int = 0) -> list[Test]:
+    """Run those tests that did not run yet, and give all.
+
+    Args:
+        jobs: processes; 0: one a core, at most 4, for each takes 1.5 GiB.
+
+    Raises:
+        ExportError: upstream's tests cannot be run here.
+    """
+    base = base_folder()
+    todo = [name for name in wanted if not _ran(base, name)]
+    if todo:
+        with contextlib.ExitStack() as stack:
+            if len(todo) > _FEW:
+                waiting = "waiting for another ./inv agree --upstream-tests"
+                stack.enter_context(locked("upstream-tests", waiting))
+            todo = [name for name in wanted if not _ran(base, name)]
+            console.note(f"upstream's tests: {len(todo)} of {len(wanted)} to run")
+            _run(base, todo, jobs or min(4, os.cpu_count() or 1))
+    return ran(wanted)
