@@ -6,14 +6,11 @@ Defaults come from ``invoke.yaml`` or ``INVOKE_SLIPWAY_<NAME>`` (``INVOKE_SLIPWA
 
 from __future__ import annotations
 
-import contextlib
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import invoke
 
-from core.cli import JSON, number, setting, task
+from core.cli import JSON, Words, setting, task
 from core.errors import UsageError
 from deploy.tasks import devices
 from verify.tasks import agree, bench, fuzz, operators, test
@@ -95,30 +92,10 @@ def build(
 
     Example: ./inv build --target linux-arm64
     """
-    from toolchains.build import report
+    words = Words(c, locals())
+    from commands import build as command
 
-    if all:
-        if target or engine or packages or ops_from:
-            raise UsageError(
-                "--all goes without --target, --engine, --ops-from and --packages.", "", "./inv build --all"
-            )
-        from toolchains.build import build_all
-
-        rows = build_all.build_all(setting(c, "toolchain", toolchain), sources, force)
-        build_all.report(rows, json)
-        return
-    name, runtime = setting(c, "target", target), setting(c, "engine", engine)
-    if packages or (not runtime and _without_engine(name)):
-        from toolchains.build.native import build_native
-
-        report.native(build_native(name, setting(c, "toolchain", toolchain), sources, force), json)
-        return
-    from toolchains.build.builder import build as build_bundle
-
-    family = setting(c, "toolchain", toolchain)
-    selection = _selection(ops_from) if ops_from else None
-    built = build_bundle(name, runtime, family, force, allow_newer_glibc=allow_newer_glibc, selection=selection)
-    report.bundle(built, json)
+    command.run(words)
 
 
 @task(
@@ -171,41 +148,6 @@ def prove(
         )
 
 
-def _selection(programs: str) -> Any:
-    """What the programs need, as this machine's own bundle of the engine lean reads them."""
-    from core.files import sha256_file
-    from core.program import load_program
-    from deploy.devices.inventory import host_target
-    from deploy.run.needs import describe
-    from models.options import words
-    from toolchains.build.builder import build as build_bundle
-    from toolchains.build.selection import select
-
-    names, files = [], []
-    for word in words(programs):
-        where = Path(word)
-        file = where / load_program(where).file if where.is_dir() else where
-        if not file.is_file():
-            raise UsageError(f"There is no program {file}.", "", "./inv build --ops-from model.pte")
-        names.append(file.parent.name if file.stem == "model" else file.stem)
-        files.append(file)
-    reader = build_bundle(host_target(), "lean")
-    methods = [method for file in files for method in describe(reader, file, sha256_file(file)).methods]
-    operators = [name for method in methods for name in method.operators]
-    return select(names, operators, [name for method in methods for name in method.backends])
-
-
-def _without_engine(name: str) -> bool:
-    """Whether no engine works on the target yet; said, as its native packages are built instead."""
-    from core import console
-    from toolchains.targets import get_target
-
-    target = get_target(name)
-    if not target.working_engines:
-        console.note(f"no engine runs on {name} yet (./inv targets): building its native packages")
-    return not target.working_engines
-
-
 @task(
     auto_shortflags=False,  # Invoke would run out of sensible letters
     help={
@@ -241,17 +183,10 @@ def export(
 
     Example: ./inv export --model mobilenet_v2 --scheme qs8
     """
-    from models import report
-    from models.options import pairs
+    words = Words(c, locals())
+    from commands import export as command
 
-    chosen = pairs(options)
-    if per_op_mode:
-        chosen["per_op_mode"] = "true"
-    if config_precisions:
-        chosen["config_precisions"] = config_precisions
-    asked = setting(c, "model", model), setting(c, "scheme", scheme)
-    folders = _export(*asked, partitioners, chosen, force, format=format)
-    report.programs(folders, json)
+    command.run(words)
 
 
 @task(help={"json": JSON})
@@ -334,74 +269,10 @@ def deploy(
 
     Example: ./inv deploy --device pi --model mobilenet_v2
     """
-    from core.bundle import find_bundle
-    from core.program import ENGINES, FORMATS, format_at
-    from deploy.devices.conditions import governor
-    from deploy.devices.inventory import get_device
-    from deploy.run import report
-    from deploy.run.engine_flags import engine_flags
-    from deploy.run.job import check_engine
-    from deploy.run.pipeline import deploy as run_on_device
-    from models.options import words
-    from toolchains.build.builder import build as build_bundle
+    words = Words(c, locals(), own=["target"])
+    from commands import deploy as command
 
-    wanted = str(setting(c, "model", model))
-    if not program and Path(wanted).suffix.lower() in FORMATS:
-        program = wanted
-    if not program and (inputs or input_shapes or expected):
-        raise UsageError(
-            "--inputs, --input-shapes and --expected go with --program.",
-            "a model of the zoo brings its own inputs and reference",
-            "./inv deploy --program file.pte --inputs a.npy",
-        )
-    if not program and "all" in (wanted, setting(c, "scheme", scheme)):
-        raise UsageError("A deploy runs one program, not all.", "", "./inv matrix --models NAMES --schemes all")
-    chosen = get_device(setting(c, "device", device))
-    executions, warm = (1, 0) if chosen.emulated else (10, 1)
-    settings = {
-        "num_executions": number("num-executions", setting(c, "num_executions", num_executions), 1, executions),
-        "warmup": number("warmup", setting(c, "warmup", warmup), 0, warm),
-        "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
-        "timeout": number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
-        "wait": number("wait", setting(c, "wait", wait), 0, 300, whole=False),
-        "pin_governor": governor(setting(c, "pin_governor", pin_governor) or ""),
-        "cpu_affinity": str(setting(c, "cpu_affinity", cpu_affinity) or ""),
-        "cooldown": number("cooldown", setting(c, "cooldown", cooldown), 1, 0, whole=False),
-        "retries": number("retries", setting(c, "retries", retries), 0, 2),
-    }
-    if bundle and (engine or toolchain):
-        raise UsageError("--bundle goes without --engine and --toolchain.", "a bundle has them", "leave them out")
-    given = find_bundle(bundle, target or chosen.target) if bundle else None
-    runtime = given.manifest.engine if given else setting(c, "engine", engine)
-    if program:
-        runtime = runtime or ("onnxruntime" if format_at(Path(program)) == "onnx" else "")
-        check_engine(Path(program), runtime)
-    flags = engine_flags(
-        runtime, provider=provider, ort_threads=ort_threads, ort_spinning=ort_spinning, profile=profile
-    )
-    built = given or build_bundle(target or chosen.target, runtime, setting(c, "toolchain", toolchain))
-    compute = None
-    if program:
-        where = Path(program)
-        if ENGINES[built.manifest.engine] == "onnx":
-            compute = partial(_compute, where, [Path(name) for name in words(inputs)], input_shapes)
-    else:
-        (where,) = _export(wanted, setting(c, "scheme", scheme), format=ENGINES[built.manifest.engine])
-    result = run_on_device(
-        chosen,
-        built,
-        where,
-        etdump=etdump,
-        keep_run=keep_run,
-        method=method,
-        input_shapes=input_shapes,
-        inputs=[Path(name) for name in words(inputs)],
-        expected=[Path(name) for name in words(expected)],
-        engine_flags=flags,
-        compute=compute,
-        **settings,
-    )
-    report.result(result, json)
+    command.run(words)
 
 
 @task(
@@ -465,89 +336,10 @@ def matrix(
 
     Example: ./inv matrix --only 'pi & mlp*'
     """
-    from deploy.devices.conditions import governor
-    from deploy.matrix import matrix as room
-    from deploy.matrix import report as matrix_report
-    from models.options import words
+    words = Words(c, locals())
+    from commands import matrix as command
 
-    options = {
-        "threads": number("cpu-threads", setting(c, "cpu_threads", cpu_threads), 0),
-        "timeout": number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
-        "wait": number("wait", setting(c, "wait", wait), 0, 300, whole=False),
-        "retries": number("retries", setting(c, "retries", retries), 0, 2),
-        "pin_governor": governor(setting(c, "pin_governor", pin_governor) or ""),
-        "cooldown": number("cooldown", setting(c, "cooldown", cooldown), 1, 0, whole=False),
-    }
-    asked = room.Asked(
-        only, words(devices), words(engines), words(models), words(schemes), name, resume,
-        number("jobs", jobs, 1, 0),
-        number("num-executions", setting(c, "num_executions", num_executions), 1, 0),
-        number("warmup", setting(c, "warmup", warmup), 0, -1),
-        options, baseline, save_baseline, fail_on_regression,
-    )  # fmt: skip
-    asked, catalogue = _catalogue(asked)
-    if list or print_matrix:
-        plan = room.planned(asked, catalogue)
-        matrix_report.print_matrix(plan) if print_matrix else matrix_report.planned(plan, json)
-        return
-
-    def built(target: str, engine: str) -> Any:
-        from toolchains.build.builder import build as build_bundle
-
-        return build_bundle(target, engine, setting(c, "toolchain", toolchain))
-
-    found, folder = room.run(asked, catalogue, built, _export_each)
-    matrix_report.report(found, folder, json)
-    room.check(found, folder, save_baseline)
-
-
-def _export_each(programs: Any) -> dict[Any, Any]:
-    """The folder of each program of a matrix, or the error that it ended with."""
-    from core.errors import SlipwayError
-
-    def jobs(some: Any) -> list[tuple[str, str]]:
-        return [(each.source or each.model, each.scheme) for each in some]
-
-    for kind in ("pte", "onnx"):
-        same = [each for each in programs if each.format == kind]
-        if len(same) > 1:  # at once, for the exporter takes long to load; whose the errors are is seen below
-            with contextlib.suppress(SlipwayError):
-                _export_jobs(jobs(same), format=kind)
-
-    def folder(program: Any) -> Any:
-        try:
-            return _export_jobs(jobs([program]), format=program.format)[0]
-        except SlipwayError as error:
-            return error
-
-    return {program: folder(program) for program in programs}
-
-
-def _catalogue(asked: Any) -> tuple[Any, list[Any]]:
-    """Every program that can be exported, the user's own models of --models included; these by their names in it."""
-    from dataclasses import replace
-
-    from deploy.matrix.plan import SCHEMES, Wanted
-    from models.request import ONNX_SCHEMES, resolve
-    from models.zoo import everything
-
-    found = [
-        Wanted(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind)
-        for kind in ("pte", "onnx")
-        for model, scheme in everything(kind)
-    ]
-    names = []
-    for name in asked.models:
-        if ":" not in name and "/" not in name:
-            names.append(name)
-            continue
-        for scheme in asked.schemes or SCHEMES:
-            for kind in ("pte", "onnx") if scheme in ONNX_SCHEMES else ("pte",):
-                request = resolve(name, scheme, format=kind)
-                short = request.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
-                found.append(Wanted(request.name, short, scheme, kind, name))
-        names.append(short)
-    return replace(asked, models=tuple(names)), found
+    command.run(words)
 
 
 @task(
@@ -577,59 +369,6 @@ def lock(c: Any) -> None:
     from core.lock import make
 
     make()
-
-
-def _export(
-    model: str,
-    scheme: str,
-    partitioners: str = "",
-    options: dict[str, str] | None = None,
-    force: bool = False,
-    format: str = "pte",
-) -> list[Path]:
-    """Export what ``--model`` and ``--scheme`` ask for."""
-    from models.options import words
-    from models.zoo import combinations
-
-    return _export_jobs(combinations(model, scheme, format), words(partitioners), options, force, format)
-
-
-def _export_jobs(
-    jobs: list[tuple[str, str]],
-    names: tuple[str, ...] = (),
-    options: dict[str, str] | None = None,
-    force: bool = False,
-    format: str = "pte",
-) -> list[Path]:
-    """Export what is not current, at once; torch is installed and imported only when something is."""
-    from models.current import current
-    from models.request import resolve
-
-    requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
-    if force or not all(current(request) for request in requests):
-        from core.environment import ensure_export, ensure_onnx
-        from models.export import export_many
-
-        (ensure_onnx if format == "onnx" else ensure_export)()
-        export_many(jobs, partitioners=names, options=options, force=force, format=format)
-    return [request.folder for request in requests]
-
-
-def _compute(file: Path, inputs: list[Path], shapes: str) -> Any:
-    """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; none where it cannot be had."""
-    from core.console import note
-    from core.environment import ensure
-    from core.errors import HostError
-    from deploy.run.job import Computed
-    from models.onnx import host
-
-    try:
-        ensure("onnx")
-    except HostError as error:
-        note(f"Warning: nothing to compare with: {error.what}")
-        return None
-    found = host.run(file, inputs=inputs, shapes=shapes)
-    return Computed(found.outputs, found.tolerances, found.engine)
 
 
 ns = invoke.Collection(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import invoke
@@ -102,6 +102,26 @@ def setting(context: Any, name: str, given: Any = None) -> Any:
     if given is not None and given != "":
         return given
     return context.config.slipway.get(name)
+
+
+class Words(dict[str, Any]):
+    """The words of a task, each from the command line or, when not given there, from the configuration.
+
+    Args:
+        given: the task's ``locals()``.
+        own: words that the configuration's of the same name are not meant for.
+    """
+
+    def __init__(self, context: Any, given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
+        self.given = {name: value for name, value in given.items() if name != "c"}
+        """What the command line itself has."""
+        config = context.config.slipway
+        super().__init__(
+            {
+                name: config[name] if value == "" and name in config and name not in own else value
+                for name, value in self.given.items()
+            }
+        )
 
 
 def number(name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True) -> Any:

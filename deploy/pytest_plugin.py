@@ -23,6 +23,7 @@ from deploy.matrix import words as matrix_words
 from deploy.run.execute import Executed, execute
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
+from deploy.run.settings import Settings
 
 ALL = "all"
 MARKER = (
@@ -118,14 +119,16 @@ def slipway_device(request: pytest.FixtureRequest) -> Device:
 def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest, record_property: Any) -> Deploy:
     """Deploys to the device: a zoo's model, an exported folder or a ``.pte`` or ``.onnx`` file; gives the result.
 
-    ``slipway_deploy(what, scheme="fp32", engine="", check=True, **options)``; see `deploy.run.pipeline.deploy`.
+    ``slipway_deploy(what, scheme="fp32", engine="", check=True, **settings)``; see `deploy.run.settings.Settings`.
     A result that differs from its reference fails the test unless ``check=False``. Its figures go into JUnit XML.
     """
 
     def call(what: str | Path, scheme: str = "fp32", engine: str = "", check: bool = True, **options: Any) -> Result:
-        given = {"wait": request.config.getoption("--device-wait"), "listeners": [], **options}
+        listeners = options.pop("listeners", [])
+        settings = Settings(**{"wait": request.config.getoption("--device-wait"), **options})
         try:
-            result = deploy(slipway_device, built(slipway_device.target, engine), exported(what, scheme), **given)
+            bundle = built(slipway_device.target, engine)
+            result = deploy(slipway_device, bundle, exported(what, scheme), settings, listeners=listeners)
             if check:
                 result.check()
         except SlipwayError as error:

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from core.bundle import Bundle
 from core.errors import INTERRUPTED, HostError, SlipwayError
@@ -19,6 +18,7 @@ from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Problem
 from deploy.run.result import Result, result_key
+from deploy.run.settings import Settings
 
 CLEANUP = 30.0
 """Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
@@ -37,16 +37,14 @@ class Worker:
         self._starting = threading.Lock()
         self._stopped = False
 
-    def run(
-        self, device: Device, bundle: Bundle, where: Path, settings: Mapping[str, Any]
-    ) -> Iterator[str | Result | Problem]:
+    def run(self, device: Device, bundle: Bundle, where: Path, settings: Settings) -> Iterator[str | Result | Problem]:
         """Deploy: what is happening, in words, and at last the result or the problem; nothing after `interrupt`."""
         child = self._ready()
         if child is None:
             return
         request = {
             "device": device.model_dump(mode="json", exclude_defaults=True), "bundle": str(bundle.path.absolute()),
-            "where": str(where.absolute()), "settings": dict(settings),
+            "where": str(where.absolute()), "settings": settings.model_dump(mode="json"),
         }  # fmt: skip
         assert child.stdin is not None  # noqa: S101 - both are pipes
         assert child.stdout is not None  # noqa: S101

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from deploy.matrix.plan import Cell, Plan, Selection, Wanted, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling, Journal
 from deploy.matrix.words import parse
 from deploy.run.result import now
+from deploy.run.settings import DEFAULT, Settings
 
 MATRIX = "matrix.json"
 JUNIT = "junit.xml"
@@ -33,8 +34,6 @@ _KEPT = 20
 """Earlier matrices of the same name that the report's history shows."""
 _EXECUTIONS = 50, 5
 """Timed executions, and those before them, on a real device."""
-_EMULATED = 1, 0
-"""The same on an emulated one, whose times mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +48,15 @@ class Asked:
     name: str = "default"
     resume: bool = False
     jobs: int = 0
-    num_executions: int = 0
-    warmup: int = -1
-    options: dict[str, Any] = field(default_factory=dict)
-    """Further settings of every deploy: ``threads``, ``timeout``, ``wait``, ``retries`` and so on."""
+    run: Settings = DEFAULT
+    """Of every deploy."""
     baseline: str = ""
     save_baseline: str = ""
     fail_on_regression: str = ""
 
-    def settings(self, cell: Cell) -> dict[str, Any]:
-        """What the cell's deploy is asked for."""
-        executions, warmup = _EMULATED if cell.device.emulated else _EXECUTIONS
-        return {
-            **self.options,
-            "num_executions": self.num_executions or executions,
-            "warmup": warmup if self.warmup < 0 else self.warmup,
-        }
+    def settings(self, cell: Cell) -> Settings:
+        """Those of the cell's deploy."""
+        return self.run.on(cell.device, _EXECUTIONS)
 
 
 def planned(asked: Asked, catalogue: Sequence[Wanted]) -> Plan:
@@ -174,7 +166,7 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
 def _told(asked: Asked) -> dict[str, Any]:
     given = {
         "devices": list(asked.devices), "engines": list(asked.engines), "models": list(asked.models),
-        "schemes": list(asked.schemes), "num_executions": asked.num_executions, **asked.options,
+        "schemes": list(asked.schemes), **asked.run.model_dump(mode="json"),
     }  # fmt: skip
     return {name: value for name, value in given.items() if value and name not in PATIENCE}
 

@@ -17,6 +17,7 @@ from core.strict_json import parse_json
 from deploy.matrix.plan import Cell
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text
+from deploy.run.settings import Settings
 
 Outcome = Literal["passed", "differs", "failed", "not run"]
 """``differs``: it ran, and an output is not the reference's. ``failed``: anything before that went wrong."""
@@ -198,16 +199,16 @@ def load_matrix(path: Path) -> Matrix:
         raise ConfigError(f"{path} is no matrix.", str(error), "./inv matrix writes one") from error
 
 
-def inputs_of(cell: Cell, bundle: Bundle, where: Path, settings: dict[str, Any]) -> str:
+def inputs_of(cell: Cell, bundle: Bundle, where: Path, settings: Settings) -> str:
     """Digest of everything that decides the cell's result."""
     program = load_program(where, verify=False)
     device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
-    decisive = {name: value for name, value in settings.items() if name not in PATIENCE}
     facts = {
         "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
         "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
         "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
-        "settings": decisive, "description": DESCRIPTION, "file": sha256_file(where / program.file),
+        "settings": settings.model_dump(mode="json", exclude=set(PATIENCE)), "description": DESCRIPTION,
+        "file": sha256_file(where / program.file),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

@@ -26,6 +26,7 @@ from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, unfilled
 from deploy.matrix.plan import Cell, Plan, Wanted
 from deploy.run.result import Result
+from deploy.run.settings import Settings
 
 Build = Callable[[str, str], Bundle]
 """Gives the bundle of a target and an engine."""
@@ -89,7 +90,7 @@ class Filling:
     export: Export
     watcher: Watcher
     journal: Journal
-    settings: Callable[[Cell], dict[str, Any]]
+    settings: Callable[[Cell], Settings]
     """What a cell's deploy is asked for."""
     resume: bool = False
     jobs: int = 2

@@ -19,6 +19,7 @@ from core.errors import INTERRUPTED, SlipwayError
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
 
 
 def main() -> int:
@@ -45,8 +46,8 @@ def _serve(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
             Device.model_validate(request["device"]),
             Bundle.load(Path(request["bundle"]), verify=False),
             Path(request["where"]),
+            Settings.model_validate(request["settings"]),
             listeners=[heard],
-            **request["settings"],
         )
     except SlipwayError as error:
         return {"problem": error.to_json()}

@@ -12,6 +12,7 @@ from core.errors import ProgramError, UsageError
 from core.files import sha256_file
 from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, Tolerance, format_of, load_program
 from deploy.run.runner import MODEL
+from deploy.run.settings import DEFAULT, Settings
 from deploy.store.store import Blob
 
 
@@ -131,27 +132,17 @@ def check_bundle(job: Job, bundle: Bundle) -> None:
     check_engine(job.model.source, bundle.manifest.engine, job.program)
 
 
-def load_job(
-    where: Path,
-    program: Program | None = None,
-    *,
-    inputs: Sequence[Path] = (),
-    shapes: str = "",
-    expected: Sequence[Path] = (),
-    method: str = "",
-) -> Job:
+def load_job(where: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
     """The job for ``where``: a folder that an export left, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
     Args:
         program: the folder's description, when it has been read already.
-        inputs: ``.npy`` files instead of the reference's own (then there is no reference but ``expected``).
-        shapes: shapes of inputs to be filled with ones, ``1x3x224x224,1x8``.
-        expected: ``.npy`` files with the outputs to be compared with.
-        method: instead of the program's own (``forward``).
+        settings: inputs instead of the reference's own (then there is no reference but ``expected``), and the method.
 
     Raises:
         ProgramError: missing, truncated or changed. UsageError: an input or expected file is missing.
     """
+    inputs, shapes, expected, method = settings.inputs, settings.input_shapes, settings.expected, settings.method
     missing = [str(file) for file in (*inputs, *expected) if not file.is_file()]
     if missing:
         raise UsageError(f"There is no file {', '.join(missing)}.", "", "give .npy files, comma-separated", missing)
@@ -179,7 +170,7 @@ def load_job(
             "./inv models, then ./inv export --model NAME",
         )
     if where.name == DESCRIPTION:
-        return load_job(where.parent, inputs=inputs, shapes=shapes, expected=expected, method=method)
+        return load_job(where.parent, None, settings)
     return Job(
         name=where.stem,
         model=_blob(where),

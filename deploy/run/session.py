@@ -34,7 +34,7 @@ from deploy.run.result import (
     result_key,
     write,
 )
-from deploy.run.settings import Options
+from deploy.run.settings import Settings
 from deploy.store import gc
 from deploy.store.store import Blob, Store, Survey
 from deploy.store.vouch import Records, Voucher
@@ -101,14 +101,14 @@ class Session:
             if entry.path.startswith(("bin/", "lib/"))  # licences stay with whoever distributes the bundle
         }
 
-    def go(self, options: Options, attempts: int = 1) -> Result:
+    def go(self, settings: Settings, attempts: int = 1) -> Result:
         """From the probe to the written result.
 
         Args:
             attempts: which connection of this deploy it is, counted from 1.
         """
-        with Store(self.transport, device_root(self.device)) as store, self._tidy(store, options):
-            facts, survey = self._ask(store, options)
+        with Store(self.transport, device_root(self.device)) as store, self._tidy(store, settings):
+            facts, survey = self._ask(store, settings)
             voucher = Voucher(store, self.device.verify_days, Records.of(store.lock.id))
             if survey is not None:
                 facts = self._make_room(store, survey, facts)
@@ -117,11 +117,11 @@ class Session:
             with self.steps.step("preflight") as step:
                 found = self._preflight(facts, missing, step)
             if survey is None:  # a device that is new to us, and nothing touched on it before this line
-                survey = self._open(store, options, make=True) or _NOTHING
+                survey = self._open(store, settings, make=True) or _NOTHING
                 voucher.records = Records.of(store.lock.id)
                 survey = self._verified(store, voucher, survey)
                 missing = self._missing(survey)
-            upload, answer = self._sound_run(store, voucher, survey, missing, options)
+            upload, answer = self._sound_run(store, voucher, survey, missing, settings)
             verified = Verified(
                 program=voucher.vouched(self.job.files), bundle=voucher.vouched(self.parts), replaced=self.replaced
             )
@@ -131,7 +131,7 @@ class Session:
             with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
                 with self.steps.step("fetch", "fetching the outputs"):
                     files = collect.fetch(
-                        self.transport, store, answer, self.sent, folder, options.etdump, self.deadline
+                        self.transport, store, answer, self.sent, folder, settings.etdump, self.deadline
                     )
                 with self.steps.step("compare"):
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
@@ -142,12 +142,12 @@ class Session:
     def _probe(self) -> DeviceFacts:
         return probe(self.transport, device_root(self.device), self.bundle.manifest.needs, self.deadline)
 
-    def _ask(self, store: Store, options: Options) -> tuple[DeviceFacts, Survey | None]:
+    def _ask(self, store: Store, settings: Settings) -> tuple[DeviceFacts, Survey | None]:
         """What the device is and what is there, the lock with it; one round trip, if everything is as it mostly is."""
         with self.steps.step("probe", "asking the device what it is"):
             facts, kind, survey = store.ask(self._folders(), self.bundle.manifest.needs, self.deadline)
         if kind == "busy":
-            return facts, self._open(store, options, make=False)
+            return facts, self._open(store, settings, make=False)
         if survey is None or all(self._placed(survey, folder) for folder in self._wanted()):
             return facts, survey
         with self.steps.step("survey"):
@@ -180,17 +180,17 @@ class Session:
                  if name not in there or there[name].sha256 not in bad}  # fmt: skip
         return self._verified(store, voucher, replace(survey, looks=looks))
 
-    def _open(self, store: Store, options: Options, make: bool) -> Survey | None:
+    def _open(self, store: Store, settings: Settings, make: bool) -> Survey | None:
         """Lock the device and see what is there; waiting for another deploy does not use up this one's time."""
         with self.steps.step("survey", f"looking at what is on {self.device.name}") as step:
             begun = time.monotonic()
-            patience = Deadline.after(options.wait + self.deadline.left())
+            patience = Deadline.after(settings.wait + self.deadline.left())
 
             def waiting(who: str) -> None:
                 by = who or "another deploy"
-                step.note(f"{self.device.name} is in use by {by}: waiting up to {options.wait:.0f} s")
+                step.note(f"{self.device.name} is in use by {by}: waiting up to {settings.wait:.0f} s")
 
-            survey = store.open(self._names(), patience, wait=options.wait, make=make, waiting=waiting)
+            survey = store.open(self._names(), patience, wait=settings.wait, make=make, waiting=waiting)
             waited = time.monotonic() - begun
         if waited > _PATIENCE:
             self.deadline = self.deadline.later(waited)
@@ -231,7 +231,7 @@ class Session:
             )  # fmt: skip
 
     @contextlib.contextmanager
-    def _tidy(self, store: Store, options: Options) -> Iterator[None]:
+    def _tidy(self, store: Store, settings: Settings) -> Iterator[None]:
         """After a failure remove every unfinished file; the run's folder goes with the lock."""
         try:
             yield
@@ -239,7 +239,7 @@ class Session:
             # A transfer for which the time did not suffice goes on from here the next time.
             store.abandon(Deadline.after(_CLEANUP), parts=not isinstance(error, DeadlineError))
             raise
-        if options.keep_run:
+        if settings.keep_run:
             with contextlib.suppress(SlipwayError):  # the result is here
                 store.keep(self.program, Deadline.after(_CLEANUP))
 
@@ -335,27 +335,28 @@ class Session:
             )
         voucher.records.save()
 
-    def _run(self, store: Store, options: Options) -> runner.RunnerResult:
+    def _run(self, store: Store, settings: Settings) -> runner.RunnerResult:
+        executions, warmup = settings.executions
         argv = runner.command(
             store.path(f"{self.home}/{RUNNER}"),
             model=f"{self.above}/{self.job.model_name}",
             inputs=[f"{self.above}/{name}" for name in self.job.input_names],
             shapes=self.job.shapes,
             method=self.job.method,
-            executions=options.executions,
-            warmup=options.warmup,
-            threads=options.threads,
-            etdump=options.etdump,
-            engine_flags=options.engine_flags,
+            executions=executions,
+            warmup=warmup,
+            threads=settings.threads,
+            etdump=settings.etdump,
+            engine_flags=settings.engine_flags,
         )
         note = store.path("governor")
-        cooled = self._cool_down(options.cooldown) if options.cooldown else 0.0
+        cooled = self._cool_down(settings.cooldown) if settings.cooldown else 0.0
         with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
             store.lock.check()
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)
             done = run(
                 self.transport,
-                conditions.wrapped(argv, note, options.governor, options.cores, files),
+                conditions.wrapped(argv, note, settings.pin_governor, settings.cpu_affinity, files),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,
@@ -369,13 +370,13 @@ class Session:
                 raise runner.failure(
                     done.code, done.stderr.decode(errors="replace"), runner.error_in(said), self.device.name
                 )
-            self.conditions = conditions.conditions(done.text, options.governor, options.cores, cooled)
+            self.conditions = conditions.conditions(done.text, settings.pin_governor, settings.cpu_affinity, cooled)
             for line in self.conditions.notes:
                 step.note(line)
             return runner.parse_result(said)
 
     def _sound_run(
-        self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], options: Options
+        self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings
     ) -> tuple[Upload, runner.RunnerResult]:
         """Upload and run; once more where the run shows, or may show, that what it read is damaged.
 
@@ -388,7 +389,7 @@ class Session:
             failures: list[SlipwayError] = []
             found, answer = ran.NOTHING, None
             with ran.noted(failures):
-                answer = self._run(store, options)
+                answer = self._run(store, settings)
                 found = ran.read(answer, self.job)
             others = {self.job.files[name].sha256 for name in found.other}
             doubtful = {blob.sha256 for blob in self._blobs()} - voucher.now if failures else others

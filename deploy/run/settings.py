@@ -1,26 +1,110 @@
-"""How a program is to run, apart from what runs where."""
+"""How a program runs on a device: one frozen object, read once, passed whole."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from core.cli import number
+from deploy.devices.conditions import governor
+from deploy.devices.inventory import Device
+
+WORDS = (
+    *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),
+    *("pin_governor", "cpu_affinity", "cooldown"),
+)
+"""Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
+RETRIES = 2
+"""Further attempts after an error that may pass."""
+EXECUTIONS = (10, 1)
+"""Timed ones and those before them, for one deploy."""
+EMULATED = (1, 0)
+"""The same on an emulated device, whose times mean nothing."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to run."""
+class Settings(BaseModel):
+    """How to run. The defaults are those of one deploy to a real device."""
 
-    executions: int = 10
-    warmup: int = 1
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    num_executions: int | None = None
+    """Timed executions; `on` puts in what is usual."""
+    warmup: int | None = None
+    """Executions before them."""
     threads: int = 0
-    etdump: bool = False
-    keep_run: bool = False
+    """On the device; 0 leaves the choice to the runner (physical cores)."""
+    timeout: float = 0
+    """Seconds from the first attempt to connect to the last byte; 0 takes the device's own."""
     wait: float = 300.0
-    """Seconds to wait for a device that another deploy uses."""
-    engine_flags: tuple[str, ...] = ()
-    """The runner's, of those that only some engines have."""
-    governor: str = ""
-    """CPU frequency governor for the run, set back afterwards."""
-    cores: str = ""
+    """Seconds to wait for a device that another deploy uses; they do not count towards ``timeout``."""
+    retries: int = RETRIES
+    """Further attempts, each on a connection of its own, after an error that may pass."""
+    pin_governor: str = ""
+    """CPU frequency governor for the run (``performance``), set back afterwards, even on failure."""
+    cpu_affinity: str = ""
     """Cores to keep the run to, ``0,2-3``."""
     cooldown: float = 0.0
-    """Degrees Celsius to which the device may cool down first; 0 for any."""
+    """Degrees Celsius to which the device may cool down before the run; 0 does not wait."""
+    etdump: bool = False
+    """Bring back ``run.etdp``."""
+    keep_run: bool = False
+    """Leave the run's folder on the device, as ``runs/kept-…``."""
+    engine_flags: tuple[str, ...] = ()
+    """The runner's, of those that only some engines have: ``--provider=cpu``."""
+    method: str = ""
+    """Which of the program's methods; empty: ``forward``, or the only one."""
+    inputs: tuple[Path, ...] = ()
+    """``.npy`` files to feed it, for a program without a description."""
+    input_shapes: str = ""
+    """Shapes to fill with ones: ``1x3x224x224,1x8``."""
+    expected: tuple[Path, ...] = ()
+    """``.npy`` files to compare the outputs with."""
+
+    @classmethod
+    def parse(cls, words: Mapping[str, Any], **others: Any) -> Settings:
+        """From the words of the command line (`WORDS`; empty ones are left out) and ``others`` that need no check.
+
+        Raises:
+            UsageError: a word that makes no sense.
+        """
+        return cls(
+            num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,
+            warmup=_or_none(number("warmup", words.get("warmup"), 0, -1)),
+            threads=number("cpu-threads", words.get("cpu_threads"), 0),
+            timeout=number("timeout", words.get("timeout"), 1, 0, whole=False),
+            wait=number("wait", words.get("wait"), 0, 300, whole=False),
+            retries=number("retries", words.get("retries"), 0, RETRIES),
+            pin_governor=governor(words.get("pin_governor") or ""),
+            cpu_affinity=str(words.get("cpu_affinity") or ""),
+            cooldown=number("cooldown", words.get("cooldown"), 1, 0, whole=False),
+            **others,
+        )
+
+    def on(self, device: Device, usual: tuple[int, int] = EXECUTIONS) -> Settings:
+        """The same with numbers of executions: those given, else ``usual`` ones, or an emulated device's."""
+        executions, warmup = EMULATED if device.emulated else usual
+        return self.model_copy(
+            update={
+                "num_executions": executions if self.num_executions is None else self.num_executions,
+                "warmup": warmup if self.warmup is None else self.warmup,
+            }
+        )
+
+    @property
+    def executions(self) -> tuple[int, int]:
+        """Timed ones and those before them."""
+        executions, warmup = EXECUTIONS
+        return (
+            executions if self.num_executions is None else self.num_executions,
+            warmup if self.warmup is None else self.warmup,
+        )
+
+
+DEFAULT = Settings()
+
+
+def _or_none(value: int) -> int | None:
+    return None if value < 0 else value

@@ -25,6 +25,7 @@ from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
+from deploy.run.settings import Settings
 from tests.faults import server
 from tests.support.deploying import Deploying
 from tests.support.processes import gone, runners
@@ -41,7 +42,7 @@ def _own_results(dist: Path) -> None:
 
 
 def go(device: Device, bundle: Bundle, where: Path, executions: int = 1, timeout: float = 60) -> Result:
-    return deploy(device, bundle, where, num_executions=executions, warmup=0, timeout=timeout, listeners=[])
+    return deploy(device, bundle, where, Settings(num_executions=executions, warmup=0, timeout=timeout), listeners=[])
 
 
 def left(board: server.Device, *folders: str) -> list[str]:
@@ -165,7 +166,7 @@ def test_cut_during_the_run(board: server.Device, device: Device, bundle: Bundle
             threading.Thread(target=when_it_runs, daemon=True).start()
 
     with pytest.raises(UnreachableError, match="connection to board broke") as caught:
-        deploy(device, bundle, other_program, num_executions=FOR_EVER, listeners=[cut])
+        deploy(device, bundle, other_program, Settings(num_executions=FOR_EVER), listeners=[cut])
     assert caught.value.exit_code == 20
     assert gone(str(board.home), 15), "the supervisor on the device ends the run by itself"
     assert go(device, bundle, other_program).verdict == "identical"
@@ -194,7 +195,7 @@ def test_the_runner_is_killed(board: server.Device, device: Device, bundle: Bund
             threading.Thread(target=when_it_runs, daemon=True).start()
 
     with pytest.raises(RunError, match="ended by SIGKILL") as caught:
-        deploy(device, bundle, other_program, num_executions=FOR_EVER, listeners=[kill])
+        deploy(device, bundle, other_program, Settings(num_executions=FOR_EVER), listeners=[kill])
     assert caught.value.exit_code == 30
     assert "out of memory" in caught.value.cause
     nothing_partial(board)

@@ -7,14 +7,17 @@ import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from core.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from core.files import sha256_file, write_json
 from deploy.devices.inventory import Device, host_target
+from deploy.run.events import Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
+from deploy.run.settings import Settings
 from tests.support.processes import marked
 
 PAYLOAD = 300_000
@@ -32,13 +35,14 @@ class Tiny:
     model: Path
     data: Path
 
-    def deploy(self, device: Device, **options: object) -> Result:
+    def deploy(self, device: Device, **options: Any) -> Result:
         """Once, without any retry unless ``options`` say so."""
-        settings: dict[str, object] = {
-            "num_executions": 1, "warmup": 0, "retries": 0, "timeout": 60, "wait": 10, "listeners": [],
-            "inputs": [self.data], "expected": [self.data], **options,
+        listeners: list[Listener] = options.pop("listeners", [])
+        settings = {
+            "num_executions": 1, "warmup": 0, "retries": 0, "timeout": 60, "wait": 10,
+            "inputs": (self.data,), "expected": (self.data,), **options,
         }  # fmt: skip
-        result = deploy(device, self.bundle, self.model, **settings)  # type: ignore[arg-type]
+        result = deploy(device, self.bundle, self.model, Settings(**settings), listeners=listeners)
         assert result.verdict == "identical"
         return result
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from core.bundle import Bundle
 from core.errors import DeadlineError, MismatchError, PreflightError, ProgramError, UsageError
 from deploy.devices.inventory import Device, host_target
-from deploy.run.events import Event
+from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
+from deploy.run.settings import Settings
 from tests.support.deploying import Deploying, bundle, other_program, program
 from tests.support.processes import gone, runners
 
@@ -38,8 +40,9 @@ def device(root: Path) -> Device:
 
 @pytest.fixture
 def go(device: Device, bundle: Bundle, dist: Path) -> Go:
-    def call(where: Path, **options: object) -> Result:
-        return deploy(device, bundle, where, **{"num_executions": 2, "warmup": 0, "listeners": [], **options})  # type: ignore[arg-type]
+    def call(where: Path, listeners: Sequence[Listener] = (), **options: Any) -> Result:
+        settings = Settings(**{"num_executions": 2, "warmup": 0, **options})
+        return deploy(device, bundle, where, settings, listeners=listeners)
 
     return call
 

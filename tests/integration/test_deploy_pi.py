@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from core.errors import (
 )
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
+from deploy.run.events import Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED, Result
+from deploy.run.settings import Settings
 from deploy.store.store import Store, new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
@@ -65,9 +67,11 @@ def device(pi: Transport) -> Iterator[Device]:
 
 @pytest.fixture
 def go(device: Device, arm: Bundle, dist: Path) -> Go:
-    def call(where: Path, on: Device = device, what: Bundle = arm, **options: object) -> Result:
-        given = {"num_executions": 1, "warmup": 0, "listeners": [], "timeout": 300, **options}
-        return deploy(on, what, where, **given)  # type: ignore[arg-type]
+    def call(
+        where: Path, on: Device = device, what: Bundle = arm, listeners: Sequence[Listener] = (), **options: Any
+    ) -> Result:
+        settings = Settings(**{"num_executions": 1, "warmup": 0, "timeout": 300, **options})
+        return deploy(on, what, where, settings, listeners=listeners)
 
     return call
 

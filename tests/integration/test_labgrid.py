@@ -20,6 +20,7 @@ from deploy.run.connect import ssh_address
 from deploy.run.events import Event
 from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
 from deploy.transport.deadline import NEVER
 from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
@@ -159,7 +160,7 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, program: Path) ->
             held.append(lab.holder("pi"))
 
     result = deploy(
-        device, build("linux-arm64"), program, num_executions=1, warmup=0, timeout=300, listeners=[listen]
+        device, build("linux-arm64"), program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
     )  # fmt: skip
     assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
     assert held == [own_name()]

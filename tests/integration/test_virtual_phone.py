@@ -20,6 +20,7 @@ from deploy.devices.identify import choose_target
 from deploy.devices.inventory import FILE, VARIABLE, Device, get_device
 from deploy.run.connect import open_adb, open_device
 from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
 from deploy.store.store import Blob, Store
 from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.port import PORT_VARIABLE, listens
@@ -185,12 +186,12 @@ def test_a_whole_deploy_goes_over_adb(program: Path, dist: Path) -> None:
 
     device = get_device("phone", FILE)
     arm = build("linux-arm64", "executorch")
-    given = {"num_executions": 1, "warmup": 0, "listeners": [], "timeout": 400}
-    first = deploy(device, arm, program, **given)  # type: ignore[arg-type]
+    settings = Settings(num_executions=1, warmup=0, timeout=400)
+    first = deploy(device, arm, program, settings, listeners=[])
     assert first.verdict in {"identical", "agrees"}
     assert (first.transport, first.facts.abis, first.emulated) == ("adb", ("arm64-v8a",), True)
     assert first.upload.bytes > 10_000_000
-    again = deploy(device, arm, program, **given)  # type: ignore[arg-type]
+    again = deploy(device, arm, program, settings, listeners=[])
     assert (again.verdict, again.upload.files, again.upload.bytes) == (first.verdict, 0, 0)
 
 

@@ -11,6 +11,7 @@ from deploy.devices.identify import choose_target
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.connect import open_device
 from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 from toolchains.build.builder import build
@@ -43,10 +44,10 @@ def test_static_programs_run(tmp_path: Path) -> None:
 def test_a_whole_deploy(program: Path, dist: Path) -> None:
     device = get_device("phone-armv7", FILE)
     bundle = build(device.target)
-    result = deploy(device, bundle, program, num_executions=1, warmup=0, listeners=[], timeout=300)
+    result = deploy(device, bundle, program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[])
     assert (result.bundle.target, result.bundle.engine) == ("android-armv7", "lean")
     assert (result.verdict, result.emulated) == ("agrees", True)
-    again = deploy(device, bundle, program, num_executions=1, warmup=0, listeners=[], timeout=300)
+    again = deploy(device, bundle, program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[])
     assert again.upload.bytes == 0
     assert again.runner.outputs[0].sha256 == result.runner.outputs[0].sha256
     assert list((dist / "results").glob("phone-armv7-*.json"))

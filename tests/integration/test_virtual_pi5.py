@@ -13,6 +13,7 @@ from deploy.devices.inventory import FILE, get_device
 from deploy.run.connect import open_device
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED
+from deploy.run.settings import Settings
 from tests.support.deploying import program
 from tests.support.devices import facts_of, own_devices
 
@@ -45,7 +46,8 @@ def test_it_has_the_processor() -> None:
 
 
 def test_outputs_agree_with_the_hosts(arm: Bundle, program: Path, dist: Path) -> None:
-    result = deploy(get_device("pi5", FILE), arm, program, num_executions=1, warmup=0, listeners=[], timeout=400)
+    settings = Settings(num_executions=1, warmup=0, timeout=400)
+    result = deploy(get_device("pi5", FILE), arm, program, settings, listeners=[])
     assert result.verdict in {"identical", "agrees"}
     assert (result.emulated, result.latency_note) == (True, EMULATED)
     assert result.facts.cpu == "Cortex-A76"

@@ -12,6 +12,7 @@ from deploy.devices.identify import choose_target
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.connect import open_device
 from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 
@@ -62,6 +63,7 @@ def test_the_lean_engine_agrees_with_the_host(program: Path, dist: Path) -> None
 
     bundle = build("linux-armv6")
     assert (bundle.manifest.engine, bundle.manifest.needs.libc) == ("lean", "static")
-    result = deploy(get_device("pi-zero", FILE), bundle, program, num_executions=1, warmup=0, listeners=[], timeout=400)
+    settings = Settings(num_executions=1, warmup=0, timeout=400)
+    result = deploy(get_device("pi-zero", FILE), bundle, program, settings, listeners=[])
     assert result.verdict in {"identical", "agrees"}
     assert (result.facts.cpu, result.emulated) == ("ARM1176", True)

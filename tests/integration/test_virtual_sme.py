@@ -13,6 +13,7 @@ from deploy.devices.inventory import FILE, get_device
 from deploy.run.connect import open_device
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED
+from deploy.run.settings import Settings
 from tests.support.deploying import program
 from tests.support.devices import facts_of, own_devices
 
@@ -44,7 +45,8 @@ def test_the_guest_sees_sme2() -> None:
 
 
 def test_outputs_agree_with_the_hosts(arm: Bundle, program: Path, dist: Path) -> None:
-    result = deploy(get_device("sme", FILE), arm, program, num_executions=1, warmup=0, listeners=[], timeout=400)
+    settings = Settings(num_executions=1, warmup=0, timeout=400)
+    result = deploy(get_device("sme", FILE), arm, program, settings, listeners=[])
     assert result.verdict in {"identical", "agrees"}
     assert (result.emulated, result.latency_note) == (True, EMULATED)
     assert "sme2" in result.facts.cpu_features

@@ -83,10 +83,12 @@ def main(inventory: str, device: str, bundle: str, where: str, executions: str) 
     """Deploy; the exit code is the command line's."""
     from deploy.devices.inventory import get_device
     from deploy.run.pipeline import deploy
+    from deploy.run.settings import Settings
 
     try:
         chosen = get_device(device, Path(inventory))
-        result = deploy(chosen, Bundle.load(Path(bundle)), Path(where), num_executions=int(executions), warmup=0)
+        settings = Settings(num_executions=int(executions), warmup=0)
+        result = deploy(chosen, Bundle.load(Path(bundle)), Path(where), settings)
         result.check()
     except SlipwayError as error:
         sys.stderr.write(f"{error}\n")

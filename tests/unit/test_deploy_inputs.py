@@ -14,6 +14,7 @@ from core.program import Dimension, Program, Quantization, Tolerance
 from deploy.run.inputs import Given, check_inputs, header_of, shapes_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
+from deploy.run.settings import Settings
 
 DYNAMIC = Port(dtype="float32", shape=(8, 24), ranges=((0, 8), (24, 24)))
 FIXED = Port(dtype="int64", shape=(2,), ranges=((2, 2),))
@@ -40,7 +41,7 @@ def program(tmp_path: Path) -> Path:
     ],
 )  # fmt: skip
 def test_shapes_that_fit(program: Path, ports: tuple[Port, ...], shapes: str) -> None:
-    check_inputs(load_job(program, shapes=shapes), needs(*ports))
+    check_inputs(load_job(program, settings=Settings(input_shapes=shapes)), needs(*ports))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_shapes_that_fit(program: Path, ports: tuple[Port, ...], shapes: str) ->
     ],
 )  # fmt: skip
 def test_shapes_that_do_not(program: Path, ports: tuple[Port, ...], shapes: str, says: str) -> None:
-    job = load_job(program, shapes=shapes or "1,1")
+    job = load_job(program, settings=Settings(input_shapes=shapes or "1,1"))
     with pytest.raises(UsageError) as wrong:
         check_inputs(job, needs(*ports))
     assert says in str(wrong.value)
@@ -73,11 +74,11 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
     np.save(good, np.ones((5, 24), np.float32))
     np.save(narrow, np.ones((5, 8), np.float32))
     np.save(double, np.ones((5, 24), np.float64))
-    check_inputs(load_job(program, inputs=[good]), needs(DYNAMIC))
+    check_inputs(load_job(program, settings=Settings(inputs=(good,))), needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"narrow.npy has float32 5x8"):
-        check_inputs(load_job(program, inputs=[narrow]), needs(DYNAMIC))
+        check_inputs(load_job(program, settings=Settings(inputs=(narrow,))), needs(DYNAMIC))
     with pytest.raises(UsageError, match=r"has float64 5x24") as wrong:
-        check_inputs(load_job(program, inputs=[double]), needs(DYNAMIC))
+        check_inputs(load_job(program, settings=Settings(inputs=(double,))), needs(DYNAMIC))
     assert wrong.value.hint == "convert it: array.astype('float32')"
     assert wrong.value.names == (str(double),)
 
@@ -126,7 +127,7 @@ def exported(folder: Path, *sizes: tuple[Dimension, ...]) -> Job:
         undelegated=(), quantization=Quantization(scheme="fp32"), export_key="", versions={}, seconds=1, sizes=sizes,
     )  # fmt: skip
     (folder / "model.pte").write_bytes(b"program")
-    return load_job(folder, described, shapes="1")
+    return load_job(folder, described, Settings(input_shapes="1"))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_the_exports_sizes_and_the_programs_own_are_both_compared(tmp_path: Path
 def test_the_description_beside_a_program_counts_if_it_is_of_that_program(tmp_path: Path) -> None:
     described = exported(tmp_path, (BATCH, WIDTH)).program
     assert described is not None
-    other = load_job(tmp_path / "model.pte", shapes="1x24")
+    other = load_job(tmp_path / "model.pte", settings=Settings(input_shapes="1x24"))
     undescribed = ProgramNeeds(methods=(), unchecked="no emulator")
     for sha256, fits in (("0" * 64, True), (other.model.sha256, False)):
         found = described.model_copy(update={"sha256": sha256})
@@ -198,7 +199,7 @@ def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: P
     files = {"inputs": [good], "expected": [good], where: [huge]}
     with pytest.raises(UsageError, match=r"huge\.npy is not a \.npy file") as wrong:
         check_inputs(
-            load_job(program, inputs=files["inputs"], expected=files["expected"]),
+            load_job(program, settings=Settings(inputs=files["inputs"], expected=files["expected"])),
             ProgramNeeds(methods=(), unchecked="no emulator"),
         )
     assert wrong.value.names == (str(huge),)
@@ -209,7 +210,9 @@ def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: P
 
 
 def test_a_program_that_was_not_described_is_left_to_the_runner(program: Path) -> None:
-    check_inputs(load_job(program, shapes="5x8"), ProgramNeeds(methods=(), unchecked="no emulator"))
+    check_inputs(
+        load_job(program, settings=Settings(input_shapes="5x8")), ProgramNeeds(methods=(), unchecked="no emulator")
+    )
 
 
 def test_a_runner_that_says_no_ranges_is_held_to_the_shape() -> None:

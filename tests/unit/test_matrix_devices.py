@@ -13,6 +13,7 @@ from core.bundle import Bundle
 from deploy.matrix import devices as matrix_devices
 from deploy.matrix.devices import Worker
 from deploy.matrix.model import Problem
+from deploy.run.settings import Settings
 from tests.support.matrices import SHELF, problem
 
 SAY = "import sys, json\ndef say(**v): print(json.dumps(v), flush=True)\n"
@@ -37,7 +38,7 @@ def worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 def run(worker: Worker, tmp_path: Path) -> list[Any]:
     bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
-    return list(worker.run(SHELF, bundle, tmp_path, {"num_executions": 1}))
+    return list(worker.run(SHELF, bundle, tmp_path, Settings(num_executions=1)))
 
 
 def test_events_and_answers_come_through_one_process(worker: Any, tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_an_interruption_ends_it(worker: Any, tmp_path: Path, monkeypatch: pytes
     deaf = "" if willing else "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     made = worker(f"import time\n{deaf}sys.stdin.readline(); say(event='note', text='busy')\ntime.sleep(600)")
     bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
-    answers = made.run(SHELF, bundle, tmp_path, {})
+    answers = made.run(SHELF, bundle, tmp_path, Settings())
     assert next(answers) == "busy"
     made.interrupt()
     child = made._child

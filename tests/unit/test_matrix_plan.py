@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-import tasks
+from commands.matrix import catalogue
 from core.errors import ConfigError, NotSupportedError, UsageError
 from deploy.devices.inventory import Device, get_device, host_target
 from deploy.matrix import report as matrix_report
@@ -144,12 +144,12 @@ def test_models_of_the_users_own_are_in_the_catalogue_by_their_names(tmp_path: P
     file = tmp_path / "nets.py"
     file.write_text("def make_model():\n    return None\n")
     source = f"{file}:make_model"
-    asked, catalogue = tasks._catalogue(Asked(models=("mlp", source), schemes=("fp32", "fp16")))
-    own = {each for each in catalogue if each.source}
+    asked, programs = catalogue(Asked(models=("mlp", source), schemes=("fp32", "fp16")))
+    own = {each for each in programs if each.source}
     assert {(each.scheme, each.format) for each in own} == {("fp32", "pte"), ("fp32", "onnx"), ("fp16", "pte")}
     assert {each.source for each in own} == {source}
     (short,) = {each.model for each in own}
     assert asked.models == ("mlp", short)
-    found = plan(DEVICES, catalogue, Selection(devices=("pi",), models=asked.models, schemes=("fp32",)))
+    found = plan(DEVICES, programs, Selection(devices=("pi",), models=asked.models, schemes=("fp32",)))
     assert {cell.program.model for cell in found.cells} == {"mlp", short}
-    assert {each.name for each in catalogue} >= {"mlp-fp32", "mlp-fp32-onnx", "mobilenet_v2-qs8"}
+    assert {each.name for each in programs} >= {"mlp-fp32", "mlp-fp32-onnx", "mobilenet_v2-qs8"}

@@ -32,6 +32,7 @@ LEVELS = (
     "deploy.matrix",
     "deploy.upkeep",
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
+    "commands",
     "verify.suite",
     "verify.bench",
     "verify.operators",
@@ -63,7 +64,7 @@ def _imports(file: Path) -> set[str]:
     return found
 
 
-ROOMS = ("core", "toolchains", "models", "deploy", "verify")
+ROOMS = ("core", "toolchains", "models", "deploy", "commands", "verify")
 
 
 def _files(room: str) -> list[Path]:

@@ -164,6 +164,7 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
         ``why_not`` instead of figures, where no engine works on the device's target.
     """
     from deploy.run.pipeline import deploy
+    from deploy.run.settings import Settings
     from models.export import export
     from toolchains.build.builder import build
 
@@ -173,12 +174,12 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
     except NotSupportedError as error:
         return {"why_not": f"{error.what} Its transfers were measured, a deploy was not."}
     where = export("mlp", "fp32")
-    once = {"num_executions": 1, "warmup": 0, "listeners": []}
-    deploy(device, bundle, where, **once)  # type: ignore[arg-type]
+    once = Settings(num_executions=1, warmup=0)
+    deploy(device, bundle, where, once, listeners=[])
     rows: list[dict[str, float]] = []
     for _ in range(runs):
         begun = time.monotonic()
-        result = deploy(device, bundle, where, **once)  # type: ignore[arg-type]
+        result = deploy(device, bundle, where, once, listeners=[])
         took = time.monotonic() - begun
         ran = result.conditions.ran_seconds
         apart = {**result.seconds, "run": result.seconds["run"] - (ran or 0.0), "ran": ran or 0.0}
@@ -187,7 +188,8 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as here:
         changed = Path(here) / "changed.pte"
         changed.write_bytes((where / "model.pte").read_bytes() + secrets.token_bytes(16))
-        again = deploy(device, bundle, changed, inputs=[where / "input0.npy"], **once)  # type: ignore[arg-type]
+        fed = once.model_copy(update={"inputs": (where / "input0.npy",)})
+        again = deploy(device, bundle, changed, fed, listeners=[])
         size = changed.stat().st_size
     medians = {key: round(statistics.median(row.get(key, 0.0) for row in rows), 3) for key in rows[0]}
     return {

@@ -1,0 +1,83 @@
+"""``./inv build``: a bundle, native packages, or all that this machine can build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.cli import Words
+from core.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolchains.build.selection import Selection
+
+
+def run(words: Words) -> None:
+    """Build what the words of ``./inv build`` name, and print it.
+
+    Raises:
+        UsageError: words that do not go together.
+    """
+    from toolchains.build import report
+
+    family, engine = words["toolchain"], words["engine"]
+    if words["all"]:
+        if any(words.given[name] for name in ("target", "engine", "packages", "ops_from")):
+            raise UsageError(
+                "--all goes without --target, --engine, --ops-from and --packages.", "", "./inv build --all"
+            )
+        from toolchains.build import build_all
+
+        build_all.report(build_all.build_all(family, words["sources"], words["force"]), words["json"])
+        return
+    if words["packages"] or (not engine and _without_engine(words["target"])):
+        from toolchains.build.native import build_native
+
+        report.native(build_native(words["target"], family, words["sources"], words["force"]), words["json"])
+        return
+    from toolchains.build.builder import build
+
+    built = build(
+        words["target"],
+        engine,
+        family,
+        words["force"],
+        allow_newer_glibc=words["allow_newer_glibc"],
+        selection=_selection(words["ops_from"]) if words["ops_from"] else None,
+    )
+    report.bundle(built, words["json"])
+
+
+def _selection(programs: str) -> Selection:
+    """What the programs need, as this machine's own bundle of the engine lean reads them."""
+    from core.files import sha256_file
+    from core.program import load_program
+    from deploy.devices.inventory import host_target
+    from deploy.run.needs import describe
+    from models.options import words
+    from toolchains.build.builder import build
+    from toolchains.build.selection import select
+
+    names, files = [], []
+    for word in words(programs):
+        where = Path(word)
+        file = where / load_program(where).file if where.is_dir() else where
+        if not file.is_file():
+            raise UsageError(f"There is no program {file}.", "", "./inv build --ops-from model.pte")
+        names.append(file.parent.name if file.stem == "model" else file.stem)
+        files.append(file)
+    reader = build(host_target(), "lean")
+    methods = [method for file in files for method in describe(reader, file, sha256_file(file)).methods]
+    operators = [name for method in methods for name in method.operators]
+    return select(names, operators, [name for method in methods for name in method.backends])
+
+
+def _without_engine(name: str) -> bool:
+    """Whether no engine works on the target yet; said, as its native packages are built instead."""
+    from core import console
+    from toolchains.targets import get_target
+
+    target = get_target(name)
+    if not target.working_engines:
+        console.note(f"no engine runs on {name} yet (./inv targets): building its native packages")
+    return not target.working_engines

@@ -1,0 +1,118 @@
+"""``./inv deploy``: build, export, run on a device, compare."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from core.bundle import Bundle, find_bundle
+from core.cli import Words
+from core.errors import UsageError
+from core.program import ENGINES, FORMATS, format_at
+from deploy.devices.inventory import Device, get_device
+from deploy.run.engine_flags import engine_flags
+from deploy.run.job import Computed, check_engine
+from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
+
+
+def run(words: Words) -> None:
+    """Do what the words of ``./inv deploy`` ask for, as far as it is not done yet, and print the result.
+
+    Raises:
+        SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
+    """
+    from deploy.run import report
+
+    program = _program(words)
+    device = get_device(words["device"])
+    files = {name: tuple(Path(each) for each in _list(words[name])) for name in ("inputs", "expected")}
+    settings = Settings.parse(
+        words,
+        **files,
+        input_shapes=words["input_shapes"],
+        method=words["method"],
+        keep_run=words["keep_run"],
+        etdump=words["etdump"],
+    ).on(device)
+    given, engine = _bundle(words, device)
+    if program:
+        engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")
+        check_engine(program, engine)
+    options = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
+    settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **options))})
+    bundle = given or _build(words["target"] or device.target, engine, words["toolchain"])
+    kind = ENGINES[bundle.manifest.engine]
+    compute = None
+    if program is None:
+        from commands.export import combined
+
+        (where,) = combined(words["model"], words["scheme"], format=kind)
+    else:
+        where = program
+        if kind == "onnx":
+            compute = partial(_compute, program, list(files["inputs"]), words["input_shapes"])
+    report.result(deploy(device, bundle, where, settings, compute=compute), words["json"])
+
+
+def _list(text: str) -> tuple[str, ...]:
+    from models.options import words
+
+    return words(text)
+
+
+def _program(words: Words) -> Path | None:
+    """The program file or folder; none for a model of the zoo or of the user's own.
+
+    Raises:
+        UsageError: words that do not go together.
+    """
+    model = str(words["model"])
+    program = words["program"] or (model if Path(model).suffix.lower() in FORMATS else "")
+    if program:
+        return Path(program)
+    if words["inputs"] or words["input_shapes"] or words["expected"]:
+        raise UsageError(
+            "--inputs, --input-shapes and --expected go with --program.",
+            "a model of the zoo brings its own inputs and reference",
+            "./inv deploy --program file.pte --inputs a.npy",
+        )
+    if "all" in (model, words["scheme"]):
+        raise UsageError("A deploy runs one program, not all.", "", "./inv matrix --models NAMES --schemes all")
+    return None
+
+
+def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:
+    """The bundle that ``--bundle`` names, if any, and the engine.
+
+    Raises:
+        UsageError: words that do not go together. BundleError: there is no such bundle.
+    """
+    if not words["bundle"]:
+        return None, words["engine"]
+    if words.given["engine"] or words.given["toolchain"]:
+        raise UsageError("--bundle goes without --engine and --toolchain.", "a bundle has them", "leave them out")
+    found = find_bundle(words["bundle"], words["target"] or device.target)
+    return found, found.manifest.engine
+
+
+def _build(target: str, engine: str, toolchain: str) -> Bundle:
+    from toolchains.build.builder import build
+
+    return build(target, engine, toolchain)
+
+
+def _compute(file: Path, inputs: list[Path], shapes: str) -> Computed | None:
+    """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; none where it cannot be had."""
+    from core.console import note
+    from core.environment import ensure
+    from core.errors import HostError
+    from models.onnx import host
+
+    try:
+        ensure("onnx")
+    except HostError as error:
+        note(f"Warning: nothing to compare with: {error.what}")
+        return None
+    found = host.run(file, inputs=inputs, shapes=shapes)
+    return Computed(found.outputs, found.tolerances, found.engine)

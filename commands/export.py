@@ -1,0 +1,87 @@
+"""``./inv export``, and the exports that other commands need."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.cli import Words
+from core.errors import SlipwayError
+
+if TYPE_CHECKING:
+    from deploy.matrix.plan import Wanted
+
+
+def run(words: Words) -> None:
+    """Export what the words of ``./inv export`` name, and print it."""
+    from models import report
+    from models.options import pairs
+
+    chosen = pairs(words["options"])
+    if words["per_op_mode"]:
+        chosen["per_op_mode"] = "true"
+    if words["config_precisions"]:
+        chosen["config_precisions"] = words["config_precisions"]
+    folders = combined(
+        words["model"], words["scheme"], words["partitioners"], chosen, words["force"], format=words["format"]
+    )
+    report.programs(folders, words["json"])
+
+
+def combined(
+    model: str,
+    scheme: str,
+    partitioners: str = "",
+    options: dict[str, str] | None = None,
+    force: bool = False,
+    format: str = "pte",  # noqa: A002
+) -> list[Path]:
+    """Export what ``--model`` and ``--scheme`` name, ``all`` included; the folders."""
+    from models.options import words
+    from models.zoo import combinations
+
+    return together(combinations(model, scheme, format), words(partitioners), options, force, format)
+
+
+def together(
+    jobs: list[tuple[str, str]],
+    names: tuple[str, ...] = (),
+    options: dict[str, str] | None = None,
+    force: bool = False,
+    format: str = "pte",  # noqa: A002
+) -> list[Path]:
+    """Export what is not current, at once; torch is installed and imported only when something is."""
+    from models.current import current
+    from models.request import resolve
+
+    requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
+    if force or not all(current(request) for request in requests):
+        from core.environment import ensure_export, ensure_onnx
+        from models.export import export_many
+
+        (ensure_onnx if format == "onnx" else ensure_export)()
+        export_many(jobs, partitioners=names, options=options, force=force, format=format)
+    return [request.folder for request in requests]
+
+
+def each(programs: Sequence[Wanted]) -> dict[Wanted, Path | SlipwayError]:
+    """The folder of each program of a matrix, or the error that it ended with."""
+
+    def jobs(some: Sequence[Wanted]) -> list[tuple[str, str]]:
+        return [(one.source or one.model, one.scheme) for one in some]
+
+    for kind in ("pte", "onnx"):
+        same = [one for one in programs if one.format == kind]
+        if len(same) > 1:  # at once, for the exporter takes long to load; whose the errors are is seen below
+            with contextlib.suppress(SlipwayError):
+                together(jobs(same), format=kind)
+
+    def folder(program: Wanted) -> Path | SlipwayError:
+        try:
+            return together(jobs([program]), format=program.format)[0]
+        except SlipwayError as error:
+            return error
+
+    return {program: folder(program) for program in programs}

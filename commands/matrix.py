@@ -1,0 +1,75 @@
+"""``./inv matrix``: many programs on many devices, everything built and exported once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from commands import export
+from core.bundle import Bundle
+from core.cli import Words, number
+from deploy.matrix import matrix, report
+from deploy.matrix.matrix import Asked
+from deploy.matrix.plan import SCHEMES, Wanted
+from deploy.run.settings import Settings
+
+
+def run(words: Words) -> None:
+    """Do what the words of ``./inv matrix`` ask for.
+
+    Raises:
+        MatrixError: cells failed. RegressionError: figures are worse than allowed. UsageError, ConfigError
+    """
+    from models.options import words as listed
+
+    asked = Asked(
+        only=words["only"],
+        devices=listed(words["devices"]),
+        engines=listed(words["engines"]),
+        models=listed(words["models"]),
+        schemes=listed(words["schemes"]),
+        name=words["name"],
+        resume=words["resume"],
+        jobs=number("jobs", words["jobs"], 1, 0),
+        run=Settings.parse(words),
+        baseline=words["baseline"],
+        save_baseline=words["save_baseline"],
+        fail_on_regression=words["fail_on_regression"],
+    )
+    asked, programs = catalogue(asked)
+    if words["list"] or words["print_matrix"]:
+        plan = matrix.planned(asked, programs)
+        report.print_matrix(plan) if words["print_matrix"] else report.planned(plan, words["json"])
+        return
+
+    def built(target: str, engine: str) -> Bundle:
+        from toolchains.build.builder import build
+
+        return build(target, engine, words["toolchain"])
+
+    found, folder = matrix.run(asked, programs, built, export.each)
+    report.report(found, folder, words["json"])
+    matrix.check(found, folder, words["save_baseline"])
+
+
+def catalogue(asked: Asked) -> tuple[Asked, list[Wanted]]:
+    """Every program that can be exported, the user's own models of --models included; these by their names in it."""
+    from models.request import ONNX_SCHEMES, resolve
+    from models.zoo import everything
+
+    found = [
+        Wanted(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind)
+        for kind in ("pte", "onnx")
+        for model, scheme in everything(kind)
+    ]
+    names = []
+    for name in asked.models:
+        if ":" not in name and "/" not in name:
+            names.append(name)
+            continue
+        for scheme in asked.schemes or SCHEMES:
+            for kind in ("pte", "onnx") if scheme in ONNX_SCHEMES else ("pte",):
+                request = resolve(name, scheme, format=kind)
+                short = request.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
+                found.append(Wanted(request.name, short, scheme, kind, name))
+        names.append(short)
+    return replace(asked, models=tuple(names)), found
