@@ -9,9 +9,7 @@ from pathlib import Path
 
 from core import console
 from core.errors import HostError
-from core.paths import CACHE_PARTS, cache_dir, dist_dir
-
-_OURS = {"programs", "results"}
+from core.paths import CACHE_PARTS, DIST_PARTS, cache_dir, dist_dir, dist_part
 
 
 def _size(path: Path) -> int:
@@ -36,12 +34,12 @@ def _remove(path: Path) -> int:
 
 
 def _dist_parts() -> list[Path]:
-    """What in ``dist/`` is ours: bundles, programs, results; a user's own files in it stay."""
+    """What in ``dist/`` is ours: bundles, programs, results and the like; a user's own files stay."""
     root = dist_dir()
     if not root.is_dir():
         return []
     bundles = {manifest.parent for manifest in root.glob("*/*/manifest.json")}
-    return sorted(bundles | {root / name for name in _OURS if (root / name).is_dir()})
+    return sorted(bundles | {dist_part(name) for name in DIST_PARTS if dist_part(name).is_dir()})
 
 
 def _clean_dist() -> dict[str, int]:

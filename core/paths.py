@@ -79,6 +79,17 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
+DIST_PARTS = ("agreement", "matrix", "programs", "proof", "results", "sweep", "tests")
+"""Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
+
+
+def dist_part(name: str) -> Path:
+    """``dist/<name>``, one of `DIST_PARTS`; it need not be there."""
+    if name not in DIST_PARTS:
+        raise ValueError(f"{name} is not in DIST_PARTS: ./inv clean would leave it")
+    return dist_dir() / name
+
+
 def bundle_dir(target: str, engine: str, selection: str = "") -> Path:
     """``dist/<target>/<engine>``; of a selective bundle ``dist/<target>/<engine>-<its programs>``."""
     return dist_dir() / target / (f"{engine}-{selection}" if selection else engine)
@@ -91,14 +102,14 @@ def native_dir(target: str) -> Path:
 
 def programs_dir() -> Path:
     """``dist/programs``: one folder a program, ``<model>-<scheme>``."""
-    return dist_dir() / "programs"
+    return dist_part("programs")
 
 
 def results_dir() -> Path:
     """``dist/results``: one JSON file a run."""
-    return dist_dir() / "results"
+    return dist_part("results")
 
 
 def matrix_dir(name: str) -> Path:
     """``dist/matrix/<name>``: a matrix's cells and its reports."""
-    return dist_dir() / "matrix" / name
+    return dist_part("matrix") / name

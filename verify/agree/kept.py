@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.errors import ConfigError
 from core.files import locked, write_json
-from core.paths import ROOT, dist_dir
+from core.paths import ROOT, dist_part
 from toolchains.emulation import places
 from toolchains.targets import Target, load_targets
 from verify.agree.programs import table
@@ -112,7 +112,7 @@ def load(path: Path) -> Columns:
 
 def gathered(target: str) -> Path:
     """Where the cells of a target are gathered as they come."""
-    return dist_dir() / "agreement" / f"{target}.json"
+    return dist_part("agreement") / f"{target}.json"
 
 
 def add(path: Path, new: Iterable[Column], programs: Mapping[str, Facts]) -> None:

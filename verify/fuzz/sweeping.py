@@ -23,7 +23,7 @@ from core import console
 from core.bundle import RUNNER
 from core.errors import ConfigError, MismatchError, UsageError
 from core.files import sha256_bytes, sha256_file, write_json
-from core.paths import cache_dir, dist_dir
+from core.paths import cache_dir, dist_part
 from verify.fuzz.build import GUARDED, SANITIZED, build
 from verify.fuzz.groups import grouped
 
@@ -57,7 +57,7 @@ class Part:
     @property
     def kept(self) -> Path:
         """Where the outcome is kept."""
-        return dist_dir() / "sweep" / self.form / self.program / f"{self.first}.json"
+        return dist_part("sweep") / self.form / self.program / f"{self.first}.json"
 
     def outcome(self) -> dict[str, Any] | None:
         """What is kept of it, if it still holds."""

@@ -12,7 +12,7 @@ from core import console
 from core.bundle import Native
 from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupportedError
 from core.files import locked, write_json
-from core.paths import dist_dir, native_dir
+from core.paths import dist_part, native_dir
 from toolchains.emulation import places
 from toolchains.emulation.places import NATIVE, WINE, Place
 from toolchains.targets import Target, get_target, load_targets
@@ -25,7 +25,7 @@ _SAMPLE_MS = 200
 
 def file_of(target: str) -> Path:
     """Where the results of a target are kept."""
-    return dist_dir() / "proof" / f"{target}.json"
+    return dist_part("proof") / f"{target}.json"
 
 
 def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list[Row]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.errors import ConfigError
 from core.files import locked, sha256_bytes, sha256_file, write_json
-from core.paths import ROOT, dist_dir
+from core.paths import ROOT, dist_part
 from verify.agree.kept import Outcome
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Summary(_Model):
 
 def gathered(target: str) -> Path:
     """Where the cells of a target are gathered."""
-    return dist_dir() / "agreement" / f"upstream-{target}.json"
+    return dist_part("agreement") / f"upstream-{target}.json"
 
 
 def load(path: Path) -> Gathered:
