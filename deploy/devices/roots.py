@@ -38,7 +38,7 @@ def refusal(device: str, why: str, path: str, foreign: Sequence[str] = (), lacks
     """The error for a root that the device refused to use: nothing in it was changed.
 
     Args:
-        why: the word of `deploy.scripts.root_scripts.ROOT`.
+        why: the word of ``deploy/scripts/lib/root.sh``.
         path: what it is about.
         foreign: what lies there that is not Slipway's.
         lacks: what every root of an earlier version had, and this one has not.

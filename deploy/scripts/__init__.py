@@ -1,1 +1,36 @@
-"""The shell scripts that run on a device."""
+"""The shell scripts that run on a device: POSIX sh, run by dash, busybox, mksh with toybox, and bash.
+
+File names come as arguments, never inside a script's text; ``$1`` of most is the store's root. ``lib/`` has functions;
+a line ``. ./lib/NAME.sh`` stands for that file's text, since a device gets each script whole, in one command.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_INCLUDE = re.compile(r"\. \./((?:lib/)?[a-z_]+)\.sh")
+
+
+@functools.cache
+def script(name: str) -> str:
+    """``NAME.sh`` as a device gets it: with what it includes, each file once, and without indentation and comments.
+
+    dropbear takes no long commands, and slow devices read every byte.
+    """
+    return "".join(f"{line}\n" for line in _lines(name, set()))
+
+
+def _lines(name: str, seen: set[str]) -> list[str]:
+    found: list[str] = []
+    for line in (_HERE / f"{name}.sh").read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        include = _INCLUDE.fullmatch(text)
+        if include is None:
+            found += [text] if text and not text.startswith("#") else []
+        elif include[1] not in seen:
+            seen.add(include[1])
+            found += _lines(include[1], seen)
+    return found

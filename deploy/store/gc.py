@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from deploy.scripts.remote_scripts import LISTING
+from deploy.scripts import script
 from deploy.store.store import Store, on_device
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
@@ -153,7 +153,7 @@ def collect(
     kept_runs: bool = False,
 ) -> Collected:
     """List, decide, remove; the session holds the lock. See `plan` for the arguments."""
-    done = on_device(transport, LISTING, [store.root], deadline, "listing the store")
+    done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
     listing = parse(done.text.splitlines())
     names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use, kept_runs=kept_runs)
     # Folders go before the blobs that only they hold: broken off in between, nothing lacks a file.

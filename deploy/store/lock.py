@@ -1,7 +1,7 @@
 """One deploy at a time on a device, whichever machine it comes from.
 
 The lock is a folder on the device, held by a process on the device that this side keeps alive by a beat over the
-connection (`deploy.scripts.remote_scripts.LOCK` says how it is taken and given back). No machine's clock is trusted: a
+connection (``deploy/scripts/lock.sh`` says how it is taken and given back). No machine's clock is trusted: a
 lock is stale when its holder's process is gone or the device was restarted, which the device sees by itself, or
 when its beat stood still for `STALE` seconds of this side's own monotonic time while this side was watching.
 """
@@ -20,17 +20,13 @@ from core import console
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.plain import one_line, says
 from deploy.devices import roots
-from deploy.devices.probe import END, FUNCTION, parse
-from deploy.scripts.remote_scripts import LOCK, compact
-from deploy.scripts.root_scripts import ADOPT
+from deploy.devices.probe import END, parse
+from deploy.scripts import script
 from deploy.store.owner import signature
 from deploy.transport.base import Channel, Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 from deploy.transport.supervise import quoted
-
-OPEN = compact(FUNCTION + 'probe "$@" </dev/null\nshift 6\nset -- "$root" "$@"\n') + LOCK
-"""The probe and the lock in one command: six words of `deploy.devices.probe.arguments`, then the lock's."""
 
 BEAT = 5.0
 """Seconds between two beats."""
@@ -214,9 +210,9 @@ class DeviceLock:
         return answer
 
     def _words(self, names: Sequence[str], stale: str, make: bool, question: Sequence[str]) -> list[str]:
-        script, first = (OPEN, question) if question else (LOCK, [self.root])
+        text, first = (script("open"), question) if question else (script("lock"), [self.root])
         own = [self._owner, signature(), stale, "yes" if make else "no", roots.new_id()]
-        return ["sh", "-c", script, "slipway", *first, *own, *names]
+        return ["sh", "-c", text, "slipway", *first, *own, *names]
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, asked: bool) -> Answer:
         patience = Deadline.after(deadline.left(_ANSWER + _TELLING if asked else _ANSWER))
@@ -294,7 +290,7 @@ def adopt(transport: Transport, root: str, deadline: Deadline) -> None:
         RootError: it holds something that no version made.
     """
     done = run(
-        transport, ["sh", "-c", ADOPT, "slipway", root, roots.new_id()], deadline=deadline,
+        transport, ["sh", "-c", script("adopt"), "slipway", root, roots.new_id()], deadline=deadline,
         doing=f"looking at {root}", check=False,
     )  # fmt: skip
     lines = done.text.splitlines()

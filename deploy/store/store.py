@@ -33,7 +33,7 @@ from core.files import sha256_file
 from core.plain import says
 from deploy.devices.probe import arguments, parse, probe
 from deploy.devices.roots import new_id, refusal
-from deploy.scripts.remote_scripts import ARRANGE, COMMIT, DISCARD, FLIP, KEEP, PREPARE, RESUME, SURVEY, VERIFY
+from deploy.scripts import script
 from deploy.store import owner as owners
 from deploy.store.lock import DeviceLock, adopt
 from deploy.store.owner import is_dead, new_owner
@@ -213,7 +213,7 @@ class Store:
         """Looks of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
         lines: list[str] = []
         for words in _pieces([name] for name in names) or [[]]:
-            lines += self._script(SURVEY, words, deadline, "looking at what is there").text.splitlines()
+            lines += self._script(script("survey"), words, deadline, "looking at what is there").text.splitlines()
         return self._parse(lines)
 
     def _parse(self, lines: Iterable[str]) -> Survey:
@@ -242,11 +242,11 @@ class Store:
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
         """Remove files and folders below the root; of run folders, the processes first."""
         for words in _pieces([name] for name in names):
-            self._script(DISCARD, words, deadline, "cleaning up")
+            self._script(script("discard"), words, deadline, "cleaning up")
 
     def keep(self, program: str, deadline: Deadline) -> None:
         """Leave the run's folder, with a link to ``program``'s, under a name that no later deploy removes."""
-        self._script(KEEP, [self.owner, program], deadline, "keeping the run's folder")
+        self._script(script("keep"), [self.owner, program], deadline, "keeping the run's folder")
 
     def abandon(self, deadline: Deadline, parts: bool = True) -> None:
         """After a failure: remove whatever of this owner's is not whole, as far as the device can be reached.
@@ -295,7 +295,7 @@ class Store:
     def _prepare(self, deadline: Deadline) -> None:
         doing = "making the store's folders"
         for _ in range(2):
-            first, *others = [*self._script(PREPARE, [new_id()], deadline, doing).text.splitlines(), ""]
+            first, *others = [*self._script(script("prepare"), [new_id()], deadline, doing).text.splitlines(), ""]
             if not first.startswith("refused "):
                 return
             if first != "refused unmarked":
@@ -309,7 +309,7 @@ class Store:
         begun: dict[str, int] = {}
         wrong: list[str] = []
         for words in _pieces([blob.sha256, str(blob.size)] for blob in wanted.values()):
-            done = self._script(RESUME, [self.owner, *words], deadline, "looking for interrupted uploads")
+            done = self._script(script("resume"), [self.owner, *words], deadline, "looking for interrupted uploads")
             for line in done.text.splitlines():
                 sha256, number, digest = (line.split() + ["", "", ""])[:3]
                 begins = natural(number)
@@ -334,7 +334,7 @@ class Store:
         for index, words in enumerate(pieces):
             ends = ["yes" if index == 0 else "no", "yes" if index == len(pieces) - 1 else "no"]
             doing = f"arranging {folder.partition('/')[0]}"
-            done = self._script(ARRANGE, [folder, temporary, *ends, *words], deadline, doing)
+            done = self._script(script("arrange"), [folder, temporary, *ends, *words], deadline, doing)
         return _looks(done.text.splitlines()) if pieces else {}
 
     def verify(self, names: Iterable[str], deadline: Deadline) -> dict[str, tuple[str, Look]]:
@@ -345,7 +345,7 @@ class Store:
         """
         found: dict[str, tuple[str, Look]] = {}
         for words in _pieces([name] for name in names):
-            lines = self._script(VERIFY, words, deadline, "computing digests").text.splitlines()
+            lines = self._script(script("verify"), words, deadline, "computing digests").text.splitlines()
             looks = _looks(lines)
             for line in lines:
                 kind, _, rest = line.partition(" ")
@@ -364,7 +364,7 @@ class Store:
 
     def flip(self, key: str, digest: str, deadline: Deadline) -> None:
         """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` what it was."""
-        self._script(FLIP, [key, digest], deadline, "pointing to the bundle")
+        self._script(script("flip"), [key, digest], deadline, "pointing to the bundle")
 
     def _part(self, blob: Blob) -> str:
         return f"{self.root}/incoming/{blob.sha256}.{self.owner}.part"
@@ -373,7 +373,7 @@ class Store:
         self.lock.check()
         answers: dict[str, str] = {}
         for words in _pieces([blob.sha256, blob.mode] for blob in blobs):
-            done = self._script(COMMIT, [self.owner, "no", *words], deadline, "verifying the upload")
+            done = self._script(script("commit"), [self.owner, "no", *words], deadline, "verifying the upload")
             answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
         unable = [blob for blob in blobs if answers.get(blob.sha256) == "unable"]
         answers.update(self._read_back(unable, deadline))
@@ -394,7 +394,7 @@ class Store:
         answers = {blob.sha256: self._fetched_digest(parts[blob.sha256], blob.size, deadline) for blob in blobs}
         good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
         for words in _pieces([blob.sha256, blob.mode] for blob in good):
-            self._script(COMMIT, [self.owner, "yes", *words], deadline, "naming what was verified")
+            self._script(script("commit"), [self.owner, "yes", *words], deadline, "naming what was verified")
         bad = [parts[blob.sha256] for blob in blobs if blob not in good]
         if bad:
             self.discard(bad, deadline)
@@ -405,7 +405,7 @@ class Store:
 
 
 def on_device(transport: Transport, script: str, words: Sequence[str], deadline: Deadline, doing: str) -> Completed:
-    """Run one of `deploy.scripts.remote_scripts`; ``words`` begin with the store's root.
+    """Run one of ``deploy/scripts``; ``words`` begin with the store's root.
 
     Raises:
         DeviceFullError, TransferError: it failed. UnreachableError, DeadlineError: see `deploy.transport.base.run`.

@@ -20,7 +20,7 @@ from core.errors import RunError, SlipwayError
 from core.plain import says
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import MAX_OUTPUT, Heard
-from deploy.transport.supervise import END_SCRIPT, GRACE, supervised
+from deploy.transport.supervise import GRACE, supervised
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -203,7 +203,7 @@ def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
 def end_group(transport: Transport, pidfile: str) -> bool | None:
     """End the process group whose number is in ``pidfile`` on the device; whether it is gone now, None: no answer."""
     patience = Deadline.after(GRACE + _SLOW)
-    channel = transport.start(["sh", "-c", END_SCRIPT, "slipway", pidfile], patience)
+    channel = transport.start(["sh", "-c", "slipway", pidfile], patience)
     channel.heard.forget()
     try:
         while not patience.over:

@@ -13,7 +13,7 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.run.connect import open_device, ready
 from deploy.run.session import device_root
-from deploy.scripts.remote_scripts import HOLDINGS, ROLLBACK
+from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.gc import Collected
 from deploy.store.store import Look, Store, Survey, on_device
@@ -59,7 +59,7 @@ def rollback_bundle(transport: Transport, root: str, key: str, deadline: Deadlin
     Returns:
         ``None`` when there is no bundle before; what is damaged when it is not whole.
     """
-    done = on_device(transport, ROLLBACK, [root, key], deadline, "going back to the bundle before")
+    done = on_device(transport, script("rollback"), [root, key], deadline, "going back to the bundle before")
     first, *others = done.text.splitlines() or ["none"]
     words = first.split()
     if words[0] == "now":
@@ -135,7 +135,7 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
         ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
     """
     with _opened(device, wait) as (transport, store, _, deadline):
-        lines = on_device(transport, HOLDINGS, [store.root], deadline, "listing the store").text.splitlines()
+        lines = on_device(transport, script("holdings"), [store.root], deadline, "listing the store").text.splitlines()
         rows = [line.split(" ", 2)[1:] for line in lines if re.fullmatch(r"of [0-9a-f]{64} .+", line)]
         wanted = {path: sha256 for sha256, path in rows}
         looks = store.survey(wanted, deadline).looks

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import DeviceBusyError, TransferError, UnreachableError
-from deploy.scripts import remote_scripts
+from deploy.scripts import script
 from deploy.store import lock as lock_module
 from deploy.store.lock import DeviceLock
 from deploy.store.store import Store
@@ -179,12 +179,12 @@ def test_many_at_once_take_turns(root: Path) -> None:
 
 def test_a_slow_contender_undoes_nobody(root: Path) -> None:
     """It looked, fell asleep, and makes its number when that was used and forgotten: a higher one is there."""
-    script = remote_scripts.LOCK.replace("mine=$((last + 1))\n", "mine=$((last + 1)); echo looked; read -r go\n")
-    assert script != remote_scripts.LOCK
+    text = script("lock").replace("mine=$((last + 1))\n", "mine=$((last + 1)); echo looked; read -r go\n")
+    assert text != script("lock")
     with session(root) as first:
         first.open([], soon(), make=True)
     transport = LocalTransport()
-    slow = transport.start(["sh", "-c", script, "slipway", str(root), "slow", "slow", "", "no", "0" * 32])
+    slow = transport.start(["sh", "-c", text, "slipway", str(root), "slow", "slow", "", "no", "0" * 32])
     while b"looked" not in slow.stdout:
         assert slow.pump(0.1) is None
     with session(root) as second, session(root) as third:
