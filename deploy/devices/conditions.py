@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.errors import UsageError
 from core.plain import plain
+from deploy.scripts import script
 from deploy.transport.hearing import natural
 
 SYSFS = "/sys"
@@ -26,114 +27,6 @@ _LINE = 1024
 """Letters of a line of what a device says of itself."""
 _MOST = 1 << 50
 """Kilohertz, steps, times, kilobytes: no device has more."""
-
-_STATE = r"""
-state() {
-  echo "@@$1"
-  for d in "$sys"/devices/system/cpu/cpu[0-9]*/cpufreq; do
-    [ -d "$d" ] || continue
-    c=${d%/cpufreq}
-    read -r g <"$d/scaling_governor" && read -r f <"$d/scaling_cur_freq" && echo "cpu ${c##*/cpu} $f $g"
-  done 2>/dev/null
-  for z in "$sys"/class/thermal/thermal_zone*; do
-    { read -r type <"$z/type" && read -r degrees <"$z/temp"; } 2>/dev/null && echo "zone $degrees $type"
-  done
-  for z in "$sys"/class/thermal/cooling_device*; do
-    { read -r type <"$z/type" && read -r now <"$z/cur_state"; } 2>/dev/null && echo "cooling $now $type"
-  done
-  for f in "$sys"/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count; do
-    { read -r n <"$f"; } 2>/dev/null && echo "count $n"
-  done
-  for f in "$sys"/devices/platform/soc/*firmware/get_throttled; do
-    { read -r bits <"$f"; } 2>/dev/null && echo "throttled $bits"
-  done
-  command -v vcgencmd >/dev/null 2>&1 && vcgencmd get_throttled 2>/dev/null
-  { read -r load rest </proc/loadavg; } 2>/dev/null && echo "load $load"
-  for n in 1 2 3; do
-    read -r key rest && case $key in MemAvailable:) echo "$key $rest";; esac
-  done 2>/dev/null </proc/meminfo
-  echo "@@end"
-}
-"""
-
-_UNPIN = r"""
-put() { echo "$1" 2>/dev/null >"$2" || { echo "$1" | sudo -n tee "$2" >/dev/null; } 2>/dev/null; }
-unpin() {
-  [ -e "$note" ] || return 0
-  while read -r value file; do put "$value" "$file"; done <"$note"
-  rm -f "$note"
-}
-"""
-
-STATE = _STATE + "sys=$1\nstate now\nexit 0\n"
-"""``$1`` where sysfs is."""
-
-UNPIN = _UNPIN + "note=$1\nunpin\nexit 0\n"
-"""``$1`` the note of what was there before."""
-
-_TAKE = r"""
-take() {
-  left=$1 chosen= found=
-  for f in result.json output*.npy; do
-    case $f in *[!a-z0-9.]*) ;; *) [ ! -e "$f" ] || found="$found $f";; esac
-  done
-  [ -z "$found" ] || set -- $(stat -c '%s %n' $found)
-  while [ $# -ge 2 ]; do
-    if [ "$1" -le "$left" ]; then left=$((left - $1)); chosen="$chosen $2"; echo "$1 $2"; fi
-    shift 2
-  done
-  echo @@data
-  [ -z "$chosen" ] || cat $chosen
-}
-clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
-"""
-
-RUN = (
-    _STATE
-    + _UNPIN
-    + _TAKE
-    + r"""
-sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 used=$7; shift 7
-[ -z "$used" ] || touch -c "$used" 2>/dev/null &
-state before
-if [ -n "$governor" ]; then
-  trap unpin EXIT
-  trap 'exit 143' TERM
-  trap 'exit 129' HUP
-  for f in "$sys"/devices/system/cpu/cpufreq/policy*/scaling_governor; do
-    [ -e "$f" ] && read -r old <"$f" && echo "$old $f"
-  done >"$note" 2>/dev/null
-  set=
-  while read -r old f; do
-    put "$governor" "$f"
-    { read -r now <"$f"; } 2>/dev/null
-    [ "$now" = "$governor" ] && set=yes || refused=yes
-  done <"$note"
-  if [ -z "$set" ]; then echo "note governor not set"; elif [ -n "$refused" ]; then echo "note governor set on some"
-  else echo "note governor set"; fi
-fi
-if [ -n "$mask" ]; then
-  if command -v taskset >/dev/null 2>&1; then echo "note affinity set"; else echo "note affinity not set"; mask=; fi
-fi
-clock; begun=$now
-case $mask in '') "$@"; code=$?;; *) taskset "$mask" "$@"; code=$?;; esac
-clock
-state after
-echo "ran $begun $now"
-echo "@@files $marker"
-take "$most"
-wait
-exit "$code"
-"""
-)
-"""``$1`` where sysfs is, ``$2`` where to note what is changed, ``$3`` a governor, ``$4`` a mask of cores (hex), ``$5``
-a word that nobody else prints, ``$6`` bytes of files that may come back at once, ``$7`` the folder that is in use, for
-garbage collection; then the program's words.
-
-Prints the device's state before and after, what could be set, when the program began and ended by the device's own
-uptime (s), and of ``result.json`` and the outputs those that are small: ``SIZE NAME`` each, ``@@data``, the bytes.
-All of it in one round trip.
-"""
 
 _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 """Of a Raspberry Pi's ``get_throttled``: now; 16 higher: since it was switched on."""
@@ -242,9 +135,9 @@ def mask_of(cores: str) -> str:
 
 
 def wrapped(argv: Sequence[str], note: str, governor: str, cores: str, files: Files = Files()) -> list[str]:
-    """``argv`` under `RUN`."""
+    """``argv`` under ``run.sh``."""
     settings = [SYSFS, note, governor, mask_of(cores), files.marker, str(files.most), files.used]
-    return ["sh", "-c", RUN, "slipway", *settings, *argv]
+    return ["sh", "-c", script("run"), "slipway", *settings, *argv]
 
 
 def snapshot(text: str, part: str = "now") -> Snapshot:
@@ -317,7 +210,7 @@ def signs(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
 
 
 def conditions(text: str, governor: str, cores: str, cooled: float) -> Conditions:
-    """What `RUN` printed, with what was asked of it."""
+    """What ``run.sh`` printed, with what was asked of it."""
     before, after = snapshot(text, "before"), snapshot(text, "after")
     told = {line.removeprefix("note ") for line in text.splitlines() if line.startswith("note ")}
     notes: list[str] = []

@@ -35,6 +35,7 @@ from deploy.run.result import (
     write,
 )
 from deploy.run.settings import Settings
+from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store, Survey
 from deploy.store.vouch import Records, Voucher
@@ -203,7 +204,7 @@ class Session:
         stale = [name for name in survey.stale if not name.startswith(wanted or ("\0",))]
         store.discard(stale, self.deadline)
         if survey.pinned:
-            words = ["sh", "-c", conditions.UNPIN, "slipway", store.path("governor")]
+            words = ["sh", "-c", script("unpin"), "slipway", store.path("governor")]
             run(self.transport, words, deadline=self.deadline, check=False)
         need = preflight.space_needed(sum(blob.size for blob in missing))
         short = facts.free is not None and facts.free < need
@@ -426,7 +427,7 @@ class Session:
         begun = time.monotonic()
         with self.steps.step("cool down", f"waiting for {self.device.name} to cool down") as step:
             while True:
-                words = ["sh", "-c", conditions.STATE, "slipway", conditions.SYSFS]
+                words = ["sh", "-c", script("state"), "slipway", conditions.SYSFS]
                 now = conditions.snapshot(run(self.transport, words, deadline=self.deadline).text).hottest_c
                 if now is None:
                     step.note(f"{self.device.name} tells no temperature: not waited")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from core.errors import RunError, SlipwayError
 from core.plain import says
+from deploy.scripts import script
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import MAX_OUTPUT, Heard
 from deploy.transport.supervise import GRACE, supervised
@@ -203,7 +204,7 @@ def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
 def end_group(transport: Transport, pidfile: str) -> bool | None:
     """End the process group whose number is in ``pidfile`` on the device; whether it is gone now, None: no answer."""
     patience = Deadline.after(GRACE + _SLOW)
-    channel = transport.start(["sh", "-c", "slipway", pidfile], patience)
+    channel = transport.start(["sh", "-c", script("end"), "slipway", pidfile], patience)
     channel.heard.forget()
     try:
         while not patience.over:

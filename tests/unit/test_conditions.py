@@ -13,6 +13,7 @@ import pytest
 from core.errors import DeadlineError, UsageError
 from deploy.devices import conditions
 from deploy.devices.conditions import Snapshot, mask_of, signs, snapshot, wrapped
+from deploy.scripts import script
 from deploy.transport.base import Completed, run
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
@@ -156,7 +157,7 @@ def test_the_next_session_sets_back_what_a_killed_one_left(sysfs: Path, tmp_path
     go(tmp_path, "echo $PPID >pid; sleep 1")
     helper.join()
     assert sysfs.read_text() == "performance\n"
-    run(LocalTransport(), ["sh", "-c", conditions.UNPIN, "slipway", str(tmp_path / "note")], deadline=Deadline.after(9))
+    run(LocalTransport(), ["sh", "-c", script("unpin"), "slipway", str(tmp_path / "note")], deadline=Deadline.after(9))
     assert sysfs.read_text() == "powersave\n"
     assert not (tmp_path / "note").exists()
 

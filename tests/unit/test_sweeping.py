@@ -21,7 +21,7 @@ from verify.fuzz.sweeping import Part
 @pytest.fixture
 def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Part:
     """Of a program that a script tries."""
-    monkeypatch.setattr(sweeping, "dist_dir", lambda: tmp_path / "dist")
+    monkeypatch.setattr(sweeping, "dist_part", lambda name: tmp_path / "dist" / name)
     tool = tmp_path / "sweep_program"
     finding = {"patch": 7, "path": "a.b", "was": "1", "now": "2", "outcome": "crashed", "report": "signal 11 at (nil)"}
     last = {"fields": 3, "patches": 30, "tried": 30, "sums": {"crashed": 1, "ran": 9, "loaded": 2, "refused-3": 18}}
