@@ -1,1 +1,1 @@
-"""The tests, and the two programs behind ./inv test and ./inv bench."""
+"""The tests of Slipway."""

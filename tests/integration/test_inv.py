@@ -16,7 +16,7 @@ import yaml
 
 from core.paths import ROOT
 
-NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "core", "deploy", "tests")
+NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "core", "deploy", "verify")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from deploy.virtual.state import Folder, read_state
 
 pytestmark = pytest.mark.virtual
 
-ENSURE = "from deploy import virtual; end = virtual.ensure('pi'); print(end.port)"
+ENSURE = "from deploy.virtual import machines; end = machines.ensure('pi'); print(end.port)"
 
 
 def login(end: Endpoint, user: str = "", key: Path | None = None) -> paramiko.SSHClient:
