@@ -167,8 +167,16 @@ def transfers() -> str:
     return f"{before}<!-- transfers -->\n{bench_transfer.markdown()}\n<!-- /transfers -->{after}"
 
 
+def development() -> str:
+    """``docs/development.md`` with the times that ``./inv test --times --update`` kept."""
+    from verify.suite import times
+
+    return times.development()
+
+
 def main() -> None:
     """Write all files."""
+    write_atomic(ROOT / "docs" / "development.md", development())
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "lean.md", lean())
     write_atomic(ROOT / "docs" / "agreement.md", agreement())

@@ -9,17 +9,46 @@ from core.cli import JSON, number, setting, task
 
 @task(
     help={
-        "unit": "the fast tests only (seconds)",
-        "lint": "ruff, mypy and clang-format only",
-        "keyword": "only tests whose name matches, as pytest's -k",
+        "fast": "what you run while you work: style, types and unit tests (under three minutes)",
+        "all": "also the tests marked long, which take too long for CI",
+        "unit": "unit tests only",
+        "lint": "style and types only: ruff, mypy and clang-format",
+        "keyword": "only tests whose names match, as pytest's -k; long ones, too",
         "verbose": "a line for every test",
-    }
+        "times": "run nothing; show where the minutes of the last whole run went",
+        "update": "with --times: keep these figures in docs/development.md",
+    },
 )
-def test(c: Any, unit: bool = False, lint: bool = False, keyword: str = "", verbose: bool = False) -> None:
-    """Run the checks and the tests: style, types, unit tests, builds, exports, the virtual Pi, faults."""
-    from verify.suite.runner import run
+def test(
+    c: Any,
+    fast: bool = False,
+    all: bool = False,
+    unit: bool = False,
+    lint: bool = False,
+    keyword: str = "",
+    verbose: bool = False,
+    times: bool = False,
+    update: bool = False,
+) -> None:
+    """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
 
-    run(unit=unit, lint=lint, keyword=keyword, verbose=verbose)
+    Without options it does what CI does. A whole run keeps its times for --times.
+
+    Example: ./inv test --fast
+    """
+    from core.errors import UsageError
+    from verify.suite import runner
+    from verify.suite.times import show
+
+    choice = runner.Choice(unit=unit, lint=lint, fast=fast, all=all, keyword=keyword, verbose=verbose)
+    if not times:
+        if update:
+            raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")
+        runner.run(choice)
+        return
+    if choice != runner.Choice():
+        raise UsageError("--times goes with --update only.", "it runs no test", "./inv test --times")
+    show(update=update)
 
 
 @task(

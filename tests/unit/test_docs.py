@@ -27,6 +27,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.lean() == _read("docs/lean.md"), "python -m verify.docs writes it"
     assert update.agreement() == _read("docs/agreement.md"), "python -m verify.docs writes it"
     assert update.operators() == _read("docs/operators.md"), "python -m verify.docs writes it"
+    assert update.development() == _read("docs/development.md"), "python -m verify.docs writes it"
     assert update.native() == _read("docs/native.md"), "python -m verify.docs writes it"
 
 

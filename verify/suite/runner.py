@@ -13,9 +13,9 @@ from pathlib import Path
 
 from core import console, environment
 from core.commands import quote
-from core.errors import SlipwayError
+from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
-from verify.suite import ahead, exported
+from verify.suite import ahead, exported, times
 
 
 class TestsFailedError(SlipwayError):
@@ -52,61 +52,114 @@ def _lint() -> list[Step]:
     ]
 
 
-def _pytest(name: str, folders: Sequence[str], keyword: str, verbose: bool) -> Step:
-    options = ["--durations=10", "-v" if verbose else "-q"]
-    if keyword:
-        options += ["-k", keyword]
-    return Step(name, _python("pytest", *folders, *options))
+def _pytest(name: str, folders: Sequence[str], choice: Choice) -> Step:
+    options = ["--durations=10", "-v" if choice.verbose else "-q"]
+    if choice.keyword:
+        return Step(name, _python("pytest", *folders, *options, "-k", choice.keyword))
+    if not choice.all:
+        options += ["-m", "not long"]
+    return Step(name, _python("pytest", *folders, *options, f"--junit-xml={times.report(name)}"))
 
 
-def _steps(unit: bool, lint: bool, keyword: str, verbose: bool) -> list[Step]:
-    units = _pytest("unit tests", ["tests/unit"], keyword, verbose)
-    if lint:
+@dataclass(frozen=True)
+class Choice:
+    """Which checks and tests run; without any of these, what CI runs.
+
+    Attributes:
+        unit: unit tests only.
+        lint: style and types only.
+        fast: both of them, and nothing that builds or boots.
+        all: also the tests marked ``long``.
+        keyword: only tests whose names match; long ones, too.
+        verbose: a line for every test.
+    """
+
+    unit: bool = False
+    lint: bool = False
+    fast: bool = False
+    all: bool = False
+    keyword: str = ""
+    verbose: bool = False
+
+    def checked(self) -> Choice:
+        """This choice.
+
+        Raises:
+            UsageError: two of its parts contradict each other.
+        """
+        chosen = [f"--{name}" for name in ("unit", "lint", "fast", "all") if getattr(self, name)]
+        if len(chosen) > 1:
+            raise UsageError(f"{' and '.join(chosen)} exclude each other.", "each says which tests run", chosen[0])
+        if self.lint and self.keyword:
+            raise UsageError("--keyword does not go with --lint.", "it selects tests, and --lint runs none", "--unit")
+        return self
+
+    @property
+    def whole(self) -> bool:
+        """Everything runs: builds are worth beginning ahead, and the times worth keeping."""
+        return not (self.unit or self.lint or self.fast or self.keyword)
+
+
+def _side_by_side(step: Step, workers: int) -> Step:
+    # Which worker runs what, and when, is in tests/support/order.py.
+    words = ("-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder")
+    return replace(step, argv=(*step.argv, *words))
+
+
+def steps(choice: Choice) -> list[Step]:
+    """The checks, in order."""
+    if choice.lint:
         return _lint()
-    if unit:
+    # Much of it waits (a machine boots, a deadline passes, another test builds), so there is a worker more than
+    # processors.
+    workers = (os.cpu_count() or 1) + 1
+    units = _pytest("unit tests", ["tests/unit"], choice)
+    rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], choice)
+    if not choice.keyword:
+        units = _side_by_side(units, workers)
+        rest = _side_by_side(rest, workers)
+    if choice.unit:
         return [units]
-    rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], keyword, verbose)
-    if not keyword:
-        processors = os.cpu_count() or 1
-        units = replace(units, argv=(*units.argv, "-n", str(processors)))
-        # Much of it waits (a machine boots, a deadline passes, another test builds), so there is a worker more than
-        # processors. Which of them runs what, and when, is in tests/support/order.py.
-        workers = str(processors + 1)
-        rest = replace(rest, argv=(*rest.argv, "-n", workers, "--dist", "loadscope", "--no-loadscope-reorder"))
-    return [units, rest] if keyword else [*_lint(), units, rest]
+    if choice.fast:
+        return [*_lint(), units]
+    return [units, rest] if choice.keyword else [*_lint(), units, rest]
 
 
-def run(*, unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
+def run(choice: Choice) -> None:
     """Run the chosen steps; a failing one does not stop the others.
 
     Raises:
+        UsageError: the choice contradicts itself.
         TestsFailedError: names the steps that failed.
     """
+    choice.checked()
     with contextlib.ExitStack() as stack:
-        if not (unit or lint or keyword):
+        if choice.whole:
             stack.enter_context(exported.kept())
             stack.enter_context(ahead.begun())
-        _run(unit, lint, keyword, verbose)
+        _run(choice)
 
 
-def _run(unit: bool, lint: bool, keyword: str, verbose: bool) -> None:
+def _run(choice: Choice) -> None:
+    load = os.getloadavg()[0]
     environment.ensure_test()
-    if not lint:
+    if not choice.lint:
         environment.ensure("onnx")
-    if not (unit or lint):
+    if not (choice.unit or choice.lint or choice.fast):
         environment.ensure_export()
         environment.ensure("labgrid")
-    rows: list[list[str]] = []
-    failed: list[str] = []
-    for step in _steps(unit, lint, keyword, verbose):
+    done: list[times.Step] = []
+    for step in steps(choice):
         console.note(f"── {step.name}: {quote(step.argv[1:8])}{' …' if len(step.argv) > 8 else ''}")
+        times.report(step.name).unlink(missing_ok=True)
         start = time.monotonic()
         code = subprocess.run(step.argv, cwd=ROOT, check=False).returncode
         # With -k a folder may hold no matching test at all (pytest's exit 5): that is no failure of it.
-        good = code == 0 or (bool(keyword) and code == 5)
-        rows.append([step.name, "passed" if good else f"failed (exit {code})", f"{time.monotonic() - start:.1f} s"])
-        if not good:
-            failed.append(step.name)
-    console.table("", ["step", "outcome", "time"], rows)
-    if failed:
+        good = code == 0 or (bool(choice.keyword) and code == 5)
+        outcome = "passed" if good else f"failed (exit {code})"
+        done.append(times.Step(step.name, outcome, round(time.monotonic() - start, 1)))
+    console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
+    if choice.whole:
+        times.keep(done, times.read(times.report(one.name) for one in done), load)
+    if failed := [one.name for one in done if one.outcome != "passed"]:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", "./inv test -v -k NAME", failed)

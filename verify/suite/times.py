@@ -1,0 +1,188 @@
+"""Where a test run's minutes go: kept by every whole run, shown by ``./inv test --times``.
+
+A run writes ``dist/tests/times.json``: its steps, and the seconds of every test (set-up, call and tear-down together)
+from pytest's own report. ``--update`` keeps the largest of them for ``docs/development.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+from core import console
+from core.errors import HostError
+from core.files import write_atomic, write_json
+from core.paths import ROOT, dist_part
+
+KEPT = ROOT / "docs" / "data" / "test-times.json"
+PAGE = ROOT / "docs" / "development.md"
+SLOWEST = 20
+"""Tests in the list of the slowest, and files in the list of suites."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One check of the run; ``seconds`` of wall time."""
+
+    name: str
+    outcome: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test; ``seconds`` from the start of its set-up to the end of its tear-down."""
+
+    file: str
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A file of tests, and the seconds of all tests in it."""
+
+    file: str
+    tests: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """One run. ``load`` is the load average before it, ``ended`` is in UTC."""
+
+    ended: str
+    processors: int
+    load: float
+    steps: tuple[Step, ...]
+    suites: tuple[Suite, ...] = ()
+    slowest: tuple[Case, ...] = field(default=())
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all steps."""
+        return sum(step.seconds for step in self.steps)
+
+
+def report(step: str) -> Path:
+    """Where pytest leaves its report of a step."""
+    return dist_part("tests") / f"{step.replace(' ', '-')}.xml"
+
+
+def read(reports: Iterable[Path]) -> list[Case]:
+    """The tests of pytest's reports; a report that pytest did not get to write is passed over."""
+    from junitparser import JUnitXml, TestCase
+
+    found: list[Case] = []
+    for path in reports:
+        if path.is_file():
+            cases = (case for suite in JUnitXml.fromfile(os.fspath(path)) for case in suite)
+            found += [_case(case) for case in cases if isinstance(case, TestCase)]
+    return found
+
+
+def _case(case: object) -> Case:
+    module = str(getattr(case, "classname", "") or "")
+    name = str(getattr(case, "name", "") or "")
+    return Case(f"{module.replace('.', '/')}.py", name, round(float(getattr(case, "time", None) or 0), 1))
+
+
+def summed(tests: Iterable[Case]) -> tuple[Suite, ...]:
+    """Tests by file, the file with most seconds first."""
+    files: dict[str, list[float]] = defaultdict(list)
+    for test in tests:
+        files[test.file].append(test.seconds)
+    suites = (Suite(name, len(times), round(sum(times), 1)) for name, times in files.items())
+    return tuple(sorted(suites, key=lambda suite: (-suite.seconds, suite.file)))
+
+
+def keep(steps: Sequence[Step], tests: Sequence[Case], load: float) -> None:
+    """Write a whole run's figures to ``dist/tests/times.json``."""
+    slowest = sorted(tests, key=lambda test: (-test.seconds, test.file, test.name))
+    ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    run = Times(ended, os.cpu_count() or 1, round(load, 1), tuple(steps), summed(tests), tuple(slowest))
+    write_json(_last(), asdict(run))
+
+
+def _last() -> Path:
+    return dist_part("tests") / "times.json"
+
+
+def load_times(path: Path) -> Times:
+    """Read what `keep` wrote."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    found["steps"] = tuple(Step(**step) for step in found["steps"])
+    found["suites"] = tuple(Suite(**suite) for suite in found["suites"])
+    found["slowest"] = tuple(Case(**test) for test in found["slowest"])
+    return Times(**found)
+
+
+def show(*, update: bool) -> None:
+    """Print the last whole run's steps, suites and slowest tests; with ``update`` keep them for the docs.
+
+    Raises:
+        HostError: no whole run has ended in this checkout.
+    """
+    if not _last().is_file():
+        raise HostError("No run of the tests is on record here.", "only a whole run keeps its times", "./inv test")
+    last = load_times(_last())
+    for columns, rows in tables(last):
+        console.table("", columns, rows)
+    if update:
+        cut = Times(**{**vars(last), "suites": last.suites[:SLOWEST], "slowest": last.slowest[:SLOWEST]})
+        write_json(KEPT, asdict(cut))
+        write_atomic(PAGE, development())
+        console.note(f"kept in {console.shown(KEPT)} and {console.shown(PAGE)}")
+
+
+def tables(run: Times) -> list[tuple[list[str], list[list[str]]]]:
+    """Three tables, each as its columns and its rows: steps, suites, slowest tests."""
+    return [
+        (["step", "outcome", "time"], [[step.name, step.outcome, clock(step.seconds)] for step in run.steps]),
+        (
+            ["suite", "tests", "time"],
+            [[suite.file, str(suite.tests), clock(suite.seconds)] for suite in run.suites[:SLOWEST]],
+        ),
+        (
+            ["slowest tests", "time"],
+            [[f"{Path(test.file).stem}::{test.name}", clock(test.seconds)] for test in run.slowest[:SLOWEST]],
+        ),
+    ]
+
+
+def clock(seconds: float) -> str:
+    """``75.2`` as ``1:15 min``; what is shorter than a minute in seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02} min" if seconds >= 60 else f"{seconds:.1f} s"
+
+
+def markdown(run: Times) -> str:
+    """The tables for ``docs/development.md``."""
+    head = (
+        f"A whole run on {run.processors} cores took {clock(run.seconds)} after its packages were installed "
+        f"(ended {run.ended}; load average before it {run.load}). Tests run side by side, and wait for each "
+        "other's builds: their times add up to more.\n"
+    )
+    lines = [head]
+    for columns, rows in tables(run):
+        lines += [f"\n| {' | '.join(columns)} |\n", "|---" * len(columns) + "|\n"]
+        lines += [f"| {' | '.join(_cell(cell) for cell in row)} |\n" for row in rows]
+    return "".join(lines)
+
+
+def _cell(text: str) -> str:
+    escaped = text.replace("|", "\\|")
+    return f"`{escaped}`" if "::" in escaped or escaped.endswith(".py") else escaped
+
+
+def development() -> str:
+    """``docs/development.md`` with the tables of the run that was kept."""
+    text = PAGE.read_text(encoding="utf-8")
+    kept = markdown(load_times(KEPT)) if KEPT.is_file() else "No figures are kept yet.\n"
+    block = f"<!-- times -->\n{kept}<!-- /times -->"
+    return re.sub(r"<!-- times -->\n.*?<!-- /times -->", lambda _: block, text, flags=re.DOTALL)
