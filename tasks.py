@@ -105,6 +105,7 @@ def build(
         "all": "every target whose native packages were built",
         "cpu": "one CPU model (cortex-a53), native or wine (default: all that the target has)",
         "quick": "do not look for the names of the kernels that ran",
+        "again": "prove also what passed before with the same program and CPU",
         "docs": "also put the results into docs/native.json and docs/native.md",
         "json": JSON,
     },
@@ -115,13 +116,15 @@ def prove(
     all: bool = False,
     cpu: str = "",
     quick: bool = False,
+    again: bool = False,
     docs: bool = False,
     json: bool = False,
 ) -> None:
     """Prove that XNNPACK and KleidiAI compute rightly for a target, on every CPU model that can be had here.
 
     Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and tells which kernels ran.
-    Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed.
+    Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed. What passed
+    is kept in dist/sweeps: the same command goes on where it was interrupted.
 
     Example: ./inv prove --target linux-arm64 --cpu cortex-a76
     """
@@ -132,9 +135,9 @@ def prove(
     if all and (target or cpu):
         raise UsageError("--all goes without --target and --cpu.", "", "./inv prove --all")
     rows = (
-        room.prove_all(with_kernels=not quick)
+        room.prove_all(with_kernels=not quick, again=again)
         if all
-        else room.prove(setting(c, "target", target), cpu, with_kernels=not quick)
+        else room.prove(setting(c, "target", target), cpu, with_kernels=not quick, again=again)
     )
     if docs:
         from verify.docs import add_proofs

@@ -79,7 +79,7 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-DIST_PARTS = ("agreement", "matrix", "programs", "proof", "results", "sweep", "tests")
+DIST_PARTS = ("matrix", "programs", "results", "sweeps", "tests")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 

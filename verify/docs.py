@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from core.errors import INTERRUPTED, SlipwayError
+from core.errors import INTERRUPTED, ConfigError, SlipwayError
 from core.files import write_atomic
 from core.paths import ROOT
 
@@ -78,14 +77,28 @@ def faults_markdown() -> str:
     return FAULTS_HEAD + f"{total} places in all.\n\n" + "".join(lines)
 
 
+def filled(page: str, tables: Mapping[str, str]) -> str:
+    """A page with each table between its markers, ``<!-- name -->`` and ``<!-- /name -->``.
+
+    Raises:
+        ConfigError: the page lacks a marker.
+    """
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name, table in tables.items():
+        before, start, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        if not end:
+            raise ConfigError(f"{page} has no room for its table {name}.", f"<!-- {name} --> is gone", "git diff")
+        text = before + start + table + end + after
+    return text
+
+
 def readme() -> str:
     """``README.md`` with the table of targets as ``targets.toml`` and ``docs/native.json`` have it now."""
     from verify.prove import proof
     from verify.prove.table import targets_markdown
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = f"<!-- targets -->\n{targets_markdown(proof.load(PROOFS))}<!-- /targets -->"
-    return re.sub(r"<!-- targets -->\n.*?<!-- /targets -->", lambda _: block, text, flags=re.DOTALL)
+    return filled("README.md", {"targets": targets_markdown(proof.load(PROOFS))})
 
 
 def native() -> str:
@@ -93,9 +106,7 @@ def native() -> str:
     from verify.prove import proof
     from verify.prove.table import markdown
 
-    text = (ROOT / "docs" / "native.md").read_text(encoding="utf-8")
-    block = f"<!-- proofs -->\n{markdown(proof.load(PROOFS))}<!-- /proofs -->"
-    return re.sub(r"<!-- proofs -->\n.*?<!-- /proofs -->", lambda _: block, text, flags=re.DOTALL)
+    return filled("docs/native.md", {"proofs": markdown(proof.load(PROOFS))})
 
 
 def add_proofs(rows: Iterable[Row]) -> None:
@@ -113,12 +124,7 @@ def onnx() -> str:
     from verify.bench import engines as engines_bench
     from verify.operators import onnx as onnx_operators
 
-    text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
-    for name, table in (("operators", onnx_operators.markdown()), ("engines", engines_bench.markdown())):
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(start)
-        text = before + start + table + end + rest.partition(end)[2]
-    return text
+    return filled("docs/onnx.md", {"operators": onnx_operators.markdown(), "engines": engines_bench.markdown()})
 
 
 def lean() -> str:
@@ -127,13 +133,9 @@ def lean() -> str:
     from verify.bench import lean as lean_bench
     from verify.kernels import kernels
 
-    text = (ROOT / "docs" / "lean.md").read_text(encoding="utf-8")
     agreed = agree_kept.summary(agree_kept.load(agree_kept.KEPT))
-    for name, table in (("agreement", agreed), ("kernels", kernels.markdown()), ("bench", lean_bench.markdown())):
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(start)
-        text = before + start + table + end + rest.partition(end)[2]
-    return text
+    tables = {"agreement": agreed, "kernels": kernels.markdown(), "bench": lean_bench.markdown()}
+    return filled("docs/lean.md", tables)
 
 
 def agreement() -> str:
@@ -141,13 +143,9 @@ def agreement() -> str:
     from verify.agree import kept as agree_kept
     from verify.upstream import kept as upstream_kept
 
-    text = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8")
     agreed = agree_kept.markdown(agree_kept.load(agree_kept.KEPT))
-    for name, table in (("agreement", agreed), ("upstream-tests", upstream_kept.markdown(upstream_kept.kept()))):
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(start)
-        text = before + start + table + end + rest.partition(end)[2]
-    return text
+    tables = {"agreement": agreed, "upstream-tests": upstream_kept.markdown(upstream_kept.kept())}
+    return filled("docs/agreement.md", tables)
 
 
 def operators() -> str:
@@ -161,10 +159,7 @@ def transfers() -> str:
     """``docs/deploy.md`` with the figures that ``./inv bench --device NAME --update`` kept."""
     from verify.bench import transfer as bench_transfer
 
-    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition("<!-- transfers -->\n")
-    after = rest.partition("<!-- /transfers -->")[2]
-    return f"{before}<!-- transfers -->\n{bench_transfer.markdown()}\n<!-- /transfers -->{after}"
+    return filled("docs/deploy.md", {"transfers": f"{bench_transfer.markdown()}\n"})
 
 
 def development() -> str:

@@ -120,7 +120,7 @@ def fuzz(
 
     By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
     libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
-    tried is kept in dist/sweep: the same command goes on where it was interrupted. Exit code 0 means that nothing
+    tried is kept in dist/sweeps: the same command goes on where it was interrupted. Exit code 0 means that nothing
     crashed, leaked, hung or was refused without words.
 
     Example: ./inv fuzz --sweep --form shipped --program 'mlp-*'
@@ -147,20 +147,29 @@ def fuzz(
         "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
         "together": "many forms in one model: quicker where the runner is emulated",
         "only": "only forms whose names hold this text, as conv-2d",
+        "again": "run also forms that were run before with the same bundle",
         "update": "keep what was seen in docs/onnx-operators.json",
         "json": JSON,
     }
 )
 def operators(
-    c: Any, target: str = "", only: str = "", together: bool = False, update: bool = False, json: bool = False
+    c: Any,
+    target: str = "",
+    together: bool = False,
+    only: str = "",
+    again: bool = False,
+    update: bool = False,
+    json: bool = False,
 ) -> None:
     """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
+
+    What was run is kept in dist/sweeps, form by form: the same command goes on where it was interrupted.
 
     Example: ./inv operators --target linux-arm64
     """
     from verify.operators.onnx import run
 
-    run(setting(c, "target", target), json, update, only, together)
+    run(setting(c, "target", target), json, update, only, together, again)
 
 
 @task(
@@ -192,7 +201,7 @@ def agree(
 ) -> None:
     """Run programs on the lean engine on every CPU that can be had here, and compare with upstream's runtime.
 
-    What was run is kept in dist/agreement, a comparison at a time: the same command goes on where it was interrupted.
+    What was run is kept in dist/sweeps, a comparison at a time: the same command goes on where it was interrupted.
 
     Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
     """

@@ -14,14 +14,15 @@ from core import console
 from core.errors import MatrixError, RegressionError, UsageError
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import matrix_dir
+from core.sweep import Journal
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import report as matrix_report
-from deploy.matrix.model import PATIENCE, Change, Impossible, Matrix
+from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
 from deploy.matrix.plan import Cell, Plan, Selection, Wanted, plan
-from deploy.matrix.run import JOURNAL, Build, Export, Filling, Journal
+from deploy.matrix.run import JOURNAL, Build, Export, Filling
 from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
@@ -93,7 +94,7 @@ def run(asked: Asked, catalogue: Sequence[Wanted], build: Build, export: Export)
         interrupted = True
         with matrix_report.Live(len(chosen.cells)) as live:
             filling = Filling(
-                chosen, build, export, live, Journal(folder / JOURNAL), asked.settings, resume=asked.resume,
+                chosen, build, export, live, Journal(folder / JOURNAL, CellResult), asked.settings, resume=asked.resume,
                 jobs=asked.jobs or max(2, os.cpu_count() or 2),
             )  # fmt: skip
             try:

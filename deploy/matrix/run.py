@@ -1,12 +1,11 @@
 """Fill a matrix: every bundle built once, every program exported once, then the devices in parallel.
 
-What is finished is in the journal (a file a cell) at once, so that an interrupted matrix can go on where it was.
+What is finished is in the journal (`core.sweep`) at once, so that an interrupted matrix can go on where it was.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,11 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from core.bundle import Bundle
 from core.errors import SlipwayError
-from core.files import sha256_bytes, write_atomic
+from core.sweep import Journal
 from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, unfilled
 from deploy.matrix.plan import Cell, Plan, Wanted
@@ -33,7 +30,7 @@ Build = Callable[[str, str], Bundle]
 Export = Callable[[Sequence[Wanted]], Mapping[Wanted, "Path | SlipwayError"]]
 """Gives the folder of each program, or the error with which its export ended."""
 
-JOURNAL = "cells"
+JOURNAL = "cells.jsonl"
 _AWAY = ("unreachable", "authentication", "host-key")
 """Errors that are the device's, not the cell's."""
 _ENOUGH = 2
@@ -53,34 +50,6 @@ class Watcher(Protocol):
         """A cell is filled, or will not be."""
 
 
-class Journal:
-    """Finished cells, a file each, in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def forget(self) -> None:
-        """Remove all."""
-        for file in self._folder.glob("*.json"):
-            file.unlink()
-
-    def keep(self, cell: CellResult) -> None:
-        """Write one."""
-        write_atomic(self._file(cell.key), cell.model_dump_json(indent=1) + "\n")
-
-    def passed(self, key: str, inputs: str) -> CellResult | None:
-        """The cell as it was, if it passed and everything that decides its result is what it was."""
-        try:
-            found = CellResult.model_validate(json.loads(self._file(key).read_text(encoding="utf-8")))
-        except (OSError, ValueError, ValidationError):
-            return None
-        good = found.outcome == "passed" and found.key == key and found.inputs == inputs
-        return found.model_copy(update={"reused": True}) if good else None
-
-    def _file(self, key: str) -> Path:
-        return self._folder / f"{sha256_bytes(key.encode())[:24]}.json"
-
-
 @dataclass
 class Filling:
     """A matrix that is being filled. `results` is right at any moment: what is not there was not run."""
@@ -89,7 +58,7 @@ class Filling:
     build: Build
     export: Export
     watcher: Watcher
-    journal: Journal
+    journal: Journal[CellResult]
     settings: Callable[[Cell], Settings]
     """What a cell's deploy is asked for."""
     resume: bool = False
@@ -149,10 +118,11 @@ class Filling:
         if isinstance(inputs, Problem):
             self._finish(unfilled(cell, "failed", inputs))
             return True
-        found = self.journal.passed(cell.key, inputs) if self.resume else None
-        if found:
-            self._finish(found)
-        return found is not None
+        found = self.journal.find(cell.key, inputs) if self.resume else None
+        if found is None or found.outcome != "passed" or (found.key, found.inputs) != (cell.key, inputs):
+            return False
+        self._finish(found.model_copy(update={"reused": True}))
+        return True
 
     def _together(self, queues: Mapping[str, Sequence[Cell]]) -> None:
         """Serve each queue one by one, several queues at once."""
@@ -222,7 +192,7 @@ class Filling:
 
     def _finish(self, cell: CellResult) -> CellResult:
         with self._lock:
-            self.journal.keep(cell)
+            self.journal.keep(cell.key, cell.inputs, cell)
             self.results[cell.key] = cell
             self.watcher.finished(cell)
         return cell

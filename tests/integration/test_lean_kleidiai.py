@@ -87,7 +87,7 @@ DYNAMIC = 5e-3
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the programs of fixtures/runner/kleidiai.py."""
+    """The folder with the programs of models/kleidiai_layers.py."""
     folder = tmp_path_factory.mktemp("kleidiai")
     kernels.make(folder)
     return folder

@@ -131,7 +131,7 @@ def test_words_that_name_nothing_are_refused() -> None:
 
 
 def cells(**found: str) -> dict[str, Cell]:
-    return {f"mlp {name}": Cell.model_validate({"outcome": outcome, "key": "k"}) for name, outcome in found.items()}
+    return {f"mlp {name}": Cell.model_validate({"outcome": outcome}) for name, outcome in found.items()}
 
 
 def test_cells_are_kept_one_by_one(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ class Looks:
 def test_a_sweep_goes_on_where_it_was_interrupted(
     program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agree, "gathered", lambda target: tmp_path / f"{target}.json")
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     (tmp_path / "large.pte").write_bytes(bytes(100))
     large = replace(program, about=replace(ABOUT, name="mlp fp16"), file=tmp_path / "large.pte")
@@ -203,7 +203,7 @@ def test_a_sweep_goes_on_where_it_was_interrupted(
 
 def test_a_wrong_cell_fails_the_command(program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Seen(Cell(outcome="differs", max_abs=0.5, why="output0: 1 of 12 elements"))
-    monkeypatch.setattr(agree, "gathered", lambda target: tmp_path / f"{target}.json")
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     monkeypatch.setattr(agree, "spots", lambda target, cpu: [spot("linux-armv6", "arm1176")])
     monkeypatch.setattr(agree, "prepare", lambda abouts: [program])
     monkeypatch.setattr(agree, "look", lambda where, program: wrong)
@@ -250,5 +250,4 @@ def test_what_the_docs_say_of_every_place() -> None:
         get_target(column.target)
         for name, cell in column.cells.items():
             assert cell.outcome not in ("differs", "failed"), f"{name} on {column.target} {column.cpu}: {cell.why}"
-            assert not cell.key
             assert name in kept.programs

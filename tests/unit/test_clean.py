@@ -21,7 +21,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _fill(dist: Path, cache: Path) -> None:
     for name in ("linux-arm64/executorch/manifest.json", "linux-arm64/.executorch.built.json",
                  "programs/mlp-fp32/model.pte", "results/a.json", "matrix/default/matrix.json",
-                 "agreement/linux-arm64.json", "proof/linux-arm64.json", "sweep/shipped/mlp-fp32/0.json", "tests/a",
+                 "sweeps/agree.jsonl", "tests/a",
                  "notes/mine.txt"):  # fmt: skip
         file = dist / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def test_results_go_and_a_users_own_files_stay(dist: Path, cache: Path, capsys: 
     assert _left(dist) == ["notes/mine.txt"]
     assert len(_left(cache)) == 2
     assert {Path(row["path"]).name for row in json.loads(capsys.readouterr().out)} == {
-        "executorch", "programs", "results", "matrix", "agreement", "proof", "sweep", "tests"
+        "executorch", "programs", "results", "matrix", "sweeps", "tests"
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,13 +15,14 @@ import pytest
 
 from core.bundle import Bundle, Manifest
 from core.errors import BuildError, ExportError
+from core.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix import run as matrix_run
 from deploy.matrix.model import CellResult, Problem
 from deploy.matrix.plan import Cell, Plan, Wanted
-from deploy.matrix.run import Filling, Journal
+from deploy.matrix.run import Filling
 from deploy.run.result import Result
-from tests.support.matrices import MLP, SHELF, cell, passed, problem
+from tests.support.matrices import MLP, SHELF, cell, problem
 from tests.unit.test_result import make
 
 OTHER = Wanted("linear-fp32", "linear", "fp32", "pte")
@@ -87,7 +89,7 @@ def filling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         values: dict[str, Any] = {
             "plan": Plan(cells, ()), "build": lambda _t, _e: Bundle.model_construct(path=tmp_path, manifest=MANIFEST),
             "export": lambda programs: {each: tmp_path / each.name for each in programs}, "watcher": Watcher(),
-            "journal": Journal(tmp_path / "cells"), "settings": lambda _cell: {}, **options,
+            "journal": Journal(tmp_path / "cells.jsonl", CellResult), "settings": lambda _cell: {}, **options,
         }  # fmt: skip
         return Filling(**values)
 
@@ -180,23 +182,22 @@ def test_without_resume_nothing_is_kept(filling: Any) -> None:
     assert Worker.ran == [("shelf", "mlp-fp32")] * 2
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": "shelf/linux-arm64/lean/mlp-fp32"}'])
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"cell": "shelf/linux-arm64/lean/mlp-fp32", "key": "1"}'])
 def test_a_damaged_journal_is_no_result(filling: Any, tmp_path: Path, damage: str) -> None:
     filling(cell()).go()
-    (file,) = (tmp_path / "cells").iterdir()
-    file.write_text(damage)
+    (tmp_path / "cells.jsonl").write_text(damage)
     filling(cell(), resume=True).go()
     assert len(Worker.ran) == 2
 
 
-def test_names_of_cells_make_no_paths(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "cells")
-    odd = passed(inputs="1").model_copy(update={"key": "../../a\n$(b)/'c"})
-    journal.keep(odd)
-    assert [path.parent for path in tmp_path.rglob("*.json")] == [tmp_path / "cells"]
-    found = journal.passed(odd.key, "1")
-    assert found is not None
-    assert found.reused
+@pytest.mark.parametrize("change", [{"inputs": "another"}, {"key": "another"}, {"outcome": "failed"}])
+def test_a_line_that_contradicts_itself_is_no_result(filling: Any, tmp_path: Path, change: dict[str, str]) -> None:
+    filling(cell()).go()
+    file = tmp_path / "cells.jsonl"
+    line = json.loads(file.read_text())
+    file.write_text(json.dumps({**line, "result": {**line["result"], **change}}) + "\n")
+    filling(cell(), resume=True).go()
+    assert len(Worker.ran) == 2
 
 
 def test_a_device_that_is_away_is_not_asked_for_every_cell(filling: Any) -> None:

@@ -21,7 +21,7 @@ from verify.fuzz.sweeping import Part
 @pytest.fixture
 def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Part:
     """Of a program that a script tries."""
-    monkeypatch.setattr(sweeping, "dist_part", lambda name: tmp_path / "dist" / name)
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     tool = tmp_path / "sweep_program"
     finding = {"patch": 7, "path": "a.b", "was": "1", "now": "2", "outcome": "crashed", "report": "signal 11 at (nil)"}
     last = {"fields": 3, "patches": 30, "tried": 30, "sums": {"crashed": 1, "ran": 9, "loaded": 2, "refused-3": 18}}
@@ -32,23 +32,38 @@ def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Part:
     return Part(fuzz_build.GUARDED, "mlp-fp32", file, 0, 30, 1, (str(tool),))
 
 
-def test_what_was_tried_is_not_tried_again(part: Part) -> None:
-    assert part.outcome() is None
-    [(_, tried)] = sweeping.sweep([part], again=False)
-    assert tried["sums"]["ran"] == 9
+def count(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
+    """Every part that is tried from now on."""
+    tried: list[Part] = []
+    attempt = sweeping.attempt
+
+    def noted(part: Part) -> sweeping.Tried:
+        tried.append(part)
+        return attempt(part)
+
+    monkeypatch.setattr(sweeping, "attempt", noted)
+    return tried
+
+
+def test_what_was_tried_is_not_tried_again(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = count(monkeypatch)
+    [(_, first)] = sweeping.sweep([part], again=False)
+    assert first.sums["ran"] == 9
     Path(part.argv[0]).touch()
-    [(_, kept)] = sweeping.sweep([part], again=False)
-    assert kept == tried
+    [(_, second)] = sweeping.sweep([part], again=False)
+    assert (second, len(tried)) == (first, 1)
     part.file.write_bytes(b"another program")
-    assert part.outcome() is None, "of another program nothing is known"
+    sweeping.sweep([part], again=False)
+    assert len(tried) == 2, "of another program nothing is known"
 
 
-def test_another_engine_is_tried_again(part: Part) -> None:
-    sweeping.attempt(part)
-    assert part.outcome() is not None
+def test_another_engine_is_tried_again(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = count(monkeypatch)
+    sweeping.sweep([part], again=False)
     with Path(part.argv[0]).open("a", encoding="utf-8") as tool:
         tool.write("# another\n")
-    assert part.outcome() is None
+    sweeping.sweep([part], again=False)
+    assert len(tried) == 2
 
 
 def test_a_finding_fails_the_command_and_is_told(part: Part, capsys: pytest.CaptureFixture[str]) -> None:

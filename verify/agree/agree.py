@@ -1,20 +1,25 @@
 """What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
 
-Cells are gathered in ``dist/agreement`` as they come: a sweep that was interrupted goes on where it was. Those of
-``docs/agreement.json``, from which the docs have their tables, are put there by ``--update``.
+It is a sweep (`core.sweep`). ``--update`` puts the cells into ``docs/agreement.json``, from which the docs have their
+tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+
+from pydantic import BaseModel, ConfigDict
 
 from core import console
+from core import sweep as sweeping
 from core.bundle import Bundle
 from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
 from core.paths import bundle_dir
+from core.sweep import Journal
 from toolchains.emulation import places
 from toolchains.targets import get_target, load_targets
-from verify.agree.kept import Column, Facts, add, counts, gathered, load, publish, text
+from verify.agree.kept import Cell, Column, Facts, counts, publish, text
 from verify.agree.look import Spot, look
 from verify.agree.programs import Compared, chosen, prepare
 
@@ -79,51 +84,66 @@ def facts(program: Compared) -> Facts:
     return Facts(kernels=program.kernels, delegates=program.delegates, allowed=program.allowed)
 
 
-def _todo(where: Sequence[Spot], programs: Sequence[Compared]) -> list[tuple[Spot, Compared]]:
-    """What is not gathered yet, or was with another program or runner; cheap programs first."""
-    kept = {target: load(gathered(target)) for target in {spot.target for spot in where}}
-    found = []
-    for program in sorted(programs, key=lambda one: one.file.stat().st_size):
-        for spot in where:
-            column = kept[spot.target].get(spot.target, spot.place.cpu)
-            cell = column.cells.get(program.about.name) if column else None
-            if cell is None or cell.key != spot.cell_key(program):
-                found.append((spot, program))
-    return found
+class Compare(BaseModel):
+    """A cell of the sweep: one program at one place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cell: Cell
+    how: str
+    """How it ran there."""
+
+
+def journal() -> Journal[Compare]:
+    """What was compared on this machine."""
+    return Journal.of("agree", Compare)
+
+
+def _name(target: str, cpu: str, program: str) -> str:
+    return f"{target} {cpu}: {program}"
+
+
+def _compared(spot: Spot, program: Compared) -> Compare:
+    seen = look(spot, program)
+    return Compare(cell=seen.cell, how=_how(spot, seen.features))
 
 
 def sweep(where: Sequence[Spot], programs: Sequence[Compared], again: bool = False) -> list[Column]:
-    """Compare all programs at all places; what is gathered already is not run again unless ``again``.
+    """Compare all programs at all places, cheap programs first.
 
     Raises:
         HostError: something that runs programs here is gone.
     """
-    todo = [(spot, one) for one in programs for spot in where] if again else _todo(where, programs)
-    with console.counter() as bar:
-        task = bar.add_task("comparing", total=len(todo))
-        for number, (spot, program) in enumerate(todo, 1):
-            name, at = program.about.name, f"{spot.target} {spot.place.cpu}"
-            bar.update(task, description=f"{name} on {at}")
-            seen = look(spot, program)
-            cell = seen.cell.model_copy(update={"key": spot.cell_key(program)})
-            how = _how(spot, seen.features)
-            column = Column(target=spot.target, cpu=spot.place.cpu, how=how, cells={name: cell})
-            add(gathered(spot.target), [column], {name: facts(program)})
-            bar.advance(task)
-            if bar.disable or not cell.good:
-                console.note(f"[{number}/{len(todo)}] {at}: {name}: {text(cell)} {cell.why}")
-    return _found(where, {program.about.name for program in programs})
+    cells = [
+        sweeping.Cell(
+            _name(spot.target, spot.place.cpu, program.about.name),
+            spot.cell_key(program),
+            partial(_compared, spot, program),
+        )
+        for program in sorted(programs, key=lambda one: one.file.stat().st_size)
+        for spot in where
+    ]
+    sweeping.sweep("comparing", cells, journal(), again=again, remark=_remark)
+    return found(where, [program.about.name for program in programs])
 
 
-def _found(where: Sequence[Spot], names: set[str]) -> list[Column]:
-    """What is gathered of these places and programs."""
-    found = []
+def _remark(seen: Compare) -> str:
+    return "" if seen.cell.good else f"{text(seen.cell)} {seen.cell.why}"
+
+
+def found(where: Sequence[Spot], names: Sequence[str]) -> list[Column]:
+    """What was seen last of these places and programs."""
+    seen = dict(journal().all())
+    columns = []
     for spot in where:
-        column = load(gathered(spot.target)).get(spot.target, spot.place.cpu)
-        if column:
-            cells = {name: cell for name, cell in column.cells.items() if name in names}
-            found.append(column.model_copy(update={"cells": cells}))
-    return found
+        at = {name: seen.get(_name(spot.target, spot.place.cpu, name)) for name in names}
+        cells = {name: one.cell for name, one in at.items() if one}
+        if cells:
+            # A program that did not run says nothing of the CPU's features.
+            hows = [one.how for one in at.values() if one and one.cell.good] or [spot.place.how]
+            how = hows[-1]
+            columns.append(Column(target=spot.target, cpu=spot.place.cpu, how=how, cells=cells))
+    return columns
 
 
 def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, again: bool = False) -> None:
@@ -149,7 +169,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
         columns = sweep(where, programs, again)
     finally:
         if update:
-            publish(_found(where, {about.name for about in abouts}), {one.about.name: facts(one) for one in programs})
+            publish(found(where, [about.name for about in abouts]), {one.about.name: facts(one) for one in programs})
     show(columns, programs, as_json)
     wrong = [
         f"{name} on {one.target} {one.cpu}"
@@ -174,7 +194,7 @@ def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool)
             {
                 "engine": ENGINE,
                 "programs": {one.about.name: facts(one).model_dump(mode="json") for one in programs},
-                "columns": [one.model_dump(mode="json", exclude={"cells": {"__all__": {"key"}}}) for one in columns],
+                "columns": [one.model_dump(mode="json") for one in columns],
             }
         )
         return

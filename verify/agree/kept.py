@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.errors import ConfigError
 from core.files import locked, write_json
-from core.paths import ROOT, dist_part
+from core.paths import ROOT
 from toolchains.emulation import places
 from toolchains.targets import Target, load_targets
 from verify.agree.programs import table
@@ -33,8 +33,6 @@ class Cell(_Model):
     max_abs: float = 0.0
     """Largest absolute difference from upstream's outputs; `INFINITE` where there is no number to give."""
     why: str = ""
-    key: str = ""
-    """Digest of program and runner; only where cells are gathered, not in the docs."""
 
     @property
     def good(self) -> bool:
@@ -110,11 +108,6 @@ def load(path: Path) -> Columns:
         raise ConfigError(f"{path} holds no comparisons.", str(error), "remove it, then ./inv agree") from error
 
 
-def gathered(target: str) -> Path:
-    """Where the cells of a target are gathered as they come."""
-    return dist_part("agreement") / f"{target}.json"
-
-
 def add(path: Path, new: Iterable[Column], programs: Mapping[str, Facts]) -> None:
     """Put cells into a file."""
     with locked("agreement"):
@@ -122,12 +115,8 @@ def add(path: Path, new: Iterable[Column], programs: Mapping[str, Facts]) -> Non
 
 
 def publish(new: Iterable[Column], programs: Mapping[str, Facts]) -> None:
-    """Put cells into the docs' file, without digests, which are another machine's business."""
-    bare = []
-    for column in new:
-        cells = {name: cell.model_copy(update={"key": ""}) for name, cell in column.cells.items()}
-        bare.append(column.model_copy(update={"cells": cells}))
-    add(KEPT, bare, programs)
+    """Put cells into the docs' file."""
+    add(KEPT, new, programs)
 
 
 def text(cell: Cell | None) -> str:

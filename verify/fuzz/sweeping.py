@@ -3,7 +3,7 @@
 What a number becomes: 0, 1, its neighbours, its double and half, the largest and smallest, every name of an
 enumeration, and what the same field of the nearest other elements holds (``runtime/fuzz/patches.cpp``). A file is
 refused with words or runs to its end, in three forms: `SANITIZED`, `GUARDED` (where it runs twice, with memory filled
-in two ways, to the same answer) and `SHIPPED`. What was tried is kept in ``dist/sweep`` a part at a time.
+in two ways, to the same answer) and `SHIPPED`. It is a sweep (`core.sweep`) whose cells are some patches each.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from core import console
+from core import sweep as sweeps
 from core.bundle import RUNNER
 from core.errors import ConfigError, MismatchError, UsageError
-from core.files import sha256_bytes, sha256_file, write_json
-from core.paths import cache_dir, dist_part
+from core.files import sha256_bytes, sha256_file
+from core.paths import cache_dir
+from core.sweep import Journal
 from verify.fuzz.build import GUARDED, SANITIZED, build
 from verify.fuzz.groups import grouped
 
@@ -55,16 +59,20 @@ class Part:
         return sha256_bytes(json.dumps([tools, sha256_file(self.file), self.count, self.every]).encode())[:16]
 
     @property
-    def kept(self) -> Path:
-        """Where the outcome is kept."""
-        return dist_part("sweep") / self.form / self.program / f"{self.first}.json"
+    def name(self) -> str:
+        """Its cell's."""
+        return f"{self.form} {self.program} {self.first}"
 
-    def outcome(self) -> dict[str, Any] | None:
-        """What is kept of it, if it still holds."""
-        if not self.kept.is_file():
-            return None
-        found: dict[str, Any] = json.loads(self.kept.read_text(encoding="utf-8"))
-        return found if found["key"] == self.key else None
+
+class Tried(BaseModel):
+    """What came of a part."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tried: int
+    sums: Mapping[str, int]
+    """How many files came to what."""
+    findings: tuple[Mapping[str, Any], ...] = ()
 
 
 def programs(pattern: str) -> dict[str, Path]:
@@ -109,8 +117,8 @@ def parts(form: str, name: str, file: Path, argv: tuple[str, ...], every: int) -
     return [Part(form, name, file, first, min(step, patches - first), every, argv) for first in range(0, patches, step)]
 
 
-def attempt(part: Part) -> dict[str, Any]:
-    """Try a part's files; what came of it, which is kept, too."""
+def attempt(part: Part) -> Tried:
+    """Try a part's files."""
     argv = [
         "nice", "-n", "10", part.argv[0], os.fspath(part.file), "--run", f"--first={part.first}",
         f"--count={part.count}", f"--every={part.every}", f"--cpu_seconds={_SECONDS}",
@@ -125,30 +133,21 @@ def attempt(part: Part) -> dict[str, Any]:
             done.stderr.strip()[-500:],
             " ".join(argv),
         )
-    findings = [{**line, "program": part.program, "form": part.form} for line in lines[:-1]]
-    outcome = {"key": part.key, "tried": lines[-1]["tried"], "sums": lines[-1]["sums"], "findings": findings}
-    part.kept.parent.mkdir(parents=True, exist_ok=True)
-    write_json(part.kept, outcome)
-    return outcome
+    findings = tuple({**line, "program": part.program, "form": part.form} for line in lines[:-1])
+    return Tried(tried=lines[-1]["tried"], sums=lines[-1]["sums"], findings=findings)
 
 
-def sweep(todo: Sequence[Part], again: bool) -> list[tuple[Part, dict[str, Any]]]:
-    """Try all parts, as many at once as there are processors; those that are kept are not tried again."""
-    found = [] if again else [(part, kept) for part in todo if (kept := part.outcome()) is not None]
-    known = {part for part, _ in found}
-    rest = [part for part in todo if part not in known]
-    with console.counter() as bar, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        task = bar.add_task("sweeping", total=sum(part.count // part.every for part in rest))
-        running = {pool.submit(attempt, part): part for part in rest}
-        try:
-            for future in as_completed(running):
-                part = running[future]
-                found.append((part, future.result()))
-                bar.update(task, advance=part.count // part.every, description=f"{part.form} {part.program}")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return found
+def sweep(todo: Sequence[Part], again: bool) -> list[tuple[Part, Tried]]:
+    """Try all parts, as many at once as there are processors."""
+    cells = [
+        sweeps.Cell(
+            part.name, part.key, partial(attempt, part), part.count // part.every, f"{part.form} {part.program}"
+        )
+        for part in todo
+    ]
+    journal = Journal.of("fuzz", Tried)
+    found = sweeps.sweep("trying", cells, journal, again=again, jobs=os.cpu_count() or 1)
+    return [(part, found[part.name]) for part in todo]
 
 
 def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False) -> None:
@@ -175,18 +174,18 @@ def run(form: str, pattern: str, every: int, as_json: bool, again: bool = False)
     report(found, as_json)
 
 
-def report(found: Sequence[tuple[Part, dict[str, Any]]], as_json: bool) -> None:
+def report(found: Sequence[tuple[Part, Tried]], as_json: bool) -> None:
     """Print the sums a form and program, and what was found."""
     sums: dict[tuple[str, str], Counter[str]] = {}
     findings = []
     for part, outcome in found:
         count = sums.setdefault((part.form, part.program), Counter())
-        count["tried"] += outcome["tried"]
-        count["findings"] += len(outcome["findings"])
-        for name, number in outcome["sums"].items():
+        count["tried"] += outcome.tried
+        count["findings"] += len(outcome.findings)
+        for name, number in outcome.sums.items():
             kind = "refused" if name.startswith("refused") else name
             count["ran" if kind == "loaded" else kind] += number
-        findings += [(part, finding) for finding in outcome["findings"]]
+        findings += [(part, dict(finding)) for finding in outcome.findings]
     groups = grouped([(part.argv[0], finding) for part, finding in findings])
     names = ("tried", "refused", "ran", "findings")
     if as_json:

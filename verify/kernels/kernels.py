@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from core.bundle import Bundle
 
 KEPT = ROOT / "docs" / "kernels.json"
-MAKER = ROOT / "tests" / "fixtures" / "runner" / "kleidiai.py"
+MAKER = ROOT / "models" / "kleidiai_layers.py"
 TARGET = "linux-arm64"
 CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
 FEATURES = ("none of these", "dotprod, half precision", "and i8mm, SME", "and SME2")

@@ -10,18 +10,21 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from core import console
 from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import HostError
-from core.files import write_json
+from core.files import sha256_bytes, write_json
 from core.paths import ROOT
+from core.sweep import Cell, Journal, sweep
 
 if TYPE_CHECKING:
     from models.onnx.operators import Case
@@ -47,9 +50,10 @@ class Run:
     """Why there are no outputs."""
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(BaseModel):
     """What became of one case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     provider: str
     """``xnnpack`` or ``cpu``: who ran the operator."""
@@ -58,6 +62,8 @@ class Seen:
     agrees: bool
     trusted: str = ""
     """What the provider does when it is given an operator which the bundle keeps from it."""
+    version: str = ""
+    """The engine's."""
 
 
 def runner(bundle: Bundle) -> list[str]:
@@ -133,8 +139,13 @@ def by_xnnpack(case: Case, placed: Sequence[tuple[str, str]]) -> bool:
     return any(is_own(case, operator) and "Xnnpack" in provider for operator, provider in placed)
 
 
-def look(bundle: Bundle, case: Case, folder: Path) -> tuple[Seen, str]:
-    """Run one case on both providers, and unguarded where the bundle guards it; also the engine's version."""
+def look(bundle: Bundle, case: Case) -> Seen:
+    """Run one case on both providers, and unguarded where the bundle guards it."""
+    with tempfile.TemporaryDirectory(prefix="slipway-operators-") as folder:
+        return _look(bundle, case, Path(folder))
+
+
+def _look(bundle: Bundle, case: Case, folder: Path) -> Seen:
     from models.onnx.coverage import placement
 
     model = case.model()
@@ -153,10 +164,12 @@ def look(bundle: Bundle, case: Case, folder: Path) -> tuple[Seen, str]:
             trusted = "computes wrong numbers"
     found = difference(ours.outputs[0], want)
     provider = "xnnpack" if by_xnnpack(case, ours.placed) else "cpu"
-    return Seen(provider, found, found <= allowed(case, want), trusted), ours.version
+    return Seen(
+        provider=provider, max_abs=found, agrees=found <= allowed(case, want), trusted=trusted, version=ours.version
+    )
 
 
-def look_together(bundle: Bundle, folder: Path) -> tuple[dict[str, Seen], str]:
+def look_together(bundle: Bundle, folder: Path) -> dict[str, Seen]:
     """Run the forms of each operator set side by side in one model, for an emulated runner starts slowly.
 
     Who ran which form then shows only in how many of each operator every provider ran: it must be what it was where
@@ -169,7 +182,6 @@ def look_together(bundle: Bundle, folder: Path) -> tuple[dict[str, Seen], str]:
 
     alone = kept()["targets"][ALONE]["cases"]
     found: dict[str, Seen] = {}
-    version = ""
     for batch in batches():
         cpu, ours = (execute(bundle, batch.model(), folder, f"--provider={name}") for name in ("cpu", "xnnpack"))
         if cpu.failure or ours.failure:
@@ -184,10 +196,14 @@ def look_together(bundle: Bundle, folder: Path) -> tuple[dict[str, Seen], str]:
             )
         for case, got, want in zip(batch.cases, ours.outputs, cpu.outputs, strict=True):
             apart = difference(got, want)
-            found[case.name] = Seen(alone[case.name]["provider"], apart, apart <= allowed(case, want))
-        version = ours.version
+            found[case.name] = Seen(
+                provider=alone[case.name]["provider"],
+                max_abs=apart,
+                agrees=apart <= allowed(case, want),
+                version=ours.version,
+            )
         console.note(f"operator set {batch.opset}: {len(batch.cases)} forms")
-    return found, version
+    return found
 
 
 def plain(operator: str) -> str:
@@ -225,9 +241,21 @@ def kept() -> dict[str, Any]:
     return value
 
 
-def run(target: str, as_json: bool, update: bool, only: str = "", together: bool = False) -> None:
-    """Look at every case on ``target``, or those whose names hold ``only``; ``update``: keep what was seen."""
+def _cell(bundle: Bundle, runner: str, case: Case) -> Cell[Seen]:
+    key = sha256_bytes(json.dumps([runner, sha256_bytes(case.model().SerializeToString())]).encode())[:16]
+    return Cell(f"{bundle.manifest.target}: {case.name}", key, partial(look, bundle, case), label=case.name)
+
+
+def run(target: str, as_json: bool, update: bool, only: str = "", together: bool = False, again: bool = False) -> None:
+    """Look at every case on ``target``, or those whose names hold ``only``: a sweep (`core.sweep`).
+
+    Args:
+        update: put what was seen into the docs' file.
+        together: `look_together`; nothing of it is kept but for the docs.
+        again: look also at what was seen before with the same bundle.
+    """
     from core.environment import ensure
+    from deploy.run.needs import bundle_digest
     from toolchains.build.builder import build
     from toolchains.targets import get_target
 
@@ -237,18 +265,18 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
 
     bundle = build(target, ENGINE)
     before = kept()["targets"].get(target, {"cases": {}})["cases"] if only else {}
-    found: dict[str, Any] = {}
-    version = ""
     cases = [case for case in CASES if only in case.name]
-    with tempfile.TemporaryDirectory(prefix="slipway-operators-") as folder:
-        if together:
-            seen_together, version = look_together(bundle, Path(folder))
-            found = {name: _rounded(seen) for name, seen in seen_together.items()}
-            cases = [case for case in CASES if case.name in found]
-        for number, case in enumerate(() if together else cases, 1):
-            console.note(f"{number} of {len(cases)}: {case.name}")
-            seen, version = look(bundle, case, Path(folder))
-            found[case.name] = _rounded(seen)
+    if together:
+        with tempfile.TemporaryDirectory(prefix="slipway-operators-") as folder:
+            seen = look_together(bundle, Path(folder))
+        cases = [case for case in CASES if case.name in seen]
+    else:
+        digest = bundle_digest(bundle)
+        cells = [_cell(bundle, digest, case) for case in cases]
+        kept_ones = sweep("running", cells, Journal.of("operators", Seen), again=again)
+        seen = dict(zip((case.name for case in cases), kept_ones.values(), strict=True))
+    found = {name: _rounded(one) for name, one in seen.items()}
+    version = next((one.version for one in reversed(seen.values())), "")
     how = bundle.manifest.offers.verified + (", forms of an operator set together" if together else "")
     row = {"engine": f"{ENGINE} {version}", "how": how, "cases": {**before, **found}}
     if update:
@@ -268,7 +296,7 @@ def run(target: str, as_json: bool, update: bool, only: str = "", together: bool
 
 
 def _rounded(seen: Seen) -> dict[str, Any]:
-    return {**asdict(seen), "max_abs": float(f"{seen.max_abs:.2g}")}
+    return {**seen.model_dump(exclude={"version"}), "max_abs": float(f"{seen.max_abs:.2g}")}
 
 
 def markdown() -> str:

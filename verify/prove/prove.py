@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from core import console
 from core.bundle import Native
 from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupportedError
-from core.files import locked, write_json
-from core.paths import dist_part, native_dir
+from core.files import sha256_bytes, sha256_file
+from core.paths import native_dir
+from core.sweep import Cell, Journal, sweep
 from toolchains.emulation import places
 from toolchains.emulation.places import NATIVE, WINE, Place
 from toolchains.targets import Target, get_target, load_targets
@@ -23,18 +25,25 @@ from verify.prove.proof import CaseResult, Report, Row
 _SAMPLE_MS = 200
 
 
-def file_of(target: str) -> Path:
-    """Where the results of a target are kept."""
-    return dist_part("proof") / f"{target}.json"
+def _key(native: Native, cpu: str, with_kernels: bool) -> str:
+    """What decides a row: the program, how it is run there, and what is looked at."""
+    target = get_target(native.manifest.target)
+    try:
+        how = places.place(target, cpu).how
+    except (HostError, NotSupportedError):
+        how = ""  # such a row is not kept
+    program = sha256_file(native.path / native.manifest.proof) if native.manifest.proof else ""
+    return sha256_bytes(json.dumps([program, how, with_kernels]).encode())[:16]
 
 
-def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list[Row]:
-    """Run the proof program of ``dist/<target>/native`` on one CPU model or on all; the results are kept.
+def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: bool = False) -> list[Row]:
+    """Run the proof program of ``dist/<target>/native`` on one CPU model or on all: a sweep (`core.sweep`).
 
     Args:
         cpu: one of `places.cpus`; all when empty.
         with_kernels: find out which kernels ran, which takes one more run a case under QEMU, and a fifth of a second
             a case natively.
+        again: run it also where it passed before.
 
     Raises:
         ConfigError: no such target, or CPU model for it.
@@ -49,26 +58,32 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True) -> list
             f"./inv prove --target {target_name}",
         )
     native = Native.load(native_dir(target_name))
-    rows = [prove_one(native, name, with_kernels=with_kernels) for name in ((cpu,) if cpu else wanted)]
     if not wanted:
-        rows = [_not_run(target, native, "", f"not run: {target.proof}")]
-    with locked("proof"):
-        write_json(file_of(target_name), proof.load(file_of(target_name)).updated(rows).model_dump(mode="json"))
-    return rows
+        return [_not_run(target, native, "", f"not run: {target.proof}")]
+    cells = [
+        Cell(
+            f"{target_name} {name}",
+            _key(native, name, with_kernels),
+            partial(prove_one, native, name, with_kernels=with_kernels),
+        )
+        for name in ((cpu,) if cpu else wanted)
+    ]
+    rows = sweep("proving", cells, Journal.of("prove", Row), again=again, holds=lambda row: row.outcome == "passed")
+    return list(rows.values())
 
 
-def prove_all(*, with_kernels: bool = True) -> list[Row]:
+def prove_all(*, with_kernels: bool = True, again: bool = False) -> list[Row]:
     """`prove` for every target that was built; the others get a row that says so."""
-    return [row for name in load_targets() for row in _prove_if_built(name, with_kernels)]
+    return [row for name in load_targets() for row in _prove_if_built(name, with_kernels, again)]
 
 
-def _prove_if_built(target: str, with_kernels: bool) -> list[Row]:
+def _prove_if_built(target: str, with_kernels: bool, again: bool) -> list[Row]:
     try:
         Native.load(native_dir(target), verify=False)
     except BundleError:
         why = f"./inv build --target {target} --packages"
         return [Row(target=target, cpu="", how="", outcome="not built", why=why)]
-    return prove(target, with_kernels=with_kernels)
+    return prove(target, with_kernels=with_kernels, again=again)
 
 
 def _not_run(target: Target, native: Native, cpu: str, why: str) -> Row:
@@ -106,7 +121,6 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
         place = places.place(target, cpu)
     except (HostError, NotSupportedError) as error:
         return _not_run(target, native, cpu, f"{error.what} {error.cause}")
-    console.note(f"{target.name}: {place.how}")
     sampling = with_kernels and cpu == NATIVE
     words = ["--json", *(word for name in only for word in ("--case", name))]
     done = place.run(program, [*words, *(["--samples", str(_SAMPLE_MS)] if sampling else [])])

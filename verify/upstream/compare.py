@@ -1,19 +1,19 @@
 """What ``./inv agree --upstream-tests`` does: run the programs of upstream's own tests on the lean engine, and compare.
 
-Cells are gathered in ``dist/agreement`` as they come, in batches; those of the docs are put there by ``--update``.
+It is a sweep (`core.sweep`). ``--update`` puts what it came to into ``docs/upstream-tests.json``, for the docs.
 """
 
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from core import console
+from core import console, sweep
 from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes
 from core.program import Tolerance
@@ -31,8 +31,6 @@ _SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc
 """The scheme of the zoo with the same arithmetic: its tolerances hold (docs/agreement.md)."""
 _CLEARLY = 4.0
 """Who is so many times nearer to what must come out is right."""
-_OFTEN = 10.0
-"""Seconds between writes of what was seen."""
 
 
 def limits_of(case: Case) -> tuple[Tolerance, ...]:
@@ -143,33 +141,18 @@ class Collected:
 
 
 def _sweep(where: Sequence[Spot], cases: Sequence[Case], again: bool) -> None:
-    """Compare all cases at all places; what is gathered is not run again unless ``again``."""
+    """Compare all cases at all places."""
     keys = {case.name: upstream_kept.digest(case) for case in cases}
-    todo = []
-    for spot in where:
-        kept = upstream_kept.load(upstream_kept.gathered(spot.target)).column(spot.place.cpu)
-        todo += [
-            (spot, case)
-            for case in cases
-            if again or case.name not in kept or kept[case.name].key != f"{keys[case.name]}-{spot.key}"
-        ]
-    fresh: dict[tuple[str, str], dict[str, Cell]] = {}
-    written = time.monotonic()
-    with console.counter() as bar:
-        task = bar.add_task("comparing", total=len(todo))
-        try:
-            for spot, case in todo:
-                bar.update(task, description=f"{case.name} on {spot.target} {spot.place.cpu}")
-                cell = look_at(spot, case).model_copy(update={"key": f"{keys[case.name]}-{spot.key}"})
-                fresh.setdefault((spot.target, spot.place.cpu), {})[case.name] = cell
-                bar.advance(task)
-                if not cell.good:
-                    console.note(f"{spot.target} {spot.place.cpu}: {case.name}: {cell.outcome}: {cell.why}")
-                if time.monotonic() - written > _OFTEN:
-                    upstream_kept.add(fresh)
-                    fresh, written = {}, time.monotonic()
-        finally:
-            upstream_kept.add(fresh)
+    cells = [
+        sweep.Cell(upstream_kept.cell_name(spot, case), f"{keys[case.name]}-{spot.key}", partial(look_at, spot, case))
+        for spot in where
+        for case in cases
+    ]
+    sweep.sweep("comparing", cells, upstream_kept.journal(), again=again, remark=_remark)
+
+
+def _remark(cell: Cell) -> str:
+    return "" if cell.good else f"{cell.outcome}: {cell.why}"
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from core.errors import ConfigError
 from core.files import locked, sha256_bytes, sha256_file, write_json
-from core.paths import ROOT, dist_part
+from core.paths import ROOT
+from core.sweep import Journal
 from verify.agree.kept import Outcome
 
 if TYPE_CHECKING:
@@ -35,24 +35,11 @@ class Cell(_Model):
     right: Literal["", "lean", "upstream", "both"] = ""
     """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it."""
     why: str = ""
-    key: str = ""
 
     @property
     def good(self) -> bool:
         """Whether nothing is to be explained."""
         return self.outcome in _GOOD and not self.right
-
-
-class Gathered(_Model):
-    """All cells of a target."""
-
-    schema_version: Literal[1] = 1
-    cells: Mapping[str, Mapping[str, Cell]] = {}
-    """By CPU, then by the case's name."""
-
-    def column(self, cpu: str) -> Mapping[str, Cell]:
-        """The cells of one place."""
-        return self.cells.get(cpu, {})
 
 
 class Counts(_Model):
@@ -104,32 +91,14 @@ class Summary(_Model):
     notable: tuple[Notable, ...] = ()
 
 
-def gathered(target: str) -> Path:
-    """Where the cells of a target are gathered."""
-    return dist_part("agreement") / f"upstream-{target}.json"
+def journal() -> Journal[Cell]:
+    """What was compared on this machine."""
+    return Journal.of("upstream-tests", Cell)
 
 
-def load(path: Path) -> Gathered:
-    """Read a file of cells; nothing when there is none.
-
-    Raises:
-        ConfigError: it is damaged.
-    """
-    try:
-        return Gathered.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Gathered()
-    except (ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} holds no comparisons.", str(error), "remove it, then the command again") from error
-
-
-def add(fresh: Mapping[tuple[str, str], Mapping[str, Cell]]) -> None:
-    """Put cells into the files of their targets."""
-    for (target, cpu), cells in fresh.items():
-        with locked("agreement"):
-            old = load(gathered(target)).cells
-            new = Gathered(cells={**old, cpu: {**old.get(cpu, {}), **cells}})
-            write_json(gathered(target), new.model_dump(mode="json", exclude_defaults=True))
+def cell_name(spot: Spot, case: Case) -> str:
+    """The cell of a case at a place."""
+    return f"{spot.target} {spot.place.cpu}: {case.name}"
 
 
 def digest(case: Case) -> str:
@@ -143,11 +112,11 @@ Columns = Mapping[tuple[str, str, str], Mapping[str, Cell]]
 
 
 def columns(where: Sequence[Spot], cases: Sequence[Case]) -> Columns:
-    """What is gathered of these places and cases."""
-    names = {case.name for case in cases}
+    """What was seen last of these cases at these places."""
+    seen = dict(journal().all())
     return {
         (spot.target, spot.place.cpu, spot.place.how): {
-            name: cell for name, cell in load(gathered(spot.target)).column(spot.place.cpu).items() if name in names
+            case.name: seen[name] for case in cases if (name := cell_name(spot, case)) in seen
         }
         for spot in where
     }

@@ -1,0 +1,134 @@
+"""Sweeps: cells that are kept as they come, and what a killed or another process leaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from core import sweep as sweeps
+from core.paths import dist_part
+from core.sweep import Cell, Journal, sweep
+
+
+class Number(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: int = 0
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+
+
+def journal() -> Journal[Number]:
+    """As another process reads it."""
+    return Journal.of("numbers", Number)
+
+
+def file() -> Path:
+    return dist_part("sweeps") / "numbers.jsonl"
+
+
+class Work:
+    """Cells that count how often they run."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.fails = ""
+
+    def cells(self, *names: str, key: str = "k") -> list[Cell[Number]]:
+        return [Cell(name, key, self._work(name)) for name in names]
+
+    def _work(self, name: str) -> Callable[[], Number]:
+        def work() -> Number:
+            if name == self.fails:
+                raise KeyboardInterrupt
+            self.ran.append(name)
+            return Number(value=len(name))
+
+        return work
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_cells_run_once_and_again_when_something_changed(jobs: int) -> None:
+    work = Work()
+    first = sweep("counting", work.cells("a", "bb", "ccc"), journal(), jobs=jobs)
+    assert {name: found.value for name, found in first.items()} == {"a": 1, "bb": 2, "ccc": 3}
+    assert list(first) == ["a", "bb", "ccc"]
+    assert sweep("counting", work.cells("a", "bb", "ccc"), journal(), jobs=jobs) == first
+    assert sorted(work.ran) == ["a", "bb", "ccc"]
+    sweep("counting", [*work.cells("a"), *work.cells("bb", key="another")], journal(), jobs=jobs)
+    assert work.ran[3:] == ["bb"]
+    sweep("counting", work.cells("a", "ccc"), journal(), again=True, jobs=jobs)
+    assert sorted(work.ran[4:]) == ["a", "ccc"]
+    sweep("counting", work.cells("a", "ccc"), journal(), jobs=jobs, holds=lambda found: found.value > 1)
+    assert work.ran[6:] == ["a"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_was_finished_before_an_interruption_is_kept(jobs: int) -> None:
+    work = Work()
+    work.fails = "c"
+    with pytest.raises(KeyboardInterrupt):
+        sweep("counting", work.cells("a", "b", "c"), journal(), jobs=jobs)
+    work.fails = ""
+    kept = len(dict(journal().all()))
+    before = len(work.ran)
+    sweep("counting", work.cells("a", "b", "c"), journal(), jobs=jobs)
+    assert len(work.ran) - before == 3 - kept
+    if jobs == 1:
+        assert kept == 2
+
+
+def test_half_a_line_costs_one_cell() -> None:
+    work = Work()
+    sweep("counting", work.cells("a", "b"), journal())
+    file().write_bytes(file().read_bytes()[:-9])
+    sweep("counting", work.cells("a", "b"), journal())
+    assert work.ran == ["a", "b", "b"]
+    lines = file().read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["cell"] for line in (lines[0], lines[2])] == ["a", "b"], "the next line begins anew"
+    assert {name: one.value for name, one in journal().all()} == {"a": 1, "b": 1}
+
+
+def test_somebody_elses_lines_are_passed_over() -> None:
+    work = Work()
+    sweep("counting", work.cells("a"), journal())
+    foreign = ["", "[]", "null", '"cell"', "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "{}",
+               '{"cell": "b", "key": "k", "result": {"value": "many"}}']  # fmt: skip
+    with file().open("a", encoding="utf-8") as more:
+        more.write("\n".join(foreign) + "\n")
+    sweep("counting", work.cells("a", "b"), journal())
+    assert work.ran == ["a", "b"]
+
+
+def test_two_writers_lose_nothing() -> None:
+    one, other = journal(), journal()
+    names = [f"{who}{number}" for number in range(20) for who in "xy"]
+    threads = [
+        threading.Thread(target=lambda who=who, to=to: [to.keep(f"{who}{n}", "k", Number(value=n)) for n in range(20)])
+        for who, to in (("x", one), ("y", other))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(name for name, _ in journal().all()) == sorted(names)
+
+
+def test_a_journal_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_SPARE", 5)
+    for value in range(9):
+        sweep("counting", [Cell("a", "k", partial(Number, value=value))], journal(), again=True)
+    assert dict(journal().all()) == {"a": Number(value=8)}
+    assert len(file().read_text(encoding="utf-8").splitlines()) <= 1 + 5 + 1
+    journal().forget()
+    assert not dict(journal().all())
