@@ -22,6 +22,7 @@ SAID = {
     "fxdiv/cci.20200417": "fxdiv: 63 divisions, 0 wrong",
     "pthreadpool/cci.20251020": "pthreadpool: four threads, every index once",
     "cpuinfo/cci.20250905": "cpuinfo: ",
+    "xnnpack/cci.20241108": "xnnpack: four rows through a layer",
 }
 
 

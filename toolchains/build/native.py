@@ -25,6 +25,8 @@ from toolchains.targets import Target, get_target
 _ROOM = ROOT / "toolchains"
 _MODULES = (*MODULES, "build/native.py", "build/native_layout.py")
 SOURCES = ("auto", "debian", "git")
+PROOF = "runtime/proof"
+"""Folder of the program that proves the packages."""
 
 Place = Literal["debian", "git"]
 
@@ -80,8 +82,8 @@ def _recipes() -> Iterator[tuple[str, Path]]:
     """Every file that native packages are made from, with the name it goes by."""
     names = {reference.partition("/")[0] for reference in tools.table()["native"]["requires"]}
     names |= {"cpuinfo", "fxdiv", "kleidiai", "pthreadpool", "slipway_sources"}
-    for name in names:
-        for file in (ROOT / "recipes" / name).rglob("*"):
+    for folder in (PROOF, *(f"recipes/{name}" for name in names)):
+        for file in (ROOT / folder).rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield file.relative_to(ROOT).as_posix(), file
     for name in _MODULES:
@@ -186,13 +188,10 @@ def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], P
 
 
 def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | None:
-    """The proof program: the test package of XNNPACK's recipe, linked with its symbols kept."""
+    """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept."""
     from toolchains.build import conan
 
     reference: str = tools.table()["native"]["proof"]
-    folder = ROOT / "recipes" / reference.partition("/")[0] / "all" / "test_package"
-    if not (folder / "conanfile.py").is_file():
-        return None
     out = scratch / "proof"
     out.mkdir()
     confs = {
@@ -201,7 +200,7 @@ def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | N
         "user.slipway:proof_out": out,
     }
     conan.conan(
-        ["test", folder, reference, *words, *(f"--conf={name}={value}" for name, value in confs.items())],
+        ["test", ROOT / PROOF, reference, *words, *(f"--conf={name}={value}" for name, value in confs.items())],
         log=job.log,
         what=f"Building the proof program for {job.target.name}",
         heard=steps.heard,
