@@ -52,11 +52,11 @@ def _selection(programs: str) -> Selection:
     """What the programs need, as this machine's own bundle of the engine lean reads them."""
     from core.files import sha256_file
     from core.program import load_program
-    from deploy.devices.inventory import host_target
     from deploy.run.needs import describe
     from models.options import words
     from toolchains.build.builder import build
     from toolchains.build.selection import select
+    from toolchains.targets import host_target
 
     names, files = [], []
     for word in words(programs):
@@ -66,7 +66,7 @@ def _selection(programs: str) -> Selection:
             raise UsageError(f"There is no program {file}.", "", "./inv build --ops-from model.pte")
         names.append(file.parent.name if file.stem == "model" else file.stem)
         files.append(file)
-    reader = build(host_target(), "lean")
+    reader = build(host_target().name, "lean")
     methods = [method for file in files for method in describe(reader, file, sha256_file(file)).methods]
     operators = [name for method in methods for name in method.operators]
     return select(names, operators, [name for method in methods for name in method.backends])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import platform
 import sys
 import typing
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, NotSupportedError
+from core.errors import ConfigError, HostError, NotSupportedError
 from toolchains import ndk_folder
 
 if sys.version_info >= (3, 11):
@@ -31,6 +32,10 @@ _CHOICES: Mapping[str, frozenset[str]] = {
     "float_abi": frozenset({"hard", "soft", "none"}),
     "libc": frozenset({"glibc", "musl", "static", "bionic", "msvcrt", "system"}),
 }
+
+_SYSTEMS = {"linux": "linux", "darwin": "macos", "windows": "windows"}
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "armv8l": "armv7l", "i386": "i686"}
+"""The table's names of what `platform` calls this system and this machine, where they differ."""
 
 
 @dataclass(frozen=True)
@@ -236,3 +241,21 @@ def get_target(name: str) -> Target:
     )
     cause = f"did you mean {' or '.join(near)}?" if near else f"targets are {', '.join(targets)}"
     raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")
+
+
+def host_target() -> Target:
+    """The target that this machine itself is.
+
+    Raises:
+        HostError: the table has none for such a machine.
+    """
+    system = _SYSTEMS.get(platform.system().lower(), "")
+    machine = platform.machine().lower()
+    for target in load_targets().values():
+        if (target.os, target.machine) == (system, _MACHINES.get(machine, machine)):
+            return target
+    raise HostError(
+        f"This machine ({platform.system()} on {platform.machine()}) is not one of Slipway's targets.",
+        f"targets are {', '.join(load_targets())}",
+        "a machine, a container or a virtual machine with Debian 12 or newer on x86_64 or arm64",
+    )

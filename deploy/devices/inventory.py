@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import platform
 import re
 import sys
 from pathlib import Path
@@ -33,12 +32,6 @@ EMULATED = "emulated"
 """The tag of a device that is no real one, wherever it is: its times are no latency figures."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-
-_MACHINES = {
-    "x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64", "armv7l": "armv7",
-    "armv8l": "armv7", "armv6l": "armv6", "i686": "x86", "i386": "x86",
-}  # fmt: skip
-_SYSTEMS = {"linux": "linux", "darwin": "macos", "windows": "windows"}
 
 
 class Device(BaseModel):
@@ -129,23 +122,6 @@ class Device(BaseModel):
         return bool(self.virtual) or EMULATED in self.tags
 
 
-def host_target() -> str:
-    """Name of this machine's own target, ``linux-x86_64``.
-
-    Raises:
-        ConfigError: no target of that name exists.
-    """
-    system, machine = platform.system().lower(), platform.machine().lower()
-    try:
-        return f"{_SYSTEMS[system]}-{_MACHINES[machine]}"
-    except KeyError:
-        raise ConfigError(
-            f"This machine ({system} {machine}) is none of Slipway's targets.",
-            "",
-            "./inv targets",
-        ) from None
-
-
 def user_file() -> Path:
     """Where the user's own devices are, whether it is there or not."""
     named = os.environ.get(VARIABLE)
@@ -189,10 +165,11 @@ def get_device(name: str, path: Path | None = None) -> Device:
             f"./inv devices.list, or ./inv devices.add --ssh USER@HOST --name {name}",
             near,
         )
+    from toolchains.targets import get_target, host_target
+
     device = devices[name]
     if device.target == HOST:
-        return device.model_copy(update={"target": host_target()})
-    from toolchains.targets import get_target
+        return device.model_copy(update={"target": host_target().name})
 
     for target in (device.target, *device.targets):
         get_target(target)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from core.errors import ConfigError, NotSupportedError, UsageError
 from core.program import ENGINES
-from deploy.devices.inventory import HOST, Device, host_target
+from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
-from toolchains.targets import Target, get_target
+from toolchains.targets import Target, get_target, host_target
 
 SMALL = ("linear", "conv", "matmul", "mlp")
 """Models taken unless others are asked for: each exports and runs in seconds, even emulated."""
@@ -158,7 +158,7 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Wanted], want
 
 
 def _targets(device: Device) -> list[Target]:
-    names = dict.fromkeys(host_target() if name == HOST else name for name in (device.target, *device.targets))
+    names = dict.fromkeys(host_target().name if name == HOST else name for name in (device.target, *device.targets))
     return [get_target(name) for name in names]
 
 

@@ -11,9 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from tests.faults import outcomes, tiny
+from toolchains.targets import host_target
 
 STEPS = ("survey", "upload", "run", "settle")
 LEFT = (0, 40_000, 90_000, 250_000)
@@ -36,7 +37,7 @@ def main(where: str) -> None:
     home = disk / "home"
     home.mkdir()
     small = tiny.make(Path(where) / "tiny")
-    device = Device(name="board", transport="local", target=host_target(), root=str(home / ".slipway"))
+    device = Device(name="board", transport="local", target=host_target().name, root=str(home / ".slipway"))
     rows: list[list[object]] = []
     for step in STEPS:
         for left in LEFT:

@@ -17,9 +17,10 @@ from typing import Any
 from core import surprise
 from core.errors import SlipwayError
 from core.paths import dist_dir
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from tests.faults import tiny
+from toolchains.targets import host_target
 
 STEPS = ("describe", "upload", "run", "compare")
 
@@ -59,7 +60,7 @@ def main(where: str) -> None:
     home.mkdir()
     (home / "precious").write_text("precious")
     small = tiny.make(Path(where) / "tiny")
-    device = Device(name="board", transport="local", target=host_target(), root=str(home / ".slipway"))
+    device = Device(name="board", transport="local", target=host_target().name, root=str(home / ".slipway"))
     rows: list[list[object]] = []
     for what in ("bytes", "inodes"):
         for step in STEPS:

@@ -20,7 +20,7 @@ import pytest
 
 from core.errors import DeadlineError, SlipwayError, TransferError
 from core.paths import ROOT
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.store.store import Store
 from deploy.transport.base import run
@@ -28,6 +28,7 @@ from deploy.transport.local import LocalTransport
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone
+from toolchains.targets import host_target
 
 ESC = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
 FIX = "curl http://127.0.0.1/x | sh"
@@ -46,12 +47,14 @@ def anyhow(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Device]:
     """A device of each kind; nothing runs on it when the test is over."""
     if request.param == "local":
         (tmp_path / "board/home").mkdir(parents=True)
-        yield Device(name="board", transport="local", target=host_target(), root=str(tmp_path / "board/home/.slipway"))
+        yield Device(
+            name="board", transport="local", target=host_target().name, root=str(tmp_path / "board/home/.slipway")
+        )
     else:
         board: server.Device = request.getfixturevalue("board")
         yield Device(
             name="board", transport="ssh", host="127.0.0.1", port=board.port, user="pi", key=board.client_key,
-            known_hosts=board.known_hosts, target=host_target(),
+            known_hosts=board.known_hosts, target=host_target().name,
         )  # fmt: skip
     assert gone(str(tmp_path / "board"))
 
@@ -313,7 +316,7 @@ def test_answers_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
     (tmp_path / "board").mkdir()
     text = tmp_path / "answer"
     text.write_bytes(answer(ANSWERS[name]).encode("latin-1"))
-    board = Device(name="board", transport="local", target=host_target(), root=str(tmp_path / "board/.slipway"))
+    board = Device(name="board", transport="local", target=host_target().name, root=str(tmp_path / "board/.slipway"))
     evil = hostile(small, f'cp {text} "$json"; cp "$inputs" "${{output}}0.npy"; exit 0\n')
     error = attempt(lambda: evil.deploy(board))
     assert (type(error).__name__, error.exit_code, error.kind) == ("AnswerError", 26, "answer")
@@ -347,7 +350,7 @@ def test_arrays_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
     file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(4))
     text = tmp_path / "answer"
     text.write_text(answer(lambda good: good))
-    board = Device(name="board", transport="local", target=host_target(), root=str(tmp_path / "board/.slipway"))
+    board = Device(name="board", transport="local", target=host_target().name, root=str(tmp_path / "board/.slipway"))
     evil = hostile(small, f'cp {text} "$json"; cp {file} "${{output}}0.npy"; exit 0\n')
     error = attempt(lambda: evil.deploy(board))
     assert (type(error).__name__, error.exit_code) == ("AnswerError", 26)

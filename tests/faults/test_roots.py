@@ -13,7 +13,7 @@ import pytest
 from core.errors import RootError, SlipwayError, TransferError
 from core.files import sha256_file
 from deploy import scripts
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run import pipeline
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
@@ -24,6 +24,7 @@ from deploy.upkeep import upkeep
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone
+from toolchains.targets import host_target
 
 STRANGER = 12345
 """Another user's number."""
@@ -51,7 +52,7 @@ def common(tmp_path: Path) -> Iterator[Path]:
 
 
 def at(root: Path | str) -> Device:
-    return Device(name="board", transport="local", target=host_target(), root=str(root))
+    return Device(name="board", transport="local", target=host_target().name, root=str(root))
 
 
 def state(folder: Path) -> dict[str, tuple[str, int, bytes | str]]:

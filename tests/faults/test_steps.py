@@ -17,12 +17,13 @@ import pytest
 
 from core.errors import DeviceBusyError
 from core.paths import ROOT
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run import pipeline
 from deploy.run.events import Event
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone, marked
+from toolchains.targets import host_target
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def device(home: Path) -> Device:
-    return Device(name="board", transport="local", target=host_target(), root=str(home / ".slipway"))
+    return Device(name="board", transport="local", target=host_target().name, root=str(home / ".slipway"))
 
 
 class Phases:

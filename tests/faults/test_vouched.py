@@ -14,7 +14,7 @@ import pytest
 from core.errors import RunError, TransferError
 from core.files import sha256_file, write_json
 from core.paths import cache_dir
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run import pipeline
 from deploy.run.events import Event
 from deploy.run.execute import execute
@@ -25,6 +25,7 @@ from deploy.upkeep import upkeep
 from tests.faults import tiny
 from tests.faults.sabotage import Sabotage
 from tests.faults.tiny import Tiny
+from toolchains.targets import host_target
 
 WEIGHTS = 1360
 
@@ -49,7 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def device(root: Path) -> Device:
-    return Device(name="board", transport="local", target=host_target(), root=str(root))
+    return Device(name="board", transport="local", target=host_target().name, root=str(root))
 
 
 def changed(data: bytes) -> bytes:

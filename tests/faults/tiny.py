@@ -13,12 +13,13 @@ import numpy as np
 
 from core.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from core.files import sha256_file, write_json
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run.events import Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 from tests.support.processes import marked
+from toolchains.targets import host_target
 
 PAYLOAD = 300_000
 MODEL = 60_000
@@ -71,7 +72,7 @@ def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEME
         for name, run in (("bin/pte_runner", True), ("lib/payload", False))
     ]
     manifest = Manifest(
-        target=host_target(), engine="tiny", toolchain="none", created="2026-01-01T00:00:00Z",
+        target=host_target().name, engine="tiny", toolchain="none", created="2026-01-01T00:00:00Z",
         needs=Needs(os="linux", machine=__import__("platform").machine(), libc="static"),
         offers=Offers(engine="tiny", engine_version="1", backends=(), operators=(), kleidiai=False, verified="native"),
         files=tuple(entries),

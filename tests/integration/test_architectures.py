@@ -16,11 +16,11 @@ TESTED = [(name, scheme) for name, one in load_architectures().items() for schem
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
     from core.environment import ensure_export
-    from deploy.devices.inventory import host_target
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
     ensure_export()
-    return build(host_target(), "lean")
+    return build(host_target().name, "lean")
 
 
 @pytest.mark.parametrize(("name", "scheme"), TESTED)

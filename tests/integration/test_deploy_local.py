@@ -13,13 +13,14 @@ import pytest
 
 from core.bundle import Bundle
 from core.errors import DeadlineError, MismatchError, PreflightError, ProgramError, UsageError
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 from tests.support.deploying import Deploying, bundle, other_program, program
 from tests.support.processes import gone, runners
+from toolchains.targets import host_target
 
 __all__ = ["bundle", "other_program", "program"]
 
@@ -35,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def device(root: Path) -> Device:
-    return Device(name="bench", transport="local", target=host_target(), root=str(root), timeout=120)
+    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from core.files import sha256_file
 from core.paths import cache_dir
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.store.store import Blob, Store
 from deploy.transport.base import run
@@ -27,6 +27,7 @@ from tests.support.processes import gone
 from tests.support.userlands import userland
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
+from toolchains.targets import host_target
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +74,8 @@ def dropbear(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
         server = threading.Thread(target=serve)
         server.start()
         yield Device(
-            name="router", transport="ssh", target=host_target(), host="127.0.0.1", port=port, user=getpass.getuser(),
-            key=folder / "id", known_hosts=folder / "known_hosts",
+            name="router", transport="ssh", target=host_target().name, host="127.0.0.1", port=port,
+            user=getpass.getuser(), key=folder / "id", known_hosts=folder / "known_hosts",
         )  # fmt: skip
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
-from deploy.devices.inventory import Device, host_target
+from deploy.devices.inventory import Device
 from deploy.lab.labgrid import VARIABLE, Coordinator, own_name
 from deploy.run.connect import ssh_address
 from deploy.run.events import Event
@@ -29,6 +29,7 @@ from tests.support.deploying import Deploying, program
 from tests.support.processes import gone, marked
 from tests.support.small_program import small_program
 from toolchains.build.builder import build
+from toolchains.targets import host_target
 
 __all__ = ["program"]
 
@@ -134,8 +135,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def device(lab: Lab, board: server.Device) -> Device:
     return Device(
-        name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board", target=host_target(),
-        key=Path(board.client_key), known_hosts=Path(board.known_hosts),
+        name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board",
+        target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
     )  # fmt: skip
 
 

@@ -23,10 +23,10 @@ NAMES = [
 @pytest.fixture(scope="module")
 def lean() -> Bundle:
     """This machine's own bundle of the lean engine."""
-    from deploy.devices.inventory import host_target
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
-    return build(host_target(), "lean")
+    return build(host_target().name, "lean")
 
 
 @pytest.mark.parametrize("name", NAMES)

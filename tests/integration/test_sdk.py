@@ -18,7 +18,7 @@ from toolchains.build import conan
 from toolchains.compilers.families import family
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
-from toolchains.targets import Target, get_target
+from toolchains.targets import Target, get_target, host_target
 
 pytestmark = pytest.mark.build
 
@@ -104,7 +104,7 @@ def test_a_consumer_that_asks_for_less_gets_less(sdk: tuple[Target, Path], tmp_p
 
 def test_a_consumer_with_the_systems_own_compilers(tmp_path: Path) -> None:
     """GNU ld and its own --push-state, where no wrapper of ours helps; a bare machine has none of them."""
-    target = conan.host_target()
+    target = host_target()
     package = package_of(target, tmp_path / "install")
     for compiler in filter(shutil.which, ("g++", "clang++")):
         compile_consumer((target, package), tmp_path / compiler, compiler)

@@ -14,7 +14,8 @@ from core.bundle import RUNNER
 from core.paths import cache_dir
 from core.program import load_program
 from models.export import export
-from toolchains.build import builder, conan
+from toolchains.build import builder
+from toolchains.targets import host_target
 from verify.fuzz.build import GUARDED, build
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -32,7 +33,7 @@ def sweep() -> Path:
 @pytest.fixture(scope="module")
 def runner() -> Path:
     """This machine's own runner of the engine lean."""
-    return builder.build(conan.host_target().name, "lean").path / RUNNER
+    return builder.build(host_target().name, "lean").path / RUNNER
 
 
 def program(model: str, scheme: str) -> Path:

@@ -36,11 +36,11 @@ def tests() -> dict[str, Test]:
 @pytest.fixture(scope="module")
 def spot() -> Spot:
     """This machine's own bundle of the lean engine."""
-    from deploy.devices.inventory import host_target
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
-    bundle: Bundle = build(host_target(), "lean")
-    return Spot.of(bundle, places.place(get_target(host_target()), places.NATIVE))
+    bundle: Bundle = build(host_target().name, "lean")
+    return Spot.of(bundle, places.place(get_target(host_target().name), places.NATIVE))
 
 
 def test_upstreams_programs_agree(tests: dict[str, Test], spot: Spot) -> None:

@@ -24,10 +24,10 @@ from core.paths import ROOT
 @pytest.fixture(scope="session")
 def bundle() -> Bundle:
     """This machine's own bundle."""
-    from deploy.devices.inventory import host_target
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
-    return build(host_target())
+    return build(host_target().name)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from deploy.devices.inventory import FILE, VARIABLE, get_device, host_target, load_devices
+from deploy.devices.inventory import FILE, VARIABLE, get_device, load_devices
+from toolchains.targets import host_target
 
 SSH = '[board]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "board.local"\n'
 
@@ -28,7 +29,7 @@ def test_shipped() -> None:
 
 
 def test_host_is_resolved() -> None:
-    assert get_device("local", FILE).target == host_target()
+    assert get_device("local", FILE).target == host_target().name
 
 
 def test_users_file_is_added_and_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from commands.matrix import catalogue
 from core.errors import ConfigError, NotSupportedError, UsageError
-from deploy.devices.inventory import Device, get_device, host_target
+from deploy.devices.inventory import Device, get_device
 from deploy.matrix import report as matrix_report
 from deploy.matrix.matrix import Asked
 from deploy.matrix.plan import Plan, Selection, Wanted, plan
 from deploy.matrix.words import parse
-from toolchains.targets import get_target
+from toolchains.targets import get_target, host_target
 
 CATALOGUE = [
     Wanted(f"{model}-{scheme}" + ("-onnx" if kind == "onnx" else ""), model, scheme, kind)
@@ -87,7 +87,7 @@ def test_a_device_may_have_several_targets() -> None:
 
 
 def test_this_machines_target_has_its_name() -> None:
-    assert {cell.target for cell in select("local").cells} == {host_target()}
+    assert {cell.target for cell in select("local").cells} == {host_target().name}
 
 
 def test_what_is_impossible_is_told_with_its_reason() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, NotSupportedError
-from toolchains.targets import ENGINES, WORKS, Target, get_target, load_targets, parse_target
+from core.errors import ConfigError, HostError, NotSupportedError
+from toolchains.targets import ENGINES, WORKS, Target, get_target, host_target, load_targets, parse_target
 
 NAMES = {
     "linux-x86_64", "linux-x86", "linux-arm64", "linux-armv7", "linux-armv6",
@@ -142,3 +143,26 @@ def test_engines_are_in_order_of_preference() -> None:
     target = parse_target("linux-arm64", row(engines={"lean": WORKS, "executorch": WORKS}))
     assert target.working_engines == ("executorch", "lean")
     assert set(ENGINES) >= set(target.engines)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "name"),
+    [
+        ("Linux", "x86_64", "linux-x86_64"), ("Linux", "aarch64", "linux-arm64"), ("Linux", "armv8l", "linux-armv7"),
+        ("Linux", "i386", "linux-x86"), ("Darwin", "arm64", "macos-arm64"), ("Windows", "AMD64", "windows-x86_64"),
+    ],
+)  # fmt: skip
+def test_this_machine_is_one_of_the_targets(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, name: str
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert host_target().name == name
+
+
+@pytest.mark.parametrize(("system", "machine"), [("Linux", "riscv64"), ("FreeBSD", "x86_64")])
+def test_a_machine_that_the_table_lacks(monkeypatch: pytest.MonkeyPatch, system: str, machine: str) -> None:
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    with pytest.raises(HostError, match=rf"{system} on {machine}.*is not one of Slipway's targets"):
+        host_target()

@@ -26,7 +26,7 @@ from core.paths import ROOT, cache_dir, portable
 from toolchains.compilers import ccache, hardening
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import fetch_source
-from toolchains.targets import Target, load_targets
+from toolchains.targets import Target, host_target
 
 LOCK = "conan"
 """Name of the lock to hold around what reads or writes recipes and graphs in Conan's home, which is not made for two
@@ -308,27 +308,19 @@ def build_profile() -> Path:
     """The profile of this machine, for tools that run during a build.
 
     They run for milliseconds and compile three times as fast without optimization.
-    """
-    target = host_target()
-    usable = (name for name in target.toolchains if not family(name).usable(target))
-    return _profile("tools", target, next(usable, target.default_toolchain), "Debug")
-
-
-def host_target() -> Target:
-    """The target that this machine itself is: what tools of a build are built for.
 
     Raises:
         HostError: Slipway does not build on such a machine.
     """
-    system, machine = platform.system().lower(), platform.machine()
-    for target in load_targets().values():
-        if target.os == system and target.machine == machine and target.working_engines:
-            return target
-    raise HostError(
-        f"Slipway cannot build on this machine ({platform.system()} on {machine}).",
-        "it builds on Linux on x86_64 and on arm64",
-        "such a machine, a container or a virtual machine with Debian 12 or newer",
-    )
+    target = host_target()
+    if target.os != "linux":
+        raise HostError(
+            f"Slipway cannot build on this machine ({platform.system()} on {platform.machine()}).",
+            "it builds on Linux on x86_64 and on arm64",
+            "such a machine, a container or a virtual machine with Debian 12 or newer",
+        )
+    usable = (name for name in target.toolchains if not family(name).usable(target))
+    return _profile("tools", target, next(usable, target.default_toolchain), "Debug")
 
 
 def forget(reference: str, log: Path) -> None:

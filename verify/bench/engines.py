@@ -96,16 +96,16 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def cases() -> list[Case]:
     """Every engine that works on this machine's own target, in every way, with every scheme."""
     from core.environment import ensure_export, ensure_onnx
-    from deploy.devices.inventory import host_target
     from models.export import export
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
     ensure_export()
     ensure_onnx()
     found = []
     for engine, format_ in ENGINES.items():
         try:
-            bundle = build(host_target(), engine)
+            bundle = build(host_target().name, engine)
         except NotSupportedError as error:
             console.note(f"{engine}: {error.what}")
             continue

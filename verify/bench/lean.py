@@ -28,12 +28,12 @@ Pair = tuple[Case, Case]
 def pairs() -> list[Pair]:
     """Upstream's engine and ours with each program."""
     from core.environment import ensure_export
-    from deploy.devices.inventory import host_target
     from models.export import export
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
     ensure_export()
-    theirs, ours = (build(host_target(), engine) for engine in ("executorch", "lean"))
+    theirs, ours = (build(host_target().name, engine) for engine in ("executorch", "lean"))
     found = []
     for model, scheme in PROGRAMS:
         folder = export(model, scheme)

@@ -85,8 +85,9 @@ def compiler() -> str:
 def dependencies(log: Path) -> Dependencies:
     """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed."""
     from toolchains.build import conan
+    from toolchains.targets import host_target
 
-    host, own = conan.profile(conan.host_target()), conan.build_profile()
+    host, own = conan.profile(host_target()), conan.build_profile()
     files = [
         ROOT / "conanfile.py",
         *sorted(path for path in (ROOT / "recipes").rglob("*") if path.is_file()),

@@ -103,9 +103,10 @@ def tools(form: str, log: Path) -> tuple[str, ...]:
     sweep = os.fspath(build(SANITIZED if form == SANITIZED else GUARDED, "sweep_program", log))
     if form != SHIPPED:
         return (sweep,)
-    from toolchains.build import builder, conan
+    from toolchains.build import builder
+    from toolchains.targets import host_target
 
-    bundle = builder.build(conan.host_target().name, "lean")
+    bundle = builder.build(host_target().name, "lean")
     return (sweep, os.fspath(bundle.path / RUNNER))
 
 

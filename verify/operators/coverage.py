@@ -111,10 +111,10 @@ def markdown() -> str:
 
 def main() -> None:
     """Look, and keep what was found."""
-    from deploy.devices.inventory import host_target
     from toolchains.build.builder import build
+    from toolchains.targets import host_target
 
-    write_json(KEPT, look(build(host_target(), "lean").manifest.offers.operators))
+    write_json(KEPT, look(build(host_target().name, "lean").manifest.offers.operators))
 
 
 if __name__ == "__main__":
