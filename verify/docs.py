@@ -13,7 +13,7 @@ from core.paths import ROOT
 if TYPE_CHECKING:
     from verify.prove.proof import Row
 
-PROOFS = ROOT / "docs" / "native.json"
+PROOFS = ROOT / "docs" / "data" / "native.json"
 """What the proof programs said, kept with the sources."""
 
 ERRORS_HEAD = """# Exit codes
@@ -58,14 +58,14 @@ tests saw that nothing partial had a final name, that the next deploy succeeded,
 file stayed after it, and that nothing outside the store was touched.
 
 The table is written by the tests themselves (`tests/faults/test_cuts.py`, `tests/faults/test_steps.py`; the figures
-are in `faults.json`), and an outcome that is not on record fails them.
+are in `data/faults.json`), and an outcome that is not on record fails them.
 
 """
 
 
 def faults_markdown() -> str:
-    """``docs/faults.md``, from ``docs/faults.json``."""
-    rows = json.loads((ROOT / "docs" / "faults.json").read_text(encoding="utf-8"))
+    """``docs/faults.md``, from ``docs/data/faults.json``."""
+    rows = json.loads((ROOT / "docs" / "data" / "faults.json").read_text(encoding="utf-8"))
     phases = ["connect", "probe", "survey", "verify", "upload", "run", "settle", "fetch", "release"]
     cells = {(row["fault"], row["phase"]): f"{row['points']}: " + ", ".join(row["outcomes"]) for row in rows}
     lines = [f"| fault | {' | '.join(phases)} |\n", "|---|" + "---|" * len(phases) + "\n"]
@@ -94,7 +94,7 @@ def filled(page: str, tables: Mapping[str, str]) -> str:
 
 
 def readme() -> str:
-    """``README.md`` with the table of targets as ``targets.toml`` and ``docs/native.json`` have it now."""
+    """``README.md`` with the table of targets as ``targets.toml`` and ``docs/data/native.json`` have it now."""
     from verify.prove import proof
     from verify.prove.table import targets_markdown
 
@@ -102,7 +102,7 @@ def readme() -> str:
 
 
 def native() -> str:
-    """``docs/native.md`` with the tables of ``docs/native.json``."""
+    """``docs/native.md`` with the tables of ``docs/data/native.json``."""
     from verify.prove import proof
     from verify.prove.table import markdown
 
@@ -110,7 +110,7 @@ def native() -> str:
 
 
 def add_proofs(rows: Iterable[Row]) -> None:
-    """Keep results of ``./inv prove`` in ``docs/native.json``, and write the tables anew."""
+    """Keep results of ``./inv prove`` in ``docs/data/native.json``, and write the tables anew."""
     from core.files import write_json
     from verify.prove import proof
 
@@ -139,7 +139,7 @@ def lean() -> str:
 
 
 def agreement() -> str:
-    """``docs/agreement.md`` with the tables of ``docs/agreement.json`` and ``docs/upstream-tests.json``."""
+    """``docs/agreement.md`` with the tables of ``docs/data/agreement.json`` and ``docs/data/upstream-tests.json``."""
     from verify.agree import kept as agree_kept
     from verify.upstream import kept as upstream_kept
 
@@ -149,7 +149,7 @@ def agreement() -> str:
 
 
 def operators() -> str:
-    """``docs/operators.md``, from ``docs/operators.json``."""
+    """``docs/operators.md``, from ``docs/data/operators.json``."""
     from verify.operators import coverage as operator_coverage
 
     return operator_coverage.markdown()

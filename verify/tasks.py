@@ -148,7 +148,7 @@ def fuzz(
         "together": "many forms in one model: quicker where the runner is emulated",
         "only": "only forms whose names hold this text, as conv-2d",
         "again": "run also forms that were run before with the same bundle",
-        "update": "keep what was seen in docs/onnx-operators.json",
+        "update": "keep what was seen in docs/data/onnx-operators.json",
         "json": JSON,
     }
 )
@@ -182,7 +182,7 @@ def operators(
         "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
         "kept": "with --upstream-tests: only tests that ran here before; none is run now",
         "sample": "with --upstream-tests: one program of so many, of all tests (default: 1, all)",
-        "update": "keep what was seen in docs/agreement.json (docs/upstream-tests.json)",
+        "update": "keep what was seen in docs/data/agreement.json (docs/data/upstream-tests.json)",
         "json": JSON,
     }
 )

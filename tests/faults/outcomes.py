@@ -1,4 +1,4 @@
-"""The table faults x phases: what the tests saw, kept in ``docs/faults.json``, shown in ``docs/faults.md``.
+"""The table faults x phases: what the tests saw, kept in ``docs/data/faults.json``, shown in ``docs/faults.md``.
 
 ``SLIPWAY_RECORD_FAULTS=1 ./inv test -k faults`` writes the file anew; else every outcome must be one on record.
 """
@@ -15,7 +15,7 @@ from core.errors import SlipwayError
 from core.files import locked, write_json
 from core.paths import ROOT
 
-FILE = ROOT / "docs" / "faults.json"
+FILE = ROOT / "docs" / "data" / "faults.json"
 _ALSO: dict[str, set[str]] = {
     # Of these, chance decides how they end, and in which step.
     # A changed length keeps either side waiting for what never comes, or not, as chance has it.

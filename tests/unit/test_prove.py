@@ -154,7 +154,7 @@ def test_a_cpu_that_the_target_lacks_is_refused() -> None:
 def test_what_the_docs_say_was_computed_by_the_programs_of_today() -> None:
     """Every case of the table is one the program has; none is missing."""
     source = (ROOT / "runtime/proof/cases.cpp").read_text(encoding="utf-8")
-    kept = proof.load(ROOT / "docs/native.json")
+    kept = proof.load(ROOT / "docs/data/native.json")
     count = sum(source.count(f"      {maker}Case(") for maker in ("Float", "Static", "Dynamic", "Softmax"))
     for item in kept.rows:
         assert len(item.cases) in (0, count), f"{item.target} on {item.cpu}: ./inv prove --docs"

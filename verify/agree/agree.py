@@ -1,7 +1,7 @@
 """What ``./inv agree`` does: run programs on the lean engine wherever it runs here, compare with upstream's runtime.
 
-It is a sweep (`core.sweep`). ``--update`` puts the cells into ``docs/agreement.json``, from which the docs have their
-tables.
+It is a sweep (`core.sweep`). ``--update`` puts the cells into ``docs/data/agreement.json``, from which the docs have
+their tables.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from toolchains.emulation import places
 from toolchains.targets import Target, load_targets
 from verify.agree.programs import table
 
-KEPT = ROOT / "docs" / "agreement.json"
+KEPT = ROOT / "docs" / "data" / "agreement.json"
 INFINITE = 1e308
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 

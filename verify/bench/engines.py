@@ -24,7 +24,7 @@ from core.paths import ROOT
 from core.program import ENGINES, Program, load_program
 from verify.bench.kept import keep
 
-KEPT = ROOT / "docs" / "engines-bench.json"
+KEPT = ROOT / "docs" / "data" / "engines-bench.json"
 MODEL = "mobilenet_v2"
 SCHEMES = ("fp32", "qs8")
 FLAGS = {"onnxruntime": (("xnnpack", ("--provider=xnnpack",)), ("cpu", ("--provider=cpu",)))}

@@ -15,7 +15,7 @@ from core.program import load_program
 from verify.bench.engines import BUSY, Case, percentile
 from verify.bench.kept import keep
 
-KEPT = ROOT / "docs" / "lean-bench.json"
+KEPT = ROOT / "docs" / "data" / "lean-bench.json"
 PROGRAMS = (("mobilenet_v2", "fp32"), ("mobilenet_v2", "qs8"), ("linear", "fp32"), ("mixed", "fp32"))
 """Model and scheme; ``mixed`` is an embedding and attention."""
 AIMS = {"load": 0.5, "p50": 1.0, "rss": 0.8, "size": 1.0}

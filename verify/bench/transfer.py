@@ -37,7 +37,7 @@ from verify.bench import rsync as bench_rsync
 from verify.bench.kept import keep
 
 Send = Callable[[Path, str], None]
-KEPT = ROOT / "docs" / "transfers.json"
+KEPT = ROOT / "docs" / "data" / "transfers.json"
 BUSY = 1.0
 """Load average before the run above which figures are not worth keeping."""
 HEADINGS = ["way", "median", "MB/s", "time / slipway store"]

@@ -1,7 +1,7 @@
 """Which kernel computes which layer on which CPU: ``python -m verify.kernels.kernels --update`` looks, under QEMU.
 
-What was seen is kept in ``docs/kernels.json``, from which ``docs/lean.md`` has its table; the tests see whether it is
-so still (``tests/integration/test_lean_kleidiai.py``).
+What was seen is kept in ``docs/data/kernels.json``, from which ``docs/lean.md`` has its table; the tests see whether it
+is so still (``tests/integration/test_lean_kleidiai.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.paths import ROOT
 if TYPE_CHECKING:
     from core.bundle import Bundle
 
-KEPT = ROOT / "docs" / "kernels.json"
+KEPT = ROOT / "docs" / "data" / "kernels.json"
 MAKER = ROOT / "models" / "kleidiai_layers.py"
 TARGET = "linux-arm64"
 CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
@@ -145,7 +145,7 @@ def main() -> None:
                     console.note(f"{program} {cpu}: {node}: {kernel}")
     if update:
         write_json(KEPT, seen)
-        console.note("kept in docs/kernels.json; python -m verify.docs writes the docs")
+        console.note("kept in docs/data/kernels.json; python -m verify.docs writes the docs")
 
 
 if __name__ == "__main__":

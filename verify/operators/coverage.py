@@ -1,6 +1,6 @@
 """Which of upstream's operators the lean engine has, and which tests exercise each.
 
-``python -m verify.operators.coverage`` looks; what is found is kept in ``docs/operators.json``, from which
+``python -m verify.operators.coverage`` looks; what is found is kept in ``docs/data/operators.json``, from which
 ``docs/operators.md`` is written.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from core.files import write_json
 from core.paths import ROOT
 
-KEPT = ROOT / "docs" / "operators.json"
+KEPT = ROOT / "docs" / "data" / "operators.json"
 
 _COMPLEX = "complex numbers: the program format has no element type for them, so no program can hold the operator"
 NOT_COVERED = {

@@ -1,6 +1,6 @@
 """What ``./inv operators`` does: run every form of the XNNPACK provider's operators with a bundle, on both providers.
 
-What was seen is kept in ``docs/onnx-operators.json``, from which ``docs/onnx.md`` has its table.
+What was seen is kept in ``docs/data/onnx-operators.json``, from which ``docs/onnx.md`` has its table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from core.sweep import Cell, Journal, sweep
 if TYPE_CHECKING:
     from models.onnx.operators import Case
 
-KEPT = ROOT / "docs" / "onnx-operators.json"
+KEPT = ROOT / "docs" / "data" / "onnx-operators.json"
 ENGINE = "onnxruntime"
 ALONE = "linux-x86_64"
 """The target where every form is run by itself."""

@@ -1,6 +1,6 @@
 """What ``./inv agree --upstream-tests`` does: run the programs of upstream's own tests on the lean engine, and compare.
 
-It is a sweep (`core.sweep`). ``--update`` puts what it came to into ``docs/upstream-tests.json``, for the docs.
+It is a sweep (`core.sweep`). ``--update`` puts what it came to into ``docs/data/upstream-tests.json``, for the docs.
 """
 
 from __future__ import annotations

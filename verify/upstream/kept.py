@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from verify.agree.look import Spot
     from verify.upstream.suites import Case, Test
 
-KEPT = ROOT / "docs" / "upstream-tests.json"
+KEPT = ROOT / "docs" / "data" / "upstream-tests.json"
 _GOOD = ("exact", "agrees")
 
 
