@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from core.bundle import Bundle
 from core.errors import ConfigError, DeadlineError, DeviceFullError, TransferError, UnreachableError
 from core.files import sha256_bytes
 from core.paths import ROOT
@@ -52,6 +53,14 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def phone(machine: None) -> Iterator[AdbTransport]:
     with open_adb(get_device("phone", FILE)) as transport:
         yield transport
+
+
+@pytest.fixture(scope="module")
+def arm() -> Bundle:
+    """linux-arm64's, for which the stand-in, unlike a phone, has the C library."""
+    from toolchains.build.builder import build
+
+    return build("linux-arm64", "executorch")
 
 
 def soon() -> Deadline:
@@ -180,12 +189,8 @@ def test_ctrl_c_ends_what_runs_there(phone: AdbTransport) -> None:
 
 @pytest.mark.build
 @pytest.mark.export
-def test_a_whole_deploy_goes_over_adb(program: Path, dist: Path) -> None:
-    """With linux-arm64's bundle, for which the stand-in, unlike a phone, has the C library."""
-    from toolchains.build.builder import build
-
+def test_a_whole_deploy_goes_over_adb(arm: Bundle, program: Path, dist: Path) -> None:
     device = get_device("phone", FILE)
-    arm = build("linux-arm64", "executorch")
     settings = Settings(num_executions=1, warmup=0, timeout=400)
     first = deploy(device, arm, program, settings, listeners=[])
     assert first.verdict in {"identical", "agrees"}

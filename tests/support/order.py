@@ -21,26 +21,36 @@ FIRST = (
     "test_sdk",
     "test_native",
     "test_prove",
-    "test_virtual_pi_zero",
+    "test_virtual_machines[pi-zero]",
     "test_onnxruntime",
     "test_runner",
 )
 """Files that take more than a minute; those that wait for builds come after those that do not."""
 
-LAST = ("test_selective", "test_windows_runner", "test_virtual_phone_armv7", "test_toolchain_everywhere")
-"""Files whose builds are the last that verify.suite.ahead begins."""
+LAST = ("test_selective", "test_windows_runner", "test_virtual_machines[phone-armv7]", "test_toolchain_everywhere")
+"""Files, or one parameter's tests of a file, whose builds are the last that verify.suite.ahead begins."""
 
 APART = ("test_toolchain_everywhere",)
 """Files whose tests share nothing: each goes to whichever worker is free."""
+
+BY_PARAMETER = ("test_virtual_machines",)
+"""Files whose tests share what is made for their parameter (a booted machine), and nothing else."""
 
 
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
 
 
+def _parameter(nodeid: str) -> str:
+    """The test's parameters with their brackets; empty without any."""
+    return nodeid[nodeid.find("[") :] if nodeid.endswith("]") else ""
+
+
 def rank(nodeid: str) -> int:
     """Where the test comes: lower numbers first, equal ones in the order of their files."""
     name = _file(nodeid)
+    if name in BY_PARAMETER:
+        name += _parameter(nodeid)
     if name in LAST:
         return len(FIRST) + 1 + LAST.index(name)
     return FIRST.index(name) if name in FIRST else len(FIRST)
@@ -48,4 +58,7 @@ def rank(nodeid: str) -> int:
 
 def unit(nodeid: str) -> str:
     """What one worker runs as a whole: a file's tests share devices and what is costly to make."""
-    return nodeid if _file(nodeid) in APART else nodeid.partition("::")[0]
+    name, file = _file(nodeid), nodeid.partition("::")[0]
+    if name in BY_PARAMETER:
+        return file + _parameter(nodeid)
+    return nodeid if name in APART else file

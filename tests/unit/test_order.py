@@ -13,7 +13,17 @@ FILES = {file.stem for folder in ("integration", "faults") for file in (ROOT / "
 def test_every_name_is_a_files() -> None:
     named = [*order.FIRST, *order.LAST]
     assert len(set(named)) == len(named)
-    assert {*named, *order.APART} <= FILES
+    assert {name.partition("[")[0] for name in (*named, *order.APART, *order.BY_PARAMETER)} <= FILES
+    for name in named:
+        assert ("[" in name) == (name.partition("[")[0] in order.BY_PARAMETER)
+
+
+def test_a_file_by_parameter_is_one_unit_for_each() -> None:
+    (name,) = order.BY_PARAMETER
+    file = f"tests/integration/{name}.py"
+    assert order.unit(f"{file}::test_a[pi3]") == order.unit(f"{file}::test_b[pi3]") != order.unit(f"{file}::test_b[pi]")
+    nodes = [f"{file}::test_it[{machine}]" for machine in ("pi-zero", "pi3", "phone-armv7")]
+    assert sorted((nodes[1], nodes[2], nodes[0]), key=order.rank) == nodes
 
 
 def test_long_ones_come_first_and_late_builds_last() -> None:
