@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,14 +59,13 @@ def test_agrees_on_the_virtual_pi(inv: Inv, exported: None, model: str, scheme: 
             assert output["verdict"] == "identical", "integer arithmetic is exact"
 
 
-def test_quantized_operators_outside_a_delegate_run_too(inv: Inv) -> None:
-    whole = inv("export", "--model", "mlp", "--scheme", "qs8", "--partitioners", "none", "--json", timeout=600)
-    try:
-        assert whole.returncode == 0, whole.stdout + whole.stderr
-        program = json.loads(whole.stdout)
-        outside = [one["name"] for one in program["undelegated"]]
-        assert any(name.startswith("quantized_decomposed::") for name in outside), outside
-        result = _deploy(inv, "--device", "local", "--program", program["path"])
-        assert all(output["verdict"] in ("identical", "agrees") for output in result["outputs"])
-    finally:
-        inv("export", "--model", "mlp", "--scheme", "qs8", timeout=600)
+def test_quantized_operators_outside_a_delegate_run_too(inv: Inv, tmp_path: Path) -> None:
+    # Into a folder of its own: other tests deploy the program that has this name in dist/programs.
+    words = ("export", "--model", "mlp", "--scheme", "qs8", "--partitioners", "none", "--json")
+    whole = inv(*words, timeout=600, env={"SLIPWAY_DIST": str(tmp_path)})
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    program = json.loads(whole.stdout)
+    outside = [one["name"] for one in program["undelegated"]]
+    assert any(name.startswith("quantized_decomposed::") for name in outside), outside
+    result = _deploy(inv, "--device", "local", "--program", program["path"])
+    assert all(output["verdict"] in ("identical", "agrees") for output in result["outputs"])

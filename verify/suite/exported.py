@@ -1,8 +1,8 @@
 """Programs of the zoo that earlier runs of the tests exported, for a fresh checkout.
 
 A program says what it was made from: the model's source, the exporter's and our own code, all options. Where any of it
-has changed it is exported again, as for a user who has an older one in ``dist/programs``; test_export.py exports in
-every run, into folders of its own.
+has changed it is exported again, as for a user who has an older one in ``dist/programs``. test_export.py exports other
+models in every run, and one of the zoo's in another process, whose bytes must be the kept ones.
 """
 
 from __future__ import annotations
