@@ -19,10 +19,7 @@ from core.paths import ROOT
 NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "core", "deploy", "verify")
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """What the wrapper needs of a checkout, with no environment in it."""
-    folder = tmp_path / "clone"
+def _clone(folder: Path) -> Path:
     folder.mkdir()
     for name in NEEDED:
         source = ROOT / name
@@ -31,6 +28,18 @@ def clone(tmp_path: Path) -> Path:
         else:
             shutil.copy2(source, folder / name)
     return folder
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What the wrapper needs of a checkout, with no environment in it."""
+    return _clone(tmp_path / "clone")
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one, which keeps the environment that a test made in it: each costs half a minute."""
+    return _clone(tmp_path_factory.mktemp("lived-in") / "clone")
 
 
 def _inv(clone: Path, *words: str, prefix: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
@@ -56,7 +65,8 @@ def _processes_with(text: str) -> list[int]:
     return found
 
 
-def test_from_nothing_interrupted_then_two_at_once(clone: Path) -> None:
+def test_from_nothing_interrupted_then_two_at_once(lived_in: Path) -> None:
+    clone = lived_in
     first = subprocess.Popen(
         [str(clone / "inv"), "--list"],
         stderr=subprocess.PIPE,
@@ -141,10 +151,10 @@ def test_from_another_folder_and_with_arguments(clone: Path, tmp_path: Path) -> 
     assert "./inv deploy --device pi --model mobilenet_v2" in done.stdout
 
 
-def test_a_broken_environment_is_made_again(clone: Path) -> None:
-    assert _inv(clone, "--version").returncode == 0
-    (clone / ".venv" / "bin" / "python").unlink()
-    done = _inv(clone, "--version")
+def test_a_broken_environment_is_made_again(lived_in: Path) -> None:
+    assert _inv(lived_in, "--version").returncode == 0  # nothing to do after the first test here; alone it makes one
+    (lived_in / ".venv" / "bin" / "python").unlink()
+    done = _inv(lived_in, "--version")
     assert done.returncode == 0, done.stderr
     assert "Invoke" in done.stdout
 
