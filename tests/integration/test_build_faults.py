@@ -15,7 +15,7 @@ import pytest
 from core.bundle import Bundle
 from core.errors import BuildError, HostError
 from core.paths import ROOT
-from toolchains.build import builder, conan
+from toolchains.build import builder, conan, inputs
 from toolchains.compilers import gnu
 from toolchains.inspect import needs as inspect
 from toolchains.targets import host_target
@@ -32,6 +32,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("conanfile.py", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     monkeypatch.setattr(builder, "ROOT", copy)
+    monkeypatch.setattr(inputs, "ROOT", copy)
     monkeypatch.setattr(conan, "ROOT", copy)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     return copy

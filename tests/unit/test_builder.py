@@ -16,7 +16,7 @@ import pytest
 from core.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import sha256_bytes, write_json
-from toolchains.build import builder, conan, layout
+from toolchains.build import builder, conan, inputs, layout
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu
 from toolchains.debian import fetch_source
@@ -59,10 +59,10 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     for name in ("conanfile.py", "LICENSE", "runtime/src/main.cpp", "recipes/executorch/config.yml"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text("1", encoding="utf-8")
-    monkeypatch.setattr(builder, "ROOT", checkout)
+    monkeypatch.setattr(inputs, "ROOT", checkout)
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
 
-    def package(job: Any, steps: Any, log: Path) -> tuple[Path, dict[str, Any]]:
+    def package(job: Any, steps: Any) -> tuple[Path, dict[str, Any]]:
         made.append(f"{job.target.name} {job.toolchain}")
         root = {"ref": "conanfile", "context": "host", "test": False, "dependencies": {}}
         return tmp_path, {"nodes": {"0": root}}

@@ -11,7 +11,7 @@ import pytest
 
 from core.bundle import MANIFEST, SBOM, Checks, Native
 from core.errors import BuildError, BundleError, ConfigError
-from toolchains.build import build_all, builder, native, native_layout, sbom
+from toolchains.build import build_all, builder, inputs, native, native_layout, sbom
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 
@@ -53,7 +53,7 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
     recipes = tmp_path / "checkout" / "recipes" / "xnnpack"
     recipes.mkdir(parents=True)
     (recipes / "config.yml").write_text("1", encoding="utf-8")
-    monkeypatch.setattr(native, "ROOT", tmp_path / "checkout")
+    monkeypatch.setattr(inputs, "ROOT", tmp_path / "checkout")
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     node = package(tmp_path / "conan", "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", source=PIN)
 

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from core import console
-from core.bundle import MANIFEST, SBOM, Bundle
-from core.errors import BuildError, BundleError, NotSupportedError
-from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.bundle import SBOM, Bundle
+from core.errors import BuildError, NotSupportedError
+from core.files import locked, new_folder, write_json
 from core.locks import Clock
 from core.paths import ROOT, bundle_dir, cache_dir
-from toolchains import tools
+from toolchains.build import inputs
+from toolchains.build.making import Making
 from toolchains.build.selection import Selection
 from toolchains.build.steps import Steps
 from toolchains.targets import Target, get_target
 
-_ROOM = ROOT / "toolchains"
-MODULES = (
-    *(f"build/{name}.py" for name in ("builder", "conan", "conan_packages", "layout", "offers", "own_loader")),
-    *(f"build/{name}.py" for name in ("sbom", "selection", "steps")),
-    *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "ndk", "sysroot", "xcode")),
-    *(f"compilers/{name}" for name in ("zig.py", "zig_wrapper.sh", "libstdcxx_compat.cpp")),
-    "debian/fetch_source.py",
-    *(f"inspect/{name}.py" for name in ("archives", "binary", "checks", "code", "hardening", "isa", "isa_scan")),
-    *(f"inspect/{name}.py" for name in ("isa_x86", "needs", "read_elf", "read_lief", "symbols")),
-    *("inspect/isa.toml", "ndk_folder.py", "systems.py", "systems.toml"),
-)
-"""Files of this room that a bundle depends on; the other tables count by the rows that are used."""
-
 _STEPS = 5
-_WAITING = "      waiting for Conan"
 
 
 @dataclass(frozen=True)
@@ -53,43 +38,8 @@ class _Job:
         return bundle_dir(self.target.name, self.engine, self.selection.name if self.selection else "")
 
     @property
-    def stamp(self) -> Path:
-        """Beside the bundle, not in it: the digest of what it was made from."""
-        return self.folder.parent / f".{self.folder.name}.built.json"
-
-
-def _sources() -> Iterator[tuple[str, Path]]:
-    """Every file that a bundle is made from, with the name it goes by."""
-    for name in ("conanfile.py", "LICENSE"):
-        yield name, ROOT / name
-    for folder in (ROOT / "runtime", ROOT / "recipes"):
-        for file in folder.rglob("*"):
-            if file.is_file() and "__pycache__" not in file.parts:
-                yield file.relative_to(ROOT).as_posix(), file
-    for name in MODULES:
-        yield f"toolchains/{name}", _ROOM / name
-
-
-def _inputs(job: _Job) -> str:
-    """Digest of everything that decides what a build makes; the same digest means nothing to do."""
-    facts = [repr(job.target), json.dumps(tools.table(), sort_keys=True)]
-    facts += [job.engine, job.toolchain, str(job.allow_newer_glibc), repr(job.selection)]
-    facts += [f"{name} {version(name)}" for name in ("conan", "cmake", "ninja")]
-    facts += [f"{name} {sha256_file(file)}" for name, file in sorted(_sources())]
-    return sha256_bytes("\n".join(facts).encode())
-
-
-def _current(job: _Job, digest: str) -> Bundle | None:
-    """The bundle that is there, if it is whole and was made from these very inputs."""
-    if job.force:
-        return None
-    try:
-        stamp = json.loads(job.stamp.read_text(encoding="utf-8"))
-        if stamp != {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)}:
-            return None
-        return Bundle.load(job.folder)
-    except (OSError, ValueError, BundleError):
-        return None
+    def log(self) -> Path:
+        return cache_dir("logs") / f"build-{self.target.name}-{self.engine}.log"
 
 
 def build(
@@ -127,20 +77,17 @@ def build(
             f"./inv build --target {target_name} --engine lean --ops-from model.pte",
         )
     job = _Job(target.built_with(family_name), chosen, family_name, force, allow_newer_glibc, selection)
-    digest = _inputs(job)
-    if found := _current(job, digest):
-        return found
-    with locked(f"bundle-{sha256_bytes(str(job.folder).encode())[:16]}", "waiting: this bundle is being built already"):
-        return _current(job, digest) or _build(job, digest)
+    digest = inputs.digest(job.engine, job.target, job.toolchain, job.allow_newer_glibc, job.selection)
+    making = Making(job.folder, digest, Bundle.load)
+    return making.ensure(lambda: _build(job, digest), "waiting: this bundle is being built already", force=job.force)
 
 
-def _build(job: _Job, digest: str) -> Bundle:
+def _build(job: _Job, digest: str) -> None:
     from toolchains.build import conan_packages, layout, sbom
     from toolchains.compilers.families import family
 
     clock = Clock()
-    log = cache_dir("logs") / f"build-{job.target.name}-{job.engine}.log"
-    log.write_text("", encoding="utf-8")
+    job.log.write_text("", encoding="utf-8")
     with Steps(_STEPS) as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
@@ -149,10 +96,10 @@ def _build(job: _Job, digest: str) -> Bundle:
         )
         with new_folder(job.folder) as new:
             with conan_packages.building():
-                package, graph = _package(job, steps, log)
+                package, graph = _package(job, steps)
                 steps.begin("reading the binaries: architecture, C library, libraries, instructions")
                 layout.collect(package, new)
-            conan_packages.forget("slipway-runtime/*", log)
+            conan_packages.forget("slipway-runtime/*", job.log)
             binaries = layout.check(origin, new)
             checked = layout.scan(origin, new, binaries)
             steps.begin("asking pte_runner what it offers, where it can be run")
@@ -160,12 +107,10 @@ def _build(job: _Job, digest: str) -> Bundle:
             name = f"slipway-{job.engine}-{job.target.name}"
             write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))
             layout.describe(origin, new, binaries, offered, checked)
-    write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
     console.note(f"built {job.folder} in {clock}")
-    return Bundle.load(job.folder)
 
 
-def _package(job: _Job, steps: Steps, log: Path) -> tuple[Path, dict[str, Any]]:
+def _package(job: _Job, steps: Steps) -> tuple[Path, dict[str, Any]]:
     """Build the runner's Conan package unless Conan has this very one; its folder in Conan's cache, Conan's graph."""
     from toolchains.build import conan, conan_packages
 
@@ -178,24 +123,19 @@ def _package(job: _Job, steps: Steps, log: Path) -> tuple[Path, dict[str, Any]]:
             steps.heard(line)
 
     steps.begin("packaging the libraries of recipes/")
-    host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
     what = f"Building pte_runner for {job.target.name}"
-    with locked(conan.LOCK, _WAITING):
-        words = [f"--profile:host={host}", f"--profile:build={own}"]
-        words += [f"--options=slipway-runtime/*:engine={job.engine}"]
-        words += job.selection.words if job.selection else []
-        words += [f"--lockfile={conan.lockfile(log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
-        exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=log, what=what))
+    words = conan_packages.words(job.target, job.toolchain, job.log)
+    words += [f"--options=slipway-runtime/*:engine={job.engine}", *(job.selection.words if job.selection else [])]
+    with locked(conan.LOCK, conan_packages.WAITING):
+        exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=job.log, what=what))
     subject = [f"--requires={exported['reference']}"]
     force = ("slipway-runtime",) if job.force else ()
-    conan_packages.prepare(conan_packages.Wanted(subject, words, log, what, force), heard)
-    with locked(conan.LOCK, _WAITING):
-        argv = ["install", *subject, *words, "--envs-generation=false", "--format=json"]
-        text = conan.conan(argv, log=log, what=what, heard=steps.heard)
+    wanted = conan_packages.Wanted(subject, words, job.log, what, force)
+    graph = conan_packages.install(wanted, ["--envs-generation=false"], heard, steps.heard)
+    inputs.hold_against(job.engine, graph)
     steps.begin(compiling)
-    graph: dict[str, Any] = json.loads(text)["graph"]
     nodes = graph["nodes"].values()
     folder = next((node["package_folder"] for node in nodes if node["name"] == "slipway-runtime"), None)
     if not folder:
-        raise BuildError("Conan made no package of pte_runner.", "", f"less {log}")
+        raise BuildError("Conan made no package of pte_runner.", "", f"less {job.log}")
     return Path(folder), graph

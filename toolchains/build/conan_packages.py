@@ -19,14 +19,18 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core import locks
 from core.files import locked
 from core.paths import cache_dir
 from toolchains.build import conan
+from toolchains.targets import Target
 
 BUILDERS = "conan-builders"
 """Name of the lock that all hold who build, together."""
+
+WAITING = "      waiting for Conan"
 
 _SOURCES_READY = ("Calling generate()", "Calling build()")
 """What Conan says of a package when its sources are there."""
@@ -96,7 +100,7 @@ def _missing(wanted: Wanted) -> list[_Missing]:
     """What has to be built, every package behind those that it needs."""
     build = ["--build=missing", *(f"--build={name}/*" for name in wanted.force)]
     asked = [*wanted.subject, *wanted.words, *build]
-    with locked(conan.LOCK, "      waiting for Conan"):
+    with locked(conan.LOCK, WAITING):
         text = conan.conan(
             ["graph", "build-order", *asked, "--order-by=configuration", "--reduce", "--format=json"],
             log=wanted.log,
@@ -137,6 +141,38 @@ def _build(wanted: Wanted, package: _Missing, heard: Heard | None) -> None:
         conan.conan(argv, log=wanted.log, what=wanted.what, heard=hear)
         # Thousands of object files that nothing needs any more; those of others are theirs.
         conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=wanted.log)
+
+
+def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[str]:
+    """Profiles, lockfile and remote: the words of every command that builds for ``target``.
+
+    Args:
+        sources: where recipes take their sources from, ``debian`` or ``git``; the recipes' own default when empty.
+    """
+    host, own = conan.profile(target, toolchain), conan.build_profile()
+    with locked(conan.LOCK, WAITING):
+        chosen = conan.sources(sources, log) if sources else []
+        lockfile = conan.lockfile(log)
+    pinned = [f"--lockfile={lockfile}", "--lockfile-partial", f"--remote={conan.remote()}"]
+    return [f"--profile:host={host}", f"--profile:build={own}", *chosen, *pinned]
+
+
+def install(wanted: Wanted, extra: Sequence[str], building: Heard, installing: Heard) -> dict[str, Any]:
+    """Build what Conan lacks of what is wanted, then install all of it; Conan's graph.
+
+    Args:
+        extra: words of the installation alone.
+        building, installing: called with every line of Conan's messages in either part.
+
+    Raises:
+        BuildError, HostError: as `conan.conan`.
+    """
+    prepare(wanted, building)
+    with locked(conan.LOCK, WAITING):
+        argv = ["install", *wanted.subject, *wanted.words, *extra, "--format=json"]
+        text = conan.conan(argv, log=wanted.log, what=wanted.what, heard=installing)
+    graph: dict[str, Any] = json.loads(text)["graph"]
+    return graph
 
 
 def prepare(wanted: Wanted, heard: Heard | None = None) -> None:

@@ -50,20 +50,21 @@ def collect(package: Path, out: Path) -> None:
     runner = package / name
     if not runner.is_file():
         raise BuildError("The build left no bin/pte_runner.", f"nothing at {runner}", "./inv build --force")
-    _copy(runner, out / name, 0o755)
+    copy(runner, out / name, 0o755)
     program = runner
     if own_loader.present(package):
         program = package / REAL_RUNNER
         for path, mode in own_loader.files(package):
-            _copy(package / path, out / path, mode)
+            copy(package / path, out / path, mode)
     for library in inspect.closure(program, package / "lib"):
-        _copy(library, out / "lib" / library.name, 0o644)
+        copy(library, out / "lib" / library.name, 0o644)
     for text in sorted((package / "licenses").rglob("*")):
         if text.is_file():
-            _copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
+            copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
 
 
-def _copy(source: Path, target: Path, mode: int) -> None:
+def copy(source: Path, target: Path, mode: int) -> None:
+    """Copy a file to a path whose folders may not be there yet."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(mode)

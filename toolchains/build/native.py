@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from core import console
-from core.bundle import MANIFEST, Native
-from core.errors import BundleError, ConfigError, HostError
-from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.bundle import Native
+from core.errors import ConfigError, HostError
+from core.files import new_folder
 from core.locks import Clock
 from core.paths import ROOT, cache_dir, native_dir
 from toolchains import tools
-from toolchains.build.builder import MODULES
+from toolchains.build import inputs
+from toolchains.build.making import Making
 from toolchains.build.steps import Steps
 from toolchains.compilers.families import family
 from toolchains.targets import Target, get_target
 
-_ROOM = ROOT / "toolchains"
-_MODULES = (*MODULES, "build/native.py", "build/native_layout.py")
 SOURCES = ("auto", "debian", "git")
-PROOF = "runtime/proof"
-"""Folder of the program that proves the packages."""
 
 Place = Literal["debian", "git"]
 
@@ -44,11 +38,6 @@ class _Job:
     @property
     def folder(self) -> Path:
         return native_dir(self.target.name)
-
-    @property
-    def stamp(self) -> Path:
-        """Beside the packages: the digest of what they were made from."""
-        return self.folder.parent / ".native.built.json"
 
     @property
     def log(self) -> Path:
@@ -78,39 +67,6 @@ def why_not(target: Target, toolchain: str) -> str:
         return error.cause or error.what
 
 
-def _recipes() -> Iterator[tuple[str, Path]]:
-    """Every file that native packages are made from, with the name it goes by."""
-    names = {reference.partition("/")[0] for reference in tools.table()["native"]["requires"]}
-    names |= {"cpuinfo", "fxdiv", "kleidiai", "pthreadpool", "slipway_sources"}
-    for folder in (PROOF, *(f"recipes/{name}" for name in names)):
-        for file in (ROOT / folder).rglob("*"):
-            if file.is_file() and "__pycache__" not in file.parts:
-                yield file.relative_to(ROOT).as_posix(), file
-    for name in _MODULES:
-        yield f"toolchains/{name}", _ROOM / name
-
-
-def _inputs(job: _Job) -> str:
-    """Digest of everything that decides what a build makes; the same digest means nothing to do."""
-    facts = [repr(job.target), json.dumps(tools.table(), sort_keys=True), job.toolchain, job.sources]
-    facts += [f"{name} {version(name)}" for name in ("conan", "cmake", "ninja")]
-    facts += [f"{name} {sha256_file(file)}" for name, file in sorted(_recipes())]
-    return sha256_bytes("\n".join(facts).encode())
-
-
-def _current(job: _Job, digest: str) -> Native | None:
-    """The packages that are there, if they are whole and were made from these very inputs."""
-    if job.force:
-        return None
-    try:
-        stamp = json.loads(job.stamp.read_text(encoding="utf-8"))
-        if stamp != {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)}:
-            return None
-        return Native.load(job.folder)
-    except (OSError, ValueError, BundleError):
-        return None
-
-
 def build_native(
     target_name: str, toolchain: str = "", sources: str = "auto", force: bool = False, *, quiet: bool = False
 ) -> Native:
@@ -133,15 +89,12 @@ def build_native(
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
     job = _Job(target.built_with(family_name), family_name, place(sources), force, quiet)
-    digest = _inputs(job)
-    if found := _current(job, digest):
-        return found
-    name = f"native-{sha256_bytes(str(job.folder).encode())[:16]}"
-    with locked(name, "waiting: these packages are being built already"):
-        return _current(job, digest) or _build(job, digest)
+    digest = inputs.digest(inputs.NATIVE, job.target, job.toolchain, job.sources)
+    making = Making(job.folder, digest, Native.load)
+    return making.ensure(lambda: _build(job, digest), "waiting: these packages are being built already", force=force)
 
 
-def _build(job: _Job, digest: str) -> Native:
+def _build(job: _Job, digest: str) -> None:
     from toolchains.build import conan_packages, native_layout
 
     clock = Clock()
@@ -158,33 +111,25 @@ def _build(job: _Job, digest: str) -> Native:
             steps.begin("reading the binaries: architecture, C library, instructions")
             checked = native_layout.check(origin, new)
             native_layout.describe(origin, new, graph, checked)
-    write_json(job.stamp, {"inputs": digest, "manifest": sha256_file(job.folder / MANIFEST)})
     if not job.quiet:
         console.note(f"built {job.folder} in {clock}")
-    return Native.load(job.folder)
 
 
 def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], Path | None]:
     """Build the packages that Conan lacks, and the program that proves them; Conan's graph and that program."""
-    from toolchains.build import conan, conan_packages
+    from toolchains.build import conan_packages
 
     wanted = tools.table()["native"]
     what = f"Building the native packages for {job.target.name}"
-    host, own = conan.profile(job.target, job.toolchain), conan.build_profile()
-    with locked(conan.LOCK, "      waiting for Conan"):
-        words = [f"--profile:host={host}", f"--profile:build={own}", *conan.sources(job.sources, job.log)]
-        words += [f"--lockfile={conan.lockfile(job.log)}", "--lockfile-partial", f"--remote={conan.remote()}"]
+    words = conan_packages.words(job.target, job.toolchain, job.log, job.sources)
     steps.begin(f"building the packages (sources: {job.sources})")
     requires = [f"--requires={reference}" for reference in wanted["requires"]]
     force = [reference.partition("/")[0] for reference in wanted["requires"]] if job.force else []
-    conan_packages.prepare(conan_packages.Wanted(requires, words, job.log, what, force), steps.heard)
-    with locked(conan.LOCK, "      waiting for Conan"):
-        extra = [f"--output-folder={scratch / 'install'}", "--format=json"]
-        text = conan.conan(["install", *requires, *words, *extra], log=job.log, what=what, heard=steps.heard)
+    asked = conan_packages.Wanted(requires, words, job.log, what, force)
+    graph = conan_packages.install(asked, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
+    inputs.hold_against(inputs.NATIVE, graph)
     steps.begin("building the program that proves them")
-    proof = _proof(job, steps, words, scratch)
-    graph: dict[str, Any] = json.loads(text)["graph"]
-    return graph, proof
+    return graph, _proof(job, steps, words, scratch)
 
 
 def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | None:
@@ -200,7 +145,7 @@ def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | N
         "user.slipway:proof_out": out,
     }
     conan.conan(
-        ["test", ROOT / PROOF, reference, *words, *(f"--conf={name}={value}" for name, value in confs.items())],
+        ["test", ROOT / inputs.PROOF, reference, *words, *(f"--conf={name}={value}" for name, value in confs.items())],
         log=job.log,
         what=f"Building the proof program for {job.target.name}",
         heard=steps.heard,

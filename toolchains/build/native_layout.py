@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from core.bundle import MANIFEST, SBOM, Checks, NativeManifest, NativePackage
 from core.errors import BuildError
 from core.files import write_json
 from toolchains.build import sbom
-from toolchains.build.layout import entries
+from toolchains.build.layout import copy, entries
 from toolchains.inspect import checks
 from toolchains.targets import Target
 
@@ -49,17 +48,11 @@ def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
             target = out / (Path("licenses", node["name"], *inside.parts[1:]) if top == "licenses" else inside)
             if target.exists():
                 raise BuildError(f"Two packages have {inside}.", f"one is {node['ref']}", "mend the recipe")
-            _copy(file, target, 0o644)
+            copy(file, target, 0o644)
     if not (out / "lib").is_dir():
         raise BuildError("The packages have no library.", "Conan's graph is empty", "./inv build --packages --force")
     if proof is not None:
-        _copy(proof, out / "bin" / proof.name, 0o755)
-
-
-def _copy(source: Path, target: Path, mode: int) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    target.chmod(mode)
+        copy(proof, out / "bin" / proof.name, 0o755)
 
 
 def check(origin: Origin, folder: Path) -> Checks:

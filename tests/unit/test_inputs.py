@@ -1,0 +1,171 @@
+"""What a build's digest counts: the files that go into it, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.errors import BuildError
+from core.paths import ROOT
+from toolchains import tools
+from toolchains.build import inputs
+from toolchains.targets import get_target
+
+TARGET = get_target("linux-arm64")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of all that can count, to change."""
+    for name in ("runtime", "recipes", "toolchains", "core/bundle.py", "conanfile.py", "LICENSE"):
+        source, copy = ROOT / name, tmp_path / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    monkeypatch.setattr(inputs, "ROOT", tmp_path)
+    monkeypatch.setattr(inputs, "_CODE", tmp_path)
+    return tmp_path
+
+
+def changes(checkout: Path, kind: str, name: str) -> bool:
+    """Whether one more byte in a file, which need not exist, changes the digest."""
+    before = inputs.digest(kind, TARGET)
+    file = checkout / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as stream:
+        stream.write(b"\n")
+    return inputs.digest(kind, TARGET) != before
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("lean", "runtime/engines/lean/CMakeLists.txt"),
+        ("lean", "runtime/engines/lean/a_new_kernel.cpp"),
+        ("lean", "runtime/engines/lean/selection.h.in"),
+        ("lean", "runtime/program/program_checks.cpp"),
+        ("lean", "runtime/src/npy.cpp"),
+        ("lean", "runtime/include/slipway/engine.h"),
+        ("lean", "runtime/CMakeLists.txt"),
+        ("lean", "conanfile.py"),
+        ("lean", "LICENSE"),
+        ("lean", "core/bundle.py"),  # the manifest's schema
+        ("lean", "toolchains/build/layout.py"),
+        ("lean", "toolchains/inspect/isa.toml"),
+        ("lean", "recipes/xnnpack/all/patches/0001-all-of-the-scalar-5x5-depthwise-kernel.patch"),
+        ("lean", "recipes/xnnpack_internals/all/conanfile.py"),
+        ("lean", "recipes/slipway_sources/all/conanfile.py"),
+        ("executorch", "runtime/engines/executorch/threads.cpp"),
+        ("executorch", "recipes/executorch/all/cmake/executorch-config.cmake.in"),
+        ("onnxruntime", "runtime/engines/onnxruntime/pte_runner.sh"),
+        ("onnxruntime", "recipes/onnxruntime/all/conandata.yml"),
+        ("native", "runtime/proof/cases.cpp"),
+        ("native", "recipes/kleidiai/all/fortify/fortify.c"),
+        ("native", "recipes/pthreadpool/config.yml"),
+        ("native", "core/bundle.py"),
+    ],
+)
+def test_a_file_that_goes_in_counts(checkout: Path, kind: str, name: str) -> None:
+    assert changes(checkout, kind, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("lean", "runtime/tests/test_npy.cpp"),
+        ("lean", "runtime/tests/lean/test_graph_check.cpp"),
+        ("lean", "runtime/fuzz/sweep.cpp"),
+        ("lean", "runtime/proof/cases.cpp"),
+        ("lean", "runtime/engines/onnxruntime/onnx_file.cpp"),
+        ("lean", "runtime/engines/executorch/threads.cpp"),
+        ("lean", "recipes/onnxruntime/all/conandata.yml"),
+        ("lean", "recipes/xnnpack/all/test_package/test_package.cpp"),
+        ("onnxruntime", "runtime/engines/lean/CMakeLists.txt"),
+        ("onnxruntime", "recipes/xnnpack/all/conanfile.py"),
+        ("executorch", "recipes/xnnpack/all/conanfile.py"),
+        ("native", "runtime/src/npy.cpp"),
+        ("native", "conanfile.py"),
+    ],
+)
+def test_what_goes_into_another_build_does_not_count(checkout: Path, kind: str, name: str) -> None:
+    assert not changes(checkout, kind, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "runtime/engines/lean/__pycache__/x.cpython-311.pyc", "runtime/src/a.out", "runtime/src/npy.cpp.orig",
+        "runtime/src/npy.cpp~", "runtime/CMakeUserPresets.json", "recipes/xnnpack/all/.pytest_cache/v/lastfailed",
+        "recipes/xnnpack/all/__pycache__/conanfile.py", "runtime/src/notes.txt",
+    ],
+)  # fmt: skip
+def test_a_stray_file_does_not_count(checkout: Path, name: str) -> None:
+    assert not changes(checkout, "lean", name)
+    assert not changes(checkout, "native", name)
+
+
+def test_every_file_that_git_has_counts_somewhere_or_is_no_part_of_any_build() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "runtime", "recipes"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    apart = ("runtime/tests/", "runtime/fuzz/")
+    there = {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    shipped = {name for name in there if not name.startswith(apart) and "/test_package/" not in name}
+    counted = {name for kind in inputs.SOURCES for name, _ in inputs.files(kind)}
+    assert len(shipped) > 200
+    assert shipped - counted == set()
+
+
+def test_conan_packs_what_counts() -> None:
+    """What the recipe of the runner exports, by Conan's own rules, is what the digests of the bundles count."""
+    (recipe,) = (
+        node for node in ast.parse((ROOT / "conanfile.py").read_text("utf-8")).body if isinstance(node, ast.ClassDef)
+    )
+    (patterns,) = (
+        ast.literal_eval(node.value)
+        for node in recipe.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "exports_sources"
+    )
+    there = [
+        file.relative_to(ROOT).as_posix()
+        for file in [ROOT / "LICENSE", *(ROOT / "runtime").rglob("*")]
+        if file.is_file()
+    ]
+    out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    packed = {
+        name for name in there
+        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+        and not any(fnmatch.fnmatch(name, pattern) for pattern in out)
+    }  # fmt: skip
+    counted = {name for kind in inputs.SOURCES if kind != inputs.NATIVE for name, _ in inputs.files(kind)}
+    assert packed == {name for name in counted if name.startswith("runtime/")} | {"LICENSE"}
+
+
+def test_tools_count_by_the_rows_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {kind: inputs.digest(kind, TARGET) for kind in inputs.RECIPES}
+    table = tools.table()
+    monkeypatch.setattr(tools, "table", lambda: {**table, "ccache": {"size": "1G"}})
+    assert {kind: inputs.digest(kind, TARGET) for kind in inputs.RECIPES} == before
+    monkeypatch.setattr(tools, "table", lambda: {**table, "ziglang": {"version": "1"}})
+    assert not {inputs.digest(kind, TARGET) for kind in inputs.RECIPES} & set(before.values())
+
+
+def test_what_was_chosen_counts() -> None:
+    assert len({inputs.digest("lean", TARGET, *facts) for facts in ((), ("zig",), ("gnu",), ("zig", True))}) == 4
+    assert inputs.digest("lean", TARGET) != inputs.digest("lean", get_target("linux-x86"))
+
+
+def test_a_recipe_that_nothing_counts_stops_the_build() -> None:
+    node = {"name": "xnnpack", "python_requires": {"slipway_sources/1.0#abc": {}}}
+    graph = {"nodes": {"0": {"name": None}, "1": node, "2": {"name": "slipway-runtime", "python_requires": None}}}
+    inputs.hold_against("lean", graph)
+    with pytest.raises(BuildError, match="does not count recipes/xnnpack") as caught:
+        inputs.hold_against("executorch", graph)
+    assert caught.value.names == ("xnnpack",)
