@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -11,6 +13,22 @@ namespace {
 
 // Programs whose inputs are larger are only loaded: what damaged numbers ask for is not worth the time.
 constexpr std::size_t kMostInputBytes = std::size_t{1} << 20;
+
+// Programs that plan more or have larger outputs are only loaded: the runner asks what the device has before
+// it executes them, and this machine may have much.
+constexpr std::uint64_t kMostMemory = std::uint64_t{512} << 20;
+
+bool fits(const MethodInfo& method) {
+  std::uint64_t all = method.planned_bytes;
+  for (const ValueSpec& spec : method.outputs) {
+    std::size_t count = 0;
+    if (!count_elements(spec.shape, size_of(spec.dtype), &count)) {
+      return false;
+    }
+    all += std::min<std::uint64_t>(std::uint64_t{count} * size_of(spec.dtype), UINT64_MAX - all);
+  }
+  return all <= kMostMemory;
+}
 
 // False for inputs that have no form or are too large.
 bool make_inputs(const MethodInfo& method, std::vector<Tensor>* inputs) {
@@ -50,7 +68,7 @@ Status run_method(Engine& engine, const std::string& path, const MethodInfo& met
   options.profile = true;
   Status status = engine.load(options);
   std::vector<Tensor> inputs;
-  if (!status.ok() || !make_inputs(method, &inputs)) {
+  if (!status.ok() || !fits(method) || !make_inputs(method, &inputs)) {
     return status;
   }
   // Twice: the second time meets what the first has left.

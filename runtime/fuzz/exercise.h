@@ -34,7 +34,7 @@ struct Trace {
 };
 
 // Describes the program, loads each of its methods and executes it on ones; the first failure ends it.
-// Methods whose inputs are too large are only loaded.
+// Methods whose inputs, outputs or planned memory are too large are only loaded.
 Status exercise(Engine& engine, const std::string& path, Trace* trace = nullptr);
 
 }  // namespace slipway

@@ -124,6 +124,25 @@ def test_more_planned_memory_than_there_is_is_refused_before_it_is_asked_for(run
     assert "ulimit -v leaves" in json.loads(limited.stdout)["error"]["message"]
 
 
+def test_a_large_output_named_many_times_is_refused_before_it_is_copied(runner: Path, tmp_path: Path) -> None:
+    import torch
+
+    from verify.operators.written import Writer
+
+    writer = Writer()
+    large = writer.tensor(torch.zeros(8 << 20))
+    writer._wanted += [large] * 40
+    file = tmp_path / "often.pte"
+    file.write_bytes(writer.program())
+    done = run(runner, file, limit=1 << 29)
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["kind"]) == (9, "memory"), done
+    assert "There is no memory for output" in error["message"]
+    writer._wanted = writer._wanted[:2]
+    file.write_bytes(writer.program())
+    assert run(runner, file, limit=1 << 29).returncode == 0
+
+
 def test_planned_memory_that_no_tensor_lies_in_is_not_filled(runner: Path, tmp_path: Path) -> None:
     usual = json.loads(run(runner, _written(tmp_path / "usual.pte")).stdout)["peak_rss_bytes"]
     done = json.loads(run(runner, _written(tmp_path / "some.pte", planned=1 << 30)).stdout)
@@ -134,7 +153,7 @@ def test_whatever_fuzzing_found_ends_in_words(runner: Path) -> None:
     kept = sorted(KEPT.glob("*.pte"))
     assert kept
     for program in kept:
-        done = run(runner, program)
+        done = run(runner, program, limit=1 << 30)
         assert done.returncode in (0, *REFUSED), (program.name, done)
         error = json.loads(done.stdout).get("error", {"message": "", "fix": "none needed"})
         assert "crashed" not in error["message"], (program.name, error)

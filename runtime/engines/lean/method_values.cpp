@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "device_memory.h"
 #include "method.h"
 
 namespace slipway::lean {
@@ -86,6 +87,11 @@ Result<Tensor> Method::output(std::size_t index) const {
     if (view->dtype == DType::kUnknown || view->data == nullptr) {
       return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
                     "export the model with outputs of plain number types");
+    }
+    // A damaged file may name a large tensor as an output many times.
+    const Status room = check_room(view->bytes(), "output " + std::to_string(index));
+    if (!room.ok()) {
+      return room;
     }
     tensor.dtype = view->dtype;
     tensor.shape = view->shape();
