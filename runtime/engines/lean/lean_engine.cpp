@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "arenas.h"
-#include "data_store.h"
 #include "etdump.h"
-#include "kernel.h"
-#include "method.h"
+#include "lean/kernels/kernel.h"
+#include "lean/method/arenas.h"
+#include "lean/method/data_store.h"
+#include "lean/method/method.h"
+#include "lean/method/recorder.h"
+#include "lean/xnnpack/xnn_delegate.h"
 #include "program_info.h"
-#include "recorder.h"
 #include "slipway/engine.h"
-#include "xnn_delegate.h"
 
 namespace slipway {
 namespace {

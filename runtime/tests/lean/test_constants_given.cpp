@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.h"
-#include "delegate.h"
+#include "lean/xnnpack/delegate.h"
 
 using namespace slipway;
 using namespace slipway::lean;

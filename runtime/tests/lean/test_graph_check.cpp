@@ -4,13 +4,13 @@
 #include <set>
 
 #include "check.h"
-#include "data_store.h"
 #include "graph_maker.h"
-#include "packed_weights.h"
+#include "lean/method/data_store.h"
+#include "lean/xnnpack/packed_weights.h"
+#include "lean/xnnpack/verify.h"
+#include "lean/xnnpack/xnn_delegate.h"
 #include "program_builder.h"
 #include "temporary_folder.h"
-#include "xnn_delegate.h"
-#include "xnn_verify.h"
 
 using namespace slipway;
 using namespace slipway::lean;

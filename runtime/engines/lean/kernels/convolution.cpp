@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "tables.h"
-#include "volume.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {

@@ -4,9 +4,9 @@
 #include <numeric>
 
 #include "device_memory.h"
-#include "places.h"
-#include "tables.h"
-#include "volume.h"
+#include "lean/kernels/offsets.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {

@@ -1,8 +1,8 @@
 // Operators that put tensors together, take them apart, repeat them or put something around them.
 #include <algorithm>
 
-#include "tables.h"
-#include "walk.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tables.h"
-#include "walk.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {

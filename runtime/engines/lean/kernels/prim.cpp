@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "tables.h"
-#include "walk.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {

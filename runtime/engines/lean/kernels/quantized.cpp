@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "reduction.h"
-#include "tables.h"
-#include "volume.h"
+#include "lean/kernels/reduction.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {

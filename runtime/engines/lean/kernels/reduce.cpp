@@ -4,8 +4,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "reduction.h"
-#include "tables.h"
+#include "lean/kernels/reduction.h"
+#include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernel.h"
+#include "lean/kernels/kernel.h"
 
 namespace slipway::lean {
 

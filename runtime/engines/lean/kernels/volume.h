@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "walk.h"
+#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 

@@ -1,0 +1,479 @@
+// Operators of two tensors, or a tensor and a number, element by element, with broadcasting.
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
+
+namespace slipway::lean {
+namespace {
+
+ScalarKind kind_of(Arguments& arguments, std::size_t i) {
+  const Value& value = arguments.value(i);
+  return std::holds_alternative<double>(value) ? ScalarKind::kFloat
+         : std::holds_alternative<bool>(value) ? ScalarKind::kBool
+                                               : ScalarKind::kInt;
+}
+
+// A number, ready in every type that is computed in.
+struct Factor {
+  Factor(Arguments& arguments, std::size_t i)
+      : integer(arguments.is_integral(i) ? arguments.integer(i) : to_int64(arguments.real(i))),
+        real(arguments.real(i)) {}
+
+  template <typename T>
+  T as() const {
+    if constexpr (std::is_integral_v<T>) {
+      return integer;
+    } else {
+      return static_cast<T>(real);
+    }
+  }
+
+  std::int64_t integer;
+  double real;
+};
+
+// a + factor * b
+template <typename T>
+T add_scaled(T a, T factor, T b) {
+  const T product = factor * b;  // on its own: rounded before it is added, on every processor
+  return a + product;
+}
+
+// A number in the type that is computed in.
+template <typename T>
+T scalar(Arguments& arguments, std::size_t i) {
+  if constexpr (std::is_integral_v<T>) {
+    return arguments.is_integral(i) ? arguments.integer(i) : to_int64(arguments.real(i));
+  } else {
+    return static_cast<T>(arguments.real(i));
+  }
+}
+
+// out = f(a, b) for tensors 0 and 1, computed in `domain`.
+template <typename F>
+Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
+  const View& a = arguments.tensor(0);
+  const View& b = arguments.tensor(1);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  Status done = broadcast_shape(a, b, &shape);
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  in_domain(domain, [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
+           [&](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = f(inputs[0][i], inputs[1][i]);
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+// out = f(tensor 0, number 1), computed in `domain`.
+template <typename F>
+Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
+  const View& a = arguments.tensor(0);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status done = resize(&out, a.shape());
+  if (!done.ok()) {
+    return done;
+  }
+  in_domain(domain, [&](auto zero) {
+    using T = decltype(zero);
+    const T b = scalar<T>(arguments, 1);
+    map<T>(out, std::array<Operand, 1>{operand_of(a, out)},
+           [&](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = f(inputs[0][i], b);
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+DType promoted(Arguments& arguments) {
+  return promote(arguments.tensor(0).dtype, arguments.tensor(1).dtype);
+}
+DType promoted_scalar(Arguments& arguments) {
+  return promote_scalar(arguments.tensor(0).dtype, kind_of(arguments, 1));
+}
+
+// aten::OP.out(Tensor self, Tensor other, *, Tensor(a!) out)
+template <typename Op>
+Status tensor_op(Arguments& arguments) {
+  return tensors(arguments, 2, domain_of(promoted(arguments)), Op());
+}
+
+// aten::OP.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out)
+template <typename Op>
+Status scalar_op(Arguments& arguments) {
+  return with_scalar(arguments, 2, domain_of(promoted_scalar(arguments)), Op());
+}
+
+#define SLIPWAY_OP(name, expression)     \
+  struct name {                          \
+    template <typename T>                \
+    T operator()(T a, T b) const {       \
+      return static_cast<T>(expression); \
+    }                                    \
+  }
+
+SLIPWAY_OP(Mul, (a * b));
+SLIPWAY_OP(Eq, a == b ? 1 : 0);
+SLIPWAY_OP(Ne, a != b ? 1 : 0);
+SLIPWAY_OP(Lt, a < b ? 1 : 0);
+SLIPWAY_OP(Le, a <= b ? 1 : 0);
+SLIPWAY_OP(Gt, a > b ? 1 : 0);
+SLIPWAY_OP(Ge, a >= b ? 1 : 0);
+SLIPWAY_OP(And, a != 0 && b != 0 ? 1 : 0);
+SLIPWAY_OP(Or, a != 0 || b != 0 ? 1 : 0);
+SLIPWAY_OP(Xor, (a != 0) != (b != 0) ? 1 : 0);
+// NaN wins.
+SLIPWAY_OP(Maximum, a != a ? a : b != b ? b : a > b ? a : b);
+SLIPWAY_OP(Minimum, a != a ? a : b != b ? b : a < b ? a : b);
+SLIPWAY_OP(Atan2, std::atan2(a, b));
+
+#undef SLIPWAY_OP
+
+// Rounded towards minus infinity; the divisor is not 0 where T is an integer.
+template <typename T>
+T floor_div(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    if (b == 0) {
+      return 0;
+    }
+    if (b == -1) {
+      return static_cast<T>(0 - static_cast<std::uint64_t>(a));
+    }
+    const T quotient = a / b;
+    return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+  } else {
+    if (b == 0) {
+      return a / b;
+    }
+    const T rest = std::fmod(a, b);
+    T quotient = (a - rest) / b;
+    if (rest != 0 && (rest < 0) != (b < 0)) {
+      quotient -= 1;
+    }
+    if (quotient == 0) {
+      return std::copysign(T(0), a / b);
+    }
+    const T whole = std::floor(quotient);
+    return quotient - whole > T(0.5) ? whole + 1 : whole;
+  }
+}
+
+struct FloorDiv {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return floor_div(a, b);
+  }
+};
+
+struct TruncDiv {
+  template <typename T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return b == 0 ? 0 : b == -1 ? static_cast<T>(0 - static_cast<std::uint64_t>(a)) : a / b;
+    } else {
+      return std::trunc(a / b);
+    }
+  }
+};
+
+// The sign of the divisor.
+struct Remainder {
+  template <typename T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b == 0 || b == -1) {
+        return 0;
+      }
+      const T rest = a % b;
+      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    } else {
+      const T rest = std::fmod(a, b);
+      return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    }
+  }
+};
+
+// The sign of the dividend.
+struct Fmod {
+  template <typename T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return b == 0 || b == -1 ? 0 : a % b;
+    } else {
+      return std::fmod(a, b);
+    }
+  }
+};
+
+struct Pow {
+  template <typename T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b < 0) {
+        return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+      }
+      std::uint64_t result = 1;
+      auto base = static_cast<std::uint64_t>(a);
+      for (auto left = static_cast<std::uint64_t>(b); left != 0; left >>= 1U, base *= base) {
+        result *= (left & 1U) != 0 ? base : 1;
+      }
+      return static_cast<T>(result);
+    } else {
+      return b == T(2) ? a * a : std::pow(a, b);
+    }
+  }
+};
+
+// Bits, in 64 of them: what a narrower type keeps is the same.
+template <typename F>
+Status bits_of_tensors(Arguments& arguments, F f) {
+  return tensors(arguments, 2, Domain::kInt, [f](auto a, auto b) {
+    return static_cast<decltype(a)>(f(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
+  });
+}
+template <typename F>
+Status bits_with_scalar(Arguments& arguments, F f) {
+  return with_scalar(arguments, 2, Domain::kInt, [f](auto a, auto b) {
+    return static_cast<decltype(a)>(f(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
+  });
+}
+
+struct BitAnd {
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a & b; }
+};
+struct BitOr {
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a | b; }
+};
+struct BitXor {
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a ^ b; }
+};
+struct ShiftLeft {
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const {
+    return b < 0 || b > 63 ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(a) << b);
+  }
+};
+struct ShiftRight {
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const {
+    return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
+  }
+};
+
+template <typename Op>
+Status bits(Arguments& arguments) {
+  return bits_of_tensors(arguments, Op());
+}
+template <typename Op>
+Status bits_scalar(Arguments& arguments) {
+  return bits_with_scalar(arguments, Op());
+}
+
+// aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out); sub is the same with -alpha.
+template <int Sign>
+Status add(Arguments& arguments) {
+  const Factor alpha(arguments, 2);
+  return tensors(arguments, 3, domain_of(promoted(arguments)), [alpha](auto a, auto b) {
+    using T = decltype(a);
+    return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.as<T>()), b);
+  });
+}
+
+// aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
+template <int Sign>
+Status add_scalar(Arguments& arguments) {
+  const Factor alpha(arguments, 2);
+  return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), [alpha](auto a, auto b) {
+    using T = decltype(a);
+    return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.as<T>()), b);
+  });
+}
+
+// aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
+Status rsub_scalar(Arguments& arguments) {
+  const Factor alpha(arguments, 2);
+  return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), [alpha](auto a, auto b) {
+    using T = decltype(a);
+    return add_scaled(b, static_cast<T>(-alpha.as<T>()), a);
+  });
+}
+
+// aten::div.out: true division, also of integers.
+Status div(Arguments& arguments) {
+  return tensors(arguments, 2, floating(promoted(arguments)), [](auto a, auto b) {
+    using T = decltype(a);
+    if constexpr (std::is_floating_point_v<T>) {
+      return a / b;
+    } else {
+      return TruncDiv()(a, b);
+    }
+  });
+}
+Status div_scalar(Arguments& arguments) {
+  return with_scalar(arguments, 2, floating(promoted_scalar(arguments)), [](auto a, auto b) {
+    using T = decltype(a);
+    if constexpr (std::is_floating_point_v<T>) {
+      return a / b;
+    } else {
+      return TruncDiv()(a, b);
+    }
+  });
+}
+
+std::string_view mode_of(Arguments& arguments, std::size_t i) {
+  const auto* text = std::get_if<std::string_view>(&arguments.value(i));
+  return text == nullptr ? std::string_view() : *text;
+}
+
+// aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out)
+Status div_mode(Arguments& arguments) {
+  const std::string_view mode = mode_of(arguments, 2);
+  const Domain domain = mode.empty() ? floating(promoted(arguments)) : domain_of(promoted(arguments));
+  if (mode == "floor") {
+    return tensors(arguments, 3, domain, FloorDiv());
+  }
+  if (mode == "trunc") {
+    return tensors(arguments, 3, domain, TruncDiv());
+  }
+  return tensors(arguments, 3, domain, [](auto a, auto b) {
+    if constexpr (std::is_floating_point_v<decltype(a)>) {
+      return a / b;
+    } else {
+      return TruncDiv()(a, b);
+    }
+  });
+}
+Status div_scalar_mode(Arguments& arguments) {
+  const std::string_view mode = mode_of(arguments, 2);
+  const Domain domain =
+      mode.empty() ? floating(promoted_scalar(arguments)) : domain_of(promoted_scalar(arguments));
+  if (mode == "floor") {
+    return with_scalar(arguments, 3, domain, FloorDiv());
+  }
+  if (mode == "trunc") {
+    return with_scalar(arguments, 3, domain, TruncDiv());
+  }
+  return with_scalar(arguments, 3, domain, [](auto a, auto b) {
+    if constexpr (std::is_floating_point_v<decltype(a)>) {
+      return a / b;
+    } else {
+      return TruncDiv()(a, b);
+    }
+  });
+}
+
+template <typename Op>
+Status real_op(Arguments& arguments) {
+  return tensors(arguments, 2, floating(promoted(arguments)), [](auto a, auto b) {
+    if constexpr (std::is_floating_point_v<decltype(a)>) {
+      return Op()(a, b);
+    } else {
+      return a;
+    }
+  });
+}
+
+// aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out)
+Status pow_scalar_tensor(Arguments& arguments) {
+  const View& exponent = arguments.tensor(1);
+  View& out = arguments.tensor(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status done = resize(&out, exponent.shape());
+  if (!done.ok()) {
+    return done;
+  }
+  in_domain(domain_of(promote_scalar(exponent.dtype, kind_of(arguments, 0))), [&](auto zero) {
+    using T = decltype(zero);
+    const T base = scalar<T>(arguments, 0);
+    map<T>(out, std::array<Operand, 1>{operand_of(exponent, out)},
+           [&](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = Pow()(base, inputs[0][i]);
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::add.Scalar_out", add_scalar<1>, 4},
+    {"aten::add.out", add<1>, 4},
+    {"aten::atan2.out", real_op<Atan2>, 3},
+    {"aten::bitwise_and.Scalar_out", bits_scalar<BitAnd>, 3},
+    {"aten::bitwise_and.Tensor_out", bits<BitAnd>, 3},
+    {"aten::bitwise_left_shift.Tensor_Scalar_out", bits_scalar<ShiftLeft>, 3},
+    {"aten::bitwise_left_shift.Tensor_out", bits<ShiftLeft>, 3},
+    {"aten::bitwise_or.Scalar_out", bits_scalar<BitOr>, 3},
+    {"aten::bitwise_or.Tensor_out", bits<BitOr>, 3},
+    {"aten::bitwise_right_shift.Tensor_Scalar_out", bits_scalar<ShiftRight>, 3},
+    {"aten::bitwise_right_shift.Tensor_out", bits<ShiftRight>, 3},
+    {"aten::bitwise_xor.Scalar_out", bits_scalar<BitXor>, 3},
+    {"aten::bitwise_xor.Tensor_out", bits<BitXor>, 3},
+    {"aten::div.Scalar_mode_out", div_scalar_mode, 4},
+    {"aten::div.Scalar_out", div_scalar, 3},
+    {"aten::div.out", div, 3},
+    {"aten::div.out_mode", div_mode, 4},
+    {"aten::eq.Scalar_out", scalar_op<Eq>, 3},
+    {"aten::eq.Tensor_out", tensor_op<Eq>, 3},
+    {"aten::floor_divide.out", tensor_op<FloorDiv>, 3},
+    {"aten::fmod.Scalar_out", scalar_op<Fmod>, 3},
+    {"aten::fmod.Tensor_out", tensor_op<Fmod>, 3},
+    {"aten::ge.Scalar_out", scalar_op<Ge>, 3},
+    {"aten::ge.Tensor_out", tensor_op<Ge>, 3},
+    {"aten::gt.Scalar_out", scalar_op<Gt>, 3},
+    {"aten::gt.Tensor_out", tensor_op<Gt>, 3},
+    {"aten::le.Scalar_out", scalar_op<Le>, 3},
+    {"aten::le.Tensor_out", tensor_op<Le>, 3},
+    {"aten::logical_and.out", tensor_op<And>, 3},
+    {"aten::logical_or.out", tensor_op<Or>, 3},
+    {"aten::logical_xor.out", tensor_op<Xor>, 3},
+    {"aten::lt.Scalar_out", scalar_op<Lt>, 3},
+    {"aten::lt.Tensor_out", tensor_op<Lt>, 3},
+    {"aten::maximum.out", tensor_op<Maximum>, 3},
+    {"aten::minimum.out", tensor_op<Minimum>, 3},
+    {"aten::mul.Scalar_out", scalar_op<Mul>, 3},
+    {"aten::mul.out", tensor_op<Mul>, 3},
+    {"aten::ne.Scalar_out", scalar_op<Ne>, 3},
+    {"aten::ne.Tensor_out", tensor_op<Ne>, 3},
+    {"aten::pow.Scalar_out", pow_scalar_tensor, 3},
+    {"aten::pow.Tensor_Scalar_out", scalar_op<Pow>, 3},
+    {"aten::pow.Tensor_Tensor_out", tensor_op<Pow>, 3},
+    {"aten::remainder.Scalar_out", scalar_op<Remainder>, 3},
+    {"aten::remainder.Tensor_out", tensor_op<Remainder>, 3},
+    {"aten::rsub.Scalar_out", rsub_scalar, 4},
+    {"aten::sub.Scalar_out", add_scalar<-1>, 4},
+    {"aten::sub.out", add<-1>, 4},
+};
+
+}  // namespace
+
+const KernelEntry* binary_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,285 @@
+#include "lean/kernels/elements.h"
+
+#include <cstring>
+#include <type_traits>
+
+namespace slipway::lean {
+namespace {
+
+std::uint32_t bits_of(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+float from_bits(std::uint32_t bits) {
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+struct Half {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
+struct Bool {
+  std::uint8_t byte;
+};
+
+// A float beyond an integer's range, or none at all, has no defined conversion in C++: take the bounds, and
+// 0.
+template <typename S, typename T>
+S to_integer(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<S>(value);
+  } else {
+    constexpr T kLimit = static_cast<T>(9223372036854775808.0);  // 2^63
+    if (!(value == value)) {
+      return 0;
+    }
+    const std::int64_t wide = value >= kLimit   ? INT64_MAX
+                              : value < -kLimit ? INT64_MIN
+                                                : static_cast<std::int64_t>(value);
+    return static_cast<S>(wide);
+  }
+}
+
+template <typename T, typename S>
+T convert_from(S value) {
+  if constexpr (std::is_same_v<S, Half>) {
+    return convert_from<T>(half_to_float(value.bits));
+  } else if constexpr (std::is_same_v<S, BFloat16>) {
+    return convert_from<T>(bfloat16_to_float(value.bits));
+  } else if constexpr (std::is_same_v<S, Bool>) {
+    return static_cast<T>(value.byte != 0 ? 1 : 0);
+  } else if constexpr (std::is_integral_v<T>) {
+    return to_integer<T>(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <typename S, typename T>
+S convert_to(T value) {
+  if constexpr (std::is_same_v<S, Half>) {
+    return {float_to_half(static_cast<float>(value))};
+  } else if constexpr (std::is_same_v<S, BFloat16>) {
+    return {float_to_bfloat16(static_cast<float>(value))};
+  } else if constexpr (std::is_same_v<S, Bool>) {
+    return {static_cast<std::uint8_t>(value != 0 ? 1 : 0)};
+  } else if constexpr (std::is_integral_v<S>) {
+    return to_integer<S>(value);
+  } else {
+    return static_cast<S>(value);
+  }
+}
+
+template <typename T, typename S>
+void load_loop(const std::uint8_t* from, std::int64_t stride, std::size_t count, T* to) {
+  const S* source = reinterpret_cast<const S*>(from);
+  if (stride == 1) {
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = convert_from<T>(source[i]);
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = convert_from<T>(source[static_cast<std::int64_t>(i) * stride]);
+  }
+}
+
+template <typename T, typename S>
+void store_loop(const T* from, std::size_t count, std::uint8_t* to, std::int64_t stride) {
+  S* target = reinterpret_cast<S*>(to);
+  for (std::size_t i = 0; i < count; ++i) {
+    target[static_cast<std::int64_t>(i) * stride] = convert_to<S>(from[i]);
+  }
+}
+
+// Rank among the types of a category; the larger one wins.
+int width(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return 1;
+    case DType::kInt8:
+      return 1;
+    case DType::kUInt16:
+    case DType::kInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kUInt32:
+    case DType::kInt32:
+    case DType::kFloat32:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+}  // namespace
+
+float half_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16;
+  const std::uint32_t exponent = bits >> 10 & 0x1fU;
+  const std::uint32_t fraction = bits & 0x3ffU;
+  if (exponent == 31) {
+    return from_bits(sign | 0x7f800000U | fraction << 13);
+  }
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+std::uint16_t float_to_half(float value) {
+  const std::uint32_t bits = bits_of(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) {
+    return static_cast<std::uint16_t>(sign | 0x7e00U);
+  }
+  if (magnitude >= 0x477ff000U) {  // rounds beyond the largest half
+    return static_cast<std::uint16_t>(sign | 0x7c00U);
+  }
+  if (magnitude < 0x38800000U) {
+    // Subnormal: adding 0.5 leaves the rounded fraction in the lowest bits.
+    const std::uint32_t shifted = bits_of(from_bits(magnitude) + 0.5F);
+    return static_cast<std::uint16_t>(sign | (shifted - 0x3f000000U));
+  }
+  const std::uint32_t odd = magnitude >> 13 & 1U;
+  return static_cast<std::uint16_t>(sign | (magnitude - 0x38000000U + 0xfffU + odd) >> 13);
+}
+
+std::uint16_t float_to_bfloat16(float value) {
+  const std::uint32_t bits = bits_of(value);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) {
+    return 0x7fc0U;
+  }
+  return static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
+std::int64_t to_int64(double value) {
+  return to_integer<std::int64_t>(value);
+}
+
+bool is_floating(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
+         dtype == DType::kFloat64;
+}
+
+bool is_integral(DType dtype) {
+  return dtype != DType::kBool && !is_floating(dtype);
+}
+
+Domain domain_of(DType dtype) {
+  return dtype == DType::kFloat64 ? Domain::kDouble : is_floating(dtype) ? Domain::kFloat : Domain::kInt;
+}
+
+DType promote(DType a, DType b) {
+  if (a == b) {
+    return a;
+  }
+  const auto category = [](DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::kBool ? 0 : 1; };
+  if (category(a) != category(b)) {
+    return category(a) > category(b) ? a : b;
+  }
+  if (width(a) != width(b)) {
+    return width(a) > width(b) ? a : b;
+  }
+  if (is_floating(a)) {
+    return DType::kFloat32;  // float16 with bfloat16
+  }
+  // Signed with unsigned of the same width: the next wider signed type.
+  return width(a) == 1 ? DType::kInt16 : width(a) == 2 ? DType::kInt32 : DType::kInt64;
+}
+
+DType promote_scalar(DType tensor, ScalarKind scalar) {
+  if (scalar == ScalarKind::kFloat && !is_floating(tensor)) {
+    return DType::kFloat32;
+  }
+  if (scalar == ScalarKind::kInt && tensor == DType::kBool) {
+    return DType::kInt64;
+  }
+  return tensor;
+}
+
+template <typename T>
+void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_t count, T* to) {
+  switch (dtype) {
+    case DType::kBool:
+      return load_loop<T, Bool>(from, stride, count, to);
+    case DType::kUInt8:
+      return load_loop<T, std::uint8_t>(from, stride, count, to);
+    case DType::kInt8:
+      return load_loop<T, std::int8_t>(from, stride, count, to);
+    case DType::kUInt16:
+      return load_loop<T, std::uint16_t>(from, stride, count, to);
+    case DType::kInt16:
+      return load_loop<T, std::int16_t>(from, stride, count, to);
+    case DType::kUInt32:
+      return load_loop<T, std::uint32_t>(from, stride, count, to);
+    case DType::kInt32:
+      return load_loop<T, std::int32_t>(from, stride, count, to);
+    case DType::kUInt64:
+      return load_loop<T, std::uint64_t>(from, stride, count, to);
+    case DType::kInt64:
+      return load_loop<T, std::int64_t>(from, stride, count, to);
+    case DType::kFloat16:
+      return load_loop<T, Half>(from, stride, count, to);
+    case DType::kBFloat16:
+      return load_loop<T, BFloat16>(from, stride, count, to);
+    case DType::kFloat32:
+      return load_loop<T, float>(from, stride, count, to);
+    case DType::kFloat64:
+      return load_loop<T, double>(from, stride, count, to);
+    case DType::kUnknown:
+      return;
+  }
+}
+
+template <typename T>
+void store(DType dtype, const T* from, std::size_t count, std::uint8_t* to, std::int64_t stride) {
+  switch (dtype) {
+    case DType::kBool:
+      return store_loop<T, Bool>(from, count, to, stride);
+    case DType::kUInt8:
+      return store_loop<T, std::uint8_t>(from, count, to, stride);
+    case DType::kInt8:
+      return store_loop<T, std::int8_t>(from, count, to, stride);
+    case DType::kUInt16:
+      return store_loop<T, std::uint16_t>(from, count, to, stride);
+    case DType::kInt16:
+      return store_loop<T, std::int16_t>(from, count, to, stride);
+    case DType::kUInt32:
+      return store_loop<T, std::uint32_t>(from, count, to, stride);
+    case DType::kInt32:
+      return store_loop<T, std::int32_t>(from, count, to, stride);
+    case DType::kUInt64:
+      return store_loop<T, std::uint64_t>(from, count, to, stride);
+    case DType::kInt64:
+      return store_loop<T, std::int64_t>(from, count, to, stride);
+    case DType::kFloat16:
+      return store_loop<T, Half>(from, count, to, stride);
+    case DType::kBFloat16:
+      return store_loop<T, BFloat16>(from, count, to, stride);
+    case DType::kFloat32:
+      return store_loop<T, float>(from, count, to, stride);
+    case DType::kFloat64:
+      return store_loop<T, double>(from, count, to, stride);
+    case DType::kUnknown:
+      return;
+  }
+}
+
+template void load(DType, const std::uint8_t*, std::int64_t, std::size_t, std::int64_t*);
+template void load(DType, const std::uint8_t*, std::int64_t, std::size_t, float*);
+template void load(DType, const std::uint8_t*, std::int64_t, std::size_t, double*);
+template void store(DType, const std::int64_t*, std::size_t, std::uint8_t*, std::int64_t);
+template void store(DType, const float*, std::size_t, std::uint8_t*, std::int64_t);
+template void store(DType, const double*, std::size_t, std::uint8_t*, std::int64_t);
+
+}  // namespace slipway::lean

@@ -1,0 +1,49 @@
+// Element types for kernels: conversions to and from the few types that arithmetic is done in.
+//
+// A kernel computes in int64 (integers and bool), float (float32, float16, bfloat16) or double, a block at a
+// time, and converts at both ends. So an operator costs three loops, not one for every pair of types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lean/method/evalue.h"
+#include "slipway/tensor.h"
+
+namespace slipway::lean {
+
+float half_to_float(std::uint16_t bits);
+std::uint16_t float_to_half(float value);  // to nearest, ties to even
+inline float bfloat16_to_float(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  __builtin_memcpy(&value, &wide, sizeof(value));
+  return value;
+}
+std::uint16_t float_to_bfloat16(float value);  // to nearest, ties to even
+// Towards zero; the nearest there is beyond an integer's range, 0 for what is no number.
+std::int64_t to_int64(double value);
+
+enum class Domain : std::uint8_t { kInt, kFloat, kDouble };
+
+bool is_floating(DType dtype);
+bool is_integral(DType dtype);  // bool is not
+Domain domain_of(DType dtype);
+
+// The type that arithmetic between two tensors is done in (torch.promote_types).
+DType promote(DType a, DType b);
+// The same for a tensor and a number that is an integer, a bool or a float: a number decides nothing but its
+// category (torch.result_type).
+enum class ScalarKind : std::uint8_t { kBool, kInt, kFloat };
+DType promote_scalar(DType tensor, ScalarKind scalar);
+
+// Reads `count` elements, `stride` elements apart (0: one element, again and again), converted. T is int64_t,
+// float or double.
+template <typename T>
+void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_t count, T* to);
+// Writes `count` elements, `stride` elements apart, converted: floats to integers by truncation, anything to
+// bool by comparison with zero.
+template <typename T>
+void store(DType dtype, const T* from, std::size_t count, std::uint8_t* to, std::int64_t stride);
+
+}  // namespace slipway::lean

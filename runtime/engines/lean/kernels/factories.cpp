@@ -1,0 +1,151 @@
+// Operators that make tensors out of numbers.
+#include <cmath>
+#include <type_traits>
+
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
+
+namespace slipway::lean {
+namespace {
+
+// Every element is the number at `at`.
+Status fill(Arguments& arguments, const Shape& shape, std::size_t at, std::size_t out_at) {
+  View& out = arguments.tensor(out_at);
+  const double real = arguments.real(at);
+  const bool integral = arguments.is_integral(at);
+  const std::int64_t integer = integral ? arguments.integer(at) : 0;
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  Operand number;
+  if (integral) {
+    number.data = reinterpret_cast<const std::uint8_t*>(&integer);
+    number.dtype = DType::kInt64;
+  } else {
+    number.data = reinterpret_cast<const std::uint8_t*>(&real);
+    number.dtype = DType::kFloat64;
+  }
+  copy(out, number);
+  return {};
+}
+
+Status fill_with(View& out, const Shape& shape, std::int64_t number) {
+  const Status resized = resize(&out, shape);
+  if (resized.ok()) {
+    Operand operand;
+    operand.data = reinterpret_cast<const std::uint8_t*>(&number);
+    operand.dtype = DType::kInt64;
+    copy(out, operand);
+  }
+  return resized;
+}
+
+// aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out)
+Status full(Arguments& arguments) {
+  return fill(arguments, arguments.integers(0), 1, 2);
+}
+// aten::full_like.out(Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None, Tensor(a!) out)
+Status full_like(Arguments& arguments) {
+  return fill(arguments, arguments.tensor(0).shape(), 1, 3);
+}
+// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out)
+Status fill_scalar(Arguments& arguments) {
+  return fill(arguments, arguments.tensor(0).shape(), 1, 2);
+}
+// aten::scalar_tensor.out(Scalar s, *, Tensor(a!) out)
+Status scalar_tensor(Arguments& arguments) {
+  return fill(arguments, {}, 0, 1);
+}
+
+// aten::fill.Tensor_out(Tensor self, Tensor value, *, Tensor(a!) out)
+Status fill_tensor(Arguments& arguments) {
+  const View& value = arguments.tensor(1);
+  View& out = arguments.tensor(2);
+  if (value.count() != 1) {
+    return {Code::kExecution, "the value to fill with is not one number", "export the model again"};
+  }
+  const Status resized = resize(&out, arguments.tensor(0).shape());
+  if (resized.ok()) {
+    Operand operand;
+    operand.data = value.data;
+    operand.dtype = value.dtype;
+    copy(out, operand);
+  }
+  return resized;
+}
+
+// aten::ones.out(SymInt[] size, *, Tensor(a!) out)
+Status ones(Arguments& arguments) {
+  return fill_with(arguments.tensor(1), arguments.integers(0), 1);
+}
+// aten::zeros.out(SymInt[] size, *, Tensor(a!) out)
+Status zeros(Arguments& arguments) {
+  return fill_with(arguments.tensor(1), arguments.integers(0), 0);
+}
+// aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out)
+Status empty(Arguments& arguments) {
+  return resize(&arguments.tensor(2), arguments.integers(0));
+}
+
+Status range(Arguments& arguments, double start, double end, double step, std::size_t out_at) {
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const double length = std::ceil((end - start) / step);
+  if (!(length >= 0) || length > 1e15) {
+    return {Code::kExecution, "a range has no end",
+            "check the inputs against what the program was exported with"};
+  }
+  const auto count = static_cast<std::int64_t>(length);
+  const Status resized = resize(&out, Shape{count});
+  if (!resized.ok()) {
+    return resized;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint8_t* to = out.data + static_cast<std::size_t>(i) * size_of(out.dtype);
+    const double value = start + static_cast<double>(i) * step;
+    if (is_floating(out.dtype)) {
+      store(out.dtype, &value, 1, to, 1);
+    } else {
+      const std::int64_t integer = to_int64(value);
+      store(out.dtype, &integer, 1, to, 1);
+    }
+  }
+  return {};
+}
+
+// aten::arange.out(Scalar end, *, Tensor(a!) out)
+Status arange(Arguments& arguments) {
+  return range(arguments, 0, arguments.real(0), 1, 1);
+}
+// aten::arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out)
+Status arange_start(Arguments& arguments) {
+  return range(arguments, arguments.real(0), arguments.real(1), arguments.real(2), 3);
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::arange.out", arange, 2},
+    {"aten::arange.start_out", arange_start, 4},
+    {"aten::empty.out", empty, 3},
+    {"aten::fill.Scalar_out", fill_scalar, 3},
+    {"aten::fill.Tensor_out", fill_tensor, 3},
+    {"aten::full.out", full, 3},
+    {"aten::full_like.out", full_like, 4},
+    {"aten::ones.out", ones, 2},
+    {"aten::scalar_tensor.out", scalar_tensor, 2},
+    {"aten::zeros.out", zeros, 2},
+    {"dim_order_ops::_empty_dim_order.out", empty, 3},
+};
+
+}  // namespace
+
+const KernelEntry* create_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

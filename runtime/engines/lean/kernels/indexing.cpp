@@ -1,0 +1,271 @@
+// Advanced indexing: several dimensions looked up at once.
+#include <algorithm>
+#include <cstring>
+
+#include "device_memory.h"
+#include "lean/kernels/offsets.h"
+#include "lean/kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+// Advanced indexing: some dimensions are looked up by tensors that broadcast together, the others are taken
+// whole.
+struct Lookup {
+  Shape shape;                                    // of the result
+  std::vector<std::vector<std::int64_t>> tables;  // one a looked-up dimension: row-major over `common`
+  std::vector<std::size_t> dims;                  // the looked-up dimensions
+  Shape common;                                   // what the index tensors broadcast to
+  std::size_t common_at = 0;                      // where `common` stands in the result
+
+  // The result's shape; then, when there is room for one of that shape, the tables.
+  Status prepare(const View& in, const std::vector<View*>& indices);
+  Status look_up(const View& in);
+  // Calls f(offset in `in`, row-major number in the result) for every element of the result.
+  template <typename F>
+  Status each(const View& in, F f) const;
+
+ private:
+  std::vector<std::vector<std::int64_t>> lists_;  // one a dimension: the indices as they were given
+  std::vector<Shape> shapes_;                     // of these; {-1} where there are none
+};
+
+// Index tensors of bool stand for the places where they are true, one table a dimension.
+Status expand_masks(const View& in, const std::vector<View*>& indices,
+                    std::vector<std::vector<std::int64_t>>* lists, std::vector<Shape>* shapes) {
+  for (const View* view : indices) {
+    if (view == nullptr) {
+      lists->emplace_back();
+      shapes->push_back({-1});
+      continue;
+    }
+    if (view->dtype != DType::kBool) {
+      lists->push_back(integers_of(*view));
+      shapes->push_back(view->shape());
+      continue;
+    }
+    const std::size_t first = lists->size();
+    const Status room = check_room(std::uint64_t{view->count()} * sizeof(std::int64_t) * (view->rank + 1U),
+                                   "the places where a mask is true");
+    if (!room.ok()) {
+      return room;
+    }
+    const std::vector<std::int64_t> mask = integers_of(*view);
+    std::vector<std::vector<std::int64_t>> places(view->rank);
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      std::size_t rest = mask[i] != 0 ? i : SIZE_MAX;
+      for (std::size_t d = view->rank; rest != SIZE_MAX && d-- > 0;) {
+        const auto size = static_cast<std::size_t>(view->sizes[d]);
+        places[d].push_back(static_cast<std::int64_t>(rest % size));
+        rest /= size;
+      }
+    }
+    for (std::size_t d = 0; d < places.size(); ++d) {
+      if (first + d >= in.rank || view->sizes[d] != in.sizes[first + d]) {
+        return mismatch("a mask of " + to_text(view->shape()) + " does not fit " + to_text(in.shape()));
+      }
+      shapes->push_back({static_cast<std::int64_t>(places[d].size())});
+      lists->push_back(std::move(places[d]));
+    }
+  }
+  return {};
+}
+
+Status Lookup::prepare(const View& in, const std::vector<View*>& indices) {
+  const Status expanded = expand_masks(in, indices, &lists_, &shapes_);
+  if (!expanded.ok() || lists_.size() > in.rank) {
+    return expanded.ok() ? mismatch("there are more indices than dimensions") : expanded;
+  }
+  for (std::size_t i = 0; i < lists_.size(); ++i) {
+    if (shapes_[i] == Shape{-1}) {
+      continue;
+    }
+    dims.push_back(i);
+    const std::size_t rank = std::max(common.size(), shapes_[i].size());
+    common.insert(common.begin(), rank - common.size(), 1);
+    for (std::size_t d = 0; d < shapes_[i].size(); ++d) {
+      std::int64_t& size = common[rank - shapes_[i].size() + d];
+      const std::int64_t own = shapes_[i][d];
+      if (size != own && size != 1 && own != 1) {
+        return mismatch("indices of different shapes do not go together");
+      }
+      size = size == 1 ? own : size;
+    }
+  }
+  // Neighbouring dimensions are replaced where they stand; scattered ones come first.
+  const bool together = dims.empty() || dims.back() - dims.front() + 1 == dims.size();
+  common_at = together && !dims.empty() ? dims.front() : 0;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (std::find(dims.begin(), dims.end(), i) == dims.end()) {
+      shape.push_back(in.sizes[i]);
+    }
+  }
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(common_at), common.begin(), common.end());
+  return shape.size() > kMostDims ? mismatch("the result of indexing has too many dimensions") : Status();
+}
+
+Status Lookup::look_up(const View& in) {
+  std::size_t total = 0;
+  std::size_t results = 0;
+  // Small tensors of indices broadcast to more than any memory holds.
+  if (!count_elements(common, sizeof(std::int64_t), &total) || !count_elements(shape, 1, &results)) {
+    return mismatch("the result of indexing has the impossible size " + to_text(shape));
+  }
+  if (results == 0) {
+    return {};  // nothing is looked up
+  }
+  const Status room =
+      check_room(std::uint64_t{total} * sizeof(std::int64_t) * dims.size(), "what is looked up");
+  if (!room.ok()) {
+    return room;
+  }
+  for (const std::size_t dim : dims) {
+    std::array<std::int64_t, kMostDims> steps{};
+    std::int64_t step = 1;
+    for (std::size_t d = shapes_[dim].size(); d-- > 0;) {
+      steps[common.size() - shapes_[dim].size() + d] = shapes_[dim][d] == 1 ? 0 : step;
+      step *= shapes_[dim][d];
+    }
+    std::vector<std::int64_t> table(total);
+    for (std::size_t i = 0; i < total; ++i) {
+      std::int64_t index = lists_[dim][static_cast<std::size_t>(offset_of(i, common, steps))];
+      index = index < 0 ? index + in.sizes[dim] : index;
+      if (index < 0 || index >= in.sizes[dim]) {
+        return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
+                        " of " + to_text(in.shape()));
+      }
+      table[i] = index;
+    }
+    tables.push_back(std::move(table));
+  }
+  return {};
+}
+
+template <typename F>
+Status Lookup::each(const View& in, F f) const {
+  const auto strides = in.strides();
+  std::array<std::int64_t, kMostDims> steps{};
+  std::size_t at_dim = 0;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (std::find(dims.begin(), dims.end(), i) != dims.end()) {
+      continue;
+    }
+    if (at_dim == common_at) {
+      at_dim += common.size();
+    }
+    steps[at_dim++] = strides[i];
+  }
+  std::array<std::int64_t, kMostDims> common_steps{};
+  std::int64_t step = 1;
+  for (std::size_t d = common.size(); d-- > 0;) {
+    common_steps[common_at + d] = step;
+    step *= common[d];
+  }
+  std::size_t total = 0;  // look_up has counted them, too
+  static_cast<void>(count_elements(shape, 1, &total));
+  for (std::size_t i = 0; i < total; ++i) {
+    std::int64_t offset = offset_of(i, shape, steps);
+    const auto entry = static_cast<std::size_t>(offset_of(i, shape, common_steps));
+    for (std::size_t k = 0; k < dims.size(); ++k) {
+      offset += tables[k][entry] * strides[dims[k]];
+    }
+    f(offset, i);
+  }
+  return {};
+}
+
+// aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out)
+Status index(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  Lookup lookup;
+  Status done = in.dtype == out.dtype ? lookup.prepare(in, arguments.tensors(1))
+                                      : mismatch("the result of indexing is of another type");
+  if (done.ok()) {
+    done = resize(&out, lookup.shape);
+  }
+  if (done.ok()) {
+    done = lookup.look_up(in);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  const auto out_steps = out.strides();
+  const std::size_t size = size_of(out.dtype);
+  return lookup.each(in, [&](std::int64_t offset, std::size_t number) {
+    std::memcpy(at(out, offset_of(number, lookup.shape, out_steps)), at(in, offset), size);
+  });
+}
+
+Status put_into(View& target, const std::vector<View*>& indices, const View& values, bool accumulate) {
+  Lookup lookup;
+  const Status prepared = lookup.prepare(target, indices);
+  if (!prepared.ok()) {
+    return prepared;
+  }
+  View result;
+  result.rank = static_cast<std::uint8_t>(lookup.shape.size());
+  std::copy(lookup.shape.begin(), lookup.shape.end(), result.sizes.begin());
+  Shape shape;
+  const Status fits = broadcast_shape(values, result, &shape);
+  if (!fits.ok() || shape != lookup.shape) {
+    return fits.ok() ? mismatch(to_text(values.shape()) + " does not go into " + to_text(lookup.shape))
+                     : fits;
+  }
+  const Status found = lookup.look_up(target);
+  if (!found.ok()) {
+    return found;
+  }
+  const Operand source = operand_of(values, result);
+  return in_domain(domain_of(target.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    return lookup.each(target, [&](std::int64_t offset, std::size_t number) {
+      T value{};
+      load(values.dtype, at(values, offset_of(number, lookup.shape, source.steps)), 1, 1, &value);
+      if (accumulate) {
+        T before{};
+        load(target.dtype, at(target, offset), 1, 1, &before);
+        value += before;
+      }
+      store(target.dtype, &value, 1, at(target, offset), 1);
+    });
+  });
+}
+
+// aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!)
+// out)
+Status index_put(Arguments& arguments) {
+  const View& self = arguments.tensor(0);
+  View& out = arguments.tensor(4);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status resized = resize(&out, self.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  copy(out, whole(self));
+  return put_into(out, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3));
+}
+// aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False)
+Status index_put_in_place(Arguments& arguments) {
+  View& self = arguments.tensor(0);
+  const Status writable = resize(&self, self.shape());
+  return arguments.fault().ok() && writable.ok()
+             ? put_into(self, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3))
+             : writable;
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::index.Tensor_out", index, 3},
+    {"aten::index_put.out", index_put, 5},
+    {"aten::index_put_", index_put_in_place, 4},
+};
+
+}  // namespace
+
+const KernelEntry* index_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

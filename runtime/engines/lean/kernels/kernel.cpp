@@ -1,0 +1,229 @@
+#include "lean/kernels/kernel.h"
+
+#include <algorithm>
+#include <string>
+
+#include "lean/kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+struct Table {
+  const KernelEntry* entries;
+  std::size_t count;
+};
+
+// Every group of kernels; one file of kernels/ each.
+const std::vector<Table>& tables() {
+  static const std::vector<Table> all = [] {
+    std::vector<Table> found;
+    for (const auto group : kGroups) {
+      std::size_t count = 0;
+      const KernelEntry* entries = group(&count);
+      found.push_back({entries, count});
+    }
+    return found;
+  }();
+  return all;
+}
+
+// A tensor for kernels that were given none: one element, which can be read and not be written.
+View& no_tensor() {
+  static View nothing;
+  static std::uint64_t zero;
+  zero = 0;
+  nothing = View();
+  nothing.dtype = DType::kFloat32;
+  nothing.data = reinterpret_cast<std::uint8_t*>(&zero);
+  nothing.capacity = sizeof(zero);
+  nothing.constant = true;
+  return nothing;
+}
+
+}  // namespace
+
+const KernelEntry* find_kernel(std::string_view name) {
+  for (const Table& table : tables()) {
+    for (std::size_t i = 0; i < table.count; ++i) {
+      if (name == table.entries[i].name) {
+        return &table.entries[i];
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Table& table : tables()) {
+    for (std::size_t i = 0; i < table.count; ++i) {
+      if (table.entries[i].function != nullptr) {
+        names.emplace_back(table.entries[i].name);
+      }
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::uint8_t* Scratch::get(std::size_t bytes) {
+  memory_.resize(std::max(memory_.size(), bytes / sizeof(std::max_align_t) + 1));
+  return reinterpret_cast<std::uint8_t*>(memory_.data());
+}
+
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+std::uint64_t Scratch::random() {
+  std::uint64_t bits = ++drawn_ * 0x9E3779B97F4A7C15U;
+  bits = (bits ^ (bits >> 30U)) * 0xBF58476D1CE4E5B9U;
+  bits = (bits ^ (bits >> 27U)) * 0x94D049BB133111EBU;
+  return bits ^ (bits >> 31U);
+}
+
+Arguments::~Arguments() {
+  // By their indices: a kernel may have put a number where a tensor was.
+  for (const std::int32_t index : scratch_->taken_) {
+    if (auto* view = std::get_if<View>(&(*values_)[static_cast<std::size_t>(index)])) {
+      view->taken = 0;
+      view->pinned = false;
+    }
+  }
+  scratch_->taken_.clear();
+}
+
+// The tensor of value `index` becomes argument i, or one of several in it.
+void Arguments::take(std::int32_t index, View* view, std::size_t i) {
+  const auto argument = static_cast<std::uint32_t>(i + 1);
+  if (view->taken == 0) {
+    view->taken = argument;
+    scratch_->taken_.push_back(index);
+  }
+  view->pinned = view->pinned || view->taken != argument;
+}
+
+void Arguments::fail(std::size_t i, const char* wanted) {
+  if (fault_.ok()) {
+    fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + wanted,
+                    "export the model again, with the version of ExecuTorch that this runner reads");
+  }
+}
+
+Value& Arguments::value(std::size_t i) {
+  static Value none;
+  if (i >= count_) {
+    fail(i, "argument of this call: it has too few");
+    none = std::monostate();
+    return none;
+  }
+  return (*values_)[static_cast<std::size_t>(indices_[i])];
+}
+
+View& Arguments::tensor(std::size_t i) {
+  View& found = unplaced_tensor(i);
+  if (found.data != nullptr || found.count() == 0) {
+    return found;
+  }
+  fail(i, "tensor that has memory");
+  return no_tensor();
+}
+
+View& Arguments::unplaced_tensor(std::size_t i) {
+  if (auto* view = std::get_if<View>(&value(i)); view != nullptr && view->dtype != DType::kUnknown) {
+    take(indices_[i], view, i);
+    return *view;
+  }
+  fail(i, "tensor");
+  return no_tensor();
+}
+
+View* Arguments::optional_tensor(std::size_t i) {
+  return is_none(i) ? nullptr : &tensor(i);
+}
+
+std::int64_t Arguments::integer(std::size_t i) {
+  const Value& found = value(i);
+  if (const auto* number = std::get_if<std::int64_t>(&found)) {
+    return *number;
+  }
+  if (const auto* flag = std::get_if<bool>(&found)) {
+    return *flag ? 1 : 0;
+  }
+  fail(i, "integer");
+  return 0;
+}
+
+std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
+  return is_none(i) ? std::nullopt : std::optional<std::int64_t>(integer(i));
+}
+
+double Arguments::real(std::size_t i) {
+  const Value& found = value(i);
+  if (const auto* number = std::get_if<double>(&found)) {
+    return *number;
+  }
+  if (const auto* number = std::get_if<std::int64_t>(&found)) {
+    return static_cast<double>(*number);
+  }
+  if (const auto* flag = std::get_if<bool>(&found)) {
+    return *flag ? 1.0 : 0.0;
+  }
+  fail(i, "number");
+  return 0.0;
+}
+
+std::optional<double> Arguments::optional_real(std::size_t i) {
+  return is_none(i) ? std::nullopt : std::optional<double>(real(i));
+}
+
+bool Arguments::is_integral(std::size_t i) {
+  return !std::holds_alternative<double>(value(i));
+}
+
+bool Arguments::boolean(std::size_t i) {
+  return integer(i) != 0;
+}
+
+std::vector<std::int64_t> Arguments::integers(std::size_t i) {
+  std::vector<std::int64_t> found;
+  if (const auto* list = std::get_if<IntList>(&value(i))) {
+    for (const std::int32_t item : list->items) {
+      const auto* number = std::get_if<std::int64_t>(&(*values_)[static_cast<std::size_t>(item)]);
+      if (number == nullptr) {
+        fail(i, "list of integers");
+        return {};
+      }
+      // Sizes, paddings and the like are 32-bit numbers in programs; kernels multiply them with one another.
+      if (*number < INT32_MIN || *number > INT32_MAX) {
+        fail(i, "list of sizes");
+        return {};
+      }
+      found.push_back(*number);
+    }
+  } else if (!is_none(i)) {
+    fail(i, "list of integers");
+  }
+  return found;
+}
+
+std::vector<View*> Arguments::tensors(std::size_t i) {
+  std::vector<View*> found;
+  if (const auto* list = std::get_if<TensorList>(&value(i))) {
+    for (const std::int32_t item : list->items) {
+      Value* one = item < 0 ? nullptr : &(*values_)[static_cast<std::size_t>(item)];
+      View* view = one == nullptr ? nullptr : std::get_if<View>(one);
+      if (view != nullptr &&
+          ((view->data == nullptr && view->count() != 0) || view->dtype == DType::kUnknown)) {
+        fail(i, "list of tensors that have memory");
+        return {};
+      }
+      if (view != nullptr) {
+        take(item, view, i);
+      }
+      found.push_back(view);
+    }
+  } else if (!is_none(i)) {
+    fail(i, "list of tensors");
+  }
+  return found;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,97 @@
+// Portable kernels: plain functions over typed arguments, found by the name their operator has in a program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lean/method/evalue.h"
+#include "selection.h"
+
+namespace slipway::lean {
+
+class Arguments;
+
+// Computes an operator. Arguments come in the order of the operator's schema, its outputs last.
+using Kernel = Status (*)(Arguments& arguments);
+
+// One that a selective build leaves out has neither name nor function: nothing refers to its code then.
+struct KernelEntry {
+  constexpr KernelEntry(const char* entry, Kernel kernel, std::uint8_t count)
+      : name(is_selected(entry) ? entry : ""),
+        function(is_selected(entry) ? kernel : nullptr),
+        arguments(count) {}
+
+  const char* name;  // "aten::add.out"
+  Kernel function;
+  // How many its schema has, outputs among them. A call may name its results once more behind them.
+  std::uint8_t arguments;
+};
+
+// The kernel of that name; nullptr when there is none.
+const KernelEntry* find_kernel(std::string_view name);
+// Names of all kernels, sorted.
+std::vector<std::string> kernel_names();
+
+// What kernels keep between calls: memory for intermediate results, and how many random numbers were drawn.
+class Scratch {
+ public:
+  // At least `bytes` bytes, aligned for every element type; valid until the next call.
+  std::uint8_t* get(std::size_t bytes);
+
+  // 64 random bits; the same sequence for every method that is loaded.
+  std::uint64_t random();
+
+ private:
+  friend class Arguments;
+  std::vector<std::int32_t> taken_;  // tensors that the call which runs has been given
+  std::vector<std::max_align_t> memory_;
+  std::uint64_t drawn_ = 0;
+};
+
+// What a call is given. The accessors expect what the operator's schema says; a program that gives something
+// else fails the call. A tensor that is given as two arguments (an input that is the output, too) keeps its
+// sizes until the call ends: what a kernel has checked of one of them stays true.
+class Arguments {
+ public:
+  Arguments(std::vector<Value>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch)
+      : values_(values), indices_(indices), count_(count), scratch_(scratch) {}
+  ~Arguments();
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  std::size_t count() const { return count_; }
+  Scratch& scratch() { return *scratch_; }
+
+  // The first argument that was not what its accessor expects makes every later access answer with a
+  // harmless default, and fails the call.
+  const Status& fault() const { return fault_; }
+
+  Value& value(std::size_t i);
+  bool is_none(std::size_t i) { return std::holds_alternative<std::monostate>(value(i)); }
+  View& tensor(std::size_t i);
+  View& unplaced_tensor(std::size_t i);  // one that may have no memory yet
+  View* optional_tensor(std::size_t i);
+  std::int64_t integer(std::size_t i);
+  std::optional<std::int64_t> optional_integer(std::size_t i);
+  double real(std::size_t i);  // a number of any kind
+  std::optional<double> optional_real(std::size_t i);
+  bool is_integral(std::size_t i);  // a Scalar argument that is an int or a bool
+  bool boolean(std::size_t i);
+  std::vector<std::int64_t> integers(std::size_t i);
+  std::vector<View*> tensors(std::size_t i);  // nullptr for None
+
+ private:
+  void fail(std::size_t i, const char* wanted);
+  void take(std::int32_t index, View* view, std::size_t i);
+
+  std::vector<Value>* values_;
+  const std::int32_t* indices_;
+  std::size_t count_;
+  Scratch* scratch_;
+  Status fault_;
+};
+
+}  // namespace slipway::lean

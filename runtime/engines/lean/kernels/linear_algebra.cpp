@@ -1,0 +1,229 @@
+// Products of matrices.
+#include <type_traits>
+#include <vector>
+
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
+
+namespace slipway::lean {
+namespace {
+
+Status mismatch(const View& a, const View& b) {
+  return {Code::kExecution, "cannot multiply " + to_text(a.shape()) + " with " + to_text(b.shape()),
+          "check the inputs' shapes against what the program was exported with"};
+}
+
+// The tensor's elements as T in logical row-major order.
+template <typename T>
+std::vector<T> rows_of(const View& view) {
+  std::vector<T> found(view.count());
+  if (found.empty()) {
+    return found;
+  }
+  if (view.contiguous()) {
+    load(view.dtype, view.data, 1, found.size(), found.data());
+    return found;
+  }
+  View straight = view;
+  straight.dtype = std::is_same_v<T, float>    ? DType::kFloat32
+                   : std::is_same_v<T, double> ? DType::kFloat64
+                                               : DType::kInt64;
+  for (std::uint8_t i = 0; i < view.rank; ++i) {
+    straight.order[i] = i;
+  }
+  straight.data = reinterpret_cast<std::uint8_t*>(found.data());
+  copy(straight, operand_of(view, straight));
+  return found;
+}
+
+// c (m x n) += a (m x k) times b, which is k x n, or n x k when it is transposed.
+template <typename T>
+void multiply(const T* a, const T* b, bool transposed, std::size_t m, std::size_t k, std::size_t n, T* c) {
+  for (std::size_t i = 0; i < m; ++i) {
+    const T* row = a + i * k;
+    T* target = c + i * n;
+    if (transposed) {
+      for (std::size_t j = 0; j < n; ++j) {
+        const T* column = b + j * k;
+        T total{};
+        for (std::size_t l = 0; l < k; ++l) {
+          total += row[l] * column[l];
+        }
+        target[j] += total;
+      }
+      continue;
+    }
+    for (std::size_t l = 0; l < k; ++l) {
+      const T factor = row[l];
+      const T* other = b + l * n;
+      for (std::size_t j = 0; j < n; ++j) {
+        target[j] += factor * other[j];
+      }
+    }
+  }
+}
+
+// Stores T's in row-major order into `out`, whatever its memory order.
+template <typename T>
+void put(const std::vector<T>& values, View& out) {
+  if (values.empty()) {
+    return;
+  }
+  if (out.contiguous()) {
+    store(out.dtype, values.data(), values.size(), out.data, 1);
+    return;
+  }
+  View straight = out;
+  straight.dtype = std::is_same_v<T, float>    ? DType::kFloat32
+                   : std::is_same_v<T, double> ? DType::kFloat64
+                                               : DType::kInt64;
+  for (std::uint8_t i = 0; i < out.rank; ++i) {
+    straight.order[i] = i;
+  }
+  // const_cast: it is only read.
+  straight.data = reinterpret_cast<std::uint8_t*>(const_cast<T*>(values.data()));
+  copy(out, operand_of(straight, out));
+}
+
+// Batches of products: a is [..., m, k], b [..., k, n] with as many matrices.
+Status product(const View& a, const View& b, std::size_t batch, View& out) {
+  if (out.count() == 0) {
+    return {};  // matrices without elements can be any many
+  }
+  const auto m = static_cast<std::size_t>(a.sizes[a.rank - 2U]);
+  const auto k = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
+  const auto n = static_cast<std::size_t>(b.sizes[b.rank - 1U]);
+  return in_domain(domain_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> left = rows_of<T>(a);
+    const std::vector<T> right = rows_of<T>(b);
+    std::vector<T> result(batch * m * n);
+    for (std::size_t i = 0; i < batch; ++i) {
+      multiply(left.data() + i * m * k, right.data() + i * k * n, false, m, k, n, result.data() + i * m * n);
+    }
+    put(result, out);
+    return Status();
+  });
+}
+
+// aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out)
+Status mm(Arguments& arguments) {
+  const View& a = arguments.tensor(0);
+  const View& b = arguments.tensor(1);
+  View& out = arguments.tensor(2);
+  if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
+    return mismatch(a, b);
+  }
+  const Status resized = resize(&out, Shape{a.sizes[0], b.sizes[1]});
+  return resized.ok() ? product(a, b, 1, out) : resized;
+}
+
+// aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out)
+Status bmm(Arguments& arguments) {
+  const View& a = arguments.tensor(0);
+  const View& b = arguments.tensor(1);
+  View& out = arguments.tensor(2);
+  if (!arguments.fault().ok() || a.rank != 3 || b.rank != 3 || a.sizes[0] != b.sizes[0] ||
+      a.sizes[2] != b.sizes[1]) {
+    return mismatch(a, b);
+  }
+  const Status resized = resize(&out, Shape{a.sizes[0], a.sizes[1], b.sizes[2]});
+  return resized.ok() ? product(a, b, static_cast<std::size_t>(a.sizes[0]), out) : resized;
+}
+
+// aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out)
+Status addmm(Arguments& arguments) {
+  const View& self = arguments.tensor(0);
+  const View& a = arguments.tensor(1);
+  const View& b = arguments.tensor(2);
+  const double beta = arguments.real(3);
+  const double alpha = arguments.real(4);
+  View& out = arguments.tensor(5);
+  if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
+    return mismatch(a, b);
+  }
+  Status done = resize(&out, Shape{a.sizes[0], b.sizes[1]});
+  Shape shape;
+  if (done.ok()) {
+    done = broadcast_shape(self, out, &shape);
+  }
+  if (!done.ok() || shape != out.shape()) {
+    return done.ok() ? mismatch(self, out) : done;
+  }
+  if (out.count() == 0) {
+    return {};
+  }
+  const auto m = static_cast<std::size_t>(a.sizes[0]);
+  const auto k = static_cast<std::size_t>(a.sizes[1]);
+  const auto n = static_cast<std::size_t>(b.sizes[1]);
+  return in_domain(domain_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<T> result(m * n);
+    multiply(rows_of<T>(a).data(), rows_of<T>(b).data(), false, m, k, n, result.data());
+    View products = out;
+    products.dtype = std::is_same_v<T, float>    ? DType::kFloat32
+                     : std::is_same_v<T, double> ? DType::kFloat64
+                                                 : DType::kInt64;
+    for (std::uint8_t i = 0; i < out.rank; ++i) {
+      products.order[i] = i;
+    }
+    products.data = reinterpret_cast<std::uint8_t*>(result.data());
+    map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
+           [=](const T* const* inputs, T* sum, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               sum[i] = static_cast<T>(beta) * inputs[0][i] + static_cast<T>(alpha) * inputs[1][i];
+             }
+           });
+    return Status();
+  });
+}
+
+// aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out)
+Status linear(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View& weight = arguments.tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok() || in.rank == 0 || weight.rank != 2 ||
+      in.sizes[in.rank - 1U] != weight.sizes[1] ||
+      (bias != nullptr && static_cast<std::int64_t>(bias->count()) != weight.sizes[0])) {
+    return mismatch(in, weight);
+  }
+  Shape shape = in.shape();
+  shape.back() = weight.sizes[0];
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  const auto k = static_cast<std::size_t>(weight.sizes[1]);
+  const auto n = static_cast<std::size_t>(weight.sizes[0]);
+  const std::size_t m = n == 0 ? 0 : out.count() / n;
+  return in_domain(domain_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<T> result(m * n);
+    if (bias != nullptr) {
+      const std::vector<T> start = rows_of<T>(*bias);
+      for (std::size_t i = 0; i < result.size(); ++i) {
+        result[i] = start[i % n];
+      }
+    }
+    multiply(rows_of<T>(in).data(), rows_of<T>(weight).data(), true, m, k, n, result.data());
+    put(result, out);
+    return Status();
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::addmm.out", addmm, 6},
+    {"aten::bmm.out", bmm, 3},
+    {"aten::linear.out", linear, 4},
+    {"aten::mm.out", mm, 3},
+};
+
+}  // namespace
+
+const KernelEntry* linear_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,423 @@
+// Softmax and normalisations.
+#include <cmath>
+#include <type_traits>
+
+#include "lean/kernels/reduction.h"
+#include "lean/kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+// aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
+template <bool Log>
+Status softmax(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {
+      T largest = line[0];
+      for (std::size_t i = 1; i < count; ++i) {
+        largest = line[i] > largest || line[i] != line[i] ? line[i] : largest;
+      }
+      T total{};
+      for (std::size_t i = 0; i < count; ++i) {
+        const T power = std::exp(line[i] - largest);
+        total += power;
+        line[i] = Log ? line[i] - largest : power;
+      }
+      const T scale = Log ? std::log(total) : T(1) / total;
+      for (std::size_t i = 0; i < count; ++i) {
+        line[i] = Log ? line[i] - scale : line[i] * scale;
+      }
+    });
+  });
+}
+
+// A weight or bias as T; nothing when the layer has none.
+template <typename T>
+std::vector<T> values_of(const View* view) {
+  std::vector<T> found(view == nullptr ? 0 : view->count());
+  if (view != nullptr) {
+    load(view->dtype, view->data, 1, found.size(), found.data());
+  }
+  return found;
+}
+
+bool straight(const View& view) {
+  return view.contiguous();
+}
+
+template <typename T>
+struct Moments {
+  T mean;
+  T rstd;
+};
+
+template <typename T>
+Moments<T> moments_of(const T* values, std::size_t count, double eps) {
+  T sum{};
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += values[i];
+  }
+  const T mean = sum / static_cast<T>(count);
+  T squares{};
+  for (std::size_t i = 0; i < count; ++i) {
+    squares += (values[i] - mean) * (values[i] - mean);
+  }
+  return {mean, T(1) / std::sqrt(squares / static_cast<T>(count) + static_cast<T>(eps))};
+}
+
+void store_one(View& out, std::size_t at, double value) {
+  store(out.dtype, &value, 1, out.data + at * size_of(out.dtype), 1);
+}
+
+// aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
+// eps,
+// *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
+Status layer_norm(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const Shape normalized = arguments.integers(1);
+  const View* weight = arguments.optional_tensor(2);
+  const View* bias = arguments.optional_tensor(3);
+  const double eps = arguments.real(4);
+  View& out = arguments.tensor(5);
+  View& means = arguments.tensor(6);
+  View& rstds = arguments.tensor(7);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (normalized.size() > in.rank || !straight(in) ||
+      !std::equal(normalized.rbegin(), normalized.rend(),
+                  std::make_reverse_iterator(in.sizes.begin() + in.rank))) {
+    return mismatch("cannot normalise " + to_text(in.shape()) + " over " + to_text(normalized));
+  }
+  std::size_t width = 1;
+  for (const std::int64_t size : normalized) {
+    width *= static_cast<std::size_t>(size);
+  }
+  Shape outer = in.shape();
+  for (std::size_t i = in.rank - normalized.size(); i < in.rank; ++i) {
+    outer[i] = 1;
+  }
+  for (View* view : {&means, &rstds}) {
+    const Status resized = resize(view, outer);
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || in.count() == 0 || width == 0) {
+    return resized;
+  }
+  if ((weight != nullptr && weight->count() != width) || (bias != nullptr && bias->count() != width)) {
+    return mismatch("weight or bias of a normalisation does not fit " + to_text(normalized));
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> scale = values_of<T>(weight);
+    const std::vector<T> shift = values_of<T>(bias);
+    std::vector<T> line(width);
+    for (std::size_t row = 0; row < in.count() / width; ++row) {
+      load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+      const Moments<T> moments = moments_of(line.data(), width, eps);
+      for (std::size_t i = 0; i < width; ++i) {
+        const T value = (line[i] - moments.mean) * moments.rstd;
+        line[i] = value * (scale.empty() ? T(1) : scale[i]) + (shift.empty() ? T(0) : shift[i]);
+      }
+      store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+      store_one(means, row, static_cast<double>(moments.mean));
+      store_one(rstds, row, static_cast<double>(moments.rstd));
+    }
+    return Status();
+  });
+}
+
+// aten::native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int
+// group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
+Status group_norm(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View* weight = arguments.optional_tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  const std::int64_t batch = arguments.integer(3);
+  const std::int64_t channels = arguments.integer(4);
+  const std::int64_t area = arguments.integer(5);
+  const std::int64_t groups = arguments.integer(6);
+  const double eps = arguments.real(7);
+  View& out = arguments.tensor(8);
+  View& means = arguments.tensor(9);
+  View& rstds = arguments.tensor(10);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  std::size_t count = 0;
+  const bool fits = count_elements({batch, channels, area}, 1, &count) && channels > 0 && groups > 0 &&
+                    channels % groups == 0 && in.count() == count && straight(in) &&
+                    (weight == nullptr || static_cast<std::int64_t>(weight->count()) == channels) &&
+                    (bias == nullptr || static_cast<std::int64_t>(bias->count()) == channels);
+  if (!fits) {
+    return mismatch("cannot normalise " + to_text(in.shape()) + " in " + std::to_string(groups) + " groups");
+  }
+  for (View* view : {&means, &rstds}) {
+    const Status resized = resize(view, Shape{batch, groups});
+    if (!resized.ok()) {
+      return resized;
+    }
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || in.count() == 0) {
+    return resized;
+  }
+  const auto plane = static_cast<std::size_t>(area);
+  const auto width = static_cast<std::size_t>(channels / groups) * plane;
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> scale = values_of<T>(weight);
+    const std::vector<T> shift = values_of<T>(bias);
+    std::vector<T> line(width);
+    for (std::size_t row = 0; row < in.count() / width; ++row) {
+      load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
+      const Moments<T> moments = moments_of(line.data(), width, eps);
+      const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
+      for (std::size_t i = 0; i < width; ++i) {
+        const std::size_t channel = first + i / plane;
+        line[i] = (line[i] - moments.mean) * moments.rstd * (scale.empty() ? T(1) : scale[channel]) +
+                  (shift.empty() ? T(0) : shift[channel]);
+      }
+      store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+      store_one(means, row, static_cast<double>(moments.mean));
+      store_one(rstds, row, static_cast<double>(moments.rstd));
+    }
+    return Status();
+  });
+}
+
+// Per channel, with statistics that were learned.
+Status batch_norm_with(const View& in, const View* weight, const View* bias, const View& mean,
+                       const View& variance, double eps, View& out) {
+  const auto channels = in.rank < 2 ? 0 : static_cast<std::size_t>(in.sizes[1]);
+  const auto fits = [channels](const View* view) { return view == nullptr || view->count() == channels; };
+  if (in.rank < 2 || !fits(weight) || !fits(bias) || !fits(&mean) || !fits(&variance)) {
+    return mismatch("cannot normalise the channels of " + to_text(in.shape()));
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<T> scale = values_of<T>(&variance);
+    std::vector<T> shift = values_of<T>(&mean);
+    const std::vector<T> weights = values_of<T>(weight);
+    const std::vector<T> biases = values_of<T>(bias);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const T factor = (weights.empty() ? T(1) : weights[c]) / std::sqrt(scale[c] + static_cast<T>(eps));
+      shift[c] = (biases.empty() ? T(0) : biases[c]) - shift[c] * factor;
+      scale[c] = factor;
+    }
+    Operand factors;
+    Operand offsets;
+    const DType dtype = std::is_same_v<T, double> ? DType::kFloat64 : DType::kFloat32;
+    factors.data = reinterpret_cast<const std::uint8_t*>(scale.data());
+    offsets.data = reinterpret_cast<const std::uint8_t*>(shift.data());
+    factors.dtype = offsets.dtype = dtype;
+    factors.steps[1] = offsets.steps[1] = 1;
+    map<T>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets},
+           [](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[0][i] * inputs[1][i] + inputs[2][i];
+             }
+           });
+    return Status();
+  });
+}
+
+// aten::_native_batch_norm_legit_no_training.out(Tensor input, Tensor? weight, Tensor? bias, Tensor
+// running_mean, Tensor running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1,
+// Tensor(c!) out2)
+Status batch_norm(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View* weight = arguments.optional_tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  const View& mean = arguments.tensor(3);
+  const View& variance = arguments.tensor(4);
+  View& out = arguments.tensor(7);
+  return arguments.fault().ok() ? batch_norm_with(in, weight, bias, mean, variance, arguments.real(6), out)
+                                : Status();
+}
+
+struct Statistics {
+  std::vector<double> means;
+  std::vector<double> variances;  // biased
+  double count = 0;               // elements of a channel
+};
+
+// Of every channel of the batch; gives `mean` and `inverse` their shape and values.
+Status statistics_of(const View& in, double eps, View& mean, View& inverse, Statistics* found) {
+  if (in.rank < 2) {
+    return mismatch("cannot normalise the channels of " + to_text(in.shape()));
+  }
+  std::vector<std::int64_t> dims;
+  for (std::int64_t i = 0; i < in.rank; ++i) {
+    if (i != 1) {
+      dims.push_back(i);
+    }
+  }
+  const Status resized = resize(&inverse, Shape{in.sizes[1]});
+  if (!resized.ok()) {
+    return resized;
+  }
+  Reduction reduction;
+  const Status planned = reduction.plan(in, dims, false, &mean);
+  if (!planned.ok()) {
+    return planned;
+  }
+  const Status done = reduction.each<double>(in, mean, [found](const Line<double>& line) {
+    double sum = 0;
+    line.each([&sum](double x) { sum += x; });
+    found->count = static_cast<double>(line.count());
+    const double middle = sum / found->count;
+    double squares = 0;
+    line.each([&](double x) { squares += (x - middle) * (x - middle); });
+    found->means.push_back(middle);
+    found->variances.push_back(squares / found->count);
+    return middle;
+  });
+  for (std::size_t c = 0; done.ok() && c < found->variances.size(); ++c) {
+    store_one(inverse, c, 1.0 / std::sqrt(found->variances[c] + eps));
+  }
+  return done;
+}
+
+View view_of(std::vector<double>& values) {
+  View view;
+  view.dtype = DType::kFloat64;
+  view.rank = 1;
+  view.sizes[0] = static_cast<std::int64_t>(values.size());
+  view.data = reinterpret_cast<std::uint8_t*>(values.data());
+  return view;
+}
+
+// aten::_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training,
+// float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd): the batch's
+// own statistics.
+Status batch_norm_of_batch(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const double eps = arguments.real(5);
+  View& out = arguments.tensor(6);
+  View& mean = arguments.tensor(7);
+  View& inverse = arguments.tensor(8);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Statistics found;
+  const Status done = statistics_of(in, eps, mean, inverse, &found);
+  return done.ok() ? batch_norm_with(in, arguments.optional_tensor(1), arguments.optional_tensor(2),
+                                     view_of(found.means), view_of(found.variances), eps, out)
+                   : done;
+}
+
+// running = (1 - momentum) * running + momentum * seen
+void follow(View& running, const std::vector<double>& seen, double momentum, double factor) {
+  for (std::size_t c = 0; c < seen.size(); ++c) {
+    double before = 0;
+    load(running.dtype, running.data + c * size_of(running.dtype), 1, 1, &before);
+    store_one(running, c, (1 - momentum) * before + momentum * seen[c] * factor);
+  }
+}
+
+// aten::_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean,
+// Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean,
+// Tensor(f!) save_invstd): training follows the batch's statistics, else the learned ones are used.
+Status batch_norm_running(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& mean = arguments.tensor(3);
+  View& variance = arguments.tensor(4);
+  const bool training = arguments.boolean(5);
+  const double momentum = arguments.real(6);
+  const double eps = arguments.real(7);
+  View& out = arguments.tensor(8);
+  const View* weight = arguments.optional_tensor(1);
+  const View* bias = arguments.optional_tensor(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (!training) {
+    return batch_norm_with(in, weight, bias, mean, variance, eps, out);
+  }
+  Statistics found;
+  Status done = statistics_of(in, eps, arguments.tensor(9), arguments.tensor(10), &found);
+  if (done.ok()) {
+    done = batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  if (mean.constant || variance.constant || mean.count() != found.means.size() ||
+      variance.count() != found.means.size()) {
+    return mismatch("the running statistics cannot follow");
+  }
+  follow(mean, found.means, momentum, 1);
+  follow(variance, found.variances, momentum, found.count > 1 ? found.count / (found.count - 1) : 1);
+  return {};
+}
+
+// aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out): one half times the sigmoid of the other.
+Status glu(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok() || in.sizes[dim] % 2 != 0) {
+    return wrapped.ok() ? mismatch("cannot halve " + to_text(in.shape())) : wrapped;
+  }
+  Shape shape = in.shape();
+  shape[dim] /= 2;
+  const Status resized = resize(&out, shape);
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  const auto strides = in.strides();
+  Operand first;
+  first.data = in.data;
+  first.dtype = in.dtype;
+  std::copy(strides.begin(), strides.begin() + in.rank, first.steps.begin());
+  Operand second = first;
+  second.data += shape[dim] * strides[dim] * static_cast<std::int64_t>(size_of(in.dtype));
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 2>{first, second},
+           [](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[0][i] / (T(1) + std::exp(-inputs[1][i]));
+             }
+           });
+    return Status();
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::_log_softmax.out", softmax<true>, 4},
+    {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch, 9},
+    {"aten::_native_batch_norm_legit.out", batch_norm_running, 11},
+    {"aten::_native_batch_norm_legit_no_training.out", batch_norm, 10},
+    {"aten::_softmax.out", softmax<false>, 4},
+    {"aten::glu.out", glu, 3},
+    {"aten::native_group_norm.out", group_norm, 11},
+    {"aten::native_layer_norm.out", layer_norm, 8},
+};
+
+}  // namespace
+
+const KernelEntry* norm_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

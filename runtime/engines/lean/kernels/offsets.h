@@ -1,0 +1,43 @@
+// Where elements lie: for kernels that look them up one by one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "lean/kernels/tensor_iterator.h"
+
+namespace slipway::lean {
+
+// All elements as integers, in logical row-major order.
+inline std::vector<std::int64_t> integers_of(const View& view) {
+  std::vector<std::int64_t> found(view.count());
+  View straight = view;
+  straight.dtype = DType::kInt64;
+  for (std::uint8_t i = 0; i < view.rank; ++i) {
+    straight.order[i] = i;
+  }
+  straight.data = reinterpret_cast<std::uint8_t*>(found.data());
+  if (!found.empty()) {
+    copy(straight, operand_of(view, straight));
+  }
+  return found;
+}
+
+// Where a logical row-major number lies: its offset in elements.
+inline std::int64_t offset_of(std::size_t number, const Shape& shape,
+                              const std::array<std::int64_t, kMostDims>& steps) {
+  std::int64_t offset = 0;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const auto size = static_cast<std::size_t>(shape[d]);
+    offset += static_cast<std::int64_t>(number % size) * steps[d];
+    number /= size;
+  }
+  return offset;
+}
+
+inline std::uint8_t* at(const View& view, std::int64_t offset) {
+  return view.data + offset * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+}  // namespace slipway::lean

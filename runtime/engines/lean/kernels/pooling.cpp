@@ -1,0 +1,334 @@
+// Pooling: one number for every window of an image.
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
+
+namespace slipway::lean {
+namespace {
+
+// A setting for rows and columns: one number for both, or one each.
+struct Pair {
+  std::int64_t row;
+  std::int64_t column;
+};
+
+Pair pair_of(const std::vector<std::int64_t>& items, std::int64_t missing) {
+  return items.empty() ? Pair{missing, missing} : Pair{items.front(), items.back()};
+}
+
+// Sums of a few of them stay far from any overflow.
+constexpr std::int64_t kMost = std::int64_t{1} << 30;
+
+bool within(Pair pair, std::int64_t least) {
+  return pair.row >= least && pair.column >= least && pair.row <= kMost && pair.column <= kMost;
+}
+
+// What a window covers along one dimension: its places inside the image, and how many it has with the
+// padding.
+struct Span {
+  std::int64_t first;
+  std::int64_t last;  // the first one behind
+  std::int64_t step;
+  std::int64_t all;
+
+  std::int64_t count() const { return last <= first ? 0 : (last - first + step - 1) / step; }
+};
+
+struct Axis {
+  std::int64_t size, kernel, stride, padding, dilation;
+};
+
+// How many windows fit.
+std::int64_t windows(const Axis& axis, bool ceil) {
+  const std::int64_t span = axis.size + 2 * axis.padding - axis.dilation * (axis.kernel - 1) - 1;
+  if (span < 0) {
+    return 0;
+  }
+  std::int64_t count = (span + (ceil ? axis.stride - 1 : 0)) / axis.stride + 1;
+  // The last window must begin inside the image or its front padding.
+  if (ceil && (count - 1) * axis.stride >= axis.size + axis.padding) {
+    --count;
+  }
+  return count;
+}
+
+std::vector<Span> spans_of(const Axis& axis, std::int64_t count) {
+  std::vector<Span> spans;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t start = i * axis.stride - axis.padding;
+    const std::int64_t end = start + axis.dilation * (axis.kernel - 1) + 1;
+    const std::int64_t skipped = start < 0 ? (-start + axis.dilation - 1) / axis.dilation * axis.dilation : 0;
+    spans.push_back({start + skipped, std::min(end, axis.size), axis.dilation,
+                     std::min(end, axis.size + axis.padding) - start});
+  }
+  return spans;
+}
+
+// Windows that divide the image as evenly as they can.
+std::vector<Span> even_spans(std::int64_t size, std::int64_t count) {
+  std::vector<Span> spans;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t first = i * size / count;
+    const std::int64_t last = ((i + 1) * size + count - 1) / count;
+    spans.push_back({first, last, 1, last - first});
+  }
+  return spans;
+}
+
+// out = f(plane, rows, columns, row-major number of the result) for every window of every plane.
+template <typename T, typename F>
+void pool(const View& in, View& out, const std::vector<Span>& rows, const std::vector<Span>& columns, F f) {
+  View target = with_batch(out);
+  const Volume<T> source(with_batch(in));
+  Volume<T> result = Volume<T>::zeros(target);
+  std::size_t number = 0;
+  for (std::int64_t n = 0; n < source.sizes[0]; ++n) {
+    for (std::int64_t c = 0; c < source.sizes[1]; ++c) {
+      const T* plane = source.plane(n, c);
+      for (const Span& row : rows) {
+        for (const Span& column : columns) {
+          result.values[number] = f(plane, row, column, number);
+          ++number;
+        }
+      }
+    }
+  }
+  result.put(target);
+}
+
+template <typename T>
+T sum_of(const T* plane, std::int64_t width, const Span& row, const Span& column) {
+  T total{};
+  for (std::int64_t y = row.first; y < row.last; y += row.step) {
+    for (std::int64_t x = column.first; x < column.last; x += column.step) {
+      total += plane[y * width + x];
+    }
+  }
+  return total;
+}
+
+bool is_image(const View& view) {
+  return view.rank == 3 || view.rank == 4;
+}
+
+Status cannot(const View& in) {
+  return mismatch("cannot pool " + to_text(in.shape()));
+}
+
+Shape shape_of(const View& in, std::int64_t rows, std::int64_t columns) {
+  Shape shape = in.shape();
+  shape[in.rank - 2U] = rows;
+  shape[in.rank - 1U] = columns;
+  return shape;
+}
+
+// The windows of an operator's arguments; the stride is the kernel when it is not given.
+struct Windows {
+  std::vector<Span> rows, columns;
+
+  // Gives `out` its shape.
+  Status prepare(const View& in, Pair kernel, const std::vector<std::int64_t>& strides, Pair padding,
+                 Pair dilation, bool ceil, View* out) {
+    const Pair stride = strides.empty() ? kernel : pair_of(strides, 1);
+    if (!is_image(in) || !within(kernel, 1) || !within(stride, 1) || !within(dilation, 1) ||
+        !within(padding, 0)) {
+      return cannot(in);
+    }
+    const Axis down{in.sizes[in.rank - 2U], kernel.row, stride.row, padding.row, dilation.row};
+    const Axis across{in.sizes[in.rank - 1U], kernel.column, stride.column, padding.column, dilation.column};
+    const std::int64_t height = windows(down, ceil);
+    const std::int64_t width = windows(across, ceil);
+    const Status resized = resize(out, shape_of(in, height, width));
+    if (resized.ok() && out->count() != 0 && in.count() == 0) {
+      return cannot(in);
+    }
+    if (resized.ok() && out->count() != 0) {
+      rows = spans_of(down, height);
+      columns = spans_of(across, width);
+    }
+    return resized;
+  }
+};
+
+// aten::avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool
+// ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out)
+Status avg_pool(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const Pair kernel = pair_of(arguments.integers(1), 1);
+  const std::vector<std::int64_t> strides = arguments.integers(2);
+  const Pair padding = pair_of(arguments.integers(3), 0);
+  const bool ceil = arguments.boolean(4);
+  const bool count_padding = arguments.boolean(5);
+  const std::optional<std::int64_t> divisor = arguments.optional_integer(6);
+  View& out = arguments.tensor(7);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Windows found;
+  const Status done = found.prepare(in, kernel, strides, padding, {1, 1}, ceil, &out);
+  if (!done.ok() || (divisor && *divisor == 0)) {
+    return done.ok() ? cannot(in) : done;
+  }
+  if (out.count() == 0) {
+    return {};  // images without pixels can be any many
+  }
+  in_floats(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t width = in.sizes[in.rank - 1U];
+    pool<T>(in, out, found.rows, found.columns,
+            [&](const T* plane, const Span& row, const Span& column, std::size_t) {
+              const std::int64_t inside = row.count() * column.count();
+              const std::int64_t count = divisor ? *divisor : count_padding ? row.all * column.all : inside;
+              return inside == 0 ? T(0) : sum_of(plane, width, row, column) / static_cast<T>(count);
+            });
+    return 0;
+  });
+  return {};
+}
+
+// aten::_adaptive_avg_pool2d.out(Tensor self, SymInt[2] output_size, *, Tensor(a!) out)
+Status adaptive_avg_pool(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const std::vector<std::int64_t> wanted = arguments.integers(1);
+  View& out = arguments.tensor(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (!is_image(in) || wanted.size() != 2 || wanted[0] < 0 || wanted[1] < 0) {
+    return cannot(in);
+  }
+  const Status resized = resize(&out, shape_of(in, wanted[0], wanted[1]));
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  if (in.count() == 0) {
+    return cannot(in);
+  }
+  const std::int64_t width = in.sizes[in.rank - 1U];
+  const std::vector<Span> rows = even_spans(in.sizes[in.rank - 2U], wanted[0]);
+  const std::vector<Span> columns = even_spans(width, wanted[1]);
+  in_floats(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    pool<T>(in, out, rows, columns, [&](const T* plane, const Span& row, const Span& column, std::size_t) {
+      return sum_of(plane, width, row, column) / static_cast<T>(row.all * column.all);
+    });
+    return 0;
+  });
+  return {};
+}
+
+// aten::max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0,
+// int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices)
+Status max_pool(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const Pair kernel = pair_of(arguments.integers(1), 1);
+  const std::vector<std::int64_t> strides = arguments.integers(2);
+  const Pair padding = pair_of(arguments.integers(3), 0);
+  const Pair dilation = pair_of(arguments.integers(4), 1);
+  const bool ceil = arguments.boolean(5);
+  View& out = arguments.tensor(6);
+  View& indices = arguments.tensor(7);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Windows found;
+  Status done = found.prepare(in, kernel, strides, padding, dilation, ceil, &out);
+  if (done.ok()) {
+    done = resize(&indices, out.shape());
+  }
+  if (!done.ok() || out.count() == 0) {
+    return done;
+  }
+  std::vector<std::int64_t> places(out.count());
+  in_domain(domain_of(in.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t width = in.sizes[in.rank - 1U];
+    pool<T>(in, out, found.rows, found.columns,
+            [&](const T* plane, const Span& row, const Span& column, std::size_t number) {
+              T best = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                            : std::numeric_limits<T>::lowest();
+              std::int64_t place = -1;
+              for (std::int64_t y = row.first; y < row.last; y += row.step) {
+                for (std::int64_t x = column.first; x < column.last; x += column.step) {
+                  const T value = plane[y * width + x];
+                  if (place < 0 || value > best || value != value) {
+                    best = value;
+                    place = y * width + x;
+                  }
+                }
+              }
+              places[number] = place;
+              return best;
+            });
+    return 0;
+  });
+  if (!places.empty()) {
+    copy(indices, operand_of(straightened(indices, places.data()), indices));
+  }
+  return {};
+}
+
+// aten::max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size,
+// int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input)
+Status max_pool_backward(Arguments& arguments) {
+  const View& gradient = arguments.tensor(0);
+  const View& in = arguments.tensor(1);
+  const View& indices = arguments.tensor(7);
+  View& out = arguments.tensor(8);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (!is_image(in) || gradient.shape() != indices.shape() || gradient.rank != in.rank) {
+    return cannot(in);
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  return in_floats(gradient.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Volume<T> error(with_batch(gradient));
+    const Volume<std::int64_t> places(with_batch(indices));
+    View target = with_batch(out);
+    Volume<T> result = Volume<T>::zeros(target);
+    if (error.sizes[0] != result.sizes[0] || error.sizes[1] != result.sizes[1]) {
+      return cannot(in);
+    }
+    if (gradient.count() == 0) {
+      result.put(target);
+      return Status();
+    }
+    for (std::int64_t n = 0; n < error.sizes[0]; ++n) {
+      for (std::int64_t c = 0; c < error.sizes[1]; ++c) {
+        for (std::int64_t i = 0; i < error.area(); ++i) {
+          const std::int64_t place = places.plane(n, c)[i];
+          if (place < 0 || place >= result.area()) {
+            return mismatch("index " + std::to_string(place) + " is outside " + to_text(in.shape()));
+          }
+          result.plane(n, c)[place] += error.plane(n, c)[i];
+        }
+      }
+    }
+    result.put(target);
+    return Status();
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::_adaptive_avg_pool2d.out", adaptive_avg_pool, 3},
+    {"aten::avg_pool2d.out", avg_pool, 8},
+    {"aten::max_pool2d_with_indices.out", max_pool, 8},
+    {"aten::max_pool2d_with_indices_backward.grad_input", max_pool_backward, 9},
+};
+
+}  // namespace
+
+const KernelEntry* pool_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

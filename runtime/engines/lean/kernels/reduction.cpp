@@ -1,0 +1,33 @@
+#include "lean/kernels/reduction.h"
+
+namespace slipway::lean {
+
+Status Reduction::plan(const View& in, const std::vector<std::int64_t>& dims, bool keep, View* out) {
+  std::array<bool, kMostDims> reduced{};
+  for (const std::int64_t item : dims) {
+    std::size_t dim = 0;
+    const Status wrapped = in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim);
+    if (!wrapped.ok()) {
+      return wrapped;
+    }
+    reduced[dim] = true;
+  }
+  if (dims.empty()) {
+    reduced.fill(true);
+  }
+  const auto strides = in.strides();
+  Shape shape;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (reduced[i]) {
+      sizes_.push_back(in.sizes[i]);
+      steps_.push_back(strides[i]);
+    }
+    if (!reduced[i] || keep) {
+      kept_[shape.size()] = reduced[i] ? 0 : strides[i];
+      shape.push_back(reduced[i] ? 1 : in.sizes[i]);
+    }
+  }
+  return resize(out, shape);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,257 @@
+// Elements looked up, or written to, by one index each.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "lean/kernels/offsets.h"
+#include "lean/kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+// aten::embedding.out(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False,
+// bool sparse=False, *, Tensor(a!) out)
+Status embedding(Arguments& arguments) {
+  const View& weight = arguments.tensor(0);
+  const View& indices = arguments.tensor(1);
+  View& out = arguments.tensor(5);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (weight.rank != 2 || !weight.contiguous() || weight.dtype != out.dtype || !out.contiguous()) {
+    return mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
+  }
+  Shape shape = indices.shape();
+  shape.push_back(weight.sizes[1]);
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  if (out.count() == 0) {
+    return resized;
+  }
+  const std::size_t row = static_cast<std::size_t>(weight.sizes[1]) * size_of(weight.dtype);
+  std::size_t done = 0;
+  for (const std::int64_t index : integers_of(indices)) {
+    if (index < 0 || index >= weight.sizes[0]) {
+      return mismatch("index " + std::to_string(index) + " is outside the " +
+                      std::to_string(weight.sizes[0]) + " embeddings");
+    }
+    std::memcpy(out.data + done * row, weight.data + static_cast<std::size_t>(index) * row, row);
+    ++done;
+  }
+  return {};
+}
+
+// aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out)
+Status index_select(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View& index = arguments.tensor(2);
+  View& out = arguments.tensor(3);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok() || in.dtype != out.dtype) {
+    return wrapped.ok() ? mismatch("what is selected is of another type") : wrapped;
+  }
+  Shape shape = in.shape();
+  shape[dim] = static_cast<std::int64_t>(index.count());
+  const Status resized = resize(&out, shape);
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  const auto out_steps = out.strides();
+  std::int64_t place = 0;
+  for (const std::int64_t item : integers_of(index)) {
+    if (item < 0 || item >= in.sizes[dim]) {
+      return mismatch("index " + std::to_string(item) + " is outside dimension " + std::to_string(dim) +
+                      " of " + to_text(in.shape()));
+    }
+    // One slice: a view of the output whose other dimensions are walked.
+    Operand from = whole(in);
+    from.data = at(in, item * from.steps[dim]);
+    for (std::size_t i = 0,
+                     outer = out.count() / std::max<std::size_t>(1, static_cast<std::size_t>(shape[dim]));
+         i < outer; ++i) {
+      Shape rest = shape;
+      rest[dim] = 1;
+      const std::int64_t to = offset_of(i, rest, out_steps) + place * out_steps[dim];
+      std::memcpy(at(out, to),
+                  from.data + offset_of(i, rest, from.steps) * static_cast<std::int64_t>(size_of(in.dtype)),
+                  size_of(out.dtype));
+    }
+    ++place;
+  }
+  return {};
+}
+
+// aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out)
+Status gather(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View& index = arguments.tensor(2);
+  View& out = arguments.tensor(4);
+  std::size_t dim = 0;
+  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok() || index.rank != in.rank || in.dtype != out.dtype) {
+    return wrapped.ok()
+               ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(in.shape()))
+               : wrapped;
+  }
+  const Shape shape = index.shape();
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (i != dim && shape[i] > in.sizes[i]) {
+      return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(in.shape()));
+    }
+  }
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  const std::vector<std::int64_t> places = integers_of(index);
+  const auto out_steps = out.strides();
+  auto in_steps = in.strides();
+  const std::int64_t step = in_steps[dim];
+  in_steps[dim] = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i] < 0 || places[i] >= (in.rank == 0 ? 1 : in.sizes[dim])) {
+      return mismatch("index " + std::to_string(places[i]) + " is outside " + to_text(in.shape()));
+    }
+    std::memcpy(at(out, offset_of(i, shape, out_steps)),
+                at(in, offset_of(i, shape, in_steps) + places[i] * step), size_of(out.dtype));
+  }
+  return {};
+}
+
+// One number, in both forms that it is stored from.
+struct Number {
+  double real = 0;
+  std::int64_t integer = 0;
+
+  template <typename T>
+  T as() const {
+    if constexpr (std::is_integral_v<T>) {
+      return integer;
+    } else {
+      return static_cast<T>(real);
+    }
+  }
+};
+
+// Writes `source` (or one number) to places of a copy of self.
+Status scatter_into(const View& self, std::int64_t wanted, const View& index, const View* source,
+                    const Number& number, bool add, View& out) {
+  std::size_t dim = 0;
+  const Status wrapped = self.rank == 0 ? Status() : wrap_dim(wanted, self.rank, &dim);
+  if (!wrapped.ok() || index.rank != self.rank || (source != nullptr && source->rank != self.rank)) {
+    return wrapped.ok()
+               ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(self.shape()))
+               : wrapped;
+  }
+  const Shape shape = index.shape();
+  for (std::size_t i = 0; i < self.rank; ++i) {
+    if ((i != dim && shape[i] > self.sizes[i]) || (source != nullptr && shape[i] > source->sizes[i])) {
+      return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(self.shape()));
+    }
+  }
+  const Status resized = resize(&out, self.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  if (out.data != self.data) {
+    copy(out, whole(self));
+  }
+  const std::vector<std::int64_t> places = integers_of(index);
+  auto out_steps = out.strides();
+  const std::int64_t step = out_steps[dim];
+  out_steps[dim] = 0;
+  const auto source_steps = source == nullptr ? out_steps : source->strides();
+  return in_domain(domain_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i] < 0 || places[i] >= (self.rank == 0 ? 1 : self.sizes[dim])) {
+        return mismatch("index " + std::to_string(places[i]) + " is outside " + to_text(self.shape()));
+      }
+      std::uint8_t* to = at(out, offset_of(i, shape, out_steps) + places[i] * step);
+      T value = number.as<T>();
+      if (source != nullptr) {
+        load(source->dtype, at(*source, offset_of(i, shape, source_steps)), 1, 1, &value);
+      }
+      if (add) {
+        T before{};
+        load(out.dtype, to, 1, 1, &before);
+        value += before;
+      }
+      store(out.dtype, &value, 1, to, 1);
+    }
+    return Status();
+  });
+}
+
+// aten::scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
+Status scatter(Arguments& arguments) {
+  const View& source = arguments.tensor(3);
+  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, false,
+                      arguments.tensor(4));
+}
+// aten::scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out)
+Status scatter_value(Arguments& arguments) {
+  const double real = arguments.real(3);
+  const Number number{real, arguments.is_integral(3) ? arguments.integer(3) : to_int64(real)};
+  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), nullptr, number, false,
+                      arguments.tensor(4));
+}
+// aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
+Status scatter_add(Arguments& arguments) {
+  const View& source = arguments.tensor(3);
+  return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, true,
+                      arguments.tensor(4));
+}
+
+// aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out): each place
+// as often as `repeats` says.
+Status repeat_interleave(Arguments& arguments) {
+  const View& repeats = arguments.tensor(0);
+  const std::optional<std::int64_t> wanted = arguments.optional_integer(1);
+  View& out = arguments.tensor(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const std::vector<std::int64_t> times = integers_of(repeats);
+  std::int64_t total = 0;
+  for (const std::int64_t count : times) {
+    // What has no room anyway is not added up further.
+    if (repeats.rank != 1 || count < 0 || count > INT32_MAX || total > INT32_MAX) {
+      return mismatch("cannot repeat " + std::to_string(count) + " times");
+    }
+    total += count;
+  }
+  if (wanted && *wanted != total) {
+    return mismatch(std::to_string(total) + " repetitions where the program has " + std::to_string(*wanted));
+  }
+  const Status resized = resize(&out, Shape{total});
+  if (!resized.ok()) {
+    return resized;
+  }
+  std::int64_t at_out = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const auto place = static_cast<std::int64_t>(i);
+    for (std::int64_t k = 0; k < times[i]; ++k) {
+      store(out.dtype, &place, 1, at(out, at_out++), 1);
+    }
+  }
+  return {};
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::embedding.out", embedding, 6},       {"aten::gather.out", gather, 5},
+    {"aten::index_select.out", index_select, 4}, {"aten::repeat_interleave.Tensor_out", repeat_interleave, 3},
+    {"aten::scatter.src_out", scatter, 5},       {"aten::scatter.value_out", scatter_value, 5},
+    {"aten::scatter_add.out", scatter_add, 5},
+};
+
+}  // namespace
+
+const KernelEntry* gather_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

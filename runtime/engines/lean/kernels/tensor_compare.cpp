@@ -1,0 +1,146 @@
+// Operators that choose between elements.
+#include <algorithm>
+#include <type_traits>
+
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
+
+namespace slipway::lean {
+namespace {
+
+// aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out)
+Status where(Arguments& arguments) {
+  const View& condition = arguments.tensor(0);
+  const View& a = arguments.tensor(1);
+  const View& b = arguments.tensor(2);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  Status done = broadcast_shape(a, b, &shape);
+  if (!done.ok()) {
+    return done;
+  }
+  View both;
+  both.rank = static_cast<std::uint8_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), both.sizes.begin());
+  done = broadcast_shape(condition, both, &shape);
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  in_domain(domain_of(promote(a.dtype, b.dtype)), [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 3>{operand_of(condition, out), operand_of(a, out), operand_of(b, out)},
+           [](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[0][i] != 0 ? inputs[1][i] : inputs[2][i];
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+// aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out)
+Status masked_fill(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View& mask = arguments.tensor(1);
+  View& out = arguments.tensor(3);
+  const double real = arguments.real(2);
+  const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  Status done = broadcast_shape(in, mask, &shape);
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  in_domain(domain_of(in.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    T value{};
+    if constexpr (std::is_integral_v<T>) {
+      value = integer;
+    } else {
+      value = static_cast<T>(real);
+    }
+    map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
+           [value](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[1][i] != 0 ? value : inputs[0][i];
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+// aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out)
+Status clamp_tensors(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View* low = arguments.optional_tensor(1);
+  const View* high = arguments.optional_tensor(2);
+  View& out = arguments.tensor(3);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const View& first = low != nullptr ? *low : in;
+  const View& last = high != nullptr ? *high : in;
+  Shape shape;
+  Status done = broadcast_shape(in, first, &shape);
+  if (!done.ok()) {
+    return done;
+  }
+  View both;
+  both.rank = static_cast<std::uint8_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), both.sizes.begin());
+  done = broadcast_shape(both, last, &shape);
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  const bool has_low = low != nullptr;
+  const bool has_high = high != nullptr;
+  in_domain(domain_of(out.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
+           [=](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               T x = inputs[0][i];
+               // A NaN bound wins over everything.
+               if (has_low && (x < inputs[1][i] || inputs[1][i] != inputs[1][i])) {
+                 x = inputs[1][i];
+               }
+               if (has_high && (x > inputs[2][i] || inputs[2][i] != inputs[2][i])) {
+                 x = inputs[2][i];
+               }
+               result[i] = x;
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::clamp.Tensor_out", clamp_tensors, 4},
+    {"aten::masked_fill.Scalar_out", masked_fill, 4},
+    {"aten::where.self_out", where, 4},
+};
+
+}  // namespace
+
+const KernelEntry* select_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

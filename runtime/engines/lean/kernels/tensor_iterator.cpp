@@ -1,0 +1,149 @@
+#include "lean/kernels/tensor_iterator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace slipway::lean {
+namespace {
+
+// Dimension `i` from the right; 1 where there is none.
+std::int64_t size_from_right(const View& view, std::size_t i) {
+  return i < view.rank ? view.sizes[view.rank - 1U - i] : 1;
+}
+
+}  // namespace
+
+Status mismatch(std::string what) {
+  return {Code::kExecution, std::move(what),
+          "check the inputs' shapes and values against what the program was exported with"};
+}
+
+Operand whole(const View& in) {
+  Operand operand;
+  operand.data = in.data;
+  operand.dtype = in.dtype;
+  const auto strides = in.strides();
+  std::copy(strides.begin(), strides.begin() + in.rank, operand.steps.begin());
+  return operand;
+}
+
+Status broadcast_shape(const View& a, const View& b, Shape* shape) {
+  const std::size_t rank = std::max(a.rank, b.rank);
+  shape->assign(rank, 1);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t x = size_from_right(a, i);
+    const std::int64_t y = size_from_right(b, i);
+    if (x != y && x != 1 && y != 1) {
+      return {Code::kExecution, to_text(a.shape()) + " and " + to_text(b.shape()) + " do not go together",
+              "check the inputs' shapes against what the program was exported with"};
+    }
+    (*shape)[rank - 1 - i] = x == 1 ? y : x;
+  }
+  return {};
+}
+
+Operand operand_of(const View& in, const View& out) {
+  Operand operand;
+  operand.data = in.data;
+  operand.dtype = in.dtype;
+  const auto strides = in.strides();
+  for (std::size_t i = 0; i < in.rank && i < out.rank; ++i) {
+    const std::size_t own = in.rank - 1U - i;
+    operand.steps[out.rank - 1U - i] = in.sizes[own] == 1 ? 0 : strides[own];
+  }
+  return operand;
+}
+
+namespace detail {
+
+Plan plan_walk(const View& out, const Operand* operands, std::size_t count) {
+  Plan plan;
+  const auto strides = out.strides();
+  // Only dimensions with more than one element move anything.
+  for (std::size_t i = 0; i < out.rank; ++i) {
+    const std::size_t d = out.order[i];
+    if (out.sizes[d] == 1) {
+      continue;
+    }
+    // With the dimension before it, when stepping over that one is stepping over all of this.
+    bool merge = plan.rank > 0;
+    if (merge) {
+      const std::size_t last = plan.rank - 1;
+      merge = plan.out_steps[last] == strides[d] * out.sizes[d];
+      for (std::size_t k = 0; k < count; ++k) {
+        merge = merge && plan.steps[k][last] == operands[k].steps[d] * out.sizes[d];
+      }
+    }
+    const std::size_t at = merge ? plan.rank - 1 : plan.rank++;
+    plan.sizes[at] = merge ? plan.sizes[at] * out.sizes[d] : out.sizes[d];
+    plan.out_steps[at] = strides[d];
+    for (std::size_t k = 0; k < count; ++k) {
+      plan.steps[k][at] = operands[k].steps[d];
+    }
+  }
+  if (plan.rank == 0) {
+    plan.rank = 1;
+    plan.sizes[0] = 1;
+    plan.out_steps[0] = 1;
+  }
+  return plan;
+}
+
+}  // namespace detail
+
+namespace {
+
+template <typename Bits>
+void copy_bits(View& out, const Operand& in) {
+  walk(out, std::array<Operand, 1>{in},
+       [](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+         auto* target = reinterpret_cast<Bits*>(to);
+         const auto* source = reinterpret_cast<const Bits*>(from[0]);
+         if (to_step == 1 && steps[0] == 1) {
+           std::memmove(target, source, length * sizeof(Bits));
+           return;
+         }
+         for (std::size_t i = 0; i < length; ++i) {
+           target[static_cast<std::int64_t>(i) * to_step] = source[static_cast<std::int64_t>(i) * steps[0]];
+         }
+       });
+}
+
+}  // namespace
+
+void copy(View& out, const Operand& in) {
+  if (in.dtype == out.dtype) {
+    switch (size_of(out.dtype)) {
+      case 1:
+        return copy_bits<std::uint8_t>(out, in);
+      case 2:
+        return copy_bits<std::uint16_t>(out, in);
+      case 4:
+        return copy_bits<std::uint32_t>(out, in);
+      default:
+        return copy_bits<std::uint64_t>(out, in);
+    }
+  }
+  in_domain(domain_of(in.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 1>{in}, [](const T* const* inputs, T* result, std::size_t count) {
+      std::memcpy(result, inputs[0], count * sizeof(T));
+    });
+    return 0;
+  });
+}
+
+Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found) {
+  const std::int64_t wrapped = dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim;
+  if (wrapped < 0 || wrapped >= static_cast<std::int64_t>(rank)) {
+    return {Code::kExecution,
+            "there is no dimension " + std::to_string(dim) + " in a tensor of " + std::to_string(rank),
+            "check the inputs' shapes against what the program was exported with"};
+  }
+  *found = static_cast<std::size_t>(wrapped);
+  return {};
+}
+
+}  // namespace slipway::lean

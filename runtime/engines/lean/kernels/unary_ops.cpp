@@ -1,0 +1,313 @@
+// Operators of one tensor, element by element.
+#include <cmath>
+#include <type_traits>
+
+#include "lean/kernels/tables.h"
+#include "lean/kernels/tensor_iterator.h"
+
+namespace slipway::lean {
+namespace {
+
+template <typename F>
+Status apply(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(out_at);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok()) {
+    return resized;
+  }
+  in_domain(domain, [&](auto zero) {
+    using T = decltype(zero);
+    map<T>(out, std::array<Operand, 1>{operand_of(in, out)},
+           [&](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = f(inputs[0][i]);
+             }
+           });
+    return 0;
+  });
+  return {};
+}
+
+// aten::OP.out(Tensor self, *, Tensor(a!) out), computed in the input's own domain.
+template <typename Op>
+Status same(Arguments& arguments) {
+  return apply(arguments, 1, domain_of(arguments.tensor(0).dtype), Op());
+}
+
+// The same, computed in floats. The loop for integers is never taken: it stays out of the program.
+template <typename Op>
+Status real(Arguments& arguments) {
+  return apply(arguments, 1, floating(arguments.tensor(0).dtype), [](auto x) {
+    if constexpr (std::is_floating_point_v<decltype(x)>) {
+      return Op()(x);
+    } else {
+      return x;
+    }
+  });
+}
+
+// The least integer is its own negative, as in PyTorch.
+template <typename T>
+T negative(T x) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(0 - static_cast<std::uint64_t>(x));
+  } else {
+    return -x;
+  }
+}
+
+#define SLIPWAY_OP(name, expression)     \
+  struct name {                          \
+    template <typename T>                \
+    T operator()(T x) const {            \
+      return static_cast<T>(expression); \
+    }                                    \
+  }
+
+SLIPWAY_OP(Abs, x < 0 ? negative(x) : x == 0 ? T(0) : x);
+SLIPWAY_OP(Neg, negative(x));
+SLIPWAY_OP(Sign, x > 0 ? 1 : x < 0 ? -1 : x);
+SLIPWAY_OP(Relu, x < 0 ? T(0) : x);
+SLIPWAY_OP(Not, x == 0 ? 1 : 0);
+SLIPWAY_OP(Acos, std::acos(x));
+SLIPWAY_OP(Acosh, std::acosh(x));
+SLIPWAY_OP(Asin, std::asin(x));
+SLIPWAY_OP(Asinh, std::asinh(x));
+SLIPWAY_OP(Atan, std::atan(x));
+SLIPWAY_OP(Atanh, std::atanh(x));
+SLIPWAY_OP(Cos, std::cos(x));
+SLIPWAY_OP(Cosh, std::cosh(x));
+SLIPWAY_OP(Erf, std::erf(x));
+SLIPWAY_OP(Exp, std::exp(x));
+SLIPWAY_OP(Expm1, std::expm1(x));
+SLIPWAY_OP(Log, std::log(x));
+SLIPWAY_OP(Log10, std::log10(x));
+SLIPWAY_OP(Log1p, std::log1p(x));
+SLIPWAY_OP(Log2, std::log2(x));
+SLIPWAY_OP(Reciprocal, T(1) / x);
+SLIPWAY_OP(Rsqrt, T(1) / std::sqrt(x));
+SLIPWAY_OP(Sigmoid, T(1) / (T(1) + std::exp(-x)));
+SLIPWAY_OP(Silu, x / (T(1) + std::exp(-x)));
+SLIPWAY_OP(Sin, std::sin(x));
+SLIPWAY_OP(Sinh, std::sinh(x));
+SLIPWAY_OP(Sqrt, std::sqrt(x));
+SLIPWAY_OP(Tan, std::tan(x));
+SLIPWAY_OP(Tanh, std::tanh(x));
+SLIPWAY_OP(Hardsigmoid, std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
+SLIPWAY_OP(Hardswish, x* std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
+
+#undef SLIPWAY_OP
+
+// Rounding leaves integers as they are.
+template <typename Op>
+Status rounding(Arguments& arguments) {
+  return apply(arguments, 1, domain_of(arguments.tensor(0).dtype), [](auto x) {
+    if constexpr (std::is_floating_point_v<decltype(x)>) {
+      return Op()(x);
+    } else {
+      return x;
+    }
+  });
+}
+
+struct Ceil {
+  template <typename T>
+  T operator()(T x) const {
+    return std::ceil(x);
+  }
+};
+struct Floor {
+  template <typename T>
+  T operator()(T x) const {
+    return std::floor(x);
+  }
+};
+struct Round {  // ties to even, as the processor rounds by default
+  template <typename T>
+  T operator()(T x) const {
+    return std::nearbyint(x);
+  }
+};
+struct Trunc {
+  template <typename T>
+  T operator()(T x) const {
+    return std::trunc(x);
+  }
+};
+
+struct IsNan {
+  template <typename T>
+  T operator()(T x) const {
+    return static_cast<T>(std::isnan(x) ? 1 : 0);
+  }
+};
+struct IsInf {
+  template <typename T>
+  T operator()(T x) const {
+    return static_cast<T>(std::isinf(x) ? 1 : 0);
+  }
+};
+
+// aten::bitwise_not.out(Tensor self, *, Tensor(a!) out)
+Status bitwise_not(Arguments& arguments) {
+  const bool truth = arguments.tensor(0).dtype == DType::kBool;
+  return apply(arguments, 1, Domain::kInt, [truth](auto x) {
+    const auto bits = static_cast<std::int64_t>(x);
+    return static_cast<decltype(x)>(truth ? (bits == 0 ? 1 : 0) : ~bits);
+  });
+}
+
+// aten::gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out)
+Status gelu(Arguments& arguments) {
+  const auto* text = std::get_if<std::string_view>(&arguments.value(1));
+  const bool by_tanh = text != nullptr && *text == "tanh";
+  return apply(arguments, 2, floating(arguments.tensor(0).dtype), [by_tanh](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_floating_point_v<T>) {
+      constexpr T kSqrtHalf = T(0.70710678118654752440);
+      constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
+      if (by_tanh) {
+        return T(0.5) * x * (T(1) + std::tanh(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
+      }
+      return T(0.5) * x * (T(1) + std::erf(x * kSqrtHalf));
+    } else {
+      return x;
+    }
+  });
+}
+
+// aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out)
+Status leaky_relu(Arguments& arguments) {
+  const double slope = arguments.real(1);
+  return apply(arguments, 2, floating(arguments.tensor(0).dtype), [slope](auto x) {
+    return x > 0 ? x : static_cast<decltype(x)>(x * static_cast<decltype(x)>(slope));
+  });
+}
+
+// aten::elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out)
+Status elu(Arguments& arguments) {
+  const double alpha = arguments.real(1);
+  const double scale = arguments.real(2);
+  const double input_scale = arguments.real(3);
+  return apply(arguments, 4, floating(arguments.tensor(0).dtype), [=](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_floating_point_v<T>) {
+      return x <= 0 ? static_cast<T>(T(alpha) * T(scale) * std::expm1(x * T(input_scale)))
+                    : static_cast<T>(x * T(scale));
+    } else {
+      return x;
+    }
+  });
+}
+
+// aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out)
+Status logit(Arguments& arguments) {
+  const auto eps = arguments.optional_real(1);
+  return apply(arguments, 2, floating(arguments.tensor(0).dtype), [eps](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_floating_point_v<T>) {
+      const T low = eps ? T(*eps) : T(0);
+      const T kept = !eps ? x : x < low ? low : x > T(1) - low ? T(1) - low : x;
+      return std::log(kept / (T(1) - kept));
+    } else {
+      return x;
+    }
+  });
+}
+
+// Both bounds optional; NaN stays NaN.
+Status bounded(Arguments& arguments, std::optional<double> low, std::optional<double> high,
+               std::optional<std::int64_t> low_int, std::optional<std::int64_t> high_int,
+               std::size_t out_at) {
+  return apply(arguments, out_at, domain_of(arguments.tensor(out_at).dtype), [=](auto x) {
+    using T = decltype(x);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (low && x < T(*low)) {
+        x = T(*low);
+      }
+      if (high && x > T(*high)) {
+        x = T(*high);
+      }
+    } else {
+      if (low_int && x < *low_int) {
+        x = *low_int;
+      }
+      if (high_int && x > *high_int) {
+        x = *high_int;
+      }
+    }
+    return x;
+  });
+}
+
+std::optional<std::int64_t> whole(Arguments& arguments, std::size_t i) {
+  if (arguments.is_none(i) || !arguments.is_integral(i)) {
+    return arguments.is_none(i) ? std::nullopt : std::optional<std::int64_t>(to_int64(arguments.real(i)));
+  }
+  return arguments.integer(i);
+}
+
+// aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out)
+Status clamp(Arguments& arguments) {
+  return bounded(arguments, arguments.optional_real(1), arguments.optional_real(2), whole(arguments, 1),
+                 whole(arguments, 2), 3);
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::abs.out", same<Abs>, 2},
+    {"aten::acos.out", real<Acos>, 2},
+    {"aten::acosh.out", real<Acosh>, 2},
+    {"aten::asin.out", real<Asin>, 2},
+    {"aten::asinh.out", real<Asinh>, 2},
+    {"aten::atan.out", real<Atan>, 2},
+    {"aten::atanh.out", real<Atanh>, 2},
+    {"aten::bitwise_not.out", bitwise_not, 2},
+    {"aten::ceil.out", rounding<Ceil>, 2},
+    {"aten::clamp.out", clamp, 4},
+    {"aten::cos.out", real<Cos>, 2},
+    {"aten::cosh.out", real<Cosh>, 2},
+    {"aten::elu.out", elu, 5},
+    {"aten::erf.out", real<Erf>, 2},
+    {"aten::exp.out", real<Exp>, 2},
+    {"aten::expm1.out", real<Expm1>, 2},
+    {"aten::floor.out", rounding<Floor>, 2},
+    {"aten::gelu.out", gelu, 3},
+    {"aten::hardsigmoid.out", real<Hardsigmoid>, 2},
+    {"aten::hardswish.out", real<Hardswish>, 2},
+    {"aten::hardtanh.out", clamp, 4},
+    {"aten::isinf.out", real<IsInf>, 2},
+    {"aten::isnan.out", real<IsNan>, 2},
+    {"aten::leaky_relu.out", leaky_relu, 3},
+    {"aten::log.out", real<Log>, 2},
+    {"aten::log10.out", real<Log10>, 2},
+    {"aten::log1p.out", real<Log1p>, 2},
+    {"aten::log2.out", real<Log2>, 2},
+    {"aten::logical_not.out", same<Not>, 2},
+    {"aten::logit.out", logit, 3},
+    {"aten::neg.out", same<Neg>, 2},
+    {"aten::reciprocal.out", real<Reciprocal>, 2},
+    {"aten::relu.out", same<Relu>, 2},
+    {"aten::round.out", rounding<Round>, 2},
+    {"aten::rsqrt.out", real<Rsqrt>, 2},
+    {"aten::sigmoid.out", real<Sigmoid>, 2},
+    {"aten::sign.out", same<Sign>, 2},
+    {"aten::silu.out", real<Silu>, 2},
+    {"aten::sin.out", real<Sin>, 2},
+    {"aten::sinh.out", real<Sinh>, 2},
+    {"aten::sqrt.out", real<Sqrt>, 2},
+    {"aten::tan.out", real<Tan>, 2},
+    {"aten::tanh.out", real<Tanh>, 2},
+    {"aten::trunc.out", rounding<Trunc>, 2},
+};
+
+}  // namespace
+
+const KernelEntry* unary_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

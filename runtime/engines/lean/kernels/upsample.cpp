@@ -1,0 +1,260 @@
+// Images of another size: by the nearest pixel, or between pixels.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "device_memory.h"
+#include "lean/kernels/tables.h"
+#include "lean/kernels/volume.h"
+
+namespace slipway::lean {
+namespace {
+
+std::vector<double> factors_of(Arguments& arguments, std::size_t i) {
+  const auto* list = std::get_if<DoubleList>(&arguments.value(i));
+  return list == nullptr ? std::vector<double>() : list->items;
+}
+
+// Gives `out` the shape of a resized image, which is also left in `shape`: as asked for, or by factors.
+Status resize_image(const View& in, const std::vector<std::int64_t>& sizes,
+                    const std::vector<double>& factors, View* out, Shape* shape) {
+  if (in.rank != 4 || (sizes.size() != 2 && factors.size() != 2)) {
+    return mismatch("cannot resize " + to_text(in.shape()));
+  }
+  *shape = in.shape();
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double wanted =
+        sizes.size() == 2 ? static_cast<double>(sizes[i]) : static_cast<double>(in.sizes[2 + i]) * factors[i];
+    if (!(wanted >= 0 && wanted <= INT32_MAX) || (wanted >= 1 && in.sizes[2 + i] == 0)) {
+      return mismatch("cannot resize " + to_text(in.shape()));
+    }
+    (*shape)[2 + i] = static_cast<std::int64_t>(wanted);
+  }
+  return resize(out, *shape);
+}
+
+// Pixels of the input a pixel of the output is apart from the next.
+template <typename T>
+T scale_of(std::int64_t in, std::int64_t out, const std::vector<double>& factors, std::size_t i,
+           bool corners) {
+  if (corners) {
+    return out > 1 ? static_cast<T>(in - 1) / static_cast<T>(out - 1) : T(0);
+  }
+  return factors.size() == 2 && factors[i] > 0 ? static_cast<T>(1.0 / factors[i])
+                                               : static_cast<T>(in) / static_cast<T>(out);
+}
+
+// The pixel of `size` that a place falls on: an image's edge for what is outside, or no number.
+template <typename T>
+std::int64_t pixel_at(T place, std::int64_t size) {
+  return std::clamp<std::int64_t>(to_int64(static_cast<double>(place)), 0,
+                                  std::max<std::int64_t>(size - 1, 0));
+}
+
+// aten::upsample_nearest2d.vec_out(Tensor input, SymInt[]? output_size, float[]? scale_factors, *, Tensor(a!)
+// out)
+Status nearest(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  const std::vector<double> factors = factors_of(arguments, 2);
+  Shape shape;
+  const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
+  if (!done.ok() || out.count() == 0) {
+    return done;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Volume<T> source(in);
+    Volume<T> result = Volume<T>::zeros(out);
+    const auto rows = scale_of<float>(in.sizes[2], shape[2], factors, 0, false);
+    const auto columns = scale_of<float>(in.sizes[3], shape[3], factors, 1, false);
+    const auto nearest_to = [](std::int64_t at, float scale, std::int64_t size) {
+      return pixel_at(std::floor(static_cast<float>(at) * scale), size);
+    };
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      for (std::int64_t c = 0; c < shape[1]; ++c) {
+        for (std::int64_t y = 0; y < shape[2]; ++y) {
+          const T* row = source.plane(n, c) + nearest_to(y, rows, in.sizes[2]) * in.sizes[3];
+          for (std::int64_t x = 0; x < shape[3]; ++x) {
+            result.plane(n, c)[y * shape[3] + x] = row[nearest_to(x, columns, in.sizes[3])];
+          }
+        }
+      }
+    }
+    result.put(out);
+    return Status();
+  });
+}
+
+// Between which pixels a place lies, and how near the second one.
+template <typename T>
+struct Between {
+  Between(std::int64_t at, T scale, std::int64_t size, bool corners) {
+    const T place =
+        corners ? static_cast<T>(at) * scale : std::max((static_cast<T>(at) + T(0.5)) * scale - T(0.5), T(0));
+    first = pixel_at(place, size);
+    second = std::min(first + 1, size - 1);
+    share = std::min(std::max(place - static_cast<T>(first), T(0)), T(1));
+  }
+  std::int64_t first;
+  std::int64_t second;
+  T share;
+};
+
+// aten::upsample_bilinear2d.vec_out(Tensor input, SymInt[]? output_size, bool align_corners, float[]?
+// scale_factors, *, Tensor(a!) out)
+Status bilinear(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const bool corners = arguments.boolean(2);
+  View& out = arguments.tensor(4);
+  const std::vector<double> factors = factors_of(arguments, 3);
+  Shape shape;
+  const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
+  if (!done.ok() || out.count() == 0) {
+    return done;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Volume<T> source(in);
+    Volume<T> result = Volume<T>::zeros(out);
+    const T rows = scale_of<T>(in.sizes[2], shape[2], factors, 0, corners);
+    const T columns = scale_of<T>(in.sizes[3], shape[3], factors, 1, corners);
+    const std::int64_t width = in.sizes[3];
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      for (std::int64_t c = 0; c < shape[1]; ++c) {
+        const T* from = source.plane(n, c);
+        for (std::int64_t y = 0; y < shape[2]; ++y) {
+          const Between<T> row(y, rows, in.sizes[2], corners);
+          for (std::int64_t x = 0; x < shape[3]; ++x) {
+            const Between<T> column(x, columns, width, corners);
+            const T top = from[row.first * width + column.first] * (T(1) - column.share) +
+                          from[row.first * width + column.second] * column.share;
+            const T bottom = from[row.second * width + column.first] * (T(1) - column.share) +
+                             from[row.second * width + column.second] * column.share;
+            result.plane(n, c)[y * shape[3] + x] = top * (T(1) - row.share) + bottom * row.share;
+          }
+        }
+      }
+    }
+    result.put(out);
+    return Status();
+  });
+}
+
+// Which pixels of the input a pixel of the output is made of, and how much of each.
+template <typename T>
+struct Blend {
+  std::int64_t first = 0;
+  std::vector<T> shares;
+};
+
+// A triangle over the pixels that an output's pixel covers; at least over its two neighbours.
+template <typename T>
+std::vector<Blend<T>> triangles(std::int64_t in, std::int64_t out, T scale) {
+  const T reach = scale > T(1) ? scale : T(1);
+  std::vector<Blend<T>> blends(static_cast<std::size_t>(out));
+  for (std::int64_t i = 0; i < out; ++i) {
+    Blend<T>& blend = blends[static_cast<std::size_t>(i)];
+    const T center = scale * (static_cast<T>(i) + T(0.5));
+    const auto inside = [in](T x) {
+      return std::clamp<std::int64_t>(to_int64(static_cast<double>(x)), 0, in);
+    };
+    blend.first = inside(center - reach + T(0.5));
+    const std::int64_t last = inside(center + reach + T(0.5));
+    T total{};
+    for (std::int64_t x = blend.first; x < last; ++x) {
+      const T distance = std::abs((static_cast<T>(x) - center + T(0.5)) / reach);
+      blend.shares.push_back(distance < T(1) ? T(1) - distance : T(0));
+      total += blend.shares.back();
+    }
+    for (T& share : blend.shares) {
+      share = total == T(0) ? T(0) : share / total;
+    }
+  }
+  return blends;
+}
+
+// aten::_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h,
+// float? scales_w, *, Tensor(a!) out): columns first, then rows.
+Status smooth_bilinear(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const std::vector<std::int64_t> sizes = arguments.integers(1);
+  const bool corners = arguments.boolean(2);
+  const std::vector<double> factors{arguments.optional_real(3).value_or(0),
+                                    arguments.optional_real(4).value_or(0)};
+  View& out = arguments.tensor(5);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  Status done = resize_image(in, sizes, {}, &out, &shape);
+  if (!done.ok() || out.count() == 0 || in.count() == 0) {
+    return done;
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    // Factors belong to the sizes: a pixel blended of too many takes more memory than both images.
+    const double whole = static_cast<double>(in.sizes[2 + i]) * factors[i];
+    if (factors[i] > 0 && !(std::abs(whole - static_cast<double>(shape[2 + i])) <= 1)) {
+      return mismatch("cannot resize " + to_text(in.shape()) + " by " + std::to_string(factors[i]));
+    }
+  }
+  std::size_t between = 0;
+  done = count_elements({in.sizes[2], shape[3]}, sizeof(double), &between)
+             ? check_room(between * sizeof(double), "an image between two sizes")
+             : mismatch("cannot resize " + to_text(in.shape()));
+  if (!done.ok()) {
+    return done;
+  }
+  return in_floats(in.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Volume<T> source(in);
+    Volume<T> result = Volume<T>::zeros(out);
+    const auto rows =
+        triangles<T>(in.sizes[2], shape[2], scale_of<T>(in.sizes[2], shape[2], factors, 0, corners));
+    const auto columns =
+        triangles<T>(in.sizes[3], shape[3], scale_of<T>(in.sizes[3], shape[3], factors, 1, corners));
+    std::vector<T> narrow(static_cast<std::size_t>(in.sizes[2] * shape[3]));
+    for (std::int64_t n = 0; n < shape[0]; ++n) {
+      for (std::int64_t c = 0; c < shape[1]; ++c) {
+        const T* plane = source.plane(n, c);
+        std::size_t at = 0;
+        for (std::int64_t y = 0; y < in.sizes[2]; ++y) {
+          for (const Blend<T>& blend : columns) {
+            T total{};
+            for (std::size_t k = 0; k < blend.shares.size(); ++k) {
+              total += blend.shares[k] * plane[y * in.sizes[3] + blend.first + static_cast<std::int64_t>(k)];
+            }
+            narrow[at++] = total;
+          }
+        }
+        T* to = result.plane(n, c);
+        for (const Blend<T>& blend : rows) {
+          for (std::int64_t x = 0; x < shape[3]; ++x) {
+            T total{};
+            for (std::size_t k = 0; k < blend.shares.size(); ++k) {
+              const std::int64_t y = blend.first + static_cast<std::int64_t>(k);
+              total += blend.shares[k] * narrow[static_cast<std::size_t>(y * shape[3] + x)];
+            }
+            *to++ = total;
+          }
+        }
+      }
+    }
+    result.put(out);
+    return Status();
+  });
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::_upsample_bilinear2d_aa.out", smooth_bilinear, 6},
+    {"aten::upsample_bilinear2d.vec_out", bilinear, 5},
+    {"aten::upsample_nearest2d.vec_out", nearest, 4},
+};
+
+}  // namespace
+
+const KernelEntry* resize_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,53 @@
+// What the files that call KleidiAI have in common; one of them a kind of arithmetic.
+#pragma once
+
+#include <xnnpack/hardware-config.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "lean/kleidiai/layer.h"
+
+namespace slipway::lean {
+
+bool has_dynamic8();
+bool has_half();
+bool has_static8();
+
+using KaiMade = Result<std::unique_ptr<KaiLayer>>;
+KaiMade make_dynamic8(const MatrixLayer& layer, PackedWeights& weights);
+KaiMade make_half(const MatrixLayer& layer, PackedWeights& weights);
+KaiMade make_static8(const MatrixLayer& layer, PackedWeights& weights);
+
+// The first of `ways` whose processor feature is there, so the best where they are in that order; or none.
+template <typename Way, std::size_t N>
+const Way* best_of(const Way (&ways)[N]) {
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  const Way* found = std::find_if(
+      ways, ways + N, [&](const Way& way) { return hardware != nullptr && hardware->*way.needs; });
+  return found == ways + N ? nullptr : found;
+}
+
+// A layer with its weights packed.
+template <typename Layer, typename Way>
+KaiMade make_packed(const MatrixLayer& layer, const Way& way, PackedWeights& weights) {
+  auto made = std::make_unique<Layer>(layer, way);
+  const Status packed = made->pack(weights);
+  return packed.ok() ? KaiMade(std::move(made)) : packed;
+}
+
+// Columns to give a thread at a time, a multiple of `step`: some tiles for each thread, so that a slow one
+// holds nobody up for long.
+std::size_t tile_columns(std::size_t outputs, std::size_t step, std::size_t tiles_of_rows,
+                         pthreadpool_t threads);
+std::size_t divided_up(std::size_t number, std::size_t by);
+
+// "Convolution (NHWC, PF16) GEMM", as XNNPACK would name it.
+std::string node_name(Operation operation, const char* types);
+
+// Denormals as XNNPACK treats them.
+inline constexpr std::uint32_t kPoolFlags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;
+
+}  // namespace slipway::lean

@@ -1,0 +1,14 @@
+// For targets without KleidiAI.
+#include "lean/kleidiai/layer.h"
+
+namespace slipway::lean {
+
+bool kai_has(Arithmetic /*arithmetic*/) {
+  return false;
+}
+
+Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& /*layer*/, PackedWeights& /*weights*/) {
+  return Status(Code::kExecution, "This runner was built without KleidiAI.", "build it again");
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,180 @@
+// Layers of int8 with a scale and a zero point, and 8-bit weights with a scale a channel (pqs8_qc8w).
+#include <kai/ukernels/matmul/matmul_clamp_qai8_qai8_qsi8cxp/kai_matmul_clamp_qai8_qai8_qsi8cxp2vlx4sb_1x16vl_sme2_dot.h>
+#include <kai/ukernels/matmul/matmul_clamp_qai8_qai8p_qsi8cxp/kai_matmul_clamp_qai8_qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa.h>
+#include <kai/ukernels/matmul/matmul_clamp_qai8_qai8p_qsi8cxp/kai_matmul_clamp_qai8_qai8p2vlx4_qsi8cxpsb2vlx4_2vlx2vl_sme2_mopa.h>
+#include <kai/ukernels/matmul/pack/kai_lhs_pack_x8p2vlx4_x8_sme.h>
+#include <kai/ukernels/matmul/pack/kai_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lean/kleidiai/kernels.h"
+
+namespace slipway::lean {
+namespace {
+
+struct Kernel {
+  const char* name;
+  const char* feature;
+  std::size_t (*m_step)();
+  std::size_t (*n_step)();
+  std::size_t (*rhs_offset)(std::size_t column, std::size_t depth);
+  std::size_t (*dst_offset)(std::size_t row, std::size_t column, std::size_t stride);
+  void (*run)(std::size_t m, std::size_t n, std::size_t k, const void* lhs, const void* rhs, void* dst,
+              std::size_t row_stride, std::size_t column_stride,
+              const kai_matmul_requantize32_params* params);
+  // Of packed rows; nullptr for a kernel that takes one row as it is.
+  std::size_t (*mr)();
+  std::size_t (*lhs_offset)(std::size_t row, std::size_t depth);
+};
+
+#define COMMON(variant, feature)                                                                         \
+  "kai_run_matmul_clamp_qai8_" #variant, feature, kai_get_m_step_matmul_clamp_qai8_##variant,            \
+      kai_get_n_step_matmul_clamp_qai8_##variant, kai_get_rhs_packed_offset_matmul_clamp_qai8_##variant, \
+      kai_get_dst_offset_matmul_clamp_qai8_##variant, kai_run_matmul_clamp_qai8_##variant
+#define PACKED(variant, feature)                                     \
+  {COMMON(variant, feature), kai_get_mr_matmul_clamp_qai8_##variant, \
+   kai_get_lhs_packed_offset_matmul_clamp_qai8_##variant}
+#define PLAIN(variant, feature) {COMMON(variant, feature), nullptr, nullptr}
+
+struct Way {
+  bool xnn_hardware_config::* needs;
+  Kernel many;
+  Kernel one;
+};
+
+// The best first; all read weights packed in the same way. There are no kernels for processors without SME.
+const Way kWays[] = {
+    {&xnn_hardware_config::use_arm_sme2, PACKED(qai8p2vlx4_qsi8cxpsb2vlx4_2vlx2vl_sme2_mopa, "neonsme2"),
+     PLAIN(qai8_qsi8cxp2vlx4sb_1x16vl_sme2_dot, "neonsme2")},
+    {&xnn_hardware_config::use_arm_sme, PACKED(qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa, "neonsme"),
+     PACKED(qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa, "neonsme")},
+};
+#undef PLAIN
+#undef PACKED
+#undef COMMON
+
+constexpr std::uint32_t kSeed = 0x4B410021;  // tells their packed weights from others
+constexpr std::size_t kKr = 4;
+
+struct Work {
+  const Kernel& kernel;
+  const MatrixLayer& layer;
+  const std::int8_t* input;
+  std::uint8_t* rows;
+  const std::uint8_t* weights;
+  std::int8_t* output;
+  kai_matmul_requantize32_params params;
+};
+
+void pack_rows(void* context, std::size_t row, std::size_t count) {
+  const auto& work = *static_cast<const Work*>(context);
+  const std::size_t depth = work.layer.depth;
+  const std::size_t mr = work.kernel.mr();
+  const std::size_t place = kai_get_lhs_packed_offset_lhs_pack_x8p2vlx4_x8_sme(row, depth, mr, kKr, 1);
+  kai_run_lhs_pack_x8p2vlx4_x8_sme(count, depth, mr, kKr, 1, 0, work.input + row * depth, depth,
+                                   work.rows + place);
+}
+
+void multiply(void* context, std::size_t row, std::size_t column, std::size_t rows, std::size_t columns) {
+  const auto& work = *static_cast<const Work*>(context);
+  const Kernel& kernel = work.kernel;
+  const std::size_t depth = work.layer.depth;
+  const std::size_t stride = work.layer.outputs;
+  const void* input = work.input + row * depth;
+  if (kernel.mr != nullptr) {
+    input = work.rows + kernel.lhs_offset(row, depth);
+  }
+  kernel.run(rows, columns, depth, input, work.weights + kernel.rhs_offset(column, depth),
+             work.output + kernel.dst_offset(row, column, stride), stride, 1, &work.params);
+}
+
+// The whole number that stands for a real one in the output, as near as it comes.
+std::int32_t quantized(float value, const MatrixLayer& layer) {
+  const float place = value / layer.output_scale + static_cast<float>(layer.output_zero);
+  return static_cast<std::int32_t>(std::lrint(std::clamp(place, -128.0F, 127.0F)));
+}
+
+class Static8 : public KaiLayer {
+ public:
+  Static8(const MatrixLayer& layer, const Way& way)
+      : KaiLayer(layer),
+        way_(way),
+        params_{quantized(layer.min, layer), quantized(layer.max, layer), layer.output_zero} {}
+
+  Status pack(PackedWeights& weights);
+  void run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) override;
+  KernelUse use(std::size_t rows) const override {
+    const Kernel& kernel = rows == 1 ? way_.one : way_.many;
+    return {node_name(layer_.operation, "PQS8, QC8W"), kernel.name, "KleidiAI", kernel.feature};
+  }
+
+ private:
+  void pack_into(std::uint8_t* memory) const;
+
+  const Way& way_;
+  kai_matmul_requantize32_params params_;
+};
+
+void Static8::pack_into(std::uint8_t* memory) const {
+  const std::size_t step = kai_get_n_step_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme();
+  const auto* weights = static_cast<const std::int8_t*>(layer_.weights);
+  const kai_rhs_pack_qsi8cx_params params = {layer_.input_zero, 1.0F};
+  // Computed as XNNPACK does, so that results are rounded alike.
+  std::vector<float> scales(layer_.outputs);
+  for (std::size_t n = 0; n < layer_.outputs; ++n) {
+    scales[n] = layer_.input_scale * layer_.scales[n] / layer_.output_scale;
+  }
+  const std::vector<std::int32_t> none(layer_.bias == nullptr ? layer_.outputs : 0);
+  const auto* biases = layer_.bias == nullptr ? none.data() : static_cast<const std::int32_t*>(layer_.bias);
+  std::vector<std::int8_t> block(layer_.depth * step);
+  for (std::size_t first = 0; first < layer_.outputs; first += step) {
+    const std::size_t count = std::min(step, layer_.outputs - first);
+    for (std::size_t n = 0; n < count; ++n) {
+      for (std::size_t k = 0; k < layer_.depth; ++k) {
+        block[k * count + n] = weights[(first + n) * layer_.along_outputs + k * layer_.along_depth];
+      }
+    }
+    kai_run_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme(
+        1, count, layer_.depth, step, kKr, 1, count, block.data(), biases + first, scales.data() + first,
+        memory + kai_get_rhs_packed_offset_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme(first, layer_.depth),
+        0, &params);
+  }
+}
+
+Status Static8::pack(PackedWeights& weights) {
+  const std::size_t size =
+      kai_get_rhs_packed_size_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme(layer_.outputs, layer_.depth);
+  return pack_once(kSeed, size, weights, [this](std::uint8_t* memory) { pack_into(memory); });
+}
+
+void Static8::run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) {
+  if (rows == 0) {
+    return;
+  }
+  const Kernel& kernel = rows == 1 ? way_.one : way_.many;
+  Work work{kernel,  layer_,  static_cast<const std::int8_t*>(input),
+            nullptr, packed_, static_cast<std::int8_t*>(output),
+            params_};
+  if (kernel.mr != nullptr) {
+    rows_.resize(kai_get_lhs_packed_size_lhs_pack_x8p2vlx4_x8_sme(rows, layer_.depth, kernel.mr(), kKr, 1));
+    work.rows = rows_.data();
+    pthreadpool_parallelize_1d_tile_1d(threads, pack_rows, &work, rows, kernel.mr(), kPoolFlags);
+  }
+  const std::size_t columns =
+      tile_columns(layer_.outputs, kernel.n_step(), divided_up(rows, kernel.m_step()), threads);
+  pthreadpool_parallelize_2d_tile_2d(threads, multiply, &work, rows, layer_.outputs, kernel.m_step(), columns,
+                                     kPoolFlags);
+}
+
+}  // namespace
+
+bool has_static8() {
+  return best_of(kWays) != nullptr;
+}
+
+KaiMade make_static8(const MatrixLayer& layer, PackedWeights& weights) {
+  return make_packed<Static8>(layer, *best_of(kWays), weights);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,122 @@
+#include "lean/method/calls.h"
+
+#include <algorithm>
+
+#include "file_format.h"
+
+namespace slipway::lean {
+namespace {
+
+// Lists are looked through once for each call that names them: a damaged file may name one of a million items
+// a million times.
+constexpr std::size_t kMostItems = std::size_t{1} << 24;
+
+Status wrong(const Call& call, const std::string& what) {
+  return {Code::kFile,
+          "Instruction " + std::to_string(call.instruction) + ", " + call.name + ", " + what + ".",
+          kCopyAgain};
+}
+
+}  // namespace
+
+// Whether the last argument is one of those before it, a list of such, or the same list as one of them.
+bool CallCheck::names_results(const std::int32_t* arguments, std::size_t count) const {
+  const std::int32_t last = arguments[count - 1];
+  const auto named = [&](std::int32_t item) {
+    return std::find(arguments, arguments + count - 1, item) != arguments + count - 1;
+  };
+  const auto* list = std::get_if<TensorList>(&value(last));
+  const auto same = [&](std::int32_t item) {
+    const auto* other = std::get_if<TensorList>(&value(item));
+    return list != nullptr && other != nullptr && list->items == other->items;
+  };
+  return named(last) || std::any_of(arguments, arguments + count - 1, same) ||
+         (list != nullptr && list->items.size() < count &&
+          std::all_of(list->items.begin(), list->items.end(), [&](std::int32_t one) { return named(one); }));
+}
+
+// The memory of a tensor, or of those in a list. False when lists have been looked through too often.
+bool CallCheck::add(std::int32_t index, std::vector<Part>* parts) {
+  const auto one = [&](std::int32_t item) {
+    const auto* view = item < 0 ? nullptr : std::get_if<View>(&value(item));
+    if (view != nullptr && view->data != nullptr && view->capacity != 0) {
+      parts->push_back({view->data, view->data + view->capacity, item});
+    }
+  };
+  const auto* list = std::get_if<TensorList>(&value(index));
+  if (list == nullptr) {
+    one(index);
+    return true;
+  }
+  items_ += list->items.size();
+  if (items_ > kMostItems) {
+    return false;
+  }
+  std::for_each(list->items.begin(), list->items.end(), one);
+  return true;
+}
+
+Status CallCheck::compare(const Call& call) {
+  const auto before = [](const Part& a, const Part& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.value < b.value;
+  };
+  std::sort(results_.begin(), results_.end(), before);
+  const auto shared = [&call](const Part& a, const Part& b) {
+    return wrong(call, "has its result, value " + std::to_string(a.value) + ", in the memory of value " +
+                           std::to_string(b.value));
+  };
+  for (std::size_t i = 1; i < results_.size(); ++i) {
+    if (results_[i].value != results_[i - 1].value && results_[i].begin < results_[i - 1].end) {
+      return shared(results_[i], results_[i - 1]);
+    }
+  }
+  // The results lie one behind the other now: the first that ends behind a tensor's begin decides.
+  for (const Part& part : others_) {
+    const auto next = std::upper_bound(results_.begin(), results_.end(), part.begin,
+                                       [](const std::uint8_t* at, const Part& one) { return at < one.end; });
+    if (next != results_.end() && next->begin < part.end && next->value != part.value) {
+      return shared(*next, part);
+    }
+  }
+  return {};
+}
+
+Status CallCheck::kernel(const KernelEntry& entry, const std::int32_t* arguments, std::size_t count,
+                         std::size_t instruction) {
+  const Call call = {instruction, entry.name};
+  const bool again = count == entry.arguments + 1U;
+  if (count != entry.arguments && !(again && names_results(arguments, count))) {
+    return wrong(call, again ? "is given its " + std::to_string(entry.arguments) +
+                                   " arguments and one behind them that is not its result"
+                             : "is given " + std::to_string(count) + " arguments and takes " +
+                                   std::to_string(entry.arguments));
+  }
+  results_.clear();
+  others_.clear();
+  bool few = add(arguments[count - 1], &results_);
+  for (std::size_t i = 0; few && i + 1 < count; ++i) {
+    few = add(arguments[i], &others_);
+  }
+  return few ? compare(call) : wrong(call, "is one of too many that name long lists");
+}
+
+Status CallCheck::delegate(const Delegate& delegate, const std::int32_t* arguments, std::size_t count,
+                           std::size_t instruction) {
+  const Call call = {instruction, "a delegate's call"};
+  results_.clear();
+  others_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    static_cast<void>(add(arguments[i], delegate.makes(i) ? &results_ : &others_));
+  }
+  std::vector<std::int32_t> all(arguments, arguments + count);
+  std::sort(all.begin(), all.end());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto same = std::equal_range(all.begin(), all.end(), arguments[i]);
+    if (delegate.makes(i) && same.second - same.first > 1) {
+      return wrong(call, "names its result, value " + std::to_string(arguments[i]) + ", twice");
+    }
+  }
+  return compare(call);
+}
+
+}  // namespace slipway::lean

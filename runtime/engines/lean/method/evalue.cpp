@@ -1,0 +1,65 @@
+#include "lean/method/evalue.h"
+
+#include <algorithm>
+#include <string>
+
+namespace slipway::lean {
+
+std::size_t View::count() const {
+  std::size_t elements = 1;
+  for (std::size_t i = 0; i < rank; ++i) {
+    elements *= static_cast<std::size_t>(sizes[i]);
+  }
+  return elements;
+}
+
+bool View::contiguous() const {
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (order[i] != i) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::array<std::int64_t, kMostDims> View::strides() const {
+  std::array<std::int64_t, kMostDims> found{};
+  std::int64_t step = 1;
+  for (std::size_t i = rank; i-- > 0;) {
+    found[order[i]] = step;
+    step *= std::max<std::int64_t>(sizes[order[i]], 1);
+  }
+  return found;
+}
+
+Status resize(View* view, const std::int64_t* sizes, std::size_t rank) {
+  const Shape wanted(sizes, sizes + rank);
+  if (view->constant || (view->data == nullptr && view->count() != 0)) {
+    return {
+        Code::kFile,
+        view->constant ? "A constant would be written to." : "A tensor without memory would be written to.",
+        "export the model again"};
+  }
+  if (rank == view->rank && std::equal(sizes, sizes + rank, view->sizes.begin())) {
+    return {};
+  }
+  if (view->pinned) {
+    return {Code::kFile, "A tensor that is read would have to change its shape to be written to.",
+            "export the model again"};
+  }
+  const std::string change = "from " + to_text(view->shape()) + " to " + to_text(wanted);
+  if (rank != view->rank || view->dynamism == Dynamism::kStatic) {
+    return {Code::kExecution, "A tensor of fixed shape would have to change " + change + ".",
+            "export the program with this dimension dynamic"};
+  }
+  std::size_t count = 0;
+  if (!count_elements(wanted, size_of(view->dtype), &count) ||
+      count * size_of(view->dtype) > view->capacity) {
+    return {Code::kExecution, "A tensor has no room to change " + change + ".",
+            "export the program with larger bounds for its dynamic dimensions"};
+  }
+  std::copy(sizes, sizes + rank, view->sizes.begin());
+  return {};
+}
+
+}  // namespace slipway::lean

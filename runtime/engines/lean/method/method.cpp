@@ -1,0 +1,452 @@
+#include "lean/method/method.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "file_format.h"
+#include "lean/method/calls.h"
+#include "stored_types.h"
+
+namespace slipway::lean {
+namespace {
+
+constexpr char kRebuild[] =
+    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
+    "--ops-from";
+
+Status no_memory(std::uint64_t bytes) {
+  return {Code::kMemory, "There is no memory for the method: " + std::to_string(bytes) + " bytes wanted.",
+          "use a smaller program or input, or a device with more memory"};
+}
+
+// The name that kernels go by: "aten::add.out", "aten::relu" without overload.
+std::string registered_name(const pte::Operator& op) {
+  std::string name = op.name() == nullptr ? "" : op.name()->str();
+  if (op.overload() != nullptr && op.overload()->size() != 0) {
+    name += "." + op.overload()->str();
+  }
+  return name;
+}
+
+Dynamism dynamism_of(const pte::Tensor& tensor) {
+  switch (tensor.shape_dynamism()) {
+    case pte::TensorShapeDynamism::DYNAMIC_BOUND:
+      return Dynamism::kBounded;
+    case pte::TensorShapeDynamism::DYNAMIC_UNBOUND:
+      return Dynamism::kUnbounded;
+    default:
+      return Dynamism::kStatic;
+  }
+}
+
+template <typename Kind, typename Item>
+Kind list_of(const flatbuffers::Vector<Item>* items) {
+  Kind list;
+  for (const Item item : *items) {
+    list.items.push_back(static_cast<typename decltype(list.items)::value_type>(item));
+  }
+  return list;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const DataStore& store,
+                                             PackedWeights& weights, SharedArenas& shared,
+                                             const std::string& name, Recorder* recorder) {
+  const pte::ExecutionPlan* found = nullptr;
+  for (const pte::ExecutionPlan* plan : *store.program().execution_plan()) {
+    if (plan->name()->string_view() == name) {
+      found = plan;
+    }
+  }
+  if (found == nullptr) {
+    return Status(Code::kUsage, "The program has no method " + name + ".",
+                  "pte_runner --describe lists them");
+  }
+  std::unique_ptr<Method> method(new Method(context, store, weights, shared, *found, recorder));
+  std::vector<const KernelEntry*> kernels;
+  Status done = method->find_operators(&kernels);
+  if (done.ok()) {
+    done = method->make_arenas();
+  }
+  if (done.ok()) {
+    done = method->make_values();
+  }
+  if (done.ok()) {
+    done = method->make_delegates();
+  }
+  if (done.ok()) {
+    done = method->make_steps(kernels);
+  }
+  return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
+}
+
+// As much of each as a tensor lies in: what else the file plans for, nothing here uses.
+Status Method::make_arenas() {
+  const auto* sizes = plan_->non_const_buffer_sizes();
+  const std::vector<std::size_t> used = arenas_used(*plan_);
+  for (std::size_t i = 0; i < (sizes == nullptr ? 0 : sizes->size()); ++i) {
+    const std::int64_t wanted = sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
+    if (i == 0 || wanted == 0) {
+      arenas_.push_back({});  // the first is reserved
+      continue;
+    }
+    const std::size_t bytes = used[i];
+    std::uint8_t* memory = shared_.has(i) ? shared_.memory(i) : memory_.allocate(bytes);
+    if (memory == nullptr) {
+      return no_memory(bytes);
+    }
+    arenas_.push_back({memory, bytes});
+  }
+  return {};
+}
+
+Status Method::make_values() {
+  values_.resize(plan_->values()->size());
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    Value& value = values_[i];
+    if (const auto* tensor = stored.val_as_Tensor()) {
+      View view;
+      const Status made = make_tensor(*tensor, i, &view);
+      if (!made.ok()) {
+        return made;
+      }
+      value = view;
+    } else if (const auto* integer = stored.val_as_Int()) {
+      value = integer->int_val();
+    } else if (const auto* real = stored.val_as_Double()) {
+      value = real->double_val();
+    } else if (const auto* flag = stored.val_as_Bool()) {
+      value = flag->bool_val();
+    } else if (const auto* text = stored.val_as_String()) {
+      value = text->string_val()->string_view();
+    } else if (const auto* integers = stored.val_as_IntList()) {
+      value = list_of<IntList>(integers->items());
+    } else if (const auto* reals = stored.val_as_DoubleList()) {
+      value = list_of<DoubleList>(reals->items());
+    } else if (const auto* flags = stored.val_as_BoolList()) {
+      value = list_of<BoolList>(flags->items());
+    } else if (const auto* tensors = stored.val_as_TensorList()) {
+      value = list_of<TensorList>(tensors->items());
+    } else if (const auto* optional = stored.val_as_OptionalTensorList()) {
+      value = list_of<TensorList>(optional->items());
+    }
+  }
+  return {};
+}
+
+Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, View* view) {
+  view->dtype = to_dtype(tensor.scalar_type());
+  view->rank = static_cast<std::uint8_t>(tensor.sizes() == nullptr ? 0 : tensor.sizes()->size());
+  view->dynamism = dynamism_of(tensor);
+  for (std::uint8_t i = 0; i < view->rank; ++i) {
+    view->sizes[i] = view->bounds[i] = tensor.sizes()->Get(i);
+    view->order[i] = tensor.dim_order()->Get(i);
+  }
+  const Status given = give_memory(tensor, index, view);
+  const std::size_t size = element_size(tensor.scalar_type());
+  if (given.ok() && reinterpret_cast<std::uintptr_t>(view->data) % size != 0) {
+    return {Code::kFile, "Value " + std::to_string(index) + " lies across its elements' bounds.", kCopyAgain};
+  }
+  return given;
+}
+
+// Where a tensor's bytes are: in an arena (with an initial value, perhaps), among the program's constants, in
+// the file of weights, or nowhere yet.
+Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, View* view) {
+  const pte::AllocationDetails* allocation = tensor.allocation_info();
+  const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
+  const std::size_t bytes = view->count() * element_size(tensor.scalar_type());
+  Bytes initial;
+  if (extra != nullptr && extra->location() == pte::TensorDataLocation::EXTERNAL) {
+    initial = store_.named(extra->fully_qualified_name()->string_view());
+    if (initial.data == nullptr || initial.size < bytes) {
+      const std::string name = extra->fully_qualified_name()->str();
+      return {Code::kFile,
+              "The weight " + name + " is not in the program.",
+              "name the .ptd file that was exported with it (--data_path)",
+              {name}};
+    }
+  } else if (tensor.data_buffer_idx() != 0) {
+    initial = allocation == nullptr
+                  ? store_.constant(tensor.data_buffer_idx())
+                  : store_.initial(
+                        extra == nullptr ? 0 : static_cast<std::size_t>(extra->mutable_data_segments_idx()),
+                        tensor.data_buffer_idx());
+  }
+  if (allocation != nullptr) {
+    const std::uint64_t offset =
+        std::uint64_t{allocation->memory_offset_high()} << 32 | allocation->memory_offset_low();
+    const Bytes arena = arenas_[allocation->memory_id()];
+    // const_cast: arenas are ours to write.
+    view->data = const_cast<std::uint8_t*>(arena.data) + static_cast<std::size_t>(offset);
+    view->capacity = bytes;
+    if (initial.data != nullptr && bytes != 0) {
+      std::memcpy(view->data, initial.data, bytes);
+    }
+    return {};
+  }
+  if (initial.data != nullptr) {
+    // const_cast: nobody writes to a constant; what would is refused when it tries (`constant`).
+    view->data = const_cast<std::uint8_t*>(initial.data);
+    view->capacity = bytes;
+    view->constant = true;
+    return {};
+  }
+  const bool given = std::find(plan_->inputs()->begin(), plan_->inputs()->end(),
+                               static_cast<std::int32_t>(index)) != plan_->inputs()->end();
+  // An input is copied here, an output that the exporter planned no memory for is written here.
+  const bool returned = std::find(plan_->outputs()->begin(), plan_->outputs()->end(),
+                                  static_cast<std::int32_t>(index)) != plan_->outputs()->end();
+  if (given || returned) {
+    view->data = memory_.allocate(bytes);
+    if (view->data == nullptr) {
+      return no_memory(bytes);
+    }
+    view->capacity = bytes;
+  }
+  return {};
+}
+
+Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; plan_->operators() != nullptr && i < plan_->operators()->size(); ++i) {
+    const std::string name =
+        registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    kernels->push_back(find_kernel(name));
+    if (kernels->back() == nullptr) {
+      missing.push_back(name);
+    }
+  }
+  if (missing.empty()) {
+    return {};
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::string list;
+  for (const std::string& name : missing) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  return {
+      Code::kMissingOperator, "This runner has no kernel for " + list + ".",
+      kSelective ? kRebuild : "delegate the operators, or use the engine executorch where the target has it",
+      missing};
+}
+
+Status Method::make_delegates() {
+  for (std::size_t i = 0; plan_->delegates() != nullptr && i < plan_->delegates()->size(); ++i) {
+    const pte::BackendDelegate& stored = *plan_->delegates()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const std::string backend = stored.id()->str();
+    if (!kHasXnnpack || backend != kXnnpackBackend) {
+      return {Code::kMissingBackend,
+              "The program needs the backend " + backend + "; this runner has " +
+                  (kHasXnnpack ? kXnnpackBackend : "none") + ".",
+              kHasXnnpack ? "export the program for XNNPACK (XnnpackPartitioner)" : kRebuild,
+              {backend}};
+    }
+    const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
+    Result<std::unique_ptr<Delegate>> loaded =
+        Delegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what,
+                       recorder_ != nullptr, constants_given(*plan_, values_, i));
+    if (!loaded.ok()) {
+      return loaded.status();
+    }
+    delegates_.push_back(std::move(loaded.value()));
+  }
+  return {};
+}
+
+Status Method::make_steps(const std::vector<const KernelEntry*>& kernels) {
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    operators_.push_back(registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+  }
+  if (plan_->chains() == nullptr || plan_->chains()->size() == 0 ||
+      plan_->chains()->Get(0)->instructions() == nullptr) {
+    return {};
+  }
+  CallCheck calls(values_);
+  for (const pte::Instruction* instruction : *plan_->chains()->Get(0)->instructions()) {
+    Step step{};
+    Status sound;
+    if (const auto* call = instruction->instr_args_as_KernelCall()) {
+      const auto index = static_cast<std::size_t>(call->op_index());
+      step = {Action::kKernel,
+              kernels[index]->function,
+              nullptr,
+              call->args()->data(),
+              call->args()->size(),
+              0,
+              0,
+              operators_[index].c_str()};
+      sound = calls.kernel(*kernels[index], step.arguments, step.count, steps_.size());
+    } else if (const auto* delegated = instruction->instr_args_as_DelegateCall()) {
+      step = {Action::kDelegate,
+              nullptr,
+              delegates_[static_cast<std::size_t>(delegated->delegate_index())].get(),
+              delegated->args()->data(),
+              delegated->args()->size(),
+              0,
+              0,
+              kXnnpackBackend};
+      sound = calls.delegate(*step.delegate, step.arguments, step.count, steps_.size());
+    } else if (const auto* moved = instruction->instr_args_as_MoveCall()) {
+      step.action = Action::kMove;
+      step.from = static_cast<std::size_t>(moved->move_from());
+      step.to = static_cast<std::size_t>(moved->move_to());
+    } else if (const auto* jump = instruction->instr_args_as_JumpFalseCall()) {
+      step.action = Action::kJumpFalse;
+      step.from = static_cast<std::size_t>(jump->cond_value_index());
+      step.to = static_cast<std::size_t>(jump->destination_instruction());
+    } else {
+      step.action = Action::kFree;
+    }
+    if (!sound.ok()) {
+      return sound;
+    }
+    steps_.push_back(step);
+  }
+  return {};
+}
+
+Status Method::run_kernel(const Step& step) {
+  Arguments arguments(&values_, step.arguments, step.count, &scratch_);
+  const Status done = step.kernel(arguments);
+  const Status& wrong = arguments.fault().ok() ? done : arguments.fault();
+  if (wrong.ok()) {
+    return {};
+  }
+  return {wrong.code(), std::string(step.name) + ": " + wrong.message(), wrong.fix(), {step.name}};
+}
+
+Status Method::run_delegate(const Step& step) {
+  delegate_arguments_.clear();
+  for (std::size_t i = 0; i < step.count; ++i) {
+    View* view = std::get_if<View>(&values_[static_cast<std::size_t>(step.arguments[i])]);
+    delegate_arguments_.push_back(view != nullptr && view->data != nullptr ? view : nullptr);
+  }
+  return step.delegate->execute(delegate_arguments_);
+}
+
+// The destination becomes the source. A tensor that has memory of its own takes the elements there: who only
+// looked where the source is would see what the next branch or round writes to the same place.
+Status Method::move(const Step& step) {
+  const auto* source = std::get_if<View>(&values_[step.from]);
+  auto* target = std::get_if<View>(&values_[step.to]);
+  const bool room = source != nullptr && target != nullptr && source->data != nullptr &&
+                    target->data != nullptr && !target->constant && source->dtype == target->dtype &&
+                    source->rank == target->rank && source->order == target->order;
+  if (room && resize(target, source->shape()).ok() && target->bytes() <= target->capacity) {
+    std::memmove(target->data, source->data, source->bytes());
+    return {};
+  }
+  values_[step.to] = values_[step.from];
+  return {};
+}
+
+std::vector<KernelUse> Method::kernels() const {
+  std::vector<KernelUse> all;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].action == Action::kDelegate) {
+      for (KernelUse& use : steps_[i].delegate->kernels()) {
+        use.node += " @" + std::to_string(i);
+        all.push_back(std::move(use));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Fallback> Method::fallbacks() const {
+  std::vector<Fallback> all;
+  for (const auto& delegate : delegates_) {
+    const std::optional<Fallback> found = delegate->fallback();
+    if (found) {
+      all.push_back(*found);
+    }
+  }
+  return all;
+}
+
+void Method::record(const Step& step, std::size_t index, std::uint64_t start) {
+  if (step.action == Action::kKernel) {
+    recorder_->add_kernel(step.name, index, start);
+  } else if (step.action == Action::kDelegate) {
+    const std::uint64_t end = Recorder::now();
+    recorder_->add_delegate(step.delegate->times(), index, start, end);
+  }
+}
+
+Status Method::execute() {
+  if (recorder_ == nullptr) {
+    return run_steps();
+  }
+  recorder_->begin(kExecuteBlock);
+  const std::uint64_t start = Recorder::now();
+  Status done = run_steps();
+  recorder_->add(kMethodExecute, start);
+  return done;
+}
+
+Status Method::run_steps() {
+  std::size_t next = 0;
+  unsigned jumps = 0;
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  std::size_t left = 10000;  // a damaged jump may lead round and round
+#endif
+  while (next < steps_.size()) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    if (left-- == 0) {
+      return {Code::kExecution, "The program does not end.", "export it again"};
+    }
+#endif
+    const std::size_t index = next++;
+    const Step& step = steps_[index];
+    const std::uint64_t start = recorder_ == nullptr ? 0 : Recorder::now();
+    Status done;
+    switch (step.action) {
+      case Action::kKernel:
+        done = run_kernel(step);
+        break;
+      case Action::kDelegate:
+        done = run_delegate(step);
+        break;
+      case Action::kMove:
+        done = move(step);
+        break;
+      case Action::kJumpFalse: {
+        const Value& condition = values_[step.from];
+        bool holds = false;
+        if (const auto* flag = std::get_if<bool>(&condition)) {
+          holds = *flag;
+        } else if (const auto* view = std::get_if<View>(&condition);
+                   view != nullptr && view->dtype == DType::kBool && view->data != nullptr) {
+          const std::size_t count = view->count();
+          holds = std::any_of(view->data, view->data + count, [](std::uint8_t byte) { return byte != 0; });
+        } else {
+          return {Code::kFile, "A jump's condition is no truth value.", kCopyAgain};
+        }
+        if (!holds && step.to <= index && ++jumps > most_jumps_) {
+          return {Code::kLimit,
+                  "Method " + name() + " jumped backwards more than " + std::to_string(most_jumps_) +
+                      " times in one execution: it may go round for ever.",
+                  "allow more (--max_jumps) if it has loops as long as that; else export it again"};
+        }
+        next = holds ? next : step.to;
+        break;
+      }
+      case Action::kFree:
+        break;
+    }
+    if (!done.ok()) {
+      return done;
+    }
+    if (recorder_ != nullptr) {
+      record(step, index, start);
+    }
+  }
+  return {};
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,102 @@
+// One method of a program, ready to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lean/kernels/kernel.h"
+#include "lean/method/arenas.h"
+#include "lean/method/data_store.h"
+#include "lean/method/evalue.h"
+#include "lean/method/recorder.h"
+#include "lean/xnnpack/delegate.h"
+#include "slipway/engine.h"
+#include "slipway/status.h"
+
+namespace slipway::lean {
+
+class Method {
+ public:
+  // Makes memory, values, delegates and instructions of the method called `name`. All operators that have no
+  // kernel here are named at once (kMissingOperator). Store, weights and shared memory must outlive the
+  // method, as must the recorder, which may be nullptr.
+  static Result<std::unique_ptr<Method>> load(const XnnContext& context, const DataStore& store,
+                                              PackedWeights& weights, SharedArenas& shared,
+                                              const std::string& name, Recorder* recorder);
+
+  std::string name() const { return plan_->name()->str(); }
+
+  std::size_t input_count() const { return plan_->inputs()->size(); }
+  std::size_t output_count() const { return plan_->outputs()->size(); }
+
+  // How often one execution may jump backwards. Exporters write such jumps for map and scan, one for each
+  // element; in a damaged program they may lead round and round.
+  static constexpr unsigned kMostJumps = 10'000'000;
+  void set_most_jumps(unsigned most) { most_jumps_ = most; }
+
+  // Copies an input to where the method reads it.
+  Status set_input(std::size_t index, const Tensor& input);
+  Status execute();
+  Result<Tensor> output(std::size_t index) const;
+  // Of all delegates' layers, by the instructions that call them.
+  std::vector<KernelUse> kernels() const;
+  // Of all delegates.
+  std::vector<Fallback> fallbacks() const;
+
+ private:
+  enum class Action : std::uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree };
+
+  struct Step {
+    Action action;
+    Kernel kernel = nullptr;
+    Delegate* delegate = nullptr;
+    const std::int32_t* arguments = nullptr;  // in the program
+    std::size_t count = 0;
+    std::size_t from = 0;  // of a move; the condition of a jump
+    std::size_t to = 0;    // of a move; the destination of a jump
+    const char* name = "";
+  };
+
+  Method(const XnnContext& context, const DataStore& store, PackedWeights& weights, SharedArenas& shared,
+         const pte::ExecutionPlan& plan, Recorder* recorder)
+      : context_(context),
+        store_(store),
+        weights_(weights),
+        shared_(shared),
+        plan_(&plan),
+        recorder_(recorder) {}
+
+  Status make_arenas();
+  Status make_values();
+  Status make_tensor(const pte::Tensor& tensor, std::size_t index, View* view);
+  Status give_memory(const pte::Tensor& tensor, std::size_t index, View* view);
+  Status find_operators(std::vector<const KernelEntry*>* kernels) const;
+  Status make_delegates();
+  Status make_steps(const std::vector<const KernelEntry*>& kernels);
+  Status run_kernel(const Step& step);
+  Status run_delegate(const Step& step);
+  Status move(const Step& step);
+  Status run_steps();
+  void record(const Step& step, std::size_t index, std::uint64_t start);
+
+  const XnnContext& context_;
+  const DataStore& store_;
+  PackedWeights& weights_;
+  SharedArenas& shared_;
+  const pte::ExecutionPlan* plan_;
+  Recorder* recorder_;  // nullptr: nobody wants a profile
+  Blocks memory_;
+  std::vector<Bytes> arenas_;
+  std::vector<Value> values_;
+  std::vector<std::string> operators_;
+  std::vector<std::unique_ptr<Delegate>> delegates_;
+  std::vector<Step> steps_;
+  std::vector<View*> delegate_arguments_;
+  Scratch scratch_;
+  unsigned most_jumps_ = kMostJumps;
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,306 @@
+#include "lean/xnnpack/delegate.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "file_format.h"
+#include "lean/xnnpack/packing.h"
+
+namespace slipway::lean {
+namespace {
+
+DType dtype_of(xnn::XNNDatatype datatype) {
+  switch (datatype) {
+    case xnn::XNNDatatype::xnn_datatype_fp32:
+      return DType::kFloat32;
+    case xnn::XNNDatatype::xnn_datatype_fp16:
+      return DType::kFloat16;
+    case xnn::XNNDatatype::xnn_datatype_qint8:
+      return DType::kInt8;
+    default:
+      return DType::kUInt8;
+  }
+}
+
+// What a layer takes and gives.
+DType dtype_of(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::kDynamic8:
+      return DType::kFloat32;
+    case Arithmetic::kHalf:
+      return DType::kFloat16;
+    default:
+      return DType::kInt8;
+  }
+}
+
+// "Add (ND) #2" of a part is "Add (ND) #5" of the whole when three came before.
+class Numbering {
+ public:
+  std::string operator()(const std::string& name) {
+    const std::string kind = name.substr(0, name.rfind(" #"));
+    return kind + " #" + std::to_string(++counts_[kind]);
+  }
+
+ private:
+  std::map<std::string, unsigned> counts_;
+};
+
+}  // namespace
+
+GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<Value>& values,
+                               std::size_t delegate) {
+  GivenConstants found;
+  bool called = false;
+  std::vector<std::uint8_t> written(values.size());
+  if (plan.chains() == nullptr || plan.chains()->size() == 0 ||
+      plan.chains()->Get(0)->instructions() == nullptr) {
+    return found;
+  }
+  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+    // A move or a view puts another tensor where a constant was.
+    if (const auto* moved = instruction->instr_args_as_MoveCall()) {
+      written[static_cast<std::size_t>(moved->move_to())] = 1;
+    } else if (const auto* kernel = instruction->instr_args_as_KernelCall();
+               kernel != nullptr && kernel->args()->size() != 0) {
+      written[static_cast<std::size_t>(kernel->args()->Get(kernel->args()->size() - 1))] = 1;
+    }
+  }
+  for (const pte::Instruction* instruction : *plan.chains()->Get(0)->instructions()) {
+    const auto* call = instruction->instr_args_as_DelegateCall();
+    if (call == nullptr || static_cast<std::size_t>(call->delegate_index()) != delegate) {
+      continue;
+    }
+    if (called) {
+      return {};  // the next call may give another
+    }
+    called = true;
+    for (flatbuffers::uoffset_t i = 0; i < call->args()->size(); ++i) {
+      const auto value = static_cast<std::size_t>(call->args()->Get(i));
+      const auto* view = std::get_if<View>(&values[value]);
+      if (view != nullptr && view->constant && view->contiguous() && written[value] == 0) {
+        found[i] = {view->data, view->capacity};
+      }
+    }
+  }
+  return found;
+}
+
+Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, const DataStore& store,
+                                                 PackedWeights& weights, Bytes payload,
+                                                 const std::string& what, bool profile,
+                                                 const GivenConstants& given) {
+  std::unique_ptr<Delegate> made(new Delegate(context, what, profile));
+  Split split;
+  Result<XnnPayload> read = XnnPayload::read(payload, store, what);
+  if (!read.ok()) {
+    return read.status();
+  }
+  made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
+  Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
+  if (!checked.ok()) {
+    return checked.status();
+  }
+  made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
+  if (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8)) {
+    GraphBuilder whole(*made->payload_, what);
+    const Status built = whole.build();
+    if (!built.ok()) {
+      return built;
+    }
+    made->externals_ = made->payload_->graph().num_externs();
+    split = split_graph(*made->payload_, whole.uses(), given, kai_has);
+  }
+  if (split.stages.empty()) {
+    split.stages.emplace_back();
+  }
+  Status done = made->make_parts(split, weights);
+  if (done.ok()) {
+    done = made->make_crossings(split);
+  }
+  return done.ok() ? Result<std::unique_ptr<Delegate>>(std::move(made)) : done;
+}
+
+Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
+  for (const Stage& stage : split.stages) {
+    Part& part = parts_.emplace_back();
+    if (stage.is_layer) {
+      weights.expect(payload_->constants(), packing_forms(*payload_));
+      Result<std::unique_ptr<KaiLayer>> layer = make_kai_layer(stage.layer, weights);
+      if (!layer.ok()) {
+        return layer.status();
+      }
+      part.layer = std::move(layer.value());
+      part.rows = stage.layer.rows;
+    } else {
+      Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
+          context_, *payload_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
+      if (!graph.ok()) {
+        return graph.status();
+      }
+      part.graph = std::move(graph.value());
+    }
+  }
+  return {};
+}
+
+Status Delegate::make_crossings(const Split& split) {
+  crossings_.resize(split.crossings.size());
+  for (std::size_t i = 0; i < crossings_.size(); ++i) {
+    View& view = crossings_[i];
+    const Crossing& crossing = split.crossings[i];
+    Shape shape;
+    for (const std::size_t dim : crossing.dims) {
+      shape.push_back(static_cast<std::int64_t>(dim));
+    }
+    view.dtype = dtype_of(crossing.datatype);
+    std::size_t count = 0;
+    if (!count_elements(shape, size_of(view.dtype), &count)) {
+      return {Code::kFile, what_ + ": a value in it has an impossible shape.", kCopyAgain};
+    }
+    view.rank = static_cast<std::uint8_t>(shape.size());
+    view.dynamism = Dynamism::kBounded;
+    for (std::uint8_t j = 0; j < view.rank; ++j) {
+      view.sizes[j] = view.bounds[j] = shape[j];
+      view.order[j] = j;
+    }
+    view.capacity = count * size_of(view.dtype);
+  }
+  place_crossings(split);
+  return {};
+}
+
+// A value takes the memory of one that no stage needs any more, the first that there is.
+void Delegate::place_crossings(const Split& split) {
+  std::vector<std::size_t> order(crossings_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t one, std::size_t other) {
+    return split.crossings[one].made < split.crossings[other].made;
+  });
+  std::vector<std::size_t> of(crossings_.size());
+  for (const std::size_t i : order) {
+    const Crossing& crossing = split.crossings[i];
+    auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                              [&](const Block& candidate) { return candidate.last < crossing.made; });
+    if (block == blocks_.end()) {
+      block = blocks_.emplace(block);
+    }
+    block->size = std::max(block->size, crossings_[i].capacity);
+    block->last = crossing.last;
+    of[i] = static_cast<std::size_t>(block - blocks_.begin());
+  }
+  for (Block& block : blocks_) {
+    block.memory.resize(block.size + 2 * XNN_EXTRA_BYTES);
+  }
+  for (std::size_t i = 0; i < crossings_.size(); ++i) {
+    crossings_[i].data = blocks_[of[i]].memory.data();
+  }
+}
+
+Status Delegate::run_layer(Part* part) {
+  const MatrixLayer& layer = part->layer->layer();
+  View* input = layer.input < arguments_.size() ? arguments_[layer.input] : nullptr;
+  View* output = layer.output < arguments_.size() ? arguments_[layer.output] : nullptr;
+  const Status unfit = {Code::kFile, what_ + ": the tensors of a layer do not fit it.", kCopyAgain};
+  const DType dtype = dtype_of(layer.arithmetic);
+  if (input == nullptr || output == nullptr || input->dtype != dtype || output->dtype != dtype ||
+      input->rank == 0 || input->rank != output->rank || output->constant ||
+      static_cast<std::size_t>(input->sizes[input->order[input->rank - 1]]) != layer.depth) {
+    return unfit;
+  }
+  Shape sizes(output->rank);
+  std::size_t batches = 1;
+  part->rows = 1;
+  for (std::size_t i = 0; i + 1 < input->rank; ++i) {
+    const std::int64_t size = input->sizes[input->order[i]];
+    sizes[output->order[i]] = size;
+    batches = part->rows;
+    part->rows *= static_cast<std::size_t>(size);
+  }
+  sizes[output->order[output->rank - 1]] = static_cast<std::int64_t>(layer.outputs);
+  if (layer.batches != 1 && layer.batches != batches) {
+    return unfit;
+  }
+  const Status resized = resize(output, sizes);
+  if (!resized.ok()) {
+    return resized;
+  }
+  if (output->bytes() > output->capacity) {
+    return unfit;
+  }
+  part->layer->run(input->data, part->rows, output->data, context_.threads());
+  return {};
+}
+
+Status Delegate::execute(const std::vector<View*>& arguments) {
+  const Status accepted = check_->accept(arguments);
+  if (!accepted.ok()) {
+    return accepted;
+  }
+  if (parts_.size() == 1 && parts_.front().graph != nullptr) {
+    return parts_.front().graph->execute(arguments, check_.get());
+  }
+  arguments_ = arguments;
+  arguments_.resize(externals_);
+  for (View& crossing : crossings_) {
+    arguments_.push_back(&crossing);
+  }
+  for (Part& part : parts_) {
+    const std::uint64_t start = profile_ ? Recorder::now() : 0;
+    const Status done = part.graph != nullptr ? part.graph->execute(arguments_) : run_layer(&part);
+    if (!done.ok()) {
+      return done;
+    }
+    part.nanoseconds = profile_ ? Recorder::now() - start : 0;
+  }
+  return {};
+}
+
+std::optional<Fallback> Delegate::fallback() const {
+  for (const Part& part : parts_) {
+    if (part.graph != nullptr && part.graph->widened()) {
+      return Fallback{what_, name_of(DType::kFloat16), name_of(DType::kFloat32),
+                      "XNNPACK has no kernels in half precision for this processor"};
+    }
+  }
+  return {};
+}
+
+std::vector<OperatorTime> Delegate::times() const {
+  std::vector<OperatorTime> all;
+  Numbering numbered;
+  for (const Part& part : parts_) {
+    std::vector<OperatorTime> times;
+    if (part.graph != nullptr) {
+      times = part.graph->times();
+    } else if (profile_) {
+      times.push_back({part.layer->use(part.rows).node, part.nanoseconds});
+    }
+    for (const OperatorTime& time : times) {
+      all.push_back({numbered(time.name), time.nanoseconds});
+    }
+  }
+  return all;
+}
+
+std::vector<KernelUse> Delegate::kernels() const {
+  std::vector<KernelUse> all;
+  Numbering numbered;
+  for (const Part& part : parts_) {
+    std::vector<KernelUse> uses;
+    if (part.graph != nullptr) {
+      uses = part.graph->kernels();
+    } else {
+      uses.push_back(part.layer->use(part.rows));
+    }
+    for (KernelUse& use : uses) {
+      use.node = numbered(use.node);
+      all.push_back(std::move(use));
+    }
+  }
+  return all;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,70 @@
+// What the program delegated to XNNPACK: one graph of XNNPACK's, or several with layers on other kernels
+// between.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lean/kleidiai/layer.h"
+#include "lean/xnnpack/xnn_delegate.h"
+
+namespace slipway::lean {
+
+// What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
+GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<Value>& values,
+                               std::size_t delegate);
+
+class Delegate {
+ public:
+  // As XnnDelegate::load. `given`: what every call gives that is a constant; it must outlive the delegate.
+  static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, const DataStore& store,
+                                                PackedWeights& weights, Bytes payload,
+                                                const std::string& what, bool profile,
+                                                const GivenConstants& given);
+
+  // Whether the argument at that place of a call is a result.
+  bool makes(std::size_t place) const { return check_->makes(place); }
+
+  Status execute(const std::vector<View*>& arguments);
+  std::vector<OperatorTime> times() const;
+  std::vector<KernelUse> kernels() const;
+  // What this processor made the delegate do otherwise; nothing where it does as exported.
+  std::optional<Fallback> fallback() const;
+
+ private:
+  struct Part {
+    std::unique_ptr<XnnDelegate> graph;  // this one
+    std::unique_ptr<KaiLayer> layer;     // or that
+    std::size_t rows = 0;                // of the layer, in the last execution or as exported
+    std::uint64_t nanoseconds = 0;
+  };
+  // Memory of crossings, one after the other.
+  struct Block {
+    std::vector<std::uint8_t> memory;
+    std::size_t size = 0;
+    std::size_t last = 0;  // the stage after which it is free
+  };
+
+  Delegate(const XnnContext& context, std::string what, bool profile)
+      : context_(context), what_(std::move(what)), profile_(profile) {}
+  Status make_parts(const Split& split, PackedWeights& weights);
+  Status make_crossings(const Split& split);
+  void place_crossings(const Split& split);
+  Status run_layer(Part* part);
+
+  const XnnContext& context_;
+  std::string what_;
+  bool profile_;
+  std::size_t externals_ = 0;
+  std::unique_ptr<XnnPayload> payload_;
+  std::unique_ptr<GraphCheck> check_;  // of the whole graph
+  std::vector<Part> parts_;
+  std::vector<View> crossings_;
+  std::vector<Block> blocks_;
+  std::vector<View*> arguments_;  // the call's, then the crossings
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,448 @@
+#include "lean/xnnpack/graph_builder.h"
+
+#include <cstring>
+#include <utility>
+
+#include "file_format.h"
+#include "lean/kernels/elements.h"
+#include "slipway/tensor.h"
+
+namespace slipway::lean {
+namespace {
+
+struct DatatypeRow {
+  xnn::XNNDatatype exported;
+  xnn_datatype datatype;
+  unsigned bits;
+};
+
+constexpr DatatypeRow kDatatypes[] = {
+    {xnn::XNNDatatype::xnn_datatype_fp32, xnn_datatype_fp32, 32},
+    {xnn::XNNDatatype::xnn_datatype_fp16, xnn_datatype_fp16, 16},
+    {xnn::XNNDatatype::xnn_datatype_qint8, xnn_datatype_qint8, 8},
+    {xnn::XNNDatatype::xnn_datatype_quint8, xnn_datatype_quint8, 8},
+    {xnn::XNNDatatype::xnn_datatype_qint32, xnn_datatype_qint32, 32},
+    {xnn::XNNDatatype::xnn_datatype_qcint8, xnn_datatype_qcint8, 8},
+    {xnn::XNNDatatype::xnn_datatype_qcint32, xnn_datatype_qcint32, 32},
+    {xnn::XNNDatatype::xnn_datatype_qcint4, xnn_datatype_qcint4, 4},
+    {xnn::XNNDatatype::xnn_datatype_qdint8, xnn_datatype_qdint8, 8},
+    {xnn::XNNDatatype::xnn_datatype_qbint4, xnn_datatype_qbint4, 4},
+    {xnn::XNNDatatype::xnn_datatype_qpint8, xnn_datatype_qpint8, 8},
+    {xnn::XNNDatatype::xnn_datatype_int32, xnn_datatype_int32, 32},
+    {xnn::XNNDatatype::xnn_datatype_pfp32, xnn_datatype_pfp32, 32},
+    {xnn::XNNDatatype::xnn_datatype_bf16, xnn_datatype_bf16, 16},
+};
+
+const DatatypeRow* find_row(xnn::XNNDatatype datatype) {
+  for (const DatatypeRow& row : kDatatypes) {
+    if (row.exported == datatype) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+// The exporter stores 4-bit weights as unsigned numbers around this one.
+constexpr std::int32_t kInt4ZeroPoint = 8;
+
+// Of inputs and outputs together: XNNPACK takes memory for each, some 200 bytes. Graphs have tens.
+constexpr std::uint32_t kMostExternals = 1U << 16U;
+
+std::vector<std::size_t> dims_of(const xnn::XNNTensorValue& value) {
+  std::vector<std::size_t> dims;
+  if (value.dims() != nullptr) {
+    dims.assign(value.dims()->begin(), value.dims()->end());
+  }
+  return dims;
+}
+
+const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
+  if (const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue()) {
+    return quantized->tensor_value();
+  }
+  return value.xvalue_union_as_XNNTensorValue();
+}
+
+// Whether a value of bfloat16 is one of float32 for XNNPACK. Constants stay: no node here takes them.
+bool is_wide(const xnn::XNNTensorValue& value) {
+  return value.datatype() == xnn::XNNDatatype::xnn_datatype_bf16 && value.constant_buffer_idx() == 0;
+}
+
+}  // namespace
+
+const char* name_of(xnn_status status) {
+  switch (status) {
+    case xnn_status_success:
+      return "success";
+    case xnn_status_uninitialized:
+      return "not initialized";
+    case xnn_status_invalid_parameter:
+      return "invalid parameter";
+    case xnn_status_invalid_state:
+      return "invalid state";
+    case xnn_status_unsupported_parameter:
+      return "unsupported parameter";
+    case xnn_status_unsupported_hardware:
+      return "unsupported hardware";
+    case xnn_status_out_of_memory:
+      return "out of memory";
+    default:
+      return "failure";
+  }
+}
+
+xnn_datatype to_xnn(xnn::XNNDatatype datatype) {
+  const DatatypeRow* row = find_row(datatype);
+  return row == nullptr ? xnn_datatype_invalid : row->datatype;
+}
+
+GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what, const GraphPart* part, bool widen)
+    : payload_(payload), what_(std::move(what)), part_(part), widen_(widen) {}
+
+// Values of the external kind have a number the program knows; the others get XNNPACK's own.
+PartValue GraphBuilder::place_of(const xnn::XNNTensorValue& value) const {
+  PartValue place{value.flags(), value.external_id()};
+  if (part_ != nullptr) {
+    place = part_->values.at(value.id_out());
+  }
+  if ((place.flags & (XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT)) == 0) {
+    place.external_id = XNN_INVALID_VALUE_ID;
+  }
+  return place;
+}
+
+Status GraphBuilder::fault(const std::string& text) const {
+  return {Code::kFile, what_ + ": " + text + ".", kCopyAgain};
+}
+
+Status GraphBuilder::build() {
+  const xnn::XNNGraph& graph = payload_.graph();
+  xnn_subgraph_t made = nullptr;
+  if (graph.xvalues() == nullptr || graph.xnodes() == nullptr) {
+    return fault("its graph has no values or no nodes");
+  }
+  // A call may bring arguments that no node reads: there can be more of them than values.
+  if (graph.num_externs() > kMostExternals) {
+    return fault("it says it has " + std::to_string(graph.num_externs()) + " inputs and outputs");
+  }
+  const std::uint32_t externals = part_ == nullptr ? graph.num_externs() : part_->externals;
+  if (xnn_create_subgraph(externals, 0, &made) != xnn_status_success) {
+    return {Code::kMemory, what_ + ": XNNPACK has no memory for its graph.", "use a device with more memory"};
+  }
+  subgraph_.reset(made);
+  values_.reserve(graph.xvalues()->size());
+  for (const xnn::XValue* value : *graph.xvalues()) {
+    const Status defined = define_value(*value);
+    if (!defined.ok()) {
+      return defined;
+    }
+  }
+  for (const xnn::XNode* node : *graph.xnodes()) {
+    uses_.emplace_back();
+    if (part_ != nullptr && part_->nodes.count(uses_.size() - 1) == 0) {
+      continue;
+    }
+    results_.emplace_back();
+    const Status defined = define_node(*node);
+    if (!defined.ok()) {
+      return defined;
+    }
+  }
+  if (!all_used()) {
+    return fault("a node's results are used nowhere");
+  }
+  for (const auto& [result, output] : narrowed_) {
+    if (convert(result, output) != xnn_status_success) {
+      return fault("its outputs in half precision cannot be converted");
+    }
+  }
+  return {};
+}
+
+Status GraphBuilder::define_value(const xnn::XValue& value) {
+  const xnn::XNNTensorValue* tensor = tensor_of(value);
+  if (tensor == nullptr) {
+    return fault("it has an empty value");
+  }
+  if (part_ != nullptr && part_->values.count(tensor->id_out()) == 0) {
+    return {};
+  }
+  // Put together only for a message: a graph has hundreds of values.
+  const auto name = [tensor] { return "value " + std::to_string(tensor->id_out()); };
+  const std::size_t rank = tensor->dims() == nullptr ? 0 : tensor->dims()->size();
+  if (rank != tensor->num_dims() || rank > XNN_MAX_TENSOR_DIMS) {
+    return fault(name() + " has an impossible shape");
+  }
+  if (to_xnn(tensor->datatype()) == xnn_datatype_invalid ||
+      tensor->dq_datatype() != xnn::XNNDatatype::xnn_datatype_invalid) {
+    return {Code::kMissingOperator,
+            what_ + ": " + name() + " is of a type that this XNNPACK does not have (" +
+                xnn::EnumNameXNNDatatype(tensor->datatype()) + ").",
+            "export the model with another quantization scheme (./inv models)",
+            {xnn::EnumNameXNNDatatype(tensor->datatype())}};
+  }
+  const PartValue place = place_of(*tensor);
+  if (place.external_id != XNN_INVALID_VALUE_ID) {
+    if (place.external_id >= (part_ == nullptr ? payload_.graph().num_externs() : part_->externals)) {
+      return fault(name() + " is an input or output beyond those it says it has");
+    }
+    externals_.push_back({place.external_id, (place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
+                          to_xnn(tensor->datatype()), tensor->num_dims(), is_wide(*tensor)});
+  }
+  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
+  return quantized == nullptr ? define_plain(*tensor) : define_quantized(*quantized);
+}
+
+// The constant's bytes, when there are as many as its type and shape ask for; nullptr for no constant.
+Status GraphBuilder::constant_of(const xnn::XNNTensorValue& value, const void** data) const {
+  *data = nullptr;
+  if (value.constant_buffer_idx() == 0) {
+    return {};
+  }
+  const Bytes found = payload_.constant(value.constant_buffer_idx());
+  const DatatypeRow* row = find_row(value.datatype());
+  Shape shape;
+  for (const std::size_t dim : dims_of(value)) {
+    shape.push_back(static_cast<std::int64_t>(dim));
+  }
+  std::size_t count = 0;
+  if (!count_elements(shape, 4, &count)) {
+    return fault("value " + std::to_string(value.id_out()) + " has an impossible shape");
+  }
+  // Rows of 4-bit numbers begin at a byte.
+  const std::size_t last = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
+  const std::size_t rows = last == 0 ? 0 : count / last;
+  const std::size_t needed = row->bits == 4 ? rows * ((last + 1) / 2) : count * row->bits / 8;
+  if (found.data == nullptr || found.size < needed) {
+    return fault("value " + std::to_string(value.id_out()) + " is a constant of " + std::to_string(needed) +
+                 " bytes, and " + std::to_string(found.size) + " are stored");
+  }
+  *data = found.data;
+  return {};
+}
+
+Status GraphBuilder::remember(const xnn::XNNTensorValue& value, xnn_status status, std::uint32_t id) {
+  if (status != xnn_status_success) {
+    return {Code::kFile,
+            what_ + ": XNNPACK refuses value " + std::to_string(value.id_out()) + " of type " +
+                xnn::EnumNameXNNDatatype(value.datatype()) + " (" + name_of(status) + ").",
+            "export the model again, or with another quantization scheme"};
+  }
+  const bool widened = is_wide(value) || (widen_ && value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16);
+  GraphValue& entry = values_[value.id_out()];
+  const bool constant = value.constant_buffer_idx() != 0;
+  const std::uint32_t flags = place_of(value).flags;
+  entry = {id,
+           widened ? xnn_datatype_fp32 : to_xnn(value.datatype()),
+           dims_of(value),
+           constant,
+           constant || (flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0,
+           (flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0};
+  return {};
+}
+
+xnn_status GraphBuilder::convert(std::uint32_t from, std::uint32_t to) {
+  return xnn_define_unary(subgraph_.get(), xnn_unary_convert, nullptr, from, to, 0);
+}
+
+// A value of float16 as one of float32; behind an input, or before an output, of float16.
+Status GraphBuilder::define_widened(const xnn::XNNTensorValue& value, const void* data) {
+  const PartValue place = place_of(value);
+  const std::vector<std::size_t> dims = dims_of(value);
+  if (data != nullptr) {
+    std::size_t count = 1;
+    for (const std::size_t dim : dims) {
+      count *= dim;
+    }
+    // Behind the last element XNNPACK may read.
+    widened_.emplace_back(count + XNN_EXTRA_BYTES / sizeof(float));
+    const auto* halves = static_cast<const std::uint8_t*>(data);
+    load(DType::kFloat16, halves, 1, count, widened_.back().data());
+    data = widened_.back().data();
+  }
+  std::uint32_t id = XNN_INVALID_VALUE_ID;
+  xnn_status status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, dims.size(), dims.data(),
+                                              data, XNN_INVALID_VALUE_ID, 0, &id);
+  if (status == xnn_status_success && place.external_id != XNN_INVALID_VALUE_ID) {
+    std::uint32_t outside = XNN_INVALID_VALUE_ID;
+    status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp16, dims.size(), dims.data(), nullptr,
+                                     place.external_id, place.flags, &outside);
+    if (status == xnn_status_success && (place.flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0) {
+      status = convert(outside, id);
+    }
+    if ((place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0) {
+      narrowed_.emplace_back(id, outside);
+    }
+  }
+  return remember(value, status, id);
+}
+
+Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
+  const void* data = nullptr;
+  const Status found = constant_of(value, &data);
+  if (!found.ok()) {
+    return found;
+  }
+  if (value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16) {
+    has_halves_ = true;
+    if (widen_) {
+      return define_widened(value, data);
+    }
+  }
+  const PartValue place = place_of(value);
+  std::uint32_t id = XNN_INVALID_VALUE_ID;
+  const std::vector<std::size_t> dims = dims_of(value);
+  const xnn_datatype datatype = is_wide(value) ? xnn_datatype_fp32 : to_xnn(value.datatype());
+  const xnn_status status = xnn_define_tensor_value(subgraph_.get(), datatype, dims.size(), dims.data(), data,
+                                                    place.external_id, place.flags, &id);
+  return remember(value, status, id);
+}
+
+std::vector<float> GraphBuilder::scales_of(const xnn::PerChannelQuant& quant) const {
+  if (quant.scale_buffer_idx() == 0) {
+    return quant.scale() == nullptr ? std::vector<float>()
+                                    : std::vector<float>(quant.scale()->begin(), quant.scale()->end());
+  }
+  const Bytes stored = payload_.constant(quant.scale_buffer_idx());
+  std::vector<float> scales;
+  if (quant.num_scales() != 0 && stored.data != nullptr &&
+      stored.size / sizeof(float) >= quant.num_scales()) {
+    scales.resize(quant.num_scales());
+    std::memcpy(scales.data(), stored.data, scales.size() * sizeof(float));
+  }
+  return scales;
+}
+
+Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quantized) {
+  const xnn::XNNTensorValue& value = *quantized.tensor_value();
+  const void* data = nullptr;
+  const Status found = constant_of(value, &data);
+  if (!found.ok()) {
+    return found;
+  }
+  const std::string name = "value " + std::to_string(value.id_out());
+  const std::vector<std::size_t> dims = dims_of(value);
+  const xnn_datatype datatype = to_xnn(value.datatype());
+  const std::int32_t zero_point =
+      datatype == xnn_datatype_qcint4 || datatype == xnn_datatype_qbint4 ? kInt4ZeroPoint : 0;
+  const PartValue place = place_of(value);
+  std::uint32_t id = XNN_INVALID_VALUE_ID;
+  xnn_status status = xnn_status_invalid_parameter;
+  if (const auto* tensor = quantized.quant_params_as_PerTensorQuant()) {
+    status = xnn_define_quantized_tensor_value(subgraph_.get(), datatype, tensor->zero_point(),
+                                               tensor->scale(), dims.size(), dims.data(), data,
+                                               place.external_id, place.flags, &id);
+  } else if (const auto* channels = quantized.quant_params_as_PerChannelQuant()) {
+    const auto channel = static_cast<std::size_t>(channels->channel_dim());
+    scales_.push_back(scales_of(*channels));
+    if (channels->channel_dim() < 0 || channel >= dims.size() || scales_.back().size() != dims[channel]) {
+      return fault(name + " has not one scale for each channel");
+    }
+    status = xnn_define_channelwise_quantized_tensor_value_v2(
+        subgraph_.get(), datatype, zero_point, scales_.back().data(), dims.size(), channel, dims.data(), data,
+        place.external_id, place.flags, &id);
+  } else if (const auto* blocks = quantized.quant_params_as_PerChannelGroupQuant()) {
+    // Scales are bfloat16.
+    const Bytes stored = payload_.constant(blocks->scale_buffer_idx());
+    const auto channel = static_cast<std::size_t>(blocks->channel_dim());
+    const auto size = static_cast<std::size_t>(blocks->group_size());
+    if (dims.size() != 2 || blocks->channel_dim() < 0 || channel > 1 || blocks->group_size() <= 0 ||
+        dims[1 - channel] % size != 0 ||
+        stored.size < dims[channel] * (dims[1 - channel] / size) * sizeof(std::uint16_t)) {
+      return fault(name + " has not one scale for each block");
+    }
+    status = xnn_define_blockwise_quantized_tensor_value(
+        subgraph_.get(), datatype, zero_point, reinterpret_cast<const std::uint16_t*>(stored.data),
+        dims.size(), channel, size, dims.data(), data, place.external_id, place.flags, &id);
+  } else if (const auto* dynamic = quantized.quant_params_as_PerTokenDynamicQuant()) {
+    if (dynamic->num_nonbatch_dims() < 0) {
+      return fault(name + " has an impossible quantization");
+    }
+    status = xnn_define_dynamically_quantized_tensor_value(
+        subgraph_.get(), datatype, dims.size(), static_cast<std::size_t>(dynamic->num_nonbatch_dims()),
+        dims.data(), place.external_id, place.flags, &id);
+  } else {
+    return fault(name + " is quantized in an unknown way");
+  }
+  return remember(value, status, id);
+}
+
+Status GraphBuilder::define_node(const xnn::XNode& node) {
+  const xnn_status status = define_xnn_node(*this, node);
+  if (status == xnn_status_success) {
+    return {};
+  }
+  const std::string name = xnn::EnumNameXNodeUnion(node.xnode_union_type());
+  if (status == xnn_status_invalid_parameter) {
+    return fault("its node " + std::to_string(node.debug_handle()) + ", " + name +
+                 ", does not fit the values it names");
+  }
+  return {Code::kMissingOperator,
+          what_ + ": this XNNPACK cannot do the node " + name + " (" + name_of(status) + ").",
+          "leave the operator outside the delegate, or export with another quantization scheme",
+          {name}};
+}
+
+const GraphValue* GraphBuilder::find(std::uint32_t exported_id) const {
+  const auto found = values_.find(exported_id);
+  if (found == values_.end()) {
+    return nullptr;
+  }
+  if (!uses_.empty()) {
+    uses_.back().insert(exported_id);
+  }
+  return &found->second;
+}
+
+const GraphValue* GraphBuilder::claim(std::uint32_t exported_id) const {
+  const auto found = values_.find(exported_id);
+  if (found == values_.end() || found->second.known) {
+    return nullptr;
+  }
+  found->second.known = true;
+  if (!results_.empty()) {
+    results_.back().push_back(exported_id);
+  }
+  return find(exported_id);
+}
+
+const GraphValue* GraphBuilder::use(std::uint32_t exported_id) const {
+  const auto found = values_.find(exported_id);
+  if (found == values_.end() || !found->second.known) {
+    return nullptr;
+  }
+  found->second.used = true;
+  return find(exported_id);
+}
+
+// XNNPACK ends the process where a node's result is used by a node whose own results are not.
+bool GraphBuilder::all_used() const {
+  for (const std::vector<std::uint32_t>& results : results_) {
+    bool used = results.empty();
+    for (const std::uint32_t id : results) {
+      used = used || values_.at(id).used;
+    }
+    if (!used) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool GraphBuilder::feeds_only(std::uint32_t exported_id, xnn_datatype weights) const {
+  bool some = false;
+  for (const xnn::XNode* node : *payload_.graph().xnodes()) {
+    const auto* layer = node->xnode_union_as_XNNFullyConnected();
+    if (layer == nullptr || layer->input1_id() != exported_id) {
+      continue;
+    }
+    const GraphValue* filter = find(layer->filter_id());
+    if (filter == nullptr || filter->datatype != weights) {
+      return false;
+    }
+    some = true;
+  }
+  return some;
+}
+
+}  // namespace slipway::lean

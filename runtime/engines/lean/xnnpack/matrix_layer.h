@@ -1,0 +1,83 @@
+// Nodes of a delegate's graph that are products of rows by constant weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "lean/xnnpack/payload.h"
+
+namespace slipway::lean {
+
+inline constexpr std::size_t kNobody = SIZE_MAX;
+
+// Who makes a value and who takes it, by nodes.
+struct Life {
+  const xnn::XValue* value = nullptr;
+  const xnn::XNNTensorValue* tensor = nullptr;
+  std::size_t maker = kNobody;
+  std::set<std::size_t> takers;
+
+  Bytes given_data;  // of an input that is a constant of the program; exporters leave a product's there
+
+  bool constant() const { return tensor->constant_buffer_idx() != 0; }
+  bool given() const;  // an input of the graph
+};
+
+using Lives = std::map<std::uint32_t, Life>;  // by the exporter's ids
+
+// The graph's inputs that are constants of the program, by their places among the arguments.
+using GivenConstants = std::map<std::uint32_t, Bytes>;
+
+// `uses`: the values that each node names.
+Lives lives_of(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
+               const GivenConstants& given);
+
+// What it computes with, as KleidiAI and XNNPACK name it.
+enum class Arithmetic : std::uint8_t {
+  kDynamic8,  // qp8_f32_qc8w: float32 rows, each quantized by itself; int8 weights with a scale a channel
+  kHalf,      // pf16: all of it float16
+  kStatic8,   // pqs8_qc8w: int8 with one scale and zero point; int8 weights with a scale a channel
+};
+
+enum class Operation : std::uint8_t { kFullyConnected, kConvolution, kBatchMatrixMultiply };
+
+struct MatrixLayer {
+  Arithmetic arithmetic = Arithmetic::kHalf;
+  Operation operation = Operation::kFullyConnected;
+  std::size_t depth = 0;
+  std::size_t outputs = 0;
+  std::size_t rows = 0;     // as exported
+  std::size_t batches = 1;  // with weights of their own, one after the other; rows are divided among them
+  std::uint32_t input = 0;  // places among the arguments
+  std::uint32_t output = 0;
+  // Weight (output n, depth k) of batch b is element b * depth * outputs + n * along_outputs + k *
+  // along_depth.
+  const void* weights = nullptr;
+  std::size_t along_outputs = 0;
+  std::size_t along_depth = 1;
+  bool wide_weights = false;  // of kHalf: stored as float32, as is the bias
+  bool wide_bias = false;
+  const void* bias = nullptr;  // nullptr: none. float32 of kDynamic8, int32 of kStatic8
+  std::vector<float> scales;   // of int8 weights, one an output
+  float min = 0;               // of the output, as real numbers
+  float max = 0;
+  float input_scale = 1;  // of kStatic8
+  float output_scale = 1;
+  std::int32_t input_zero = 0;
+  std::int32_t output_zero = 0;
+};
+
+// The layer that `node` is, if it is one: a fully-connected node, a convolution of 1x1 (every pixel a row) or
+// a batched product by a constant. What XNNPACK computes otherwise is none: other strides, padding, groups, a
+// depth that kernels do not take, dynamic quantization of several rows together.
+std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lives& lives,
+                                        const xnn::XNode& node);
+
+// The value that it multiplies by its weights.
+std::uint32_t input_of(const xnn::XNode& node);
+
+}  // namespace slipway::lean

@@ -1,0 +1,132 @@
+#include "lean/xnnpack/packing.h"
+
+#include <string>
+#include <unordered_map>
+
+namespace slipway::lean {
+namespace {
+
+using Values = std::unordered_map<std::uint32_t, const xnn::XValue*>;
+
+const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
+  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
+  return quantized != nullptr ? quantized->tensor_value() : value.xvalue_union_as_XNNTensorValue();
+}
+
+void put(std::string* text, const void* data, std::size_t size) {
+  text->append(static_cast<const char*>(data), size);
+}
+
+template <typename Number>
+void put(std::string* text, Number number) {
+  put(text, &number, sizeof(number));
+}
+
+void put_scales(std::string* text, const XnnPayload& payload, std::uint32_t buffer,
+                const flatbuffers::Vector<float>* inline_scales) {
+  if (buffer != 0) {
+    const Bytes stored = payload.constant(buffer);
+    put(text, stored.data, stored.size);
+  } else if (inline_scales != nullptr) {
+    put(text, inline_scales->data(), inline_scales->size() * sizeof(float));
+  }
+}
+
+// A value's type and quantization; its shape only where that decides, since weights serve any batch.
+void put_value(std::string* text, const XnnPayload& payload, const Values& values, std::uint32_t id,
+               bool shape) {
+  const auto found = values.find(id);
+  if (found == values.end()) {
+    put(text, '-');  // no bias
+    return;
+  }
+  const xnn::XNNTensorValue& tensor = *tensor_of(*found->second);
+  put(text, tensor.datatype());
+  if (shape && tensor.dims() != nullptr) {
+    put(text, tensor.dims()->data(), tensor.dims()->size() * sizeof(std::uint32_t));
+  }
+  const auto* quantized = found->second->xvalue_union_as_XNNQuantizedTensorValue();
+  if (quantized == nullptr) {
+    return;
+  }
+  put(text, quantized->quant_params_type());
+  if (const auto* whole = quantized->quant_params_as_PerTensorQuant()) {
+    put(text, whole->scale());
+    put(text, whole->zero_point());
+  } else if (const auto* channels = quantized->quant_params_as_PerChannelQuant()) {
+    put(text, channels->channel_dim());
+    put_scales(text, payload, channels->scale_buffer_idx(), channels->scale());
+  } else if (const auto* blocks = quantized->quant_params_as_PerChannelGroupQuant()) {
+    put(text, blocks->channel_dim());
+    put(text, blocks->group_size());
+    put_scales(text, payload, blocks->scale_buffer_idx(), nullptr);
+  }
+}
+
+const xnn::_XNNNodeConv* convolution_of(const xnn::XNode& node) {
+  switch (node.xnode_union_type()) {
+    case xnn::XNodeUnion::XNNConv2d:
+      return node.xnode_union_as_XNNConv2d();
+    case xnn::XNodeUnion::XNNDepthwiseConv2d:
+      return node.xnode_union_as_XNNDepthwiseConv2d();
+    case xnn::XNodeUnion::XNNConvTranspose2d:
+      return node.xnode_union_as_XNNConvTranspose2d();
+    default:
+      return nullptr;
+  }
+}
+
+template <typename Layer>
+std::string form_of(const XnnPayload& payload, const Values& values, const xnn::XNode& node,
+                    const Layer& layer) {
+  std::string text;
+  put(&text, node.xnode_union_type());
+  put(&text, layer.flags());
+  put_value(&text, payload, values, layer.input1_id(), false);
+  put_value(&text, payload, values, layer.filter_id(), true);
+  put_value(&text, payload, values, layer.bias_id(), true);
+  put_value(&text, payload, values, layer.output_id(), false);
+  return text;
+}
+
+}  // namespace
+
+PackingForms packing_forms(const XnnPayload& payload) {
+  Values values;
+  for (const xnn::XValue* value : *payload.graph().xvalues()) {
+    values[tensor_of(*value)->id_out()] = value;
+  }
+  PackingForms forms;
+  for (const xnn::XNode* node : *payload.graph().xnodes()) {
+    std::string form;
+    std::uint32_t filter = 0;
+    if (const auto* layer = node->xnode_union_as_XNNFullyConnected()) {
+      form = form_of(payload, values, *node, *layer);
+      filter = layer->filter_id();
+    } else if (const auto* convolution = convolution_of(*node)) {
+      form = form_of(payload, values, *node, *convolution);
+      for (const std::uint32_t number :
+           {convolution->kernel_height(), convolution->kernel_width(), convolution->groups(),
+            convolution->group_input_channels(), convolution->group_output_channels()}) {
+        put(&form, number);
+      }
+      filter = convolution->filter_id();
+    } else {
+      continue;
+    }
+    const auto found = values.find(filter);
+    const std::size_t index =
+        found == values.end() ? 0 : std::size_t{tensor_of(*found->second)->constant_buffer_idx()};
+    const void* kernel = payload.constant(index).data;
+    if (kernel == nullptr) {
+      continue;
+    }
+    const auto [entry, is_new] = forms.try_emplace(kernel, form);
+    if (!is_new && entry->second != form) {
+      entry->second.clear();  // used in two ways
+    }
+  }
+  return forms;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,231 @@
+#include "lean/xnnpack/rules.h"
+
+#include <cmath>
+
+namespace slipway::lean {
+namespace {
+
+Operands ids(std::initializer_list<std::uint32_t> inputs, std::initializer_list<std::uint32_t> outputs) {
+  Operands operands;
+  for (const std::uint32_t id : inputs) {
+    operands.inputs[operands.input_count++] = id;
+  }
+  for (const std::uint32_t id : outputs) {
+    operands.outputs[operands.output_count++] = id;
+  }
+  return operands;
+}
+
+// The tables with an input and an output.
+template <typename Table>
+Operands one(const xnn::XNode& node) {
+  const auto& table = *static_cast<const Table*>(node.xnode_union());
+  return ids({table.input_id()}, {table.output_id()});
+}
+
+Operands two(const xnn::XNode& node) {
+  const auto& table = *static_cast<const xnn::_XNNNode2x1*>(node.xnode_union());
+  return ids({table.input1_id(), table.input2_id()}, {table.output_id()});
+}
+
+// The tables of layers with weights.
+template <typename Table>
+Operands layer(const xnn::XNode& node) {
+  const auto& table = *static_cast<const Table*>(node.xnode_union());
+  return ids({table.input1_id(), table.filter_id(), table.bias_id()}, {table.output_id()});
+}
+
+template <std::size_t kCount>
+Operands several(const xnn::XNode& node) {
+  const auto& table = *static_cast<const xnn::_XNNCat*>(node.xnode_union());
+  Operands operands =
+      ids({table.input1_id(), table.input2_id(), table.input3_id(), table.input4_id(), table.input5_id()},
+          {table.output_id()});
+  operands.input_count = kCount;
+  return operands;
+}
+
+Operands argmax(const xnn::XNode& node) {
+  const auto& table = *node.xnode_union_as_XNNArgMaxPooling2d();
+  return ids({table.input_id()}, {table.output_value_id(), table.output_index_id()});
+}
+
+Operands attention(const xnn::XNode& node) {
+  const auto& table = *node.xnode_union_as_XNNScaledDotProductAttention();
+  return ids({table.query_id(), table.key_id(), table.value_id(), table.scale_id(), table.mask_id()},
+             {table.output_id()});
+}
+
+using Kind = xnn::XNodeUnion;
+constexpr auto kOne = one<xnn::_XNNNode1x1>;
+constexpr auto kPool = one<xnn::_XNNPooling2D>;
+constexpr auto kConvolution = layer<xnn::_XNNNodeConv>;
+
+// Every kind, in the schema's order.
+constexpr NodeRule kRules[] = {
+    {Kind::XNNAdd, two, check_binary},
+    {Kind::XNNFullyConnected, layer<xnn::XNNFullyConnected>, check_fully_connected},
+    {Kind::XNNSoftmax, kOne, check_softmax},
+    {Kind::XNNSigmoid, kOne, check_unary},
+    {Kind::XNNStaticTranspose, one<xnn::XNNStaticTranspose>, check_transpose},
+    {Kind::XNNClamp, kOne, check_clamp},
+    {Kind::XNNConv2d, kConvolution, check_convolution},
+    {Kind::XNNDiv, two, check_binary},
+    {Kind::XNNStaticResizeBilinear2D, one<xnn::XNNStaticResizeBilinear2D>, check_resize},
+    {Kind::XNNStaticConstantPad, one<xnn::XNNStaticConstantPad>, check_pad},
+    {Kind::XNNAvgPooling2d, kPool, check_average_pooling},
+    {Kind::XNNMinimum, two, check_binary},
+    {Kind::XNNDepthwiseConv2d, kConvolution, check_depthwise},
+    {Kind::XNNMaxPooling2d, kPool, check_max_pooling},
+    {Kind::XNNMultiply, two, check_binary},
+    {Kind::XNNSubtract, two, check_binary},
+    {Kind::XNNFloor, kOne, check_unary},
+    {Kind::XNNConvert, kOne, check_convert},
+    {Kind::XNNGlobalAvgPooling2d, kOne, check_global_average},
+    {Kind::XNNStaticReshape, one<xnn::XNNStaticReshape>, check_reshape},
+    {Kind::XNNArgMaxPooling2d, argmax, check_argmax_pooling},
+    {Kind::XNNSquareRoot, kOne, check_unary},
+    {Kind::XNNCeiling, kOne, check_unary},
+    {Kind::XNNHardswish, kOne, check_unary},
+    {Kind::XNNLeakyReLU, one<xnn::XNNLeakyReLU>, check_unary},
+    {Kind::XNNMaximum, two, check_binary},
+    {Kind::XNNNegate, kOne, check_unary},
+    {Kind::XNNSquare, kOne, check_unary},
+    {Kind::XNNELU, one<xnn::XNNELU>, check_unary},
+    {Kind::XNNAbs, kOne, check_unary},
+    {Kind::XNNPReLU, two, check_binary},
+    {Kind::XNNConcatenate2, several<2>, check_concatenate},
+    {Kind::XNNConcatenate3, several<3>, check_concatenate},
+    {Kind::XNNConcatenate4, several<4>, check_concatenate},
+    {Kind::XNNStaticSlice, one<xnn::XNNStaticSlice>, check_slice},
+    {Kind::XNNScaledDotProductAttention, attention, check_attention},
+    {Kind::XNNBatchMatrixMultiply, two, check_batch_matrix_multiply},
+    {Kind::XNNConcatenate5, several<5>, check_concatenate},
+    {Kind::XNNConvTranspose2d, kConvolution, check_transposed_convolution},
+    {Kind::XNNReciprocalSquareRoot, kOne, check_unary},
+    {Kind::XNNLog, kOne, check_unary},
+    {Kind::XNNGelu, kOne, check_unary},
+    {Kind::XNNTanh, kOne, check_unary},
+    {Kind::XNNExp, kOne, check_unary},
+    {Kind::XNNSin, kOne, check_unary},
+    {Kind::XNNCopy, kOne, check_copy},
+    {Kind::XNNCos, kOne, check_unary},
+};
+constexpr std::size_t kRuleCount = sizeof(kRules) / sizeof(kRules[0]);
+
+constexpr bool complete() {
+  for (std::size_t i = 0; i < kRuleCount; ++i) {
+    if (static_cast<std::size_t>(kRules[i].kind) != i + 1) {
+      return false;
+    }
+  }
+  return kRuleCount == static_cast<std::size_t>(Kind::MAX);
+}
+static_assert(complete(), "a kind of node of the schema has no rule");
+
+}  // namespace
+
+const NodeRule* rule_of(xnn::XNodeUnion kind) {
+  const auto number = static_cast<std::size_t>(kind);
+  return number == 0 || number > kRuleCount ? nullptr : &kRules[number - 1];
+}
+
+std::size_t rule_count() {
+  return kRuleCount;
+}
+
+Fault NodeCheck::give(const Dims& dims, std::size_t output) {
+  const GraphFact& fact = this->output(output);
+  std::size_t bytes = 0;
+  if (dims.rank > XNN_MAX_TENSOR_DIMS || !count_bytes(dims, fact.type, &bytes)) {
+    return output_fault("its result " + shape_text(dims) + " is too large for any memory", output);
+  }
+  // What is decided when the graph is built (by XNNPACK, and by us) stays true for every shape.
+  if (dims.rank != fact.declared.rank) {
+    return output_fault("its result is " + shape_text(dims), output);
+  }
+  shapes_[node_.places.outputs[output]] = dims;
+  return {};
+}
+
+Fault NodeCheck::input_fault(std::size_t i, const std::string& needed) const {
+  const GraphFact& fact = input(i);
+  return "value " + std::to_string(fact.id) + " is " + name_of(fact.type) + " " + shape_text(dims(i)) + "; " +
+         needed;
+}
+
+Fault NodeCheck::output_fault(const std::string& needed, std::size_t i) const {
+  const GraphFact& fact = output(i);
+  return "value " + std::to_string(fact.id) + " is declared as " + name_of(fact.type) + " " +
+         shape_text(fact.declared) + "; " + needed;
+}
+
+bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
+  for (const xnn_datatype candidate : types) {
+    if (candidate == type) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const char* name_of(xnn_datatype type) {
+  switch (type) {
+    case xnn_datatype_fp32:
+      return "fp32";
+    case xnn_datatype_fp16:
+      return "fp16";
+    case xnn_datatype_bf16:
+      return "bf16";
+    case xnn_datatype_int32:
+      return "int32";
+    case xnn_datatype_qint8:
+      return "qint8";
+    case xnn_datatype_quint8:
+      return "quint8";
+    case xnn_datatype_qint32:
+      return "qint32";
+    case xnn_datatype_qcint8:
+      return "qcint8";
+    case xnn_datatype_qcint32:
+      return "qcint32";
+    case xnn_datatype_qcint4:
+      return "qcint4";
+    case xnn_datatype_qbint4:
+      return "qbint4";
+    case xnn_datatype_qdint8:
+      return "qdint8";
+    default:
+      return "of an unknown type";
+  }
+}
+
+bool same_quantization(const GraphFact& one, const GraphFact& other) {
+  return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
+         (one.scale == other.scale && one.zero_point == other.zero_point);
+}
+
+Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types) {
+  const xnn_datatype type = check.input(0).type;
+  if (!is_one_of(type, types)) {
+    return check.input_fault(0, "the node does not take this type");
+  }
+  if (check.output().type != type) {
+    return check.output_fault(std::string("its result is ") + name_of(type));
+  }
+  return {};
+}
+
+Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
+  return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
+}
+
+Fault range_fault(const xnn::XNode& node) {
+  const xnn::OutputMinMax* range = node.output_min_max();
+  // NaN is in no order.
+  return range == nullptr || range->output_min() <= range->output_max()
+             ? Fault()
+             : Fault("the lower bound of its result is above the upper one");
+}
+
+}  // namespace slipway::lean

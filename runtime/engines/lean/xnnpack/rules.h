@@ -1,0 +1,137 @@
+// What each kind of node asks of its values: types, parameters, and the shapes that follow from shapes.
+// XNNPACK believes most of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lean/xnnpack/shapes.h"
+#include "xnnpack_runtime_generated.h"
+
+namespace slipway::lean {
+
+// A value of the graph, as it was exported.
+struct GraphFact {
+  std::uint32_t id = 0;  // the exporter's
+  xnn_datatype type = xnn_datatype_invalid;
+  Dims declared;
+  bool constant = false;
+  bool input = false;   // of the graph
+  bool output = false;  // of the graph
+  std::uint32_t external_id = 0;
+  // Of a quantized one, as far as its type has them.
+  float scale = 0;
+  std::int32_t zero_point = 0;
+  std::size_t channel_dim = 0;
+  std::size_t block_size = 0;
+  std::size_t nonbatch_dims = 0;
+};
+
+// What is wrong, in words; empty when nothing is.
+using Fault = std::string;
+
+inline constexpr std::uint32_t kNoValue = UINT32_MAX;
+inline constexpr std::size_t kMostInputs = 5;
+inline constexpr std::size_t kMostOutputs = 2;
+
+// The exporter's ids of a node's values. kNoValue among the inputs: a bias that there is not.
+struct Operands {
+  std::array<std::uint32_t, kMostInputs> inputs{};
+  std::array<std::uint32_t, kMostOutputs> outputs{};
+  std::size_t input_count = 0;
+  std::size_t output_count = 0;
+};
+
+// A node, with its values in the order in which Operands has them, as places in a list of facts.
+struct GraphNode {
+  const xnn::XNode* node = nullptr;
+  std::size_t index = 0;
+  Operands places;
+};
+
+// A node in the middle of the graph: the shapes of its inputs are known, its rule gives those of its outputs.
+class NodeCheck {
+ public:
+  NodeCheck(const GraphNode& node, const std::vector<GraphFact>& facts, std::vector<Dims>* shapes)
+      : node_(node), facts_(facts), shapes_(*shapes) {}
+
+  const xnn::XNode& node() const { return *node_.node; }
+  bool has(std::size_t input) const { return node_.places.inputs[input] != kNoValue; }
+  std::size_t inputs() const { return node_.places.input_count; }
+  const GraphFact& input(std::size_t i) const { return facts_[node_.places.inputs[i]]; }
+  const GraphFact& output(std::size_t i = 0) const { return facts_[node_.places.outputs[i]]; }
+  const Dims& dims(std::size_t input) const { return shapes_[node_.places.inputs[input]]; }
+
+  // The shape of the result. A fault when it is not what the value was declared with, as far as that is
+  // fixed.
+  Fault give(const Dims& dims, std::size_t output = 0);
+  // Bytes that XNNPACK takes besides, while the node runs.
+  void take(std::size_t bytes) { scratch_ += bytes; }
+  std::size_t scratch() const { return scratch_; }
+
+  // "value 3 is fp32; fp16 is needed".
+  Fault input_fault(std::size_t i, const std::string& needed) const;
+  Fault output_fault(const std::string& needed, std::size_t i = 0) const;
+
+ private:
+  const GraphNode& node_;
+  const std::vector<GraphFact>& facts_;
+  std::vector<Dims>& shapes_;
+  std::size_t scratch_ = 0;
+};
+
+// A kind of node: where its values' ids are, and its rule.
+struct NodeRule {
+  xnn::XNodeUnion kind;
+  Operands (*operands)(const xnn::XNode&);
+  Fault (*check)(NodeCheck&);
+};
+
+// nullptr for a kind that the schema does not have.
+const NodeRule* rule_of(xnn::XNodeUnion kind);
+std::size_t rule_count();
+
+// The rules, by families.
+Fault check_unary(NodeCheck& check);  // element by element, one type
+Fault check_convert(NodeCheck& check);
+Fault check_clamp(NodeCheck& check);
+Fault check_binary(NodeCheck& check);
+Fault check_softmax(NodeCheck& check);
+Fault check_copy(NodeCheck& check);
+
+Fault check_fully_connected(NodeCheck& check);
+Fault check_batch_matrix_multiply(NodeCheck& check);
+Fault check_attention(NodeCheck& check);
+
+Fault check_convolution(NodeCheck& check);
+Fault check_depthwise(NodeCheck& check);
+Fault check_transposed_convolution(NodeCheck& check);
+
+Fault check_average_pooling(NodeCheck& check);
+Fault check_max_pooling(NodeCheck& check);
+Fault check_argmax_pooling(NodeCheck& check);
+Fault check_global_average(NodeCheck& check);
+Fault check_resize(NodeCheck& check);
+
+Fault check_transpose(NodeCheck& check);
+Fault check_slice(NodeCheck& check);
+Fault check_reshape(NodeCheck& check);
+Fault check_pad(NodeCheck& check);
+Fault check_concatenate(NodeCheck& check);
+
+// Help for rules.
+bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types);
+const char* name_of(xnn_datatype type);
+// Whether two values of 8-bit integers mean the same numbers; of other types always.
+bool same_quantization(const GraphFact& one, const GraphFact& other);
+// The types of input and output are the same, and among these.
+Fault same_types(const NodeCheck& check, std::initializer_list<xnn_datatype> types);
+// Other flags than these.
+Fault flags_fault(std::uint32_t flags, std::uint32_t known);
+// The bounds of a node's result, where it has them: no NaN, and in order.
+Fault range_fault(const xnn::XNode& node);
+
+}  // namespace slipway::lean

@@ -1,0 +1,162 @@
+// Rules of convolutions, which XNNPACK does on images in the order NHWC.
+#include "lean/xnnpack/windows.h"
+
+namespace slipway::lean {
+namespace {
+
+struct Types {
+  xnn_datatype input;
+  xnn_datatype filter;
+  xnn_datatype bias;
+  xnn_datatype output;
+  bool depthwise;
+  bool transposed;
+};
+
+constexpr Types kTypes[] = {
+    {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, true, true},
+    {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16, true, true},
+    {xnn_datatype_qint8, xnn_datatype_qint8, xnn_datatype_qint32, xnn_datatype_qint8, true, true},
+    {xnn_datatype_qint8, xnn_datatype_qcint8, xnn_datatype_qcint32, xnn_datatype_qint8, true, true},
+    {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8, true, true},
+    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp32, false, true},
+    {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16, false, false},
+};
+
+Fault types_fault(const NodeCheck& check, bool depthwise, bool transposed) {
+  for (const Types& types : kTypes) {
+    if (types.input == check.input(0).type && types.filter == check.input(1).type &&
+        types.output == check.output().type && (!check.has(2) || types.bias == check.input(2).type) &&
+        (!depthwise || types.depthwise) && (!transposed || types.transposed)) {
+      return {};
+    }
+  }
+  return std::string("an input that is ") + name_of(check.input(0).type) + ", a filter that is " +
+         name_of(check.input(1).type) + ", " + (check.has(2) ? name_of(check.input(2).type) : "no") +
+         " bias and a result that is " + name_of(check.output().type) + " do not go together";
+}
+
+// The filter is [outputs, height, width, inputs of a group], or [1, height, width, outputs] of a depthwise
+// one.
+Fault weights_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, std::uint64_t outputs,
+                    bool depthwise) {
+  const GraphFact& filter = check.input(1);
+  const Dims& dims = check.dims(1);
+  if (!filter.constant || (check.has(2) && !check.input(2).constant)) {
+    return check.input_fault(filter.constant ? 2 : 1, "it has to be constant");
+  }
+  const std::uint64_t first = depthwise ? 1 : outputs;
+  const std::uint64_t last = depthwise ? outputs : node.group_input_channels();
+  if (dims.rank != 4 || dims[0] != first || dims[1] != node.kernel_height() ||
+      dims[2] != node.kernel_width() || dims[3] != last) {
+    return check.input_fault(
+        1, "a filter of " + std::to_string(first) + "x" + std::to_string(node.kernel_height()) + "x" +
+               std::to_string(node.kernel_width()) + "x" + std::to_string(last) + " is needed");
+  }
+  if (filter.type == xnn_datatype_qcint8 && filter.channel_dim != (depthwise ? 3U : 0U)) {
+    return check.input_fault(1, "its scales have to go along its outputs");
+  }
+  std::size_t count = 0;
+  if (check.has(2) && (!count_all(check.dims(2), &count) || count != outputs)) {
+    return check.input_fault(2,
+                             "the bias has one number for each of " + std::to_string(outputs) + " outputs");
+  }
+  return {};
+}
+
+// Each image quantized by itself has numbers of its own; XNNPACK takes one pair of them an image.
+Fault quantization_fault(const NodeCheck& check) {
+  const GraphFact& input = check.input(0);
+  const Dims& dims = check.dims(0);
+  std::size_t images = 0;
+  if (input.type == xnn_datatype_qdint8 &&
+      (input.nonbatch_dims == 0 || input.nonbatch_dims > dims.rank ||
+       !count_between(dims, 0, dims.rank - input.nonbatch_dims, &images) || images != dims[0])) {
+    return check.input_fault(0, "each of its images has to be quantized by itself");
+  }
+  return {};
+}
+
+Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise, bool transposed) {
+  const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
+  const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
+  Fault fault = range_fault(check.node());
+  fault = fault.empty() ? types_fault(check, depthwise, transposed) : fault;
+  fault = fault.empty() ? image_fault(check) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1)) {
+    return "it has " + std::to_string(node.groups()) + " groups of " +
+           std::to_string(node.group_input_channels()) + " channels to " +
+           std::to_string(node.group_output_channels());
+  }
+  if (check.dims(0)[3] != inputs) {
+    return check.input_fault(0, "the filter takes " + std::to_string(inputs) + " channels");
+  }
+  fault = weights_fault(check, node, outputs, depthwise);
+  return fault.empty() ? quantization_fault(check) : fault;
+}
+
+Window rows_of(const xnn::_XNNNodeConv& node) {
+  return {node.kernel_height(), node.subsampling_height(), node.dilation_height(), node.padding_top(),
+          node.padding_bottom()};
+}
+
+Window columns_of(const xnn::_XNNNodeConv& node) {
+  return {node.kernel_width(), node.subsampling_width(), node.dilation_width(), node.padding_left(),
+          node.padding_right()};
+}
+
+Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
+  Dims result = check.dims(0);
+  result[1] = height;
+  result[2] = width;
+  result[3] = std::size_t{node.groups()} * node.group_output_channels();
+  return check.give(result);
+}
+
+Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise) {
+  Fault fault =
+      flags_fault(node.flags(), XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER);
+  fault = fault.empty() ? common_fault(check, node, depthwise, false) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
+  std::size_t height = 0;
+  std::size_t width = 0;
+  if (!windows_along(check.dims(0)[1], rows_of(node), same, &height) ||
+      !windows_along(check.dims(0)[2], columns_of(node), same, &width)) {
+    return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
+  }
+  return give_image(check, node, height, width);
+}
+
+}  // namespace
+
+Fault check_convolution(NodeCheck& check) {
+  return check_forward(check, *check.node().xnode_union_as_XNNConv2d(), false);
+}
+
+Fault check_depthwise(NodeCheck& check) {
+  return check_forward(check, *check.node().xnode_union_as_XNNDepthwiseConv2d(), true);
+}
+
+Fault check_transposed_convolution(NodeCheck& check) {
+  const xnn::_XNNNodeConv& node = *check.node().xnode_union_as_XNNConvTranspose2d();
+  Fault fault = flags_fault(node.flags(), 0);
+  fault = fault.empty() ? common_fault(check, node, false, true) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  std::size_t height = 0;
+  std::size_t width = 0;
+  if (!covered_by(check.dims(0)[1], rows_of(node), node.adjustment_height(), &height) ||
+      !covered_by(check.dims(0)[2], columns_of(node), node.adjustment_width(), &width)) {
+    return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
+  }
+  return give_image(check, node, height, width);
+}
+
+}  // namespace slipway::lean

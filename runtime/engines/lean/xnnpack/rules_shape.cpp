@@ -1,0 +1,181 @@
+// Rules of nodes that only move elements.
+#include "lean/xnnpack/rules.h"
+
+namespace slipway::lean {
+namespace {
+
+constexpr auto kMovable = {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_qint8, xnn_datatype_quint8};
+
+using Sizes = flatbuffers::Vector<std::uint32_t>;
+
+std::size_t length(const Sizes* sizes) {
+  return sizes == nullptr ? 0 : sizes->size();
+}
+
+std::size_t at(const Sizes* sizes, std::size_t i) {
+  return sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
+}
+
+// The elements keep their bits, so they have to mean the same.
+Fault movable_fault(const NodeCheck& check, std::size_t input) {
+  const GraphFact& from = check.input(input);
+  if (!is_one_of(from.type, kMovable)) {
+    return check.input_fault(input, "the node does not take this type");
+  }
+  if (check.output().type != from.type || !same_quantization(from, check.output())) {
+    return check.output_fault("type, scale and zero point are not those of value " + std::to_string(from.id));
+  }
+  return {};
+}
+
+Fault lists_fault(const NodeCheck& check, std::size_t one, std::size_t other) {
+  const std::size_t rank = check.dims(0).rank;
+  return one == rank && other == rank
+             ? Fault()
+             : check.input_fault(0, "the node has " + std::to_string(one) + " and " + std::to_string(other) +
+                                        " numbers for its dimensions");
+}
+
+}  // namespace
+
+Fault check_copy(NodeCheck& check) {
+  const Fault fault = movable_fault(check, 0);
+  return !fault.empty() ? fault : check.give(check.dims(0));
+}
+
+Fault check_transpose(NodeCheck& check) {
+  const auto& node = *check.node().xnode_union_as_XNNStaticTranspose();
+  Fault fault = movable_fault(check, 0);
+  fault = fault.empty() ? lists_fault(check, node.num_dims(), length(node.perm())) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  const Dims& input = check.dims(0);
+  Dims result;
+  result.rank = input.rank;
+  std::uint32_t seen = 0;
+  for (std::size_t i = 0; i < input.rank; ++i) {
+    const std::size_t from = at(node.perm(), i);
+    if (from >= input.rank || (seen & 1U << from) != 0) {
+      return check.input_fault(0, "its dimensions cannot be put into that order");
+    }
+    seen |= 1U << from;
+    result[i] = input[from];
+  }
+  return input.rank == 0 ? check.input_fault(0, "it has no dimensions") : check.give(result);
+}
+
+// A size of 0: all that there is.
+Fault check_slice(NodeCheck& check) {
+  const auto& node = *check.node().xnode_union_as_XNNStaticSlice();
+  Fault fault = movable_fault(check, 0);
+  fault = fault.empty() ? lists_fault(check, length(node.offsets()), length(node.sizes())) : fault;
+  fault = fault.empty() ? lists_fault(check, node.num_dims(), length(node.sizes())) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  const Dims& input = check.dims(0);
+  Dims result = input;
+  for (std::size_t i = 0; i < input.rank; ++i) {
+    const std::size_t offset = at(node.offsets(), i);
+    const std::size_t size = at(node.sizes(), i);
+    if (offset >= input[i] || size > input[i] - offset || (size == 0 && offset != 0)) {
+      return check.input_fault(0, "it has no " + std::to_string(size) + " from " + std::to_string(offset) +
+                                      " on along dimension " + std::to_string(i));
+    }
+    result[i] = size == 0 ? input[i] : size;
+  }
+  return input.rank == 0 ? check.input_fault(0, "it has no dimensions") : check.give(result);
+}
+
+// One size may be 0: what is left.
+Fault check_reshape(NodeCheck& check) {
+  const auto& node = *check.node().xnode_union_as_XNNStaticReshape();
+  const Fault fault = movable_fault(check, 0);
+  if (!fault.empty()) {
+    return fault;
+  }
+  if (length(node.new_shape()) != node.num_dims() || node.num_dims() > XNN_MAX_TENSOR_DIMS) {
+    return "its new shape has " + std::to_string(length(node.new_shape())) + " sizes, and says " +
+           std::to_string(node.num_dims());
+  }
+  Dims result;
+  result.rank = node.num_dims();
+  std::size_t open = result.rank;
+  for (std::size_t i = 0; i < result.rank; ++i) {
+    result[i] = at(node.new_shape(), i);
+    if (result[i] == 0) {
+      if (open != result.rank) {
+        return "its new shape leaves two sizes open";
+      }
+      open = i;
+      result[i] = 1;
+    }
+  }
+  std::size_t before = 0;
+  std::size_t after = 0;
+  if (!count_all(check.dims(0), &before) || !count_all(result, &after)) {
+    return check.input_fault(0, "its new shape is too large for any memory");
+  }
+  if (open != result.rank) {
+    result[open] = before / after;
+    after *= result[open];
+  }
+  return before != after ? check.input_fault(0, "it cannot become " + shape_text(result))
+                         : check.give(result);
+}
+
+Fault check_pad(NodeCheck& check) {
+  const auto& node = *check.node().xnode_union_as_XNNStaticConstantPad();
+  constexpr std::size_t kMostPadding = std::size_t{1} << 30;
+  Fault fault = movable_fault(check, 0);
+  fault =
+      fault.empty() ? lists_fault(check, length(node.pre_paddings()), length(node.post_paddings())) : fault;
+  if (!fault.empty()) {
+    return fault;
+  }
+  Dims result = check.dims(0);
+  for (std::size_t i = 0; i < result.rank; ++i) {
+    const std::size_t before = at(node.pre_paddings(), i);
+    const std::size_t after = at(node.post_paddings(), i);
+    if (result[i] == 0 || result[i] > kMostPadding || before > kMostPadding || after > kMostPadding) {
+      return check.input_fault(0, "it cannot have " + std::to_string(before) + " before and " +
+                                      std::to_string(after) + " behind along dimension " + std::to_string(i));
+    }
+    result[i] += before + after;
+  }
+  return check.give(result);
+}
+
+Fault check_concatenate(NodeCheck& check) {
+  const auto& node = *static_cast<const xnn::_XNNCat*>(check.node().xnode_union());
+  const Dims& first = check.dims(0);
+  // XNNPACK counts a negative one from the end.
+  const std::int64_t stored = static_cast<std::int32_t>(node.axis());
+  const std::int64_t axis = stored < 0 ? stored + static_cast<std::int64_t>(first.rank) : stored;
+  if (axis < 0 || axis >= static_cast<std::int64_t>(first.rank)) {
+    return check.input_fault(0, "it has no dimension " + std::to_string(stored));
+  }
+  const auto along = static_cast<std::size_t>(axis);
+  Dims result = first;
+  result[along] = 0;
+  for (std::size_t i = 0; i < check.inputs(); ++i) {
+    const Fault fault = movable_fault(check, i);
+    if (!fault.empty()) {
+      return fault;
+    }
+    const Dims& dims = check.dims(i);
+    Dims same = dims;
+    if (same.rank == first.rank) {
+      same[along] = first[along];
+    }
+    if (same != first || dims[along] > kMostBytes - result[along]) {
+      return check.input_fault(
+          i, "it cannot lie beside " + shape_text(first) + " along dimension " + std::to_string(along));
+    }
+    result[along] += dims[along];
+  }
+  return check.give(result);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,175 @@
+#include "lean/xnnpack/split.h"
+
+#include <xnnpack.h>
+
+#include <optional>
+#include <utility>
+
+namespace slipway::lean {
+namespace {
+
+constexpr std::uint32_t kExternal = XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
+
+bool is_float(const xnn::XNNTensorValue& tensor) {
+  return tensor.datatype() == xnn::XNNDatatype::xnn_datatype_fp32;
+}
+
+// Layers by node, and the converters that only they read, with what these convert.
+struct Found {
+  std::map<std::size_t, MatrixLayer> layers;
+  std::map<std::size_t, std::uint32_t> converters;  // node to the id of its input
+  std::map<std::size_t, std::uint32_t> taken;       // layer's node to the id of what it takes
+};
+
+Found find_layers(const XnnPayload& payload, const Lives& lives, HasKernel has_kernel) {
+  Found found;
+  const auto& nodes = *payload.graph().xnodes();
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const xnn::XNode& node = *nodes.Get(static_cast<flatbuffers::uoffset_t>(i));
+    std::optional<MatrixLayer> layer = matrix_layer(payload, lives, node);
+    if (layer && has_kernel(layer->arithmetic)) {
+      found.layers.emplace(i, std::move(*layer));
+      found.taken[i] = input_of(node);
+    }
+  }
+  // All that read a converter's output, or none: it has no form outside of XNNPACK.
+  for (const auto& [id, life] : lives) {
+    if (life.maker == kNobody || life.tensor->datatype() != xnn::XNNDatatype::xnn_datatype_qdint8) {
+      continue;
+    }
+    const auto* convert =
+        nodes.Get(static_cast<flatbuffers::uoffset_t>(life.maker))->xnode_union_as_XNNConvert();
+    bool all = convert != nullptr && is_float(*lives.at(convert->input_id()).tensor);
+    for (const std::size_t taker : life.takers) {
+      all = all && found.layers.count(taker) != 0;
+    }
+    if (all) {
+      found.converters[life.maker] = convert->input_id();
+    }
+    for (const std::size_t taker : life.takers) {
+      if (all) {
+        found.taken[taker] = convert->input_id();
+      } else {
+        found.layers.erase(taker);
+      }
+    }
+  }
+  return found;
+}
+
+bool has_form(xnn::XNNDatatype datatype) {
+  switch (datatype) {
+    case xnn::XNNDatatype::xnn_datatype_fp32:
+    case xnn::XNNDatatype::xnn_datatype_fp16:
+    case xnn::XNNDatatype::xnn_datatype_qint8:
+    case xnn::XNNDatatype::xnn_datatype_quint8:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The nodes in order: XNNPACK's in runs, each layer alone.
+std::vector<Stage> stages_of(std::size_t nodes, const Found& found, std::map<std::size_t, std::size_t>* of) {
+  std::vector<Stage> stages;
+  for (std::size_t i = 0; i < nodes; ++i) {
+    if (found.converters.count(i) != 0) {
+      continue;
+    }
+    const auto layer = found.layers.find(i);
+    if (layer != found.layers.end()) {
+      stages.emplace_back().is_layer = true;
+      stages.back().layer = layer->second;
+    } else {
+      if (stages.empty() || stages.back().is_layer) {
+        stages.emplace_back();
+      }
+      stages.back().part.nodes.insert(i);
+    }
+    (*of)[i] = stages.size() - 1;
+  }
+  return stages;
+}
+
+}  // namespace
+
+Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
+                  const GivenConstants& given, HasKernel has_kernel) {
+  const Lives lives = lives_of(payload, uses, given);
+  const Found found = find_layers(payload, lives, has_kernel);
+  if (found.layers.empty()) {
+    return {};
+  }
+  Split split;
+  std::map<std::size_t, std::size_t> stage_of;
+  split.stages = stages_of(uses.size(), found, &stage_of);
+  // A layer of rows that it quantizes itself takes what its converter took.
+  std::map<std::uint32_t, std::set<std::size_t>> extra;
+  std::map<std::size_t, std::uint32_t> taken;  // by stages
+  for (const auto& [node, layer] : found.layers) {
+    extra[found.taken.at(node)].insert(stage_of.at(node));
+    taken[stage_of.at(node)] = found.taken.at(node);
+  }
+  const std::uint32_t externals = payload.graph().num_externs();
+  for (const auto& [id, life] : lives) {
+    if (life.maker != kNobody && found.converters.count(life.maker) != 0) {
+      continue;
+    }
+    const std::size_t maker = life.maker == kNobody ? kNobody : stage_of.at(life.maker);
+    std::set<std::size_t> takers;
+    for (const std::size_t node : life.takers) {
+      if (found.converters.count(node) == 0) {
+        takers.insert(stage_of.at(node));
+      }
+    }
+    const auto more = extra.find(id);
+    if (more != extra.end()) {
+      takers.insert(more->second.begin(), more->second.end());
+    }
+    if (life.constant()) {
+      for (const std::size_t stage : takers) {
+        split.stages[stage].part.values[id] = {};
+      }
+      continue;
+    }
+    takers.erase(maker);
+    const bool leaves = (life.tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
+    std::uint32_t place = life.tensor->external_id();
+    if ((life.tensor->flags() & kExternal) == 0 && !takers.empty()) {
+      if (!has_form(life.tensor->datatype())) {
+        return {};
+      }
+      place = externals + static_cast<std::uint32_t>(split.crossings.size());
+      Crossing& crossing = split.crossings.emplace_back();
+      crossing.datatype = life.tensor->datatype();
+      crossing.made = maker;
+      crossing.last = *takers.rbegin();
+      if (life.tensor->dims() != nullptr) {
+        crossing.dims.assign(life.tensor->dims()->begin(), life.tensor->dims()->end());
+      }
+    }
+    const bool out = leaves || !takers.empty();
+    if (maker != kNobody) {
+      Stage& stage = split.stages[maker];
+      if (stage.is_layer) {
+        stage.layer.output = place;
+      } else {
+        stage.part.values[id] = out ? PartValue{XNN_VALUE_FLAG_EXTERNAL_OUTPUT, place} : PartValue{};
+      }
+    }
+    for (const std::size_t taker : takers) {
+      Stage& stage = split.stages[taker];
+      if (!stage.is_layer) {
+        stage.part.values[id] = {XNN_VALUE_FLAG_EXTERNAL_INPUT, place};
+      } else if (taken.at(taker) == id) {
+        stage.layer.input = place;
+      }
+    }
+  }
+  for (Stage& stage : split.stages) {
+    stage.part.externals = externals + static_cast<std::uint32_t>(split.crossings.size());
+  }
+  return split;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,266 @@
+#include "lean/xnnpack/verify.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "file_format.h"
+#include "slipway/tensor.h"
+
+namespace slipway::lean {
+namespace {
+
+std::string name_of(const GraphFact& fact) {
+  return "value " + std::to_string(fact.id);
+}
+
+std::string name_of(const GraphNode& node) {
+  return "its node " + std::to_string(node.node->debug_handle()) + ", " +
+         xnn::EnumNameXNodeUnion(node.node->xnode_union_type());
+}
+
+}  // namespace
+
+Status GraphCheck::fault(const std::string& text) const {
+  return {Code::kFile, what_ + ": " + text + ".", kCopyAgain};
+}
+
+Result<GraphCheck> GraphCheck::read(const XnnPayload& payload, std::string what) {
+  GraphCheck check(std::move(what));
+  const xnn::XNNGraph& graph = payload.graph();
+  if (graph.xvalues() == nullptr || graph.xnodes() == nullptr) {
+    return check.fault("its graph has no values or no nodes");
+  }
+  Status done = check.read_values(payload);
+  done = done.ok() ? check.read_nodes(graph) : done;
+  if (!done.ok()) {
+    return done;
+  }
+  const Fault wrong = check.follow();
+  if (!wrong.empty()) {
+    return check.fault(wrong);
+  }
+  done = check.compare_declared();
+  return done.ok() ? Result<GraphCheck>(std::move(check)) : Result<GraphCheck>(done);
+}
+
+std::uint32_t GraphCheck::find(std::uint32_t id) const {
+  return id < by_id_.size() ? by_id_[id] : kNoValue;
+}
+
+Status GraphCheck::read_values(const XnnPayload& payload) {
+  const auto& values = *payload.graph().xvalues();
+  facts_.resize(values.size());
+  // Exporters count from 0; a graph with gaps is read, too, as long as they are not wide.
+  by_id_.assign(2 * std::size_t{values.size()} + 64, kNoValue);
+  for (std::uint32_t i = 0; i < values.size(); ++i) {
+    GraphFact& fact = facts_[i];
+    Fault wrong;
+    if (!read_fact(*values.Get(i), payload, &fact, &wrong)) {
+      return {Code::kMissingOperator,
+              what_ + ": " + name_of(fact) + " is of a type that this XNNPACK does not have (" + wrong + ").",
+              "export the model with another quantization scheme (./inv models)",
+              {wrong}};
+    }
+    if (!wrong.empty()) {
+      return fault(name_of(fact) + ": " + wrong);
+    }
+    if (fact.id >= by_id_.size() || by_id_[fact.id] != kNoValue) {
+      return fault(name_of(fact) + " is there twice, or its number is no place among " +
+                   std::to_string(values.size()) + " values");
+    }
+    by_id_[fact.id] = i;
+    if (!fact.input && !fact.output) {
+      continue;
+    }
+    const std::uint32_t place = fact.external_id;
+    if (place >= payload.graph().num_externs() || place >= by_id_.size()) {
+      return fault(name_of(fact) + " is input or output " + std::to_string(place) + " beyond the " +
+                   std::to_string(payload.graph().num_externs()) + " that it says it has");
+    }
+    if (place >= externals_.size()) {
+      externals_.resize(place + 1, kNoValue);
+    }
+    if (externals_[place] != kNoValue) {
+      return fault(name_of(fact) + " and " + name_of(facts_[externals_[place]]) +
+                   " are the same input or output, " + std::to_string(place));
+    }
+    externals_[place] = i;
+  }
+  return {};
+}
+
+// The node's ids become places in the list of facts.
+Status GraphCheck::place(const xnn::XNode& node, Operands* operands) const {
+  const auto translate = [&](std::uint32_t* id, bool optional) {
+    if (optional && *id == XNN_INVALID_VALUE_ID) {
+      *id = kNoValue;
+      return true;
+    }
+    *id = find(*id);
+    return *id != kNoValue;
+  };
+  // The bias of a layer with weights.
+  const bool has_bias = node.xnode_union_type() == xnn::XNodeUnion::XNNFullyConnected ||
+                        node.xnode_union_type() == xnn::XNodeUnion::XNNConv2d ||
+                        node.xnode_union_type() == xnn::XNodeUnion::XNNDepthwiseConv2d ||
+                        node.xnode_union_type() == xnn::XNodeUnion::XNNConvTranspose2d;
+  for (std::size_t i = 0; i < operands->input_count; ++i) {
+    const std::uint32_t id = operands->inputs[i];
+    if (!translate(&operands->inputs[i], has_bias && i == 2)) {
+      return fault("its node " + std::to_string(node.debug_handle()) + ", " +
+                   xnn::EnumNameXNodeUnion(node.xnode_union_type()) +
+                   ", does not fit the values it names: " + "there is no value " + std::to_string(id));
+    }
+  }
+  for (std::size_t i = 0; i < operands->output_count; ++i) {
+    const std::uint32_t id = operands->outputs[i];
+    if (!translate(&operands->outputs[i], false)) {
+      return fault("its node " + std::to_string(node.debug_handle()) + ", " +
+                   xnn::EnumNameXNodeUnion(node.xnode_union_type()) +
+                   ", does not fit the values it names: " + "there is no value " + std::to_string(id));
+    }
+  }
+  return {};
+}
+
+// Each value has one writer, which comes before its readers.
+Status GraphCheck::order(const GraphNode& node, std::vector<std::uint8_t>* known) {
+  const Operands& places = node.places;
+  for (std::size_t i = 0; i < places.input_count; ++i) {
+    const std::uint32_t place = places.inputs[i];
+    if (place == kNoValue) {
+      continue;
+    }
+    if ((*known)[place] == 0) {
+      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[place]) +
+                   " is read before a node makes it");
+    }
+    last_use_[place] = node.index;
+  }
+  for (std::size_t i = 0; i < places.output_count; ++i) {
+    const std::uint32_t place = places.outputs[i];
+    if ((*known)[place] != 0) {
+      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[place]) +
+                   " is there before the node makes it");
+    }
+    (*known)[place] = 1;
+  }
+  return {};
+}
+
+Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
+  std::vector<std::uint8_t> known(facts_.size());
+  for (std::size_t i = 0; i < facts_.size(); ++i) {
+    known[i] = facts_[i].constant || facts_[i].input ? 1 : 0;
+  }
+  last_use_.assign(facts_.size(), SIZE_MAX);
+  nodes_.reserve(graph.xnodes()->size());
+  for (const xnn::XNode* node : *graph.xnodes()) {
+    const NodeRule* rule = rule_of(node->xnode_union_type());
+    if (rule == nullptr || node->xnode_union() == nullptr) {
+      const std::string kind = xnn::EnumNameXNodeUnion(node->xnode_union_type());
+      return {Code::kMissingOperator,
+              what_ + ": this XNNPACK cannot do the node " + kind + " (no node of this schema).",
+              "leave the operator outside the delegate, or export with another quantization scheme",
+              {kind}};
+    }
+    nodes_.push_back({node, nodes_.size(), rule->operands(*node)});
+    Status done = place(*node, &nodes_.back().places);
+    done = done.ok() ? order(nodes_.back(), &known) : done;
+    if (!done.ok()) {
+      return done;
+    }
+  }
+  for (std::size_t i = 0; i < facts_.size(); ++i) {
+    if (facts_[i].output && known[i] == 0) {
+      return fault(name_of(facts_[i]) + " is an output that no node makes");
+    }
+  }
+  // XNNPACK ends the process where a node's result is used by a node whose own results are not.
+  for (const GraphNode& node : nodes_) {
+    for (std::size_t i = 0; i < node.places.output_count; ++i) {
+      const std::uint32_t place = node.places.outputs[i];
+      if (!facts_[place].output && last_use_[place] == SIZE_MAX) {
+        return fault("a node's results are used nowhere: " + name_of(facts_[place]) + " of " + name_of(node));
+      }
+    }
+  }
+  shapes_.resize(facts_.size());
+  for (std::size_t i = 0; i < facts_.size(); ++i) {
+    shapes_[i] = facts_[i].declared;
+  }
+  return {};
+}
+
+// All shapes from those of inputs and constants, and what intermediate values take at once.
+Fault GraphCheck::follow() {
+  std::size_t live = 0;
+  const auto bytes_of = [&](std::uint32_t place) {
+    std::size_t bytes = 0;
+    const GraphFact& fact = facts_[place];
+    // XNNPACK has float32 in the place of bfloat16, in memory of its own.
+    const bool widened = fact.type == xnn_datatype_bf16;
+    const bool own = !fact.constant && ((!fact.input && !fact.output) || widened);
+    return own && count_bytes(shapes_[place], widened ? xnn_datatype_fp32 : fact.type, &bytes) ? bytes : 0;
+  };
+  for (std::size_t place = 0; place < facts_.size(); ++place) {
+    const std::size_t given = facts_[place].input ? bytes_of(static_cast<std::uint32_t>(place)) : 0;
+    if (given > kMostBytes - live) {
+      return "its inputs are too large for any memory";
+    }
+    live += given;
+  }
+  peak_ = live;
+  for (const GraphNode& node : nodes_) {
+    NodeCheck check(node, facts_, &shapes_);
+    Fault wrong = rule_of(node.node->xnode_union_type())->check(check);
+    if (!wrong.empty()) {
+      return name_of(node) + ", does not fit the values it names: " + wrong;
+    }
+    std::size_t made = check.scratch();
+    for (std::size_t i = 0; i < node.places.output_count; ++i) {
+      made += bytes_of(node.places.outputs[i]);
+    }
+    std::size_t gone = 0;
+    for (std::size_t i = 0; i < node.places.input_count; ++i) {
+      const std::uint32_t place = node.places.inputs[i];
+      // A value that the node names twice ends once.
+      const auto before = node.places.inputs.begin() + static_cast<std::ptrdiff_t>(i);
+      if (place != kNoValue && last_use_[place] == node.index && !facts_[place].input &&
+          std::find(node.places.inputs.begin(), before, place) == before) {
+        gone += bytes_of(place);
+      }
+    }
+    // A result may take the memory of what ends with the node.
+    const std::size_t besides = made > gone ? made - gone : 0;
+    if (besides > kMostBytes - live) {
+      return name_of(node) + ": its values are too large for any memory";
+    }
+    peak_ = std::max(peak_, live + besides);
+    live = live + made - check.scratch() - gone;
+  }
+  return {};
+}
+
+Status GraphCheck::compare_declared() const {
+  for (const GraphNode& node : nodes_) {
+    for (std::size_t i = 0; i < node.places.output_count; ++i) {
+      const std::uint32_t place = node.places.outputs[i];
+      const GraphFact& fact = facts_[place];
+      std::size_t declared = 0;
+      std::size_t found = 0;
+      // Exporters leave the quantized value of a convolution with the shape that PyTorch gives it.
+      const bool same =
+          fact.type == xnn_datatype_qdint8
+              ? count_all(fact.declared, &declared) && count_all(shapes_[place], &found) && declared == found
+              : fact.declared == shapes_[place];
+      if (!same) {
+        return fault(name_of(fact) + " is declared as " + shape_text(fact.declared) + ", and " +
+                     name_of(node) + ", gives " + shape_text(shapes_[place]));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,176 @@
+// What a call gives a graph, against what the graph takes and makes.
+#include <algorithm>
+
+#include "device_memory.h"
+#include "file_format.h"
+#include "lean/xnnpack/verify.h"
+#include "slipway/tensor.h"
+
+namespace slipway::lean {
+namespace {
+
+// The program's element type for a type of the graph's.
+DType dtype_of(xnn_datatype type) {
+  switch (type) {
+    case xnn_datatype_fp32:
+      return DType::kFloat32;
+    case xnn_datatype_fp16:
+      return DType::kFloat16;
+    case xnn_datatype_bf16:
+      return DType::kBFloat16;
+    case xnn_datatype_qint8:
+      return DType::kInt8;
+    case xnn_datatype_quint8:
+      return DType::kUInt8;
+    case xnn_datatype_int32:
+    case xnn_datatype_qint32:
+      return DType::kInt32;
+    default:
+      return DType::kUnknown;
+  }
+}
+
+// In the order in which they lie in memory. False for more dimensions than XNNPACK knows.
+bool dims_of(const View& view, Dims* dims) {
+  dims->rank = view.rank;
+  for (std::size_t i = 0; i < view.rank && i < dims->size.size(); ++i) {
+    const std::int64_t size = view.sizes[view.order[i]];
+    if (size < 0) {
+      return false;
+    }
+    (*dims)[i] = static_cast<std::size_t>(size);
+  }
+  return view.rank <= dims->size.size();
+}
+
+// A single number is as good without dimensions as with any of 1.
+bool is_single(const Dims& dims) {
+  std::size_t count = 0;
+  return count_all(dims, &count) && count == 1;
+}
+
+std::string text_of(const View& view) {
+  return std::string(name_of(view.dtype)) + " " + to_text(view.shape());
+}
+
+}  // namespace
+
+bool GraphCheck::seen(const std::vector<View*>& arguments) const {
+  for (std::size_t place = 0; place < externals_.size(); ++place) {
+    const std::uint32_t value = externals_[place];
+    if (value == kNoValue || !facts_[value].input) {
+      continue;
+    }
+    const View* view = place < arguments.size() ? arguments[place] : nullptr;
+    const Dims& known = shapes_[value];
+    if (view == nullptr || view->rank != known.rank || view->dtype != dtype_of(facts_[value].type)) {
+      return false;
+    }
+    for (std::size_t i = 0; i < known.rank; ++i) {
+      if (static_cast<std::size_t>(view->sizes[view->order[i]]) != known[i]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Status GraphCheck::take_input(const View* view, std::uint32_t external_id) {
+  const std::uint32_t value = externals_[external_id];
+  const GraphFact& fact = facts_[value];
+  const std::string name = "its input " + std::to_string(external_id);
+  if (view == nullptr) {
+    return fault("its call gives no tensor for value " + std::to_string(fact.id) + ", " + name);
+  }
+  if (view->dtype != dtype_of(fact.type)) {
+    return fault(name + " is " + text_of(*view) + ", not of type " + name_of(fact.type) + ", as value " +
+                 std::to_string(fact.id) + " is declared");
+  }
+  Dims dims;
+  const bool known = dims_of(*view, &dims);
+  if (known && dims.rank != fact.declared.rank && is_single(dims) && is_single(fact.declared)) {
+    dims = fact.declared;
+  }
+  // What the program says is always so, the graph has to have said, too.
+  const bool fits = known && dims.rank == fact.declared.rank &&
+                    (view->dynamism != Dynamism::kStatic || dims == fact.declared);
+  if (!fits) {
+    return fault(name + " is " + text_of(*view) + ", and value " + std::to_string(fact.id) +
+                 " is declared as " + shape_text(fact.declared));
+  }
+  if (view->bytes() > view->capacity) {
+    return fault(name + " is " + text_of(*view) + ", and has " + std::to_string(view->capacity) + " bytes");
+  }
+  shapes_[value] = dims;
+  return {};
+}
+
+Status GraphCheck::take_output(const View* view, std::uint32_t external_id) const {
+  const std::uint32_t value = externals_[external_id];
+  const GraphFact& fact = facts_[value];
+  const Dims& made = shapes_[value];
+  const std::string name = "its output " + std::to_string(external_id);
+  if (view == nullptr || view->constant) {
+    return fault(view == nullptr
+                     ? "its call gives no tensor for value " + std::to_string(fact.id) + ", " + name
+                     : name + " is a constant of the program");
+  }
+  // XNNPACK writes indices as 32-bit numbers; the program may have a tensor of 64-bit ones for them.
+  const bool indices = view->dtype == DType::kInt64 && dtype_of(fact.type) == DType::kInt32;
+  if (!indices && view->dtype != dtype_of(fact.type)) {
+    return fault(name + " is " + text_of(*view) + ", and value " + std::to_string(fact.id) +
+                 " is declared as " + name_of(fact.type));
+  }
+  Dims dims;
+  std::size_t count = 0;
+  if (!dims_of(*view, &dims) || !count_all(made, &count) || count > view->capacity / size_of(view->dtype)) {
+    return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
+                 shape_text(made));
+  }
+  std::size_t given = 0;
+  const bool fits = dims.rank == made.rank ? view->dynamism != Dynamism::kStatic || dims == made
+                                           : count_all(dims, &given) && given == count;
+  if (!fits) {
+    return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
+                 shape_text(made));
+  }
+  return {};
+}
+
+Status GraphCheck::accept(const std::vector<View*>& arguments) {
+  if (accepted_ && seen(arguments)) {
+    return {};
+  }
+  accepted_ = false;
+  const auto view_of = [&](std::size_t place) {
+    return place < arguments.size() ? arguments[place] : nullptr;
+  };
+  for (std::size_t place = 0; place < externals_.size(); ++place) {
+    if (externals_[place] != kNoValue && facts_[externals_[place]].input) {
+      const Status taken = take_input(view_of(place), static_cast<std::uint32_t>(place));
+      if (!taken.ok()) {
+        return taken;
+      }
+    }
+  }
+  const Fault wrong = follow();
+  if (!wrong.empty()) {
+    return {Code::kExecution, what_ + ": " + wrong + ".",
+            "give inputs of shapes that the model takes, or export it with these dimensions dynamic"};
+  }
+  for (std::size_t place = 0; place < externals_.size(); ++place) {
+    if (externals_[place] != kNoValue && facts_[externals_[place]].output) {
+      const Status taken = take_output(view_of(place), static_cast<std::uint32_t>(place));
+      if (!taken.ok()) {
+        return taken;
+      }
+    }
+  }
+  // XNNPACK keeps the memory that it had for larger shapes.
+  const Status room = peak_ <= had_ ? Status() : check_room(peak_, what_);
+  had_ = room.ok() ? std::max(had_, peak_) : had_;
+  accepted_ = room.ok();
+  return room;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,322 @@
+#include "lean/xnnpack/xnn_delegate.h"
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "file_format.h"
+#include "lean/kernels/elements.h"
+#include "lean/xnnpack/kernel_choices.h"
+#include "lean/xnnpack/kernel_names.h"
+#include "lean/xnnpack/memory_plan.h"
+#include "lean/xnnpack/packing.h"
+
+namespace slipway::lean {
+namespace {
+
+// How the graph sees a tensor: dimensions in the order in which they lie in memory. A single number has as
+// many of 1 as the graph gave it.
+std::vector<std::size_t> memory_dims(const View& view, std::size_t rank) {
+  std::vector<std::size_t> dims(rank, 1);
+  for (std::size_t i = 0; i < rank && view.rank == rank; ++i) {
+    dims[i] = static_cast<std::size_t>(view.sizes[view.order[i]]);
+  }
+  return dims;
+}
+
+// XNNPACK writes indices as 32-bit numbers; the program may have a tensor of 64-bit ones for them.
+void widen_indices(View* view) {
+  const std::size_t count = view->count();
+  for (std::size_t i = count; i-- > 0;) {
+    std::int32_t narrow = 0;
+    std::memcpy(&narrow, view->data + i * sizeof(narrow), sizeof(narrow));
+    const std::int64_t wide = narrow;
+    std::memcpy(view->data + i * sizeof(wide), &wide, sizeof(wide));
+  }
+}
+
+}  // namespace
+
+XnnContext::~XnnContext() {
+  if (workspace_ != nullptr) {
+    xnn_release_workspace(workspace_);
+  }
+  pthreadpool_destroy(threads_);
+  if (started_) {
+    xnn_deinitialize();
+  }
+}
+
+Status XnnContext::start() {
+  if (started_) {
+    return {};
+  }
+  const xnn_status status = xnn_initialize(nullptr);
+  if (status == xnn_status_unsupported_hardware) {
+    return {Code::kMissingBackend,
+            "XNNPACK does not run on this processor: it is below the target's floor.",
+            "./inv targets lists what each target needs; build for the device's own",
+            {kXnnpackBackend}};
+  }
+  if (status != xnn_status_success || xnn_create_workspace(&workspace_) != xnn_status_success) {
+    return {Code::kMemory, "XNNPACK has no memory to begin with.", "use a device with more memory"};
+  }
+  mend_kernel_choices();
+  started_ = true;
+  return {};
+}
+
+Result<unsigned> XnnContext::set_threads(unsigned count) {
+  pthreadpool_destroy(threads_);
+  threads_ = count > 1 ? pthreadpool_create(count) : nullptr;
+  if (count > 1 && threads_ == nullptr) {
+    return Status(Code::kMemory, "Cannot start " + std::to_string(count) + " threads.",
+                  "ask for fewer (--cpu_threads)");
+  }
+  return threads_ == nullptr ? 1U : static_cast<unsigned>(pthreadpool_get_threads_count(threads_));
+}
+
+Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context, const XnnPayload& payload,
+                                                       PackedWeights& weights, const std::string& what,
+                                                       bool profile, const GraphPart* part) {
+  auto made = std::make_unique<XnnDelegate>();
+  made->what_ = what;
+  made->profile_ = profile;
+  made->payload_ = &payload;
+  Status done = made->prepare(context, weights, part, false);
+  // Half precision is there on some processors only; every one computes in float32.
+  if (done.code() == Code::kMissingOperator && made->graph_->has_halves() &&
+      made->prepare(context, weights, part, true).ok()) {
+    done = {};
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  for (const External& external : made->graph_->externals()) {
+    made->bound_.push_back({external, {}, nullptr, {}});
+  }
+  return made;
+}
+
+Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part,
+                            bool widen) {
+  graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
+  const Status built = graph_->build();
+  if (!built.ok()) {
+    return built;
+  }
+  xnn_runtime_t runtime = nullptr;
+  weights.expect(payload_->constants(), packing_forms(*payload_));
+  const xnn_status status =
+      xnn_create_runtime_v4(graph_->subgraph(), weights.provider(), context.workspace(), context.threads(),
+                            profile_ ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
+  if (status != xnn_status_success) {
+    return fault("prepare", status);
+  }
+  runtime_.reset(runtime);
+  return {};
+}
+
+Status XnnDelegate::fault(const char* step, xnn_status status) const {
+  const std::string text = what_ + ": XNNPACK cannot " + step + " the graph (" + name_of(status) + ").";
+  switch (status) {
+    case xnn_status_out_of_memory:
+      return {Code::kMemory, text, "use a smaller program or input, or a device with more memory"};
+    case xnn_status_unsupported_hardware:
+    case xnn_status_unsupported_parameter:
+      return {Code::kMissingOperator, text,
+              "export with another scheme (fp32 runs on every processor), or leave the operator outside the "
+              "delegate"};
+    default:
+      return {Code::kFile, text, kCopyAgain};
+  }
+}
+
+Status XnnDelegate::reshape_inputs(const std::vector<View*>& arguments, bool* changed) {
+  for (Bound& bound : bound_) {
+    if (bound.external.id >= arguments.size() || arguments[bound.external.id] == nullptr) {
+      return {Code::kFile,
+              what_ + ": its call gives no tensor for value " + std::to_string(bound.external.id),
+              kCopyAgain};
+    }
+    const View& view = *arguments[bound.external.id];
+    if (bound.external.output) {
+      continue;
+    }
+    if (size_of(view.dtype) * 8 != bits_of(bound.external.datatype)) {
+      return {Code::kFile,
+              what_ + ": its input " + std::to_string(bound.external.id) + " is not of type " +
+                  name_of(view.dtype),
+              kCopyAgain};
+    }
+    std::vector<std::size_t> dims = memory_dims(view, bound.external.rank);
+    if (shaped_ && dims == bound.dims) {
+      continue;
+    }
+    const xnn_status status =
+        xnn_reshape_external_value(runtime_.get(), bound.external.id, dims.size(), dims.data());
+    if (status != xnn_status_success) {
+      return fault("take the input of", status);
+    }
+    bound.dims = std::move(dims);
+    *changed = true;
+  }
+  return {};
+}
+
+// Gives every output the shape that XNNPACK found, and makes sure that its memory holds it.
+Status XnnDelegate::resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole) {
+  for (const Bound& bound : bound_) {
+    if (!bound.external.output) {
+      continue;
+    }
+    View& view = *arguments[bound.external.id];
+    std::size_t rank = 0;
+    std::size_t dims[XNN_MAX_TENSOR_DIMS];
+    const xnn_status status = xnn_get_external_value_shape(runtime_.get(), bound.external.id, &rank, dims);
+    if (status != xnn_status_success) {
+      return fault("tell the output of", status);
+    }
+    std::size_t count = 1;
+    Dims found;
+    found.rank = rank;
+    for (std::size_t i = 0; i < rank; ++i) {
+      count *= dims[i];
+      found[i] = dims[i];
+    }
+    if (whole != nullptr && found != whole->shape_of(bound.external.id)) {
+      return {Code::kExecution,
+              what_ + ": XNNPACK makes " + shape_text(found) + " of its output " +
+                  std::to_string(bound.external.id) + ", and the graph says " +
+                  shape_text(whole->shape_of(bound.external.id)) + ".",
+              "report it with the program: this is a defect of Slipway"};
+    }
+    if (rank == view.rank) {
+      Shape sizes(rank);
+      for (std::size_t i = 0; i < rank; ++i) {
+        sizes[view.order[i]] = static_cast<std::int64_t>(dims[i]);
+      }
+      const Status resized = resize(&view, sizes);
+      if (!resized.ok()) {
+        return resized;
+      }
+    }
+    const bool indices = view.dtype == DType::kInt64 && bits_of(bound.external.datatype) == 32;
+    const bool fits = count == view.count() && view.bytes() <= view.capacity &&
+                      (indices || size_of(view.dtype) * 8 == bits_of(bound.external.datatype));
+    if (view.constant || !fits) {
+      return {Code::kFile,
+              what_ + ": its output " + std::to_string(bound.external.id) + " does not fit the tensor " +
+                  to_text(view.shape()) + " of the program",
+              kCopyAgain};
+    }
+  }
+  return {};
+}
+
+Status XnnDelegate::bind(const std::vector<View*>& arguments, bool reshaped) {
+  bool changed = reshaped;
+  std::vector<xnn_external_value> places;
+  for (Bound& bound : bound_) {
+    View& view = *arguments[bound.external.id];
+    void* data = view.data;
+    if (bound.external.widened) {
+      // Behind the last element XNNPACK may read.
+      bound.wide.resize(view.count() + XNN_EXTRA_BYTES / sizeof(float));
+      data = bound.wide.data();
+    }
+    changed = changed || bound.data != data;
+    bound.data = data;
+    places.push_back({bound.external.id, data});
+  }
+  if (!changed) {
+    return {};
+  }
+  const xnn_status status = xnn_setup_runtime_v2(runtime_.get(), places.size(), places.data());
+  return status == xnn_status_success ? Status() : fault("set up", status);
+}
+
+// Runs the graph, whose shapes and memory are known, between conversions of what is not of XNNPACK's types.
+Status XnnDelegate::invoke(const std::vector<View*>& arguments) {
+  for (Bound& bound : bound_) {
+    if (bound.external.widened && !bound.external.output) {
+      const View& view = *arguments[bound.external.id];
+      lean::load(view.dtype, view.data, 1, view.count(), bound.wide.data());
+    }
+  }
+  const xnn_status status = xnn_invoke_runtime(runtime_.get());
+  if (status != xnn_status_success) {
+    return fault("run", status);
+  }
+  for (const Bound& bound : bound_) {
+    View& view = *arguments[bound.external.id];
+    if (!bound.external.output) {
+      continue;
+    }
+    if (bound.external.widened) {
+      lean::store(view.dtype, bound.wide.data(), view.count(), view.data, 1);
+    } else if (view.dtype == DType::kInt64) {
+      widen_indices(&view);
+    }
+  }
+  return {};
+}
+
+Status XnnDelegate::execute(const std::vector<View*>& arguments, const GraphCheck* whole) {
+  bool changed = !shaped_;
+  Status done = reshape_inputs(arguments, &changed);
+  if (!done.ok()) {
+    return done;
+  }
+  if (changed) {
+    shaped_ = false;
+    forget_plan(runtime_.get());
+    const xnn_status status = xnn_reshape_runtime(runtime_.get());
+    if (status != xnn_status_success) {
+      return fault("reshape", status);
+    }
+    shaped_ = true;
+  }
+  done = resize_outputs(arguments, whole);
+  if (done.ok()) {
+    done = bind(arguments, changed);
+  }
+  return done.ok() ? invoke(arguments) : done;
+}
+
+std::vector<KernelUse> XnnDelegate::kernels() const {
+  // Before its first execution XNNPACK has chosen for no number of rows yet.
+  if (!shaped_ && xnn_reshape_runtime(runtime_.get()) != xnn_status_success) {
+    return {};
+  }
+  return kernels_of(runtime_.get());
+}
+
+std::vector<OperatorTime> XnnDelegate::times() const {
+  std::size_t size = 0;
+  std::vector<OperatorTime> found;
+  if (!profile_ || xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_name, 0, nullptr,
+                                                  &size) != xnn_status_out_of_memory) {
+    return found;
+  }
+  std::vector<char> names(size + 1);
+  std::size_t bytes = 0;
+  xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_name, size, names.data(), &bytes);
+  xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_timing, 0, nullptr, &bytes);
+  std::vector<std::uint64_t> times(bytes / sizeof(std::uint64_t));
+  xnn_get_runtime_profiling_info(runtime_.get(), xnn_profile_info_operator_timing, bytes, times.data(),
+                                 &bytes);
+  const char* name = names.data();
+  std::map<std::string, unsigned> of_kind;
+  for (const std::uint64_t time : times) {
+    if (name >= names.data() + size) {
+      break;
+    }
+    const std::string kind = name;
+    found.push_back({kind + " #" + std::to_string(++of_kind[kind]), time * 1000});  // from microseconds
+    name += kind.size() + 1;
+  }
+  return found;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,97 @@
+// Runs graphs on XNNPACK.
+#pragma once
+
+#include <pthreadpool.h>
+#include <xnnpack.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lean/method/data_store.h"
+#include "lean/method/evalue.h"
+#include "lean/method/recorder.h"
+#include "lean/xnnpack/graph_builder.h"
+#include "lean/xnnpack/packed_weights.h"
+#include "lean/xnnpack/verify.h"
+#include "slipway/engine.h"
+#include "slipway/status.h"
+
+namespace slipway::lean {
+
+inline constexpr char kXnnpackBackend[] = "XnnpackBackend";
+
+// What all graphs of a process share: XNNPACK itself, threads, memory for intermediate values.
+class XnnContext {
+ public:
+  XnnContext() = default;
+  XnnContext(const XnnContext&) = delete;
+  XnnContext& operator=(const XnnContext&) = delete;
+  ~XnnContext();
+
+  // Initialises XNNPACK. Fails on a processor below its floor.
+  Status start();
+  // Makes the threads that graphs loaded from now on use; returns how many.
+  Result<unsigned> set_threads(unsigned count);
+
+  pthreadpool_t threads() const { return threads_; }
+  xnn_workspace_t workspace() const { return workspace_; }
+
+ private:
+  bool started_ = false;
+  pthreadpool_t threads_ = nullptr;
+  xnn_workspace_t workspace_ = nullptr;
+};
+
+class XnnDelegate {
+ public:
+  // Builds the graph, or a part of it, and packs its weights into `weights`. `payload` is what the program
+  // stores for the delegate, and was checked (GraphCheck::read); it must outlive the delegate.
+  static Result<std::unique_ptr<XnnDelegate>> load(const XnnContext& context, const XnnPayload& payload,
+                                                   PackedWeights& weights, const std::string& what,
+                                                   bool profile, const GraphPart* part = nullptr);
+
+  // Runs the graph. `arguments` are the call's values, found by the ids the graph gives its inputs and
+  // outputs, and accepted by the graph's check; outputs get the shapes that follow from the inputs'. `whole`:
+  // the check, when the graph is all of what was checked.
+  Status execute(const std::vector<View*>& arguments, const GraphCheck* whole = nullptr);
+
+  // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
+  std::vector<KernelUse> kernels() const;
+
+  // Times of the last execution, in order; "Fully Connected (NC, F32) GEMM #2" is the second of its kind.
+  // Empty without profiling.
+  std::vector<OperatorTime> times() const;
+
+  // Whether the graph computes in float32 what it was exported to compute in float16.
+  bool widened() const { return graph_->widened(); }
+
+ private:
+  struct RuntimeDeleter {
+    void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
+  };
+  struct Bound {
+    External external;
+    std::vector<std::size_t> dims;  // as XNNPACK was told last
+    void* data = nullptr;
+    std::vector<float> wide;  // the elements, for XNNPACK, of a value that is widened
+  };
+
+  Status prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part, bool widen);
+  Status fault(const char* step, xnn_status status) const;
+  Status reshape_inputs(const std::vector<View*>& arguments, bool* changed);
+  Status resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole);
+  Status bind(const std::vector<View*>& arguments, bool reshaped);
+  Status invoke(const std::vector<View*>& arguments);
+
+  std::string what_;
+  const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
+  std::unique_ptr<GraphBuilder> graph_;
+  std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
+  std::vector<Bound> bound_;
+  bool profile_ = false;
+  bool shaped_ = false;
+};
+
+}  // namespace slipway::lean
