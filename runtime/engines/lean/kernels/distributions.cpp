@@ -80,7 +80,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* random_kernels(std::size_t* count) {
+const KernelEntry* distribution_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

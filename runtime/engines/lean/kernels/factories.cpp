@@ -144,7 +144,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* create_kernels(std::size_t* count) {
+const KernelEntry* factory_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

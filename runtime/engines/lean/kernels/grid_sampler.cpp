@@ -155,7 +155,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* sample_kernels(std::size_t* count) {
+const KernelEntry* grid_sampler_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -264,7 +264,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* index_kernels(std::size_t* count) {
+const KernelEntry* indexing_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -222,7 +222,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* linear_kernels(std::size_t* count) {
+const KernelEntry* linear_algebra_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -1,45 +1,11 @@
-// Softmax and normalisations.
+// Normalizations over layers, groups and batches.
 #include <cmath>
-#include <type_traits>
 
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/tables.h"
 
 namespace slipway::lean {
 namespace {
-
-// aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
-template <bool Log>
-Status softmax(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {
-      T largest = line[0];
-      for (std::size_t i = 1; i < count; ++i) {
-        largest = line[i] > largest || line[i] != line[i] ? line[i] : largest;
-      }
-      T total{};
-      for (std::size_t i = 0; i < count; ++i) {
-        const T power = std::exp(line[i] - largest);
-        total += power;
-        line[i] = Log ? line[i] - largest : power;
-      }
-      const T scale = Log ? std::log(total) : T(1) / total;
-      for (std::size_t i = 0; i < count; ++i) {
-        line[i] = Log ? line[i] - scale : line[i] * scale;
-      }
-    });
-  });
-}
 
 // A weight or bias as T; nothing when the layer has none.
 template <typename T>
@@ -369,54 +335,17 @@ Status batch_norm_running(Arguments& arguments) {
   return {};
 }
 
-// aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out): one half times the sigmoid of the other.
-Status glu(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok() || in.sizes[dim] % 2 != 0) {
-    return wrapped.ok() ? mismatch("cannot halve " + to_text(in.shape())) : wrapped;
-  }
-  Shape shape = in.shape();
-  shape[dim] /= 2;
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
-  const auto strides = in.strides();
-  Operand first;
-  first.data = in.data;
-  first.dtype = in.dtype;
-  std::copy(strides.begin(), strides.begin() + in.rank, first.steps.begin());
-  Operand second = first;
-  second.data += shape[dim] * strides[dim] * static_cast<std::int64_t>(size_of(in.dtype));
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, std::array<Operand, 2>{first, second},
-           [](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[0][i] / (T(1) + std::exp(-inputs[1][i]));
-             }
-           });
-    return Status();
-  });
-}
-
 constexpr KernelEntry kTable[] = {
-    {"aten::_log_softmax.out", softmax<true>, 4},
     {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch, 9},
     {"aten::_native_batch_norm_legit.out", batch_norm_running, 11},
     {"aten::_native_batch_norm_legit_no_training.out", batch_norm, 10},
-    {"aten::_softmax.out", softmax<false>, 4},
-    {"aten::glu.out", glu, 3},
     {"aten::native_group_norm.out", group_norm, 11},
     {"aten::native_layer_norm.out", layer_norm, 8},
 };
 
 }  // namespace
 
-const KernelEntry* norm_kernels(std::size_t* count) {
+const KernelEntry* normalization_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

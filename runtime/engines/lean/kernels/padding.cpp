@@ -1,8 +1,8 @@
-// Padding with what the image holds itself.
+// Padding: with a number, or with what the image holds itself.
 #include <algorithm>
 
+#include "lean/kernels/strided_copy.h"
 #include "lean/kernels/tables.h"
-#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
@@ -63,15 +63,66 @@ Status pad(Arguments& arguments) {
   return {};
 }
 
+// aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out): pairs from the
+// last dimension on; negative ones cut.
+Status constant_pad(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  const std::vector<std::int64_t> pad = arguments.integers(1);
+  const double value = arguments.real(2);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (pad.size() % 2 != 0 || pad.size() / 2 > in.rank) {
+    return mismatch("the padding does not fit " + to_text(in.shape()));
+  }
+  Shape shape = in.shape();
+  Operand source = whole(in);
+  Part target;
+  target.shape = shape;
+  const std::int64_t element = in.data == nullptr ? 0 : static_cast<std::int64_t>(size_of(in.dtype));
+  std::array<std::int64_t, kMostDims> before{};
+  for (std::size_t i = 0; i < pad.size() / 2; ++i) {
+    const std::size_t dim = in.rank - 1U - i;
+    const std::int64_t front = pad[2 * i];
+    const std::int64_t back = pad[2 * i + 1];
+    shape[dim] += front + back;
+    before[dim] = std::max<std::int64_t>(front, 0);
+    target.shape[dim] += std::min<std::int64_t>(front, 0) + std::min<std::int64_t>(back, 0);
+    if (shape[dim] < 0 || target.shape[dim] < 0) {
+      return mismatch("the padding takes more than " + to_text(in.shape()) + " has");
+    }
+    source.data += std::max<std::int64_t>(-front, 0) * source.steps[dim] * element;
+  }
+  const Status resized = resize(&out, shape);
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  Operand number;
+  number.data = reinterpret_cast<const std::uint8_t*>(&value);
+  number.dtype = DType::kFloat64;
+  copy(out, number);
+  const auto strides = out.strides();
+  target.operand.dtype = out.dtype;
+  target.operand.data = out.data;
+  for (std::size_t i = 0; i < out.rank; ++i) {
+    target.operand.steps[i] = strides[i];
+    target.operand.data += before[i] * strides[i] * static_cast<std::int64_t>(size_of(out.dtype));
+  }
+  copy_into(target, source);
+  return {};
+}
+
 constexpr KernelEntry kTable[] = {
-    {"aten::reflection_pad1d.out", pad<true, 1>, 3},   {"aten::reflection_pad2d.out", pad<true, 2>, 3},
-    {"aten::reflection_pad3d.out", pad<true, 3>, 3},   {"aten::replication_pad1d.out", pad<false, 1>, 3},
-    {"aten::replication_pad2d.out", pad<false, 2>, 3}, {"aten::replication_pad3d.out", pad<false, 3>, 3},
+    {"aten::constant_pad_nd.out", constant_pad, 4},    {"aten::reflection_pad1d.out", pad<true, 1>, 3},
+    {"aten::reflection_pad2d.out", pad<true, 2>, 3},   {"aten::reflection_pad3d.out", pad<true, 3>, 3},
+    {"aten::replication_pad1d.out", pad<false, 1>, 3}, {"aten::replication_pad2d.out", pad<false, 2>, 3},
+    {"aten::replication_pad3d.out", pad<false, 3>, 3},
 };
 
 }  // namespace
 
-const KernelEntry* pad_kernels(std::size_t* count) {
+const KernelEntry* padding_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -327,7 +327,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* pool_kernels(std::size_t* count) {
+const KernelEntry* pooling_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -146,7 +146,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* mixed_kernels(std::size_t* count) {
+const KernelEntry* quantized_arithmetic_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

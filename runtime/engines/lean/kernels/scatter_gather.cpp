@@ -250,7 +250,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* gather_kernels(std::size_t* count) {
+const KernelEntry* scatter_gather_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -1,6 +1,5 @@
-// Operators that choose between elements.
+// Operators that choose between elements by comparing.
 #include <algorithm>
-#include <type_traits>
 
 #include "lean/kernels/tables.h"
 #include "lean/kernels/tensor_iterator.h"
@@ -38,43 +37,6 @@ Status where(Arguments& arguments) {
            [](const T* const* inputs, T* result, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {
                result[i] = inputs[0][i] != 0 ? inputs[1][i] : inputs[2][i];
-             }
-           });
-    return 0;
-  });
-  return {};
-}
-
-// aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out)
-Status masked_fill(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& mask = arguments.tensor(1);
-  View& out = arguments.tensor(3);
-  const double real = arguments.real(2);
-  const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  Shape shape;
-  Status done = broadcast_shape(in, mask, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  if (!done.ok()) {
-    return done;
-  }
-  in_domain(domain_of(in.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    T value{};
-    if constexpr (std::is_integral_v<T>) {
-      value = integer;
-    } else {
-      value = static_cast<T>(real);
-    }
-    map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
-           [value](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[1][i] != 0 ? value : inputs[0][i];
              }
            });
     return 0;
@@ -133,13 +95,12 @@ Status clamp_tensors(Arguments& arguments) {
 
 constexpr KernelEntry kTable[] = {
     {"aten::clamp.Tensor_out", clamp_tensors, 4},
-    {"aten::masked_fill.Scalar_out", masked_fill, 4},
     {"aten::where.self_out", where, 4},
 };
 
 }  // namespace
 
-const KernelEntry* select_kernels(std::size_t* count) {
+const KernelEntry* compare_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

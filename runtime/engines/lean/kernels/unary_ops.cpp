@@ -2,46 +2,22 @@
 #include <cmath>
 #include <type_traits>
 
+#include "lean/kernels/pointwise.h"
 #include "lean/kernels/tables.h"
-#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
 
-template <typename F>
-Status apply(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
-  in_domain(domain, [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, std::array<Operand, 1>{operand_of(in, out)},
-           [&](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = f(inputs[0][i]);
-             }
-           });
-    return 0;
-  });
-  return {};
-}
-
 // aten::OP.out(Tensor self, *, Tensor(a!) out), computed in the input's own domain.
 template <typename Op>
 Status same(Arguments& arguments) {
-  return apply(arguments, 1, domain_of(arguments.tensor(0).dtype), Op());
+  return apply_unary(arguments, 1, domain_of(arguments.tensor(0).dtype), Op());
 }
 
 // The same, computed in floats. The loop for integers is never taken: it stays out of the program.
 template <typename Op>
 Status real(Arguments& arguments) {
-  return apply(arguments, 1, floating(arguments.tensor(0).dtype), [](auto x) {
+  return apply_unary(arguments, 1, floating(arguments.tensor(0).dtype), [](auto x) {
     if constexpr (std::is_floating_point_v<decltype(x)>) {
       return Op()(x);
     } else {
@@ -105,7 +81,7 @@ SLIPWAY_OP(Hardswish, x* std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
 // Rounding leaves integers as they are.
 template <typename Op>
 Status rounding(Arguments& arguments) {
-  return apply(arguments, 1, domain_of(arguments.tensor(0).dtype), [](auto x) {
+  return apply_unary(arguments, 1, domain_of(arguments.tensor(0).dtype), [](auto x) {
     if constexpr (std::is_floating_point_v<decltype(x)>) {
       return Op()(x);
     } else {
@@ -155,59 +131,16 @@ struct IsInf {
 // aten::bitwise_not.out(Tensor self, *, Tensor(a!) out)
 Status bitwise_not(Arguments& arguments) {
   const bool truth = arguments.tensor(0).dtype == DType::kBool;
-  return apply(arguments, 1, Domain::kInt, [truth](auto x) {
+  return apply_unary(arguments, 1, Domain::kInt, [truth](auto x) {
     const auto bits = static_cast<std::int64_t>(x);
     return static_cast<decltype(x)>(truth ? (bits == 0 ? 1 : 0) : ~bits);
-  });
-}
-
-// aten::gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out)
-Status gelu(Arguments& arguments) {
-  const auto* text = std::get_if<std::string_view>(&arguments.value(1));
-  const bool by_tanh = text != nullptr && *text == "tanh";
-  return apply(arguments, 2, floating(arguments.tensor(0).dtype), [by_tanh](auto x) {
-    using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) {
-      constexpr T kSqrtHalf = T(0.70710678118654752440);
-      constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
-      if (by_tanh) {
-        return T(0.5) * x * (T(1) + std::tanh(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
-      }
-      return T(0.5) * x * (T(1) + std::erf(x * kSqrtHalf));
-    } else {
-      return x;
-    }
-  });
-}
-
-// aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out)
-Status leaky_relu(Arguments& arguments) {
-  const double slope = arguments.real(1);
-  return apply(arguments, 2, floating(arguments.tensor(0).dtype), [slope](auto x) {
-    return x > 0 ? x : static_cast<decltype(x)>(x * static_cast<decltype(x)>(slope));
-  });
-}
-
-// aten::elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out)
-Status elu(Arguments& arguments) {
-  const double alpha = arguments.real(1);
-  const double scale = arguments.real(2);
-  const double input_scale = arguments.real(3);
-  return apply(arguments, 4, floating(arguments.tensor(0).dtype), [=](auto x) {
-    using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) {
-      return x <= 0 ? static_cast<T>(T(alpha) * T(scale) * std::expm1(x * T(input_scale)))
-                    : static_cast<T>(x * T(scale));
-    } else {
-      return x;
-    }
   });
 }
 
 // aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out)
 Status logit(Arguments& arguments) {
   const auto eps = arguments.optional_real(1);
-  return apply(arguments, 2, floating(arguments.tensor(0).dtype), [eps](auto x) {
+  return apply_unary(arguments, 2, floating(arguments.tensor(0).dtype), [eps](auto x) {
     using T = decltype(x);
     if constexpr (std::is_floating_point_v<T>) {
       const T low = eps ? T(*eps) : T(0);
@@ -223,7 +156,7 @@ Status logit(Arguments& arguments) {
 Status bounded(Arguments& arguments, std::optional<double> low, std::optional<double> high,
                std::optional<std::int64_t> low_int, std::optional<std::int64_t> high_int,
                std::size_t out_at) {
-  return apply(arguments, out_at, domain_of(arguments.tensor(out_at).dtype), [=](auto x) {
+  return apply_unary(arguments, out_at, domain_of(arguments.tensor(out_at).dtype), [=](auto x) {
     using T = decltype(x);
     if constexpr (std::is_floating_point_v<T>) {
       if (low && x < T(*low)) {
@@ -270,18 +203,15 @@ constexpr KernelEntry kTable[] = {
     {"aten::clamp.out", clamp, 4},
     {"aten::cos.out", real<Cos>, 2},
     {"aten::cosh.out", real<Cosh>, 2},
-    {"aten::elu.out", elu, 5},
     {"aten::erf.out", real<Erf>, 2},
     {"aten::exp.out", real<Exp>, 2},
     {"aten::expm1.out", real<Expm1>, 2},
     {"aten::floor.out", rounding<Floor>, 2},
-    {"aten::gelu.out", gelu, 3},
     {"aten::hardsigmoid.out", real<Hardsigmoid>, 2},
     {"aten::hardswish.out", real<Hardswish>, 2},
     {"aten::hardtanh.out", clamp, 4},
     {"aten::isinf.out", real<IsInf>, 2},
     {"aten::isnan.out", real<IsNan>, 2},
-    {"aten::leaky_relu.out", leaky_relu, 3},
     {"aten::log.out", real<Log>, 2},
     {"aten::log10.out", real<Log10>, 2},
     {"aten::log1p.out", real<Log1p>, 2},

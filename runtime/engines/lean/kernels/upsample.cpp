@@ -253,7 +253,7 @@ constexpr KernelEntry kTable[] = {
 
 }  // namespace
 
-const KernelEntry* resize_kernels(std::size_t* count) {
+const KernelEntry* upsample_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -1,27 +1,12 @@
-// Operators that move elements and compute nothing: each sees its input with other steps, and copies.
+// A tensor's elements under another shape: each operator sees its input with other steps, and copies.
 #include <algorithm>
 #include <cstring>
 
+#include "lean/kernels/strided_copy.h"
 #include "lean/kernels/tables.h"
-#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
-
-void advance(Operand* operand, std::int64_t elements) {
-  // A tensor without elements may have no memory to be ahead in.
-  if (operand->data != nullptr) {
-    operand->data += elements * static_cast<std::int64_t>(size_of(operand->dtype));
-  }
-}
-
-Status copy_as(View& out, const Shape& shape, const Operand& operand) {
-  const Status resized = resize(&out, shape);
-  if (resized.ok()) {
-    copy(out, operand);
-  }
-  return resized;
-}
 
 // The elements keep their logical row-major order under another shape; one size may be -1.
 Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
@@ -207,98 +192,6 @@ Status expand_copy(Arguments& arguments) {
   return resized;
 }
 
-// aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out)
-Status select_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
-  std::int64_t index = arguments.integer(2);
-  index = index < 0 ? index + in.sizes[dim] : index;
-  if (index < 0 || index >= in.sizes[dim]) {
-    return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
-                    " of " + to_text(in.shape()));
-  }
-  Operand operand = whole(in);
-  advance(&operand, index * operand.steps[dim]);
-  std::copy(operand.steps.begin() + static_cast<std::ptrdiff_t>(dim) + 1, operand.steps.end(),
-            operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
-  Shape shape = in.shape();
-  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  return copy_as(arguments.tensor(3), shape, operand);
-}
-
-// Bounds of a slice as Python has them: from the end when negative, cut to what is there.
-std::int64_t bound(std::optional<std::int64_t> wanted, std::int64_t missing, std::int64_t size) {
-  std::int64_t found = wanted.value_or(missing);
-  found = found < 0 ? found + size : found;
-  return std::clamp<std::int64_t>(found, 0, size);
-}
-
-// aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *,
-// Tensor(a!) out)
-Status slice_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
-  const std::int64_t size = in.sizes[dim];
-  const std::int64_t start = bound(arguments.optional_integer(2), 0, size);
-  const std::int64_t end = std::max(start, bound(arguments.optional_integer(3), size, size));
-  const std::int64_t step = arguments.integer(4);
-  if (step <= 0) {
-    return mismatch("a slice has the step " + std::to_string(step));
-  }
-  Operand operand = whole(in);
-  advance(&operand, start * operand.steps[dim]);
-  operand.steps[dim] *= step;
-  Shape shape = in.shape();
-  shape[dim] = end == start ? 0 : (end - start - 1) / step + 1;
-  return copy_as(arguments.tensor(5), shape, operand);
-}
-
-// aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out)
-Status narrow_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
-  std::int64_t start = arguments.integer(2);
-  start = start < 0 ? start + in.sizes[dim] : start;
-  const std::int64_t length = arguments.integer(3);
-  if (start < 0 || length < 0 || start > in.sizes[dim] || length > in.sizes[dim] - start) {
-    return mismatch("cannot take " + std::to_string(length) + " from " + std::to_string(start) + " on of " +
-                    to_text(in.shape()));
-  }
-  Operand operand = whole(in);
-  advance(&operand, start * operand.steps[dim]);
-  Shape shape = in.shape();
-  shape[dim] = length;
-  return copy_as(arguments.tensor(4), shape, operand);
-}
-
-// aten::flip.out(Tensor self, int[] dims, *, Tensor(a!) out)
-Status flip(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  Operand operand = whole(in);
-  for (const std::int64_t item : arguments.integers(1)) {
-    std::size_t dim = 0;
-    const Status wrapped = wrap_dim(item, in.rank, &dim);
-    if (!wrapped.ok()) {
-      return wrapped;
-    }
-    advance(&operand, std::max<std::int64_t>(in.sizes[dim] - 1, 0) * operand.steps[dim]);
-    operand.steps[dim] = -operand.steps[dim];
-  }
-  return copy_as(arguments.tensor(2), in.shape(), operand);
-}
-
 // aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out)
 Status diagonal_copy(Arguments& arguments) {
   const View& in = arguments.tensor(0);
@@ -381,90 +274,11 @@ Status as_strided_copy(Arguments& arguments) {
   return copy_as(arguments.tensor(4), shape, operand);
 }
 
-// A copy in the output's own memory order and element type. Between the input and the output stand settings
-// that the output's tensor has taken up already.
-Status copy_to(Arguments& arguments, std::size_t in_at, std::size_t out_at) {
-  const View& in = arguments.tensor(in_at);
-  View& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  return copy_as(out, in.shape(), whole(in));
-}
-
-// aten::_to_copy.out(Tensor self, *, bool non_blocking=False, MemoryFormat? memory_format=None, Tensor(a!)
-// out)
-Status to_copy(Arguments& arguments) {
-  return copy_to(arguments, 0, 3);
-}
-// aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out)
-Status clone(Arguments& arguments) {
-  return copy_to(arguments, 0, 2);
-}
-// aten::OP.out(Tensor self, *, Tensor(a!) out)
-Status plain_copy(Arguments& arguments) {
-  return copy_to(arguments, 0, 1);
-}
-
-// aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out): src, broadcast to
-// self.
-Status copy_out(Arguments& arguments) {
-  const View& self = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
-  View& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  Shape shape;
-  Status done = broadcast_shape(self, source, &shape);
-  if (done.ok() && shape != self.shape()) {
-    done = mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()));
-  }
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  if (done.ok()) {
-    copy(out, operand_of(source, out));
-  }
-  return done;
-}
-
-// aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False)
-Status copy_in_place(Arguments& arguments) {
-  View& self = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  Shape shape;
-  const Status done = broadcast_shape(self, source, &shape);
-  if (!done.ok() || shape != self.shape()) {
-    return done.ok() ? mismatch(to_text(source.shape()) + " does not go into " + to_text(self.shape()))
-                     : done;
-  }
-  const Status writable = resize(&self, shape);
-  if (writable.ok()) {
-    copy(self, operand_of(source, self));
-  }
-  return writable;
-}
-
 constexpr KernelEntry kTable[] = {
-    {"aten::_to_copy.out", to_copy, 4},
-    {"aten::alias_copy.out", plain_copy, 2},
     {"aten::as_strided_copy.out", as_strided_copy, 5},
-    {"aten::clone.out", clone, 3},
-    {"aten::copy.out", copy_out, 4},
-    {"aten::copy_", copy_in_place, 3},
-    {"aten::detach_copy.out", plain_copy, 2},
     {"aten::diagonal_copy.out", diagonal_copy, 5},
     {"aten::expand_copy.out", expand_copy, 4},
-    {"aten::flip.out", flip, 3},
-    {"aten::lift_fresh_copy.out", plain_copy, 2},
-    {"aten::narrow_copy.out", narrow_copy, 5},
     {"aten::permute_copy.out", permute_copy, 3},
-    {"aten::select_copy.int_out", select_copy, 4},
-    {"aten::slice_copy.Tensor_out", slice_copy, 6},
     {"aten::squeeze_copy.dim_out", squeeze_dim, 3},
     {"aten::squeeze_copy.dims_out", squeeze_dims, 3},
     {"aten::t_copy.out", t_copy, 2},
@@ -472,15 +286,11 @@ constexpr KernelEntry kTable[] = {
     {"aten::unfold_copy.out", unfold_copy, 5},
     {"aten::unsqueeze_copy.out", unsqueeze_copy, 3},
     {"aten::view_copy.out", view_copy, 3},
-    {"dim_order_ops::_clone_dim_order.out", to_copy, 4},
-    {"dim_order_ops::_to_dim_order_copy.out", to_copy, 4},
-    {"et_copy::_d2h_copy.out", plain_copy, 2},
-    {"et_copy::_h2d_copy.out", plain_copy, 2},
 };
 
 }  // namespace
 
-const KernelEntry* movement_kernels(std::size_t* count) {
+const KernelEntry* view_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

@@ -1,7 +1,7 @@
-// Elements chosen by their values: as many as there are, or in order.
+// Elements that a mask, or their own value, chooses.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <type_traits>
 
 #include "device_memory.h"
 #include "lean/kernels/offsets.h"
@@ -10,6 +10,43 @@
 
 namespace slipway::lean {
 namespace {
+
+// aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out)
+Status masked_fill(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const View& mask = arguments.tensor(1);
+  View& out = arguments.tensor(3);
+  const double real = arguments.real(2);
+  const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  Shape shape;
+  Status done = broadcast_shape(in, mask, &shape);
+  if (done.ok()) {
+    done = resize(&out, shape);
+  }
+  if (!done.ok()) {
+    return done;
+  }
+  in_domain(domain_of(in.dtype), [&](auto zero) {
+    using T = decltype(zero);
+    T value{};
+    if constexpr (std::is_integral_v<T>) {
+      value = integer;
+    } else {
+      value = static_cast<T>(real);
+    }
+    map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
+           [value](const T* const* inputs, T* result, std::size_t count) {
+             for (std::size_t i = 0; i < count; ++i) {
+               result[i] = inputs[1][i] != 0 ? value : inputs[0][i];
+             }
+           });
+    return 0;
+  });
+  return {};
+}
 
 // aten::nonzero.out(Tensor self, *, Tensor(a!) out): as many rows as there are elements that are not 0.
 Status nonzero(Arguments& arguments) {
@@ -143,112 +180,16 @@ Status masked_scatter(Arguments& arguments) {
   return {};
 }
 
-// The order of a line's elements: the largest (or smallest) first, NaN as the largest, equals as they came.
-template <typename T>
-std::vector<std::size_t> order_of(const T* line, std::size_t count, bool largest) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto above = [line](std::size_t a, std::size_t b) {
-    const bool a_nan = line[a] != line[a];
-    const bool b_nan = line[b] != line[b];
-    return a_nan || b_nan ? a_nan && !b_nan : line[a] > line[b];
-  };
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const bool before = largest ? above(a, b) : above(b, a);
-    const bool after = largest ? above(b, a) : above(a, b);
-    return before || (!after && a < b);
-  });
-  return order;
-}
-
-// The first `count` of every line, sorted, with where they were.
-Status sorted(const View& in, std::int64_t wanted, std::int64_t count, bool largest, View& values,
-              View& indices) {
-  std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(wanted, in.rank, &dim);
-  const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
-  if (!wrapped.ok() || count < 0 || count > length) {
-    return wrapped.ok() ? mismatch("cannot take " + std::to_string(count) + " of " + to_text(in.shape()))
-                        : wrapped;
-  }
-  Shape shape = in.shape();
-  if (in.rank != 0) {
-    shape[dim] = count;
-  }
-  for (View* view : {&values, &indices}) {
-    const Status resized = resize(view, shape);
-    if (!resized.ok()) {
-      return resized;
-    }
-  }
-  auto in_steps = in.strides();
-  auto value_steps = values.strides();
-  auto index_steps = indices.strides();
-  const std::int64_t in_step = in.rank == 0 ? 1 : in_steps[dim];
-  const std::int64_t value_step = in.rank == 0 ? 1 : value_steps[dim];
-  const std::int64_t index_step = in.rank == 0 ? 1 : index_steps[dim];
-  Shape outer = in.shape();
-  if (in.rank != 0) {
-    outer[dim] = 1;
-  }
-  if (in.count() == 0) {
-    return {};
-  }
-  const std::size_t lines = in.count() / static_cast<std::size_t>(length);
-  return in_domain(domain_of(in.dtype), [&](auto zero) {
-    using T = decltype(zero);
-    std::vector<T> line(static_cast<std::size_t>(length));
-    for (std::size_t i = 0; i < lines; ++i) {
-      load(in.dtype, at(in, offset_of(i, outer, in_steps)), in_step, line.size(), line.data());
-      const std::vector<std::size_t> order = order_of(line.data(), line.size(), largest);
-      for (std::int64_t k = 0; k < count; ++k) {
-        const std::size_t place = order[static_cast<std::size_t>(k)];
-        const auto index_value = static_cast<std::int64_t>(place);
-        store(values.dtype, &line[place], 1, at(values, offset_of(i, outer, value_steps) + k * value_step),
-              1);
-        store(indices.dtype, &index_value, 1, at(indices, offset_of(i, outer, index_steps) + k * index_step),
-              1);
-      }
-    }
-    return Status();
-  });
-}
-
-// aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!)
-// values, Tensor(b!) indices)
-Status topk(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& values = arguments.tensor(5);
-  View& indices = arguments.tensor(6);
-  return arguments.fault().ok()
-             ? sorted(in, arguments.integer(2), arguments.integer(1), arguments.boolean(3), values, indices)
-             : Status();
-}
-// aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices)
-Status sort(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& values = arguments.tensor(3);
-  View& indices = arguments.tensor(4);
-  std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!arguments.fault().ok() || !wrapped.ok()) {
-    return wrapped;
-  }
-  return sorted(in, arguments.integer(1), in.rank == 0 ? 1 : in.sizes[dim], arguments.boolean(2), values,
-                indices);
-}
-
 constexpr KernelEntry kTable[] = {
+    {"aten::masked_fill.Scalar_out", masked_fill, 4},
     {"aten::masked_scatter.out", masked_scatter, 4},
     {"aten::masked_select.out", masked_select, 3},
     {"aten::nonzero.out", nonzero, 2},
-    {"aten::sort.values", sort, 5},
-    {"aten::topk.values", topk, 7},
 };
 
 }  // namespace
 
-const KernelEntry* filter_kernels(std::size_t* count) {
+const KernelEntry* masked_kernels(std::size_t* count) {
   return entries_of(kTable, count);
 }
 

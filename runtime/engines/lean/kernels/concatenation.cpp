@@ -1,0 +1,211 @@
+// Operators that put tensors together, take them apart or repeat them.
+#include <algorithm>
+
+#include "lean/kernels/strided_copy.h"
+#include "lean/kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)
+Status cat(Arguments& arguments) {
+  std::vector<View*> tensors = arguments.tensors(0);
+  View& out = arguments.tensor(2);
+  // Empty one-dimensional tensors are left out, whatever the others' shape.
+  tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
+                               [](const View* view) {
+                                 return view == nullptr || (view->rank == 1 && view->sizes[0] == 0);
+                               }),
+                tensors.end());
+  if (!arguments.fault().ok() || tensors.empty()) {
+    return {};
+  }
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), tensors[0]->rank, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  Shape shape = tensors[0]->shape();
+  shape[dim] = 0;
+  for (const View* view : tensors) {
+    Shape other = view->shape();
+    if (other.size() != shape.size()) {
+      return mismatch("tensors of different ranks cannot be joined");
+    }
+    shape[dim] += other[dim];
+    other[dim] = shape[dim];
+    if (other != shape) {
+      return mismatch("tensors whose other sizes differ cannot be joined");
+    }
+  }
+  const Status resized = resize(&out, shape);
+  std::int64_t start = 0;
+  for (std::size_t i = 0; resized.ok() && i < tensors.size(); ++i) {
+    const std::int64_t length = tensors[i]->sizes[dim];
+    copy_into(part_of(out, dim, start, length), whole(*tensors[i]));
+    start += length;
+  }
+  return resized;
+}
+
+// aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)
+Status stack(Arguments& arguments) {
+  const std::vector<View*> tensors = arguments.tensors(0);
+  View& out = arguments.tensor(2);
+  if (!arguments.fault().ok() || tensors.empty() || tensors[0] == nullptr) {
+    return {};
+  }
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), tensors[0]->rank + 1U, &dim);
+  if (!wrapped.ok()) {
+    return wrapped;
+  }
+  Shape shape = tensors[0]->shape();
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), static_cast<std::int64_t>(tensors.size()));
+  const Status resized = resize(&out, shape);
+  for (std::size_t i = 0; resized.ok() && i < tensors.size(); ++i) {
+    if (tensors[i] == nullptr || tensors[i]->shape() != tensors[0]->shape()) {
+      return mismatch("tensors of different shapes cannot be stacked");
+    }
+    Operand operand = whole(*tensors[i]);
+    std::copy_backward(operand.steps.begin() + static_cast<std::ptrdiff_t>(dim), operand.steps.end() - 1,
+                       operand.steps.end());
+    operand.steps[dim] = 0;
+    copy_into(part_of(out, dim, static_cast<std::int64_t>(i), 1), operand);
+  }
+  return resized;
+}
+
+// Parts of the given lengths, one output each.
+Status split(Arguments& arguments, std::size_t dim, const std::vector<std::int64_t>& lengths,
+             std::size_t out_at) {
+  const View& in = arguments.tensor(0);
+  const std::vector<View*> outs = arguments.tensors(out_at);
+  if (outs.size() != lengths.size()) {
+    return mismatch("the parts are not as many as the outputs");
+  }
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    if (outs[i] == nullptr || lengths[i] < 0 || lengths[i] > in.sizes[dim] - start) {
+      return mismatch("the parts are larger than " + to_text(in.shape()));
+    }
+    const Part part = part_of(in, dim, start, lengths[i]);
+    const Status resized = resize(outs[i], part.shape);
+    if (!resized.ok()) {
+      return resized;
+    }
+    copy(*outs[i], part.operand);
+    start += lengths[i];
+  }
+  return {};
+}
+
+// aten::split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out)
+Status split_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(2), in.rank, &dim);
+  const std::int64_t size = arguments.integer(1);
+  if (!wrapped.ok() || size <= 0) {
+    return wrapped.ok() ? mismatch("the parts have no size") : wrapped;
+  }
+  // As many as there are outputs, before they are counted out: a dimension beside an empty one can be any.
+  const std::int64_t parts = in.sizes[dim] == 0 ? 0 : (in.sizes[dim] - 1) / size + 1;
+  if (parts != static_cast<std::int64_t>(arguments.tensors(3).size())) {
+    return mismatch("the parts are not as many as the outputs");
+  }
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t left = in.sizes[dim]; left > 0; left -= size) {
+    lengths.push_back(std::min(size, left));
+  }
+  return split(arguments, dim, lengths, 3);
+}
+
+// aten::split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out)
+Status split_with_sizes(Arguments& arguments) {
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(2), arguments.tensor(0).rank, &dim);
+  return wrapped.ok() ? split(arguments, dim, arguments.integers(1), 3) : wrapped;
+}
+
+// aten::unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out)
+Status unbind_copy(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  const std::vector<View*> outs = arguments.tensors(2);
+  std::size_t dim = 0;
+  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
+  if (!wrapped.ok() || static_cast<std::int64_t>(outs.size()) != in.sizes[dim]) {
+    return wrapped.ok() ? mismatch("the parts are not as many as the outputs") : wrapped;
+  }
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    Part part = part_of(in, dim, static_cast<std::int64_t>(i), 1);
+    part.shape.erase(part.shape.begin() + static_cast<std::ptrdiff_t>(dim));
+    std::copy(part.operand.steps.begin() + static_cast<std::ptrdiff_t>(dim) + 1, part.operand.steps.end(),
+              part.operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
+    const Status resized =
+        outs[i] == nullptr ? mismatch("an output is missing") : resize(outs[i], part.shape);
+    if (!resized.ok()) {
+      return resized;
+    }
+    copy(*outs[i], part.operand);
+  }
+  return {};
+}
+
+// aten::repeat.out(Tensor self, SymInt[] repeats, *, Tensor(a!) out)
+Status repeat(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  const std::vector<std::int64_t> times = arguments.integers(1);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (times.size() < in.rank || 2 * times.size() > kMostDims) {
+    return mismatch("cannot repeat " + to_text(in.shape()));
+  }
+  const std::size_t added = times.size() - in.rank;
+  Shape shape(times.size());
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    shape[i] = times[i] * (i < added ? 1 : in.sizes[i - added]);
+  }
+  const Status resized = resize(&out, shape);
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  // Every dimension is two: which repetition, and where in it.
+  const auto in_strides = in.strides();
+  const auto out_strides = out.strides();
+  Part target;
+  Operand source;
+  source.data = in.data;
+  source.dtype = in.dtype;
+  target.operand.data = out.data;
+  target.operand.dtype = out.dtype;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const std::int64_t size = i < added ? 1 : in.sizes[i - added];
+    target.operand.steps[target.shape.size()] = out_strides[i] * size;
+    target.shape.push_back(times[i]);
+    target.operand.steps[target.shape.size()] = out_strides[i];
+    source.steps[target.shape.size()] = i < added ? 0 : in_strides[i - added];
+    target.shape.push_back(size);
+  }
+  copy_into(target, source);
+  return {};
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::cat.out", cat, 3},
+    {"aten::repeat.out", repeat, 3},
+    {"aten::split_copy.Tensor_out", split_copy, 4},
+    {"aten::split_with_sizes_copy.out", split_with_sizes, 4},
+    {"aten::stack.out", stack, 3},
+    {"aten::unbind_copy.int_out", unbind_copy, 3},
+};
+
+}  // namespace
+
+const KernelEntry* concatenation_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,149 @@
+// Operators that put elements in another order, or leave some of them out.
+#include <algorithm>
+
+#include "lean/kernels/strided_copy.h"
+#include "lean/kernels/tables.h"
+
+namespace slipway::lean {
+namespace {
+
+// aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out)
+Status roll(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(3);
+  const std::vector<std::int64_t> shifts = arguments.integers(1);
+  const std::vector<std::int64_t> dims = arguments.integers(2);
+  if (shifts.size() != dims.size() || shifts.size() != 1) {
+    return mismatch("only one dimension at a time can be rolled");
+  }
+  std::size_t dim = 0;
+  Status done = wrap_dim(dims[0], in.rank, &dim);
+  if (done.ok()) {
+    done = resize(&out, in.shape());
+  }
+  const std::int64_t size = in.sizes[dim];
+  if (!done.ok() || size == 0) {
+    return done;
+  }
+  const std::int64_t shift = (shifts[0] % size + size) % size;
+  copy_into(part_of(out, dim, shift, size - shift), whole(in));
+  copy_into(part_of(out, dim, 0, shift), part_of(in, dim, size - shift, shift).operand);
+  return {};
+}
+
+// aten::flip.out(Tensor self, int[] dims, *, Tensor(a!) out)
+Status flip(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  Operand operand = whole(in);
+  for (const std::int64_t item : arguments.integers(1)) {
+    std::size_t dim = 0;
+    const Status wrapped = wrap_dim(item, in.rank, &dim);
+    if (!wrapped.ok()) {
+      return wrapped;
+    }
+    advance(&operand, std::max<std::int64_t>(in.sizes[dim] - 1, 0) * operand.steps[dim]);
+    operand.steps[dim] = -operand.steps[dim];
+  }
+  return copy_as(arguments.tensor(2), in.shape(), operand);
+}
+
+// aten::pixel_shuffle.out(Tensor self, int upscale_factor, *, Tensor(a!) out); unshuffle is its inverse.
+template <bool Inverse>
+Status pixel_shuffle(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  const std::int64_t factor = arguments.integer(1);
+  if (!arguments.fault().ok()) {
+    return {};
+  }
+  if (in.rank < 3 || in.rank + 2U > kMostDims || factor <= 0 || factor > INT16_MAX) {
+    return mismatch("cannot shuffle the pixels of " + to_text(in.shape()));
+  }
+  const std::size_t c = in.rank - 3U;
+  const View& fine = Inverse ? in : out;    // H*r, W*r
+  const View& coarse = Inverse ? out : in;  // C*r*r
+  Shape shape = in.shape();
+  const bool divides =
+      Inverse ? shape[c + 1] % factor == 0 && shape[c + 2] % factor == 0 : shape[c] % (factor * factor) == 0;
+  if (!divides) {
+    return mismatch("cannot shuffle the pixels of " + to_text(in.shape()) + " by " + std::to_string(factor));
+  }
+  shape[c] = Inverse ? shape[c] * factor * factor : shape[c] / (factor * factor);
+  shape[c + 1] = Inverse ? shape[c + 1] / factor : shape[c + 1] * factor;
+  shape[c + 2] = Inverse ? shape[c + 2] / factor : shape[c + 2] * factor;
+  const Status resized = resize(&out, shape);
+  if (!resized.ok()) {
+    return resized;
+  }
+  const auto fine_steps = fine.strides();
+  const auto coarse_steps = coarse.strides();
+  Operand a;
+  Operand b;
+  Shape walked(fine.sizes.begin(), fine.sizes.begin() + static_cast<std::ptrdiff_t>(c));
+  for (std::size_t i = 0; i < c; ++i) {
+    a.steps[i] = fine_steps[i];
+    b.steps[i] = coarse_steps[i];
+  }
+  // Channel, then rows and their subpixels, then columns and theirs.
+  const std::int64_t sizes[] = {fine.sizes[c], coarse.sizes[c + 1], factor, coarse.sizes[c + 2], factor};
+  const std::int64_t fine_walk[] = {fine_steps[c], fine_steps[c + 1] * factor, fine_steps[c + 1],
+                                    fine_steps[c + 2] * factor, fine_steps[c + 2]};
+  const std::int64_t coarse_walk[] = {coarse_steps[c] * factor * factor, coarse_steps[c + 1],
+                                      coarse_steps[c] * factor, coarse_steps[c + 2], coarse_steps[c]};
+  for (std::size_t i = 0; i < 5; ++i) {
+    a.steps[c + i] = fine_walk[i];
+    b.steps[c + i] = coarse_walk[i];
+    walked.push_back(sizes[i]);
+  }
+  a.data = fine.data;
+  a.dtype = fine.dtype;
+  b.data = coarse.data;
+  b.dtype = coarse.dtype;
+  copy_into({Inverse ? b : a, walked}, Inverse ? a : b);
+  return {};
+}
+
+// aten::tril.out(Tensor self, SymInt diagonal=0, *, Tensor(a!) out)
+Status tril(Arguments& arguments) {
+  const View& in = arguments.tensor(0);
+  View& out = arguments.tensor(2);
+  const std::int64_t diagonal = arguments.integer(1);
+  if (in.rank < 2) {
+    return mismatch("a tensor of " + to_text(in.shape()) + " has no triangle");
+  }
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || out.count() == 0) {
+    return resized;
+  }
+  const std::int64_t zero = 0;
+  Operand nothing;
+  nothing.data = reinterpret_cast<const std::uint8_t*>(&zero);
+  nothing.dtype = DType::kInt64;
+  copy(out, nothing);
+  const std::int64_t rows = in.sizes[in.rank - 2U];
+  const std::int64_t columns = in.sizes[in.rank - 1U];
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t kept =
+        std::clamp<std::int64_t>(row + std::clamp(diagonal, -rows, columns) + 1, 0, columns);
+    Part target = part_of(out, out.rank - 2U, row, 1);
+    target.shape[out.rank - 1U] = kept;
+    copy_into(target, part_of(in, in.rank - 2U, row, 1).operand);
+  }
+  return {};
+}
+
+constexpr KernelEntry kTable[] = {
+    {"aten::flip.out", flip, 3},
+    {"aten::pixel_shuffle.out", pixel_shuffle<false>, 3},
+    {"aten::pixel_unshuffle.out", pixel_shuffle<true>, 3},
+    {"aten::roll.out", roll, 4},
+    {"aten::tril.out", tril, 3},
+};
+
+}  // namespace
+
+const KernelEntry* transformation_kernels(std::size_t* count) {
+  return entries_of(kTable, count);
+}
+
+}  // namespace slipway::lean
