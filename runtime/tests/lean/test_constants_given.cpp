@@ -26,12 +26,12 @@ std::size_t constants_behind(Before before) {
   plan.add_chains(chains);
   builder.Finish(plan.Finish());
   std::uint32_t number = 0;
-  View constant;
+  TensorView constant;
   constant.dtype = DType::kFloat32;
   constant.constant = true;
   constant.data = reinterpret_cast<std::uint8_t*>(&number);
   constant.capacity = sizeof(number);
-  const std::vector<Value> values{constant, View()};
+  const std::vector<EValue> values{constant, TensorView()};
   const auto* made = flatbuffers::GetRoot<pte::ExecutionPlan>(builder.GetBufferPointer());
   return constants_given(*made, values, 0).size();
 }

@@ -70,8 +70,8 @@ DType dtype_of(xnn_datatype type) {
 // Tensors for a graph's inputs and outputs, in shapes of the caller's.
 class Arguments {
  public:
-  View& add(xnn_datatype type, const Dims& dims, Dynamism dynamism = Dynamism::kBounded) {
-    View& view = *views_.emplace_back(std::make_unique<View>());
+  TensorView& add(xnn_datatype type, const Dims& dims, Dynamism dynamism = Dynamism::kBounded) {
+    TensorView& view = *views_.emplace_back(std::make_unique<TensorView>());
     view.dtype = dtype_of(type);
     view.rank = static_cast<std::uint8_t>(dims.rank);
     view.dynamism = dynamism;
@@ -87,28 +87,28 @@ class Arguments {
     all_.push_back(&view);
     return view;
   }
-  const std::vector<View*>& all() const { return all_; }
+  const std::vector<TensorView*>& all() const { return all_; }
 
  private:
-  std::vector<std::unique_ptr<View>> views_;
+  std::vector<std::unique_ptr<TensorView>> views_;
   std::vector<std::vector<std::uint8_t>> memory_;
-  std::vector<View*> all_;
+  std::vector<TensorView*> all_;
 };
 
 // In the shapes of `check`.
 std::unique_ptr<Arguments> arguments_for(const GraphCheck& check) {
   auto arguments = std::make_unique<Arguments>();
-  std::vector<std::size_t> places;
+  std::vector<std::size_t> order;
   for (std::size_t i = 0; i < check.facts().size(); ++i) {
     if (check.facts()[i].input || check.facts()[i].output) {
-      places.push_back(i);
+      order.push_back(i);
     }
   }
-  std::sort(places.begin(), places.end(), [&](std::size_t one, std::size_t other) {
+  std::sort(order.begin(), order.end(), [&](std::size_t one, std::size_t other) {
     return check.facts()[one].external_id < check.facts()[other].external_id;
   });
-  for (const std::size_t place : places) {
-    arguments->add(check.facts()[place].type, check.shapes()[place]);
+  for (const std::size_t fact : order) {
+    arguments->add(check.facts()[fact].type, check.shapes()[fact]);
   }
   return arguments;
 }
@@ -305,7 +305,7 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
 
   Arguments sixteen;
   arguments_of(&sixteen, dims({5, depth}), dims({5, 6}));
-  for (View* view : sixteen.all()) {
+  for (TensorView* view : sixteen.all()) {
     view->rank = 16;
     std::fill(view->sizes.begin(), view->sizes.end(), 1);
   }
@@ -313,7 +313,7 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
 
   Arguments halves;
   arguments_of(&halves, dims({5, depth}), dims({5, 6}));
-  for (View* view : halves.all()) {
+  for (TensorView* view : halves.all()) {
     view->dtype = DType::kInt32;  // as wide
   }
   CHECK(check.value().accept(halves.all()).code() == Code::kFile);
@@ -348,12 +348,12 @@ TEST(memory_is_planned_anew_for_other_shapes) {
       Dims dims;
       dims.rank = 2;
       dims.size = {count, 5};
-      View& view = arguments.add(xnn_datatype_fp32, dims);
+      TensorView& view = arguments.add(xnn_datatype_fp32, dims);
       std::fill_n(view.as<float>(), view.count(), -1.5F);
     }
     CHECK(check.value().accept(arguments.all()).ok());
     CHECK(made.value()->execute(arguments.all(), &check.value()).ok());
-    const View& sum = *arguments.all()[2];
+    const TensorView& sum = *arguments.all()[2];
     CHECK(std::all_of(sum.as<float>(), sum.as<float>() + sum.count(), [](float one) { return one == 3; }));
   }
 }
@@ -371,14 +371,14 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
   CHECK(check.ok());
   CHECK_EQUAL(check.value().peak(), std::size_t{4} * kSide * kSide);
   // Nobody looks at the elements.
-  View view;
+  TensorView view;
   view.dtype = DType::kFloat32;
   view.rank = 2;
   view.dynamism = Dynamism::kBounded;
   view.sizes = {kSide, kSide};
   view.order = {0, 1};
   view.capacity = SIZE_MAX;
-  View result = view;
+  TensorView result = view;
   const Status refused = check.value().accept({&view, &result});
   CHECK(refused.code() == Code::kMemory);
   CHECK_CONTAINS(refused.message(), "Delegate 0");

@@ -53,8 +53,8 @@ Status elu(Arguments& arguments) {
 
 // aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out): one half times the sigmoid of the other.
 Status glu(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(2);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok() || in.sizes[dim] % 2 != 0) {

@@ -11,7 +11,7 @@ namespace slipway::lean {
 namespace {
 
 ScalarKind kind_of(Arguments& arguments, std::size_t i) {
-  const Value& value = arguments.value(i);
+  const EValue& value = arguments.value(i);
   return std::holds_alternative<double>(value) ? ScalarKind::kFloat
          : std::holds_alternative<bool>(value) ? ScalarKind::kBool
                                                : ScalarKind::kInt;
@@ -56,9 +56,9 @@ T scalar(Arguments& arguments, std::size_t i) {
 // out = f(a, b) for tensors 0 and 1, computed in `domain`.
 template <typename F>
 Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
-  const View& a = arguments.tensor(0);
-  const View& b = arguments.tensor(1);
-  View& out = arguments.tensor(out_at);
+  const TensorView& a = arguments.tensor(0);
+  const TensorView& b = arguments.tensor(1);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -86,8 +86,8 @@ Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
 // out = f(tensor 0, number 1), computed in `domain`.
 template <typename F>
 Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
-  const View& a = arguments.tensor(0);
-  View& out = arguments.tensor(out_at);
+  const TensorView& a = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -397,8 +397,8 @@ Status real_op(Arguments& arguments) {
 
 // aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out)
 Status pow_scalar_tensor(Arguments& arguments) {
-  const View& exponent = arguments.tensor(1);
-  View& out = arguments.tensor(2);
+  const TensorView& exponent = arguments.tensor(1);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }

@@ -9,11 +9,11 @@ namespace {
 
 // aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)
 Status cat(Arguments& arguments) {
-  std::vector<View*> tensors = arguments.tensors(0);
-  View& out = arguments.tensor(2);
+  std::vector<TensorView*> tensors = arguments.tensors(0);
+  TensorView& out = arguments.tensor(2);
   // Empty one-dimensional tensors are left out, whatever the others' shape.
   tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
-                               [](const View* view) {
+                               [](const TensorView* view) {
                                  return view == nullptr || (view->rank == 1 && view->sizes[0] == 0);
                                }),
                 tensors.end());
@@ -27,7 +27,7 @@ Status cat(Arguments& arguments) {
   }
   Shape shape = tensors[0]->shape();
   shape[dim] = 0;
-  for (const View* view : tensors) {
+  for (const TensorView* view : tensors) {
     Shape other = view->shape();
     if (other.size() != shape.size()) {
       return mismatch("tensors of different ranks cannot be joined");
@@ -50,8 +50,8 @@ Status cat(Arguments& arguments) {
 
 // aten::stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out)
 Status stack(Arguments& arguments) {
-  const std::vector<View*> tensors = arguments.tensors(0);
-  View& out = arguments.tensor(2);
+  const std::vector<TensorView*> tensors = arguments.tensors(0);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok() || tensors.empty() || tensors[0] == nullptr) {
     return {};
   }
@@ -79,8 +79,8 @@ Status stack(Arguments& arguments) {
 // Parts of the given lengths, one output each.
 Status split(Arguments& arguments, std::size_t dim, const std::vector<std::int64_t>& lengths,
              std::size_t out_at) {
-  const View& in = arguments.tensor(0);
-  const std::vector<View*> outs = arguments.tensors(out_at);
+  const TensorView& in = arguments.tensor(0);
+  const std::vector<TensorView*> outs = arguments.tensors(out_at);
   if (outs.size() != lengths.size()) {
     return mismatch("the parts are not as many as the outputs");
   }
@@ -102,7 +102,7 @@ Status split(Arguments& arguments, std::size_t dim, const std::vector<std::int64
 
 // aten::split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out)
 Status split_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(2), in.rank, &dim);
   const std::int64_t size = arguments.integer(1);
@@ -130,8 +130,8 @@ Status split_with_sizes(Arguments& arguments) {
 
 // aten::unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out)
 Status unbind_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const std::vector<View*> outs = arguments.tensors(2);
+  const TensorView& in = arguments.tensor(0);
+  const std::vector<TensorView*> outs = arguments.tensors(2);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok() || static_cast<std::int64_t>(outs.size()) != in.sizes[dim]) {
@@ -154,8 +154,8 @@ Status unbind_copy(Arguments& arguments) {
 
 // aten::repeat.out(Tensor self, SymInt[] repeats, *, Tensor(a!) out)
 Status repeat(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(2);
   const std::vector<std::int64_t> times = arguments.integers(1);
   if (!arguments.fault().ok()) {
     return {};

@@ -137,7 +137,7 @@ bool within(const Triple& triple, std::int64_t least) {
                      [least](std::int64_t x) { return x >= least && x <= kMost; });
 }
 
-Status does_not_fit(const View& in, const View& weight) {
+Status does_not_fit(const TensorView& in, const TensorView& weight) {
   return mismatch("cannot convolve " + to_text(in.shape()) + " with " + to_text(weight.shape()));
 }
 
@@ -148,7 +148,7 @@ Geometry geometry_of(Arguments& arguments, std::size_t at, std::size_t dims) {
           arguments.integer(at + 5)};
 }
 
-bool weight_fits(const View& in, const View& weight, const Geometry& g, bool transposed) {
+bool weight_fits(const TensorView& in, const TensorView& weight, const Geometry& g, bool transposed) {
   if (in.rank < 3 || in.rank > 5 || weight.rank != in.rank || g.groups <= 0 || !within(g.stride, 1) ||
       !within(g.dilation, 1) || !within(g.padding, 0) || !within(g.output_padding, 0) ||
       weight.sizes[0] % g.groups != 0 || weight.sizes[0] == 0) {
@@ -159,7 +159,8 @@ bool weight_fits(const View& in, const View& weight, const Geometry& g, bool tra
 }
 
 // The output's shape; fails when a kernel is larger than the image.
-Status output_shape(const View& in, const View& weight, const Geometry& g, bool transposed, Shape* shape) {
+Status output_shape(const TensorView& in, const TensorView& weight, const Geometry& g, bool transposed,
+                    Shape* shape) {
   *shape = in.shape();
   (*shape)[1] = transposed ? weight.sizes[1] * g.groups : weight.sizes[0];
   for (std::size_t d = 2; d < in.rank; ++d) {
@@ -182,11 +183,11 @@ Status output_shape(const View& in, const View& weight, const Geometry& g, bool 
 // aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding,
 // SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out)
 Status convolution(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& weight = arguments.tensor(1);
-  const View* bias = arguments.optional_tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& weight = arguments.tensor(1);
+  const TensorView* bias = arguments.optional_tensor(2);
   const bool transposed = arguments.boolean(6);
-  View& out = arguments.tensor(9);
+  TensorView& out = arguments.tensor(9);
   const Geometry g = geometry_of(arguments, 3, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
   if (!arguments.fault().ok()) {
     return {};
@@ -231,7 +232,7 @@ Status convolution(Arguments& arguments) {
 
 // The bias's gradient: the sum over everything but the channels.
 template <typename T>
-void sum_channels(const Volume<T>& gradient, View& out) {
+void sum_channels(const Volume<T>& gradient, TensorView& out) {
   std::vector<T> sums(static_cast<std::size_t>(gradient.sizes[1]));
   // Images without pixels can be any many.
   const std::int64_t batch = gradient.values.empty() ? 0 : gradient.sizes[0];
@@ -250,9 +251,9 @@ void sum_channels(const Volume<T>& gradient, View& out) {
 // SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt
 // groups, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
 Status convolution_backward(Arguments& arguments) {
-  const View& gradient = arguments.tensor(0);
-  const View& in = arguments.tensor(1);
-  const View& weight = arguments.tensor(2);
+  const TensorView& gradient = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(1);
+  const TensorView& weight = arguments.tensor(2);
   const bool transposed = arguments.boolean(7);
   const auto* mask = std::get_if<BoolList>(&arguments.value(10));
   const Geometry g = geometry_of(arguments, 4, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
@@ -266,7 +267,7 @@ Status convolution_backward(Arguments& arguments) {
     return does_not_fit(in, weight);
   }
   const Shape shapes[] = {in.shape(), weight.shape(), Shape{shape[1]}};
-  std::array<View*, 3> outs{};
+  std::array<TensorView*, 3> outs{};
   for (std::size_t i = 0; i < 3; ++i) {
     outs[i] = mask->items[i] != 0 ? &arguments.tensor(11 + i) : nullptr;
     const Status resized = outs[i] == nullptr ? Status() : resize(outs[i], shapes[i]);

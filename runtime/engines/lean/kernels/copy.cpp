@@ -10,8 +10,8 @@ namespace {
 // A copy in the output's own memory order and element type. Between the input and the output stand settings
 // that the output's tensor has taken up already.
 Status copy_to(Arguments& arguments, std::size_t in_at, std::size_t out_at) {
-  const View& in = arguments.tensor(in_at);
-  View& out = arguments.tensor(out_at);
+  const TensorView& in = arguments.tensor(in_at);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -35,9 +35,9 @@ Status plain_copy(Arguments& arguments) {
 // aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out): src, broadcast to
 // self.
 Status copy_out(Arguments& arguments) {
-  const View& self = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
-  View& out = arguments.tensor(3);
+  const TensorView& self = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -57,8 +57,8 @@ Status copy_out(Arguments& arguments) {
 
 // aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False)
 Status copy_in_place(Arguments& arguments) {
-  View& self = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
+  TensorView& self = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
   if (!arguments.fault().ok()) {
     return {};
   }

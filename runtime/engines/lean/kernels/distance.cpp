@@ -39,10 +39,10 @@ T distance(const T* a, const T* b, std::size_t width, double p) {
 }
 
 template <typename T>
-std::vector<T> rows_of(const View& view) {
+std::vector<T> rows_of(const TensorView& view) {
   std::vector<T> found(view.count());
   if (!found.empty()) {
-    View straight = straightened(view, found.data());
+    TensorView straight = straightened(view, found.data());
     copy(straight, operand_of(view, straight));
   }
   return found;
@@ -50,9 +50,9 @@ std::vector<T> rows_of(const View& view) {
 
 // aten::_pdist_forward.out(Tensor self, float p=2, *, Tensor(a!) out): between all pairs of rows.
 Status pdist(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const double p = arguments.real(1);
-  View& out = arguments.tensor(2);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -83,18 +83,18 @@ Status pdist(Arguments& arguments) {
 // aten::_cdist_forward.out(Tensor x1, Tensor x2, float p, int? compute_mode, *, Tensor(a!) out): between each
 // row of x1 [..., P, M] and each of x2 [..., R, M]; what is before is broadcast.
 Status cdist(Arguments& arguments) {
-  const View& a = arguments.tensor(0);
-  const View& b = arguments.tensor(1);
+  const TensorView& a = arguments.tensor(0);
+  const TensorView& b = arguments.tensor(1);
   const double p = arguments.real(2);
-  View& out = arguments.tensor(4);
+  TensorView& out = arguments.tensor(4);
   if (!arguments.fault().ok()) {
     return {};
   }
   if (a.rank < 2 || b.rank < 2 || a.sizes[a.rank - 1U] != b.sizes[b.rank - 1U] || !(p >= 0)) {
     return mismatch("no distances between " + to_text(a.shape()) + " and " + to_text(b.shape()));
   }
-  View first = a;
-  View second = b;
+  TensorView first = a;
+  TensorView second = b;
   first.rank = static_cast<std::uint8_t>(a.rank - 2U);
   second.rank = static_cast<std::uint8_t>(b.rank - 2U);
   Shape batch;
@@ -113,10 +113,10 @@ Status cdist(Arguments& arguments) {
   const auto columns = static_cast<std::size_t>(shape[batch.size() + 1]);
   const auto width = static_cast<std::size_t>(a.sizes[a.rank - 1U]);
   // Which matrix of each goes with which of the result.
-  View both;
+  TensorView both;
   both.rank = static_cast<std::uint8_t>(batch.size());
   std::copy(batch.begin(), batch.end(), both.sizes.begin());
-  for (View* view : {&first, &second}) {
+  for (TensorView* view : {&first, &second}) {
     for (std::uint8_t i = 0; i < view->rank; ++i) {
       view->order[i] = i;
     }

@@ -22,7 +22,7 @@ double normal(Scratch& scratch) {
 
 template <double (*Draw)(Scratch&)>
 Status fill(Arguments& arguments) {
-  View& out = arguments.tensor(1);
+  TensorView& out = arguments.tensor(1);
   const Status resized = resize(&out, arguments.integers(0));
   if (!resized.ok() || !arguments.fault().ok()) {
     return resized;
@@ -37,18 +37,18 @@ Status fill(Arguments& arguments) {
 // aten::native_dropout.out(Tensor input, float p, bool? train, *, Tensor(a!) out0, Tensor(b!) out1): what is
 // kept is made larger by what is not.
 Status dropout(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const double p = arguments.real(1);
   const bool train = arguments.is_none(2) || arguments.boolean(2);
-  View& out = arguments.tensor(3);
-  View& mask = arguments.tensor(4);
+  TensorView& out = arguments.tensor(3);
+  TensorView& mask = arguments.tensor(4);
   if (!arguments.fault().ok()) {
     return {};
   }
   if (!(p >= 0 && p <= 1)) {
     return mismatch("the probability to drop an element is " + std::to_string(p));
   }
-  for (View* view : {&out, &mask}) {
+  for (TensorView* view : {&out, &mask}) {
     const Status resized = resize(view, in.shape());
     if (!resized.ok()) {
       return resized;

@@ -10,7 +10,7 @@ namespace {
 
 // Every element is the number at `at`.
 Status fill(Arguments& arguments, const Shape& shape, std::size_t at, std::size_t out_at) {
-  View& out = arguments.tensor(out_at);
+  TensorView& out = arguments.tensor(out_at);
   const double real = arguments.real(at);
   const bool integral = arguments.is_integral(at);
   const std::int64_t integer = integral ? arguments.integer(at) : 0;
@@ -33,7 +33,7 @@ Status fill(Arguments& arguments, const Shape& shape, std::size_t at, std::size_
   return {};
 }
 
-Status fill_with(View& out, const Shape& shape, std::int64_t number) {
+Status fill_with(TensorView& out, const Shape& shape, std::int64_t number) {
   const Status resized = resize(&out, shape);
   if (resized.ok()) {
     Operand operand;
@@ -63,8 +63,8 @@ Status scalar_tensor(Arguments& arguments) {
 
 // aten::fill.Tensor_out(Tensor self, Tensor value, *, Tensor(a!) out)
 Status fill_tensor(Arguments& arguments) {
-  const View& value = arguments.tensor(1);
-  View& out = arguments.tensor(2);
+  const TensorView& value = arguments.tensor(1);
+  TensorView& out = arguments.tensor(2);
   if (value.count() != 1) {
     return {Code::kExecution, "the value to fill with is not one number", "export the model again"};
   }
@@ -92,7 +92,7 @@ Status empty(Arguments& arguments) {
 }
 
 Status range(Arguments& arguments, double start, double end, double step, std::size_t out_at) {
-  View& out = arguments.tensor(out_at);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }

@@ -109,12 +109,12 @@ struct Plane {
 // align_corners,
 // *, Tensor(a!) out): modes bilinear, nearest, bicubic; padding zeros, border, reflection.
 Status grid_sampler(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& grid = arguments.tensor(1);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& grid = arguments.tensor(1);
   const std::int64_t mode = arguments.integer(2);
   const std::int64_t padding = arguments.integer(3);
   const bool corners = arguments.boolean(4);
-  View& out = arguments.tensor(5);
+  TensorView& out = arguments.tensor(5);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -129,17 +129,17 @@ Status grid_sampler(Arguments& arguments) {
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> source(in);
-    const Volume<T> places(grid);
+    const Volume<T> points(grid);
     Volume<T> result = Volume<T>::zeros(out);
     for (std::int64_t n = 0; n < in.sizes[0]; ++n) {
       for (std::int64_t c = 0; c < in.sizes[1]; ++c) {
         const Plane<T> plane{source.plane(n, c), in.sizes[2], in.sizes[3], static_cast<Outside>(padding),
                              corners};
-        const T* place = places.plane(n, 0);
+        const T* point = points.plane(n, 0);
         T* to = result.plane(n, c);
         for (std::int64_t i = 0; i < result.area(); ++i) {
-          const T x = place[2 * i];
-          const T y = place[2 * i + 1];
+          const T x = point[2 * i];
+          const T y = point[2 * i + 1];
           to[i] = mode == 0 ? plane.bilinear(x, y) : mode == 1 ? plane.nearest(x, y) : plane.bicubic(x, y);
         }
       }

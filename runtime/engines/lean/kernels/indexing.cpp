@@ -19,11 +19,11 @@ struct Lookup {
   std::size_t common_at = 0;                      // where `common` stands in the result
 
   // The result's shape; then, when there is room for one of that shape, the tables.
-  Status prepare(const View& in, const std::vector<View*>& indices);
-  Status look_up(const View& in);
+  Status prepare(const TensorView& in, const std::vector<TensorView*>& indices);
+  Status look_up(const TensorView& in);
   // Calls f(offset in `in`, row-major number in the result) for every element of the result.
   template <typename F>
-  Status each(const View& in, F f) const;
+  Status each(const TensorView& in, F f) const;
 
  private:
   std::vector<std::vector<std::int64_t>> lists_;  // one a dimension: the indices as they were given
@@ -31,9 +31,9 @@ struct Lookup {
 };
 
 // Index tensors of bool stand for the places where they are true, one table a dimension.
-Status expand_masks(const View& in, const std::vector<View*>& indices,
+Status expand_masks(const TensorView& in, const std::vector<TensorView*>& indices,
                     std::vector<std::vector<std::int64_t>>* lists, std::vector<Shape>* shapes) {
-  for (const View* view : indices) {
+  for (const TensorView* view : indices) {
     if (view == nullptr) {
       lists->emplace_back();
       shapes->push_back({-1});
@@ -51,27 +51,27 @@ Status expand_masks(const View& in, const std::vector<View*>& indices,
       return room;
     }
     const std::vector<std::int64_t> mask = integers_of(*view);
-    std::vector<std::vector<std::int64_t>> places(view->rank);
+    std::vector<std::vector<std::int64_t>> positions(view->rank);
     for (std::size_t i = 0; i < mask.size(); ++i) {
       std::size_t rest = mask[i] != 0 ? i : SIZE_MAX;
       for (std::size_t d = view->rank; rest != SIZE_MAX && d-- > 0;) {
         const auto size = static_cast<std::size_t>(view->sizes[d]);
-        places[d].push_back(static_cast<std::int64_t>(rest % size));
+        positions[d].push_back(static_cast<std::int64_t>(rest % size));
         rest /= size;
       }
     }
-    for (std::size_t d = 0; d < places.size(); ++d) {
+    for (std::size_t d = 0; d < positions.size(); ++d) {
       if (first + d >= in.rank || view->sizes[d] != in.sizes[first + d]) {
         return mismatch("a mask of " + to_text(view->shape()) + " does not fit " + to_text(in.shape()));
       }
-      shapes->push_back({static_cast<std::int64_t>(places[d].size())});
-      lists->push_back(std::move(places[d]));
+      shapes->push_back({static_cast<std::int64_t>(positions[d].size())});
+      lists->push_back(std::move(positions[d]));
     }
   }
   return {};
 }
 
-Status Lookup::prepare(const View& in, const std::vector<View*>& indices) {
+Status Lookup::prepare(const TensorView& in, const std::vector<TensorView*>& indices) {
   const Status expanded = expand_masks(in, indices, &lists_, &shapes_);
   if (!expanded.ok() || lists_.size() > in.rank) {
     return expanded.ok() ? mismatch("there are more indices than dimensions") : expanded;
@@ -104,7 +104,7 @@ Status Lookup::prepare(const View& in, const std::vector<View*>& indices) {
   return shape.size() > kMostDims ? mismatch("the result of indexing has too many dimensions") : Status();
 }
 
-Status Lookup::look_up(const View& in) {
+Status Lookup::look_up(const TensorView& in) {
   std::size_t total = 0;
   std::size_t results = 0;
   // Small tensors of indices broadcast to more than any memory holds.
@@ -142,7 +142,7 @@ Status Lookup::look_up(const View& in) {
 }
 
 template <typename F>
-Status Lookup::each(const View& in, F f) const {
+Status Lookup::each(const TensorView& in, F f) const {
   const auto strides = in.strides();
   std::array<std::int64_t, kMostDims> steps{};
   std::size_t at_dim = 0;
@@ -176,8 +176,8 @@ Status Lookup::each(const View& in, F f) const {
 
 // aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out)
 Status index(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(2);
   Lookup lookup;
   Status done = in.dtype == out.dtype ? lookup.prepare(in, arguments.tensors(1))
                                       : mismatch("the result of indexing is of another type");
@@ -197,13 +197,14 @@ Status index(Arguments& arguments) {
   });
 }
 
-Status put_into(View& target, const std::vector<View*>& indices, const View& values, bool accumulate) {
+Status put_into(TensorView& target, const std::vector<TensorView*>& indices, const TensorView& values,
+                bool accumulate) {
   Lookup lookup;
   const Status prepared = lookup.prepare(target, indices);
   if (!prepared.ok()) {
     return prepared;
   }
-  View result;
+  TensorView result;
   result.rank = static_cast<std::uint8_t>(lookup.shape.size());
   std::copy(lookup.shape.begin(), lookup.shape.end(), result.sizes.begin());
   Shape shape;
@@ -235,8 +236,8 @@ Status put_into(View& target, const std::vector<View*>& indices, const View& val
 // aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!)
 // out)
 Status index_put(Arguments& arguments) {
-  const View& self = arguments.tensor(0);
-  View& out = arguments.tensor(4);
+  const TensorView& self = arguments.tensor(0);
+  TensorView& out = arguments.tensor(4);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -249,7 +250,7 @@ Status index_put(Arguments& arguments) {
 }
 // aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False)
 Status index_put_in_place(Arguments& arguments) {
-  View& self = arguments.tensor(0);
+  TensorView& self = arguments.tensor(0);
   const Status writable = resize(&self, self.shape());
   return arguments.fault().ok() && writable.ok()
              ? put_into(self, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3))

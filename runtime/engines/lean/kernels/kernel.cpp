@@ -28,11 +28,11 @@ const std::vector<Table>& tables() {
 }
 
 // A tensor for kernels that were given none: one element, which can be read and not be written.
-View& no_tensor() {
-  static View nothing;
+TensorView& no_tensor() {
+  static TensorView nothing;
   static std::uint64_t zero;
   zero = 0;
-  nothing = View();
+  nothing = TensorView();
   nothing.dtype = DType::kFloat32;
   nothing.data = reinterpret_cast<std::uint8_t*>(&zero);
   nothing.capacity = sizeof(zero);
@@ -82,7 +82,7 @@ std::uint64_t Scratch::random() {
 Arguments::~Arguments() {
   // By their indices: a kernel may have put a number where a tensor was.
   for (const std::int32_t index : scratch_->taken_) {
-    if (auto* view = std::get_if<View>(&(*values_)[static_cast<std::size_t>(index)])) {
+    if (auto* view = std::get_if<TensorView>(&(*values_)[static_cast<std::size_t>(index)])) {
       view->taken = 0;
       view->pinned = false;
     }
@@ -91,7 +91,7 @@ Arguments::~Arguments() {
 }
 
 // The tensor of value `index` becomes argument i, or one of several in it.
-void Arguments::take(std::int32_t index, View* view, std::size_t i) {
+void Arguments::take(std::int32_t index, TensorView* view, std::size_t i) {
   const auto argument = static_cast<std::uint32_t>(i + 1);
   if (view->taken == 0) {
     view->taken = argument;
@@ -100,15 +100,15 @@ void Arguments::take(std::int32_t index, View* view, std::size_t i) {
   view->pinned = view->pinned || view->taken != argument;
 }
 
-void Arguments::fail(std::size_t i, const char* wanted) {
+void Arguments::fail(std::size_t i, const char* expected) {
   if (fault_.ok()) {
-    fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + wanted,
+    fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + expected,
                     "export the model again, with the version of ExecuTorch that this runner reads");
   }
 }
 
-Value& Arguments::value(std::size_t i) {
-  static Value none;
+EValue& Arguments::value(std::size_t i) {
+  static EValue none;
   if (i >= count_) {
     fail(i, "argument of this call: it has too few");
     none = std::monostate();
@@ -117,8 +117,8 @@ Value& Arguments::value(std::size_t i) {
   return (*values_)[static_cast<std::size_t>(indices_[i])];
 }
 
-View& Arguments::tensor(std::size_t i) {
-  View& found = unplaced_tensor(i);
+TensorView& Arguments::tensor(std::size_t i) {
+  TensorView& found = tensor_without_memory(i);
   if (found.data != nullptr || found.count() == 0) {
     return found;
   }
@@ -126,8 +126,8 @@ View& Arguments::tensor(std::size_t i) {
   return no_tensor();
 }
 
-View& Arguments::unplaced_tensor(std::size_t i) {
-  if (auto* view = std::get_if<View>(&value(i)); view != nullptr && view->dtype != DType::kUnknown) {
+TensorView& Arguments::tensor_without_memory(std::size_t i) {
+  if (auto* view = std::get_if<TensorView>(&value(i)); view != nullptr && view->dtype != DType::kUnknown) {
     take(indices_[i], view, i);
     return *view;
   }
@@ -135,12 +135,12 @@ View& Arguments::unplaced_tensor(std::size_t i) {
   return no_tensor();
 }
 
-View* Arguments::optional_tensor(std::size_t i) {
+TensorView* Arguments::optional_tensor(std::size_t i) {
   return is_none(i) ? nullptr : &tensor(i);
 }
 
 std::int64_t Arguments::integer(std::size_t i) {
-  const Value& found = value(i);
+  const EValue& found = value(i);
   if (const auto* number = std::get_if<std::int64_t>(&found)) {
     return *number;
   }
@@ -156,7 +156,7 @@ std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
 }
 
 double Arguments::real(std::size_t i) {
-  const Value& found = value(i);
+  const EValue& found = value(i);
   if (const auto* number = std::get_if<double>(&found)) {
     return *number;
   }
@@ -204,12 +204,12 @@ std::vector<std::int64_t> Arguments::integers(std::size_t i) {
   return found;
 }
 
-std::vector<View*> Arguments::tensors(std::size_t i) {
-  std::vector<View*> found;
+std::vector<TensorView*> Arguments::tensors(std::size_t i) {
+  std::vector<TensorView*> found;
   if (const auto* list = std::get_if<TensorList>(&value(i))) {
     for (const std::int32_t item : list->items) {
-      Value* one = item < 0 ? nullptr : &(*values_)[static_cast<std::size_t>(item)];
-      View* view = one == nullptr ? nullptr : std::get_if<View>(one);
+      EValue* one = item < 0 ? nullptr : &(*values_)[static_cast<std::size_t>(item)];
+      TensorView* view = one == nullptr ? nullptr : std::get_if<TensorView>(one);
       if (view != nullptr &&
           ((view->data == nullptr && view->count() != 0) || view->dtype == DType::kUnknown)) {
         fail(i, "list of tensors that have memory");

@@ -56,7 +56,7 @@ class Scratch {
 // sizes until the call ends: what a kernel has checked of one of them stays true.
 class Arguments {
  public:
-  Arguments(std::vector<Value>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch)
+  Arguments(std::vector<EValue>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch)
       : values_(values), indices_(indices), count_(count), scratch_(scratch) {}
   ~Arguments();
   Arguments(const Arguments&) = delete;
@@ -69,11 +69,11 @@ class Arguments {
   // harmless default, and fails the call.
   const Status& fault() const { return fault_; }
 
-  Value& value(std::size_t i);
+  EValue& value(std::size_t i);
   bool is_none(std::size_t i) { return std::holds_alternative<std::monostate>(value(i)); }
-  View& tensor(std::size_t i);
-  View& unplaced_tensor(std::size_t i);  // one that may have no memory yet
-  View* optional_tensor(std::size_t i);
+  TensorView& tensor(std::size_t i);
+  TensorView& tensor_without_memory(std::size_t i);  // one that may have no memory yet
+  TensorView* optional_tensor(std::size_t i);
   std::int64_t integer(std::size_t i);
   std::optional<std::int64_t> optional_integer(std::size_t i);
   double real(std::size_t i);  // a number of any kind
@@ -81,13 +81,13 @@ class Arguments {
   bool is_integral(std::size_t i);  // a Scalar argument that is an int or a bool
   bool boolean(std::size_t i);
   std::vector<std::int64_t> integers(std::size_t i);
-  std::vector<View*> tensors(std::size_t i);  // nullptr for None
+  std::vector<TensorView*> tensors(std::size_t i);  // nullptr for None
 
  private:
-  void fail(std::size_t i, const char* wanted);
-  void take(std::int32_t index, View* view, std::size_t i);
+  void fail(std::size_t i, const char* expected);
+  void take(std::int32_t index, TensorView* view, std::size_t i);
 
-  std::vector<Value>* values_;
+  std::vector<EValue>* values_;
   const std::int32_t* indices_;
   std::size_t count_;
   Scratch* scratch_;

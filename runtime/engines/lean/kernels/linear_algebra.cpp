@@ -8,14 +8,14 @@
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const View& a, const View& b) {
+Status mismatch(const TensorView& a, const TensorView& b) {
   return {Code::kExecution, "cannot multiply " + to_text(a.shape()) + " with " + to_text(b.shape()),
           "check the inputs' shapes against what the program was exported with"};
 }
 
 // The tensor's elements as T in logical row-major order.
 template <typename T>
-std::vector<T> rows_of(const View& view) {
+std::vector<T> rows_of(const TensorView& view) {
   std::vector<T> found(view.count());
   if (found.empty()) {
     return found;
@@ -24,7 +24,7 @@ std::vector<T> rows_of(const View& view) {
     load(view.dtype, view.data, 1, found.size(), found.data());
     return found;
   }
-  View straight = view;
+  TensorView straight = view;
   straight.dtype = std::is_same_v<T, float>    ? DType::kFloat32
                    : std::is_same_v<T, double> ? DType::kFloat64
                                                : DType::kInt64;
@@ -65,7 +65,7 @@ void multiply(const T* a, const T* b, bool transposed, std::size_t m, std::size_
 
 // Stores T's in row-major order into `out`, whatever its memory order.
 template <typename T>
-void put(const std::vector<T>& values, View& out) {
+void put(const std::vector<T>& values, TensorView& out) {
   if (values.empty()) {
     return;
   }
@@ -73,7 +73,7 @@ void put(const std::vector<T>& values, View& out) {
     store(out.dtype, values.data(), values.size(), out.data, 1);
     return;
   }
-  View straight = out;
+  TensorView straight = out;
   straight.dtype = std::is_same_v<T, float>    ? DType::kFloat32
                    : std::is_same_v<T, double> ? DType::kFloat64
                                                : DType::kInt64;
@@ -86,7 +86,7 @@ void put(const std::vector<T>& values, View& out) {
 }
 
 // Batches of products: a is [..., m, k], b [..., k, n] with as many matrices.
-Status product(const View& a, const View& b, std::size_t batch, View& out) {
+Status product(const TensorView& a, const TensorView& b, std::size_t batch, TensorView& out) {
   if (out.count() == 0) {
     return {};  // matrices without elements can be any many
   }
@@ -108,9 +108,9 @@ Status product(const View& a, const View& b, std::size_t batch, View& out) {
 
 // aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out)
 Status mm(Arguments& arguments) {
-  const View& a = arguments.tensor(0);
-  const View& b = arguments.tensor(1);
-  View& out = arguments.tensor(2);
+  const TensorView& a = arguments.tensor(0);
+  const TensorView& b = arguments.tensor(1);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
     return mismatch(a, b);
   }
@@ -120,9 +120,9 @@ Status mm(Arguments& arguments) {
 
 // aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out)
 Status bmm(Arguments& arguments) {
-  const View& a = arguments.tensor(0);
-  const View& b = arguments.tensor(1);
-  View& out = arguments.tensor(2);
+  const TensorView& a = arguments.tensor(0);
+  const TensorView& b = arguments.tensor(1);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok() || a.rank != 3 || b.rank != 3 || a.sizes[0] != b.sizes[0] ||
       a.sizes[2] != b.sizes[1]) {
     return mismatch(a, b);
@@ -133,12 +133,12 @@ Status bmm(Arguments& arguments) {
 
 // aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out)
 Status addmm(Arguments& arguments) {
-  const View& self = arguments.tensor(0);
-  const View& a = arguments.tensor(1);
-  const View& b = arguments.tensor(2);
+  const TensorView& self = arguments.tensor(0);
+  const TensorView& a = arguments.tensor(1);
+  const TensorView& b = arguments.tensor(2);
   const double beta = arguments.real(3);
   const double alpha = arguments.real(4);
-  View& out = arguments.tensor(5);
+  TensorView& out = arguments.tensor(5);
   if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
     return mismatch(a, b);
   }
@@ -160,7 +160,7 @@ Status addmm(Arguments& arguments) {
     using T = decltype(zero);
     std::vector<T> result(m * n);
     multiply(rows_of<T>(a).data(), rows_of<T>(b).data(), false, m, k, n, result.data());
-    View products = out;
+    TensorView products = out;
     products.dtype = std::is_same_v<T, float>    ? DType::kFloat32
                      : std::is_same_v<T, double> ? DType::kFloat64
                                                  : DType::kInt64;
@@ -180,10 +180,10 @@ Status addmm(Arguments& arguments) {
 
 // aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out)
 Status linear(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& weight = arguments.tensor(1);
-  const View* bias = arguments.optional_tensor(2);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& weight = arguments.tensor(1);
+  const TensorView* bias = arguments.optional_tensor(2);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok() || in.rank == 0 || weight.rank != 2 ||
       in.sizes[in.rank - 1U] != weight.sizes[1] ||
       (bias != nullptr && static_cast<std::int64_t>(bias->count()) != weight.sizes[0])) {

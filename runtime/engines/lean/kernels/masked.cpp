@@ -13,9 +13,9 @@ namespace {
 
 // aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out)
 Status masked_fill(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& mask = arguments.tensor(1);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& mask = arguments.tensor(1);
+  TensorView& out = arguments.tensor(3);
   const double real = arguments.real(2);
   const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
   if (!arguments.fault().ok()) {
@@ -50,8 +50,8 @@ Status masked_fill(Arguments& arguments) {
 
 // aten::nonzero.out(Tensor self, *, Tensor(a!) out): as many rows as there are elements that are not 0.
 Status nonzero(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(1);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(1);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -72,22 +72,22 @@ Status nonzero(Arguments& arguments) {
   if (!resized.ok()) {
     return resized;
   }
-  std::vector<std::int64_t> places(out.count());
+  std::vector<std::int64_t> positions(out.count());
   std::size_t end = 0;
-  for (std::size_t i = 0; i < count && end < places.size(); ++i) {
+  for (std::size_t i = 0; i < count && end < positions.size(); ++i) {
     if (!holds(i)) {
       continue;
     }
     std::size_t rest = i;
     for (std::size_t d = in.rank; d-- > 0;) {
-      places[end + d] = static_cast<std::int64_t>(rest % static_cast<std::size_t>(shape[d]));
+      positions[end + d] = static_cast<std::int64_t>(rest % static_cast<std::size_t>(shape[d]));
       rest /= static_cast<std::size_t>(shape[d]);
     }
     end += in.rank;
   }
-  if (!places.empty()) {
+  if (!positions.empty()) {
     // The exporter may have planned the table a column at a time, as ATen makes it.
-    copy(out, operand_of(straightened(out, places.data()), out));
+    copy(out, operand_of(straightened(out, positions.data()), out));
   }
   return {};
 }
@@ -95,13 +95,13 @@ Status nonzero(Arguments& arguments) {
 // aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out): the elements whose mask is true,
 // broadcast together, in row-major order.
 Status masked_select(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& mask = arguments.tensor(1);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& mask = arguments.tensor(1);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }
-  View both;
+  TensorView both;
   Shape shape;
   const Status fits = broadcast_shape(in, mask, &shape);
   if (!fits.ok() || in.dtype != out.dtype || mask.dtype != DType::kBool) {
@@ -143,10 +143,10 @@ Status masked_select(Arguments& arguments) {
 // aten::masked_scatter.out(Tensor self, Tensor mask, Tensor source, *, Tensor(a!) out): where the mask is
 // true, one element of source after the other.
 Status masked_scatter(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& mask = arguments.tensor(1);
-  const View& source = arguments.tensor(2);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& mask = arguments.tensor(1);
+  const TensorView& source = arguments.tensor(2);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }

@@ -9,7 +9,7 @@ namespace {
 
 // A weight or bias as T; nothing when the layer has none.
 template <typename T>
-std::vector<T> values_of(const View* view) {
+std::vector<T> values_of(const TensorView* view) {
   std::vector<T> found(view == nullptr ? 0 : view->count());
   if (view != nullptr) {
     load(view->dtype, view->data, 1, found.size(), found.data());
@@ -17,7 +17,7 @@ std::vector<T> values_of(const View* view) {
   return found;
 }
 
-bool straight(const View& view) {
+bool straight(const TensorView& view) {
   return view.contiguous();
 }
 
@@ -41,7 +41,7 @@ Moments<T> moments_of(const T* values, std::size_t count, double eps) {
   return {mean, T(1) / std::sqrt(squares / static_cast<T>(count) + static_cast<T>(eps))};
 }
 
-void store_one(View& out, std::size_t at, double value) {
+void store_one(TensorView& out, std::size_t at, double value) {
   store(out.dtype, &value, 1, out.data + at * size_of(out.dtype), 1);
 }
 
@@ -49,14 +49,14 @@ void store_one(View& out, std::size_t at, double value) {
 // eps,
 // *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
 Status layer_norm(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const Shape normalized = arguments.integers(1);
-  const View* weight = arguments.optional_tensor(2);
-  const View* bias = arguments.optional_tensor(3);
+  const TensorView* weight = arguments.optional_tensor(2);
+  const TensorView* bias = arguments.optional_tensor(3);
   const double eps = arguments.real(4);
-  View& out = arguments.tensor(5);
-  View& means = arguments.tensor(6);
-  View& rstds = arguments.tensor(7);
+  TensorView& out = arguments.tensor(5);
+  TensorView& means = arguments.tensor(6);
+  TensorView& rstds = arguments.tensor(7);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -73,7 +73,7 @@ Status layer_norm(Arguments& arguments) {
   for (std::size_t i = in.rank - normalized.size(); i < in.rank; ++i) {
     outer[i] = 1;
   }
-  for (View* view : {&means, &rstds}) {
+  for (TensorView* view : {&means, &rstds}) {
     const Status resized = resize(view, outer);
     if (!resized.ok()) {
       return resized;
@@ -109,17 +109,17 @@ Status layer_norm(Arguments& arguments) {
 // aten::native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int
 // group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2)
 Status group_norm(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View* weight = arguments.optional_tensor(1);
-  const View* bias = arguments.optional_tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView* weight = arguments.optional_tensor(1);
+  const TensorView* bias = arguments.optional_tensor(2);
   const std::int64_t batch = arguments.integer(3);
   const std::int64_t channels = arguments.integer(4);
   const std::int64_t area = arguments.integer(5);
   const std::int64_t groups = arguments.integer(6);
   const double eps = arguments.real(7);
-  View& out = arguments.tensor(8);
-  View& means = arguments.tensor(9);
-  View& rstds = arguments.tensor(10);
+  TensorView& out = arguments.tensor(8);
+  TensorView& means = arguments.tensor(9);
+  TensorView& rstds = arguments.tensor(10);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -131,7 +131,7 @@ Status group_norm(Arguments& arguments) {
   if (!fits) {
     return mismatch("cannot normalise " + to_text(in.shape()) + " in " + std::to_string(groups) + " groups");
   }
-  for (View* view : {&means, &rstds}) {
+  for (TensorView* view : {&means, &rstds}) {
     const Status resized = resize(view, Shape{batch, groups});
     if (!resized.ok()) {
       return resized;
@@ -166,10 +166,12 @@ Status group_norm(Arguments& arguments) {
 }
 
 // Per channel, with statistics that were learned.
-Status batch_norm_with(const View& in, const View* weight, const View* bias, const View& mean,
-                       const View& variance, double eps, View& out) {
+Status batch_norm_with(const TensorView& in, const TensorView* weight, const TensorView* bias,
+                       const TensorView& mean, const TensorView& variance, double eps, TensorView& out) {
   const auto channels = in.rank < 2 ? 0 : static_cast<std::size_t>(in.sizes[1]);
-  const auto fits = [channels](const View* view) { return view == nullptr || view->count() == channels; };
+  const auto fits = [channels](const TensorView* view) {
+    return view == nullptr || view->count() == channels;
+  };
   if (in.rank < 2 || !fits(weight) || !fits(bias) || !fits(&mean) || !fits(&variance)) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
@@ -209,12 +211,12 @@ Status batch_norm_with(const View& in, const View* weight, const View* bias, con
 // running_mean, Tensor running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1,
 // Tensor(c!) out2)
 Status batch_norm(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View* weight = arguments.optional_tensor(1);
-  const View* bias = arguments.optional_tensor(2);
-  const View& mean = arguments.tensor(3);
-  const View& variance = arguments.tensor(4);
-  View& out = arguments.tensor(7);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView* weight = arguments.optional_tensor(1);
+  const TensorView* bias = arguments.optional_tensor(2);
+  const TensorView& mean = arguments.tensor(3);
+  const TensorView& variance = arguments.tensor(4);
+  TensorView& out = arguments.tensor(7);
   return arguments.fault().ok() ? batch_norm_with(in, weight, bias, mean, variance, arguments.real(6), out)
                                 : Status();
 }
@@ -226,7 +228,8 @@ struct Statistics {
 };
 
 // Of every channel of the batch; gives `mean` and `inverse` their shape and values.
-Status statistics_of(const View& in, double eps, View& mean, View& inverse, Statistics* found) {
+Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorView& inverse,
+                     Statistics* found) {
   if (in.rank < 2) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
@@ -262,8 +265,8 @@ Status statistics_of(const View& in, double eps, View& mean, View& inverse, Stat
   return done;
 }
 
-View view_of(std::vector<double>& values) {
-  View view;
+TensorView view_of(std::vector<double>& values) {
+  TensorView view;
   view.dtype = DType::kFloat64;
   view.rank = 1;
   view.sizes[0] = static_cast<std::int64_t>(values.size());
@@ -275,11 +278,11 @@ View view_of(std::vector<double>& values) {
 // float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd): the batch's
 // own statistics.
 Status batch_norm_of_batch(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const double eps = arguments.real(5);
-  View& out = arguments.tensor(6);
-  View& mean = arguments.tensor(7);
-  View& inverse = arguments.tensor(8);
+  TensorView& out = arguments.tensor(6);
+  TensorView& mean = arguments.tensor(7);
+  TensorView& inverse = arguments.tensor(8);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -291,7 +294,7 @@ Status batch_norm_of_batch(Arguments& arguments) {
 }
 
 // running = (1 - momentum) * running + momentum * seen
-void follow(View& running, const std::vector<double>& seen, double momentum, double factor) {
+void follow(TensorView& running, const std::vector<double>& seen, double momentum, double factor) {
   for (std::size_t c = 0; c < seen.size(); ++c) {
     double before = 0;
     load(running.dtype, running.data + c * size_of(running.dtype), 1, 1, &before);
@@ -303,15 +306,15 @@ void follow(View& running, const std::vector<double>& seen, double momentum, dou
 // Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean,
 // Tensor(f!) save_invstd): training follows the batch's statistics, else the learned ones are used.
 Status batch_norm_running(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& mean = arguments.tensor(3);
-  View& variance = arguments.tensor(4);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& mean = arguments.tensor(3);
+  TensorView& variance = arguments.tensor(4);
   const bool training = arguments.boolean(5);
   const double momentum = arguments.real(6);
   const double eps = arguments.real(7);
-  View& out = arguments.tensor(8);
-  const View* weight = arguments.optional_tensor(1);
-  const View* bias = arguments.optional_tensor(2);
+  TensorView& out = arguments.tensor(8);
+  const TensorView* weight = arguments.optional_tensor(1);
+  const TensorView* bias = arguments.optional_tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }

@@ -10,9 +10,9 @@
 namespace slipway::lean {
 
 // All elements as integers, in logical row-major order.
-inline std::vector<std::int64_t> integers_of(const View& view) {
+inline std::vector<std::int64_t> integers_of(const TensorView& view) {
   std::vector<std::int64_t> found(view.count());
-  View straight = view;
+  TensorView straight = view;
   straight.dtype = DType::kInt64;
   for (std::uint8_t i = 0; i < view.rank; ++i) {
     straight.order[i] = i;
@@ -36,7 +36,7 @@ inline std::int64_t offset_of(std::size_t number, const Shape& shape,
   return offset;
 }
 
-inline std::uint8_t* at(const View& view, std::int64_t offset) {
+inline std::uint8_t* at(const TensorView& view, std::int64_t offset) {
   return view.data + offset * static_cast<std::int64_t>(size_of(view.dtype));
 }
 

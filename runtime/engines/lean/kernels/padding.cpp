@@ -10,9 +10,9 @@ namespace {
 // Padding by looking back into the image: mirrored without the edge, or the edge again.
 template <bool Mirror, std::size_t Dims>
 Status pad(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const std::vector<std::int64_t> padding = arguments.integers(1);
-  View& out = arguments.tensor(2);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -37,27 +37,27 @@ Status pad(Arguments& arguments) {
   const auto in_steps = in.strides();
   const auto out_steps = out.strides();
   const std::size_t size = size_of(out.dtype);
-  std::array<std::int64_t, kMostDims> place{};
+  std::array<std::int64_t, kMostDims> position{};
   for (std::size_t i = 0, count = out.count(); i < count; ++i) {
     std::int64_t from = 0;
     std::int64_t to = 0;
     for (std::size_t d = 0; d < in.rank; ++d) {
-      std::int64_t at = place[d];
+      std::int64_t at = position[d];
       if (d + Dims >= in.rank) {
         at -= padding[2 * (in.rank - 1U - d)];
         const std::int64_t end = in.sizes[d] - 1;
         at = Mirror ? (at < 0 ? -at : at > end ? 2 * end - at : at) : std::clamp<std::int64_t>(at, 0, end);
       }
       from += at * in_steps[d];
-      to += place[d] * out_steps[d];
+      to += position[d] * out_steps[d];
     }
     std::copy_n(in.data + static_cast<std::size_t>(from) * size, size,
                 out.data + static_cast<std::size_t>(to) * size);
     for (std::size_t d = out.rank; d-- > 0;) {
-      if (++place[d] < out.sizes[d]) {
+      if (++position[d] < out.sizes[d]) {
         break;
       }
-      place[d] = 0;
+      position[d] = 0;
     }
   }
   return {};
@@ -66,8 +66,8 @@ Status pad(Arguments& arguments) {
 // aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out): pairs from the
 // last dimension on; negative ones cut.
 Status constant_pad(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   const std::vector<std::int64_t> pad = arguments.integers(1);
   const double value = arguments.real(2);
   if (!arguments.fault().ok()) {

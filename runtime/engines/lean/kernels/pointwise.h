@@ -12,8 +12,8 @@ namespace slipway::lean {
 // Argument `out_at` = f(argument 0), computed in `domain`.
 template <typename F>
 Status apply_unary(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(out_at);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }

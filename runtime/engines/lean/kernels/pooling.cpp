@@ -81,8 +81,9 @@ std::vector<Span> even_spans(std::int64_t size, std::int64_t count) {
 
 // out = f(plane, rows, columns, row-major number of the result) for every window of every plane.
 template <typename T, typename F>
-void pool(const View& in, View& out, const std::vector<Span>& rows, const std::vector<Span>& columns, F f) {
-  View target = with_batch(out);
+void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows,
+          const std::vector<Span>& columns, F f) {
+  TensorView target = with_batch(out);
   const Volume<T> source(with_batch(in));
   Volume<T> result = Volume<T>::zeros(target);
   std::size_t number = 0;
@@ -111,15 +112,15 @@ T sum_of(const T* plane, std::int64_t width, const Span& row, const Span& column
   return total;
 }
 
-bool is_image(const View& view) {
+bool is_image(const TensorView& view) {
   return view.rank == 3 || view.rank == 4;
 }
 
-Status cannot(const View& in) {
+Status cannot(const TensorView& in) {
   return mismatch("cannot pool " + to_text(in.shape()));
 }
 
-Shape shape_of(const View& in, std::int64_t rows, std::int64_t columns) {
+Shape shape_of(const TensorView& in, std::int64_t rows, std::int64_t columns) {
   Shape shape = in.shape();
   shape[in.rank - 2U] = rows;
   shape[in.rank - 1U] = columns;
@@ -131,8 +132,8 @@ struct Windows {
   std::vector<Span> rows, columns;
 
   // Gives `out` its shape.
-  Status prepare(const View& in, Pair kernel, const std::vector<std::int64_t>& strides, Pair padding,
-                 Pair dilation, bool ceil, View* out) {
+  Status prepare(const TensorView& in, Pair kernel, const std::vector<std::int64_t>& strides, Pair padding,
+                 Pair dilation, bool ceil, TensorView* out) {
     const Pair stride = strides.empty() ? kernel : pair_of(strides, 1);
     if (!is_image(in) || !within(kernel, 1) || !within(stride, 1) || !within(dilation, 1) ||
         !within(padding, 0)) {
@@ -157,14 +158,14 @@ struct Windows {
 // aten::avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool
 // ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out)
 Status avg_pool(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const Pair kernel = pair_of(arguments.integers(1), 1);
   const std::vector<std::int64_t> strides = arguments.integers(2);
   const Pair padding = pair_of(arguments.integers(3), 0);
   const bool ceil = arguments.boolean(4);
   const bool count_padding = arguments.boolean(5);
   const std::optional<std::int64_t> divisor = arguments.optional_integer(6);
-  View& out = arguments.tensor(7);
+  TensorView& out = arguments.tensor(7);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -192,16 +193,16 @@ Status avg_pool(Arguments& arguments) {
 
 // aten::_adaptive_avg_pool2d.out(Tensor self, SymInt[2] output_size, *, Tensor(a!) out)
 Status adaptive_avg_pool(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const std::vector<std::int64_t> wanted = arguments.integers(1);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  const std::vector<std::int64_t> output_size = arguments.integers(1);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }
-  if (!is_image(in) || wanted.size() != 2 || wanted[0] < 0 || wanted[1] < 0) {
+  if (!is_image(in) || output_size.size() != 2 || output_size[0] < 0 || output_size[1] < 0) {
     return cannot(in);
   }
-  const Status resized = resize(&out, shape_of(in, wanted[0], wanted[1]));
+  const Status resized = resize(&out, shape_of(in, output_size[0], output_size[1]));
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
@@ -209,8 +210,8 @@ Status adaptive_avg_pool(Arguments& arguments) {
     return cannot(in);
   }
   const std::int64_t width = in.sizes[in.rank - 1U];
-  const std::vector<Span> rows = even_spans(in.sizes[in.rank - 2U], wanted[0]);
-  const std::vector<Span> columns = even_spans(width, wanted[1]);
+  const std::vector<Span> rows = even_spans(in.sizes[in.rank - 2U], output_size[0]);
+  const std::vector<Span> columns = even_spans(width, output_size[1]);
   in_floats(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     pool<T>(in, out, rows, columns, [&](const T* plane, const Span& row, const Span& column, std::size_t) {
@@ -224,14 +225,14 @@ Status adaptive_avg_pool(Arguments& arguments) {
 // aten::max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0,
 // int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices)
 Status max_pool(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const Pair kernel = pair_of(arguments.integers(1), 1);
   const std::vector<std::int64_t> strides = arguments.integers(2);
   const Pair padding = pair_of(arguments.integers(3), 0);
   const Pair dilation = pair_of(arguments.integers(4), 1);
   const bool ceil = arguments.boolean(5);
-  View& out = arguments.tensor(6);
-  View& indices = arguments.tensor(7);
+  TensorView& out = arguments.tensor(6);
+  TensorView& indices = arguments.tensor(7);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -243,7 +244,7 @@ Status max_pool(Arguments& arguments) {
   if (!done.ok() || out.count() == 0) {
     return done;
   }
-  std::vector<std::int64_t> places(out.count());
+  std::vector<std::int64_t> positions(out.count());
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t width = in.sizes[in.rank - 1U];
@@ -251,23 +252,23 @@ Status max_pool(Arguments& arguments) {
             [&](const T* plane, const Span& row, const Span& column, std::size_t number) {
               T best = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                             : std::numeric_limits<T>::lowest();
-              std::int64_t place = -1;
+              std::int64_t position = -1;
               for (std::int64_t y = row.first; y < row.last; y += row.step) {
                 for (std::int64_t x = column.first; x < column.last; x += column.step) {
                   const T value = plane[y * width + x];
-                  if (place < 0 || value > best || value != value) {
+                  if (position < 0 || value > best || value != value) {
                     best = value;
-                    place = y * width + x;
+                    position = y * width + x;
                   }
                 }
               }
-              places[number] = place;
+              positions[number] = position;
               return best;
             });
     return 0;
   });
-  if (!places.empty()) {
-    copy(indices, operand_of(straightened(indices, places.data()), indices));
+  if (!positions.empty()) {
+    copy(indices, operand_of(straightened(indices, positions.data()), indices));
   }
   return {};
 }
@@ -275,10 +276,10 @@ Status max_pool(Arguments& arguments) {
 // aten::max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size,
 // int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input)
 Status max_pool_backward(Arguments& arguments) {
-  const View& gradient = arguments.tensor(0);
-  const View& in = arguments.tensor(1);
-  const View& indices = arguments.tensor(7);
-  View& out = arguments.tensor(8);
+  const TensorView& gradient = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(1);
+  const TensorView& indices = arguments.tensor(7);
+  TensorView& out = arguments.tensor(8);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -292,8 +293,8 @@ Status max_pool_backward(Arguments& arguments) {
   return in_floats(gradient.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> error(with_batch(gradient));
-    const Volume<std::int64_t> places(with_batch(indices));
-    View target = with_batch(out);
+    const Volume<std::int64_t> positions(with_batch(indices));
+    TensorView target = with_batch(out);
     Volume<T> result = Volume<T>::zeros(target);
     if (error.sizes[0] != result.sizes[0] || error.sizes[1] != result.sizes[1]) {
       return cannot(in);
@@ -305,11 +306,11 @@ Status max_pool_backward(Arguments& arguments) {
     for (std::int64_t n = 0; n < error.sizes[0]; ++n) {
       for (std::int64_t c = 0; c < error.sizes[1]; ++c) {
         for (std::int64_t i = 0; i < error.area(); ++i) {
-          const std::int64_t place = places.plane(n, c)[i];
-          if (place < 0 || place >= result.area()) {
-            return mismatch("index " + std::to_string(place) + " is outside " + to_text(in.shape()));
+          const std::int64_t position = positions.plane(n, c)[i];
+          if (position < 0 || position >= result.area()) {
+            return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
           }
-          result.plane(n, c)[place] += error.plane(n, c)[i];
+          result.plane(n, c)[position] += error.plane(n, c)[i];
         }
       }
     }

@@ -12,7 +12,7 @@ namespace {
 
 // aten::sym_size.int(Tensor self, int dim) -> SymInt
 Status sym_size(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (wrapped.ok()) {
@@ -30,11 +30,11 @@ Status sym_numel(Arguments& arguments) {
 
 // aten::_local_scalar_dense(Tensor self) -> Scalar
 Status local_scalar(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   if (!arguments.fault().ok() || in.count() != 1) {
     return mismatch("a tensor of " + to_text(in.shape()) + " is not one number");
   }
-  Value& out = arguments.value(1);
+  EValue& out = arguments.value(1);
   if (is_floating(in.dtype)) {
     double number = 0;
     load(in.dtype, in.data, 1, 1, &number);
@@ -42,7 +42,7 @@ Status local_scalar(Arguments& arguments) {
   } else {
     std::int64_t number = 0;
     load(in.dtype, in.data, 1, 1, &number);
-    out = in.dtype == DType::kBool ? Value(number != 0) : Value(number);
+    out = in.dtype == DType::kBool ? EValue(number != 0) : EValue(number);
   }
   return {};
 }
@@ -74,7 +74,7 @@ SLIPWAY_OP(Lt, a < b);
 // executorch_prim::OP.Scalar(Scalar a, Scalar b) -> Scalar
 template <typename Op>
 Status number_op(Arguments& arguments) {
-  Value& out = arguments.value(2);
+  EValue& out = arguments.value(2);
   if (both_whole(arguments)) {
     out = Op()(arguments.integer(0), arguments.integer(1));
   } else {
@@ -85,7 +85,7 @@ Status number_op(Arguments& arguments) {
 
 // executorch_prim::floordiv.Scalar(Scalar a, Scalar b) -> Scalar
 Status floordiv(Arguments& arguments) {
-  Value& out = arguments.value(2);
+  EValue& out = arguments.value(2);
   if (!both_whole(arguments)) {
     out = std::floor(arguments.real(0) / arguments.real(1));
     return {};
@@ -129,7 +129,7 @@ Status to_whole(Arguments& arguments) {
 
 // executorch_prim::neg.Scalar(Scalar a) -> Scalar
 Status neg(Arguments& arguments) {
-  Value& out = arguments.value(1);
+  EValue& out = arguments.value(1);
   if (arguments.is_integral(0)) {
     out = static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(arguments.integer(0)));
   } else {
@@ -150,7 +150,7 @@ Status sym_not(Arguments& arguments) {
 }
 // executorch_prim::sym_ite.Scalar(SymBool condition, Scalar a, Scalar b) -> Scalar
 Status sym_ite(Arguments& arguments) {
-  const Value chosen = arguments.boolean(0) ? arguments.value(1) : arguments.value(2);
+  const EValue chosen = arguments.boolean(0) ? arguments.value(1) : arguments.value(2);
   arguments.value(3) = chosen;
   return {};
 }
@@ -158,13 +158,13 @@ Status sym_ite(Arguments& arguments) {
 // executorch_prim::et_view.default(Tensor self, int[] size) -> (Tensor out): the output looks at the input's
 // memory.
 Status et_view(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.unplaced_tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor_without_memory(2);
   Shape shape = arguments.integers(1);
   if (!arguments.fault().ok()) {
     return {};
   }
-  const std::string wanted = to_text(shape);
+  const std::string new_shape = to_text(shape);
   const auto open = std::find(shape.begin(), shape.end(), -1);
   if (open != shape.end()) {
     *open = 1;
@@ -176,10 +176,10 @@ Status et_view(Arguments& arguments) {
   std::size_t count = 0;
   if (!count_elements(shape, size_of(in.dtype), &count) || count != in.count() || out.dtype != in.dtype ||
       shape.size() != out.rank) {
-    return mismatch("cannot view " + to_text(in.shape()) + " as " + wanted);
+    return mismatch("cannot view " + to_text(in.shape()) + " as " + new_shape);
   }
   // Its memory is the input's: only the exported bounds limit its shape.
-  View view = out;
+  TensorView view = out;
   view.data = in.data;
   view.capacity = in.capacity;
   view.constant = false;
@@ -194,8 +194,8 @@ Status et_view(Arguments& arguments) {
 // executorch_prim::et_copy_index.tensor(Tensor self, Tensor copy_from, int index) -> Tensor: row `index` of
 // self becomes copy_from; self grows to hold it.
 Status copy_index(Arguments& arguments) {
-  View& self = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
+  TensorView& self = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
   const std::int64_t index = arguments.integer(2);
   if (!arguments.fault().ok()) {
     return {};

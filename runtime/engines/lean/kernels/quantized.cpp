@@ -40,16 +40,16 @@ struct Parameters {
   }
 };
 
-std::vector<float> floats_of(const View& view) {
+std::vector<float> floats_of(const TensorView& view) {
   std::vector<float> found(view.count());
   if (!found.empty()) {
-    View straight = straightened(view, found.data());
+    TensorView straight = straightened(view, found.data());
     copy(straight, operand_of(view, straight));
   }
   return found;
 }
 
-Status quantize(const View& in, const Parameters& parameters, Range range, View& out) {
+Status quantize(const TensorView& in, const Parameters& parameters, Range range, TensorView& out) {
   const Status resized = resize(&out, in.shape());
   if (resized.ok()) {
     map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
@@ -62,7 +62,7 @@ Status quantize(const View& in, const Parameters& parameters, Range range, View&
   return resized;
 }
 
-Status dequantize(const View& in, const Parameters& parameters, View& out) {
+Status dequantize(const TensorView& in, const Parameters& parameters, TensorView& out) {
   const Status resized = resize(&out, in.shape());
   if (resized.ok()) {
     map<float>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
@@ -92,8 +92,8 @@ Status per_tensor_of_tensors(Arguments& arguments, Parameters* parameters) {
 }
 
 Status per_channel(Arguments& arguments, Parameters* parameters) {
-  const View& in = arguments.tensor(0);
-  const View* zero_points = arguments.optional_tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView* zero_points = arguments.optional_tensor(2);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(3), in.rank, &dim);
   if (!wrapped.ok()) {
@@ -154,8 +154,8 @@ Status dequantize_per_channel(Arguments& arguments) {
 }
 
 // Tokens are the rows: everything but the last dimension.
-Status rows_of(const View& in, const View& scales, const View& zero_points, std::size_t* rows,
-               std::size_t* width) {
+Status rows_of(const TensorView& in, const TensorView& scales, const TensorView& zero_points,
+               std::size_t* rows, std::size_t* width) {
   *width = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[in.rank - 1U]);
   *rows = *width == 0 ? 0 : in.count() / *width;
   return in.contiguous() && scales.count() == *rows && zero_points.count() == *rows
@@ -166,8 +166,8 @@ Status rows_of(const View& in, const View& scales, const View& zero_points, std:
 // quantized_decomposed::quantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
 // quant_min, int quant_max, ScalarType dtype, *, Tensor(a!) out)
 Status quantize_per_token(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(6);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(6);
   std::size_t rows = 0;
   std::size_t width = 0;
   Status done = rows_of(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
@@ -194,8 +194,8 @@ Status quantize_per_token(Arguments& arguments) {
 // quantized_decomposed::dequantize_per_token.out(Tensor input, Tensor scales, Tensor zero_points, int
 // quant_min, int quant_max, ScalarType dtype, ScalarType output_dtype, *, Tensor(a!) out)
 Status dequantize_per_token(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(7);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(7);
   std::size_t rows = 0;
   std::size_t width = 0;
   Status done = rows_of(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
@@ -239,15 +239,15 @@ Chosen choose(float low, float high, Range range, float least) {
 // quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, ScalarType dtype, *, Tensor(a!)
 // scale_out, Tensor(b!) zero_point_out)
 Status choose_per_token(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& scales = arguments.tensor(2);
-  View& zero_points = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& scales = arguments.tensor(2);
+  TensorView& zero_points = arguments.tensor(3);
   if (!arguments.fault().ok() || in.rank == 0 || !in.contiguous() || in.sizes[in.rank - 1U] == 0) {
     return mismatch("cannot choose a scale for each row of " + to_text(in.shape()));
   }
   Shape shape = in.shape();
   shape.back() = 1;
-  for (View* view : {&scales, &zero_points}) {
+  for (TensorView* view : {&scales, &zero_points}) {
     const Status resized = resize(view, shape);
     if (!resized.ok()) {
       return resized;
@@ -273,13 +273,13 @@ Status choose_per_token(Arguments& arguments) {
 // quantized_decomposed::choose_qparams.Tensor_out(Tensor input, int quant_min, int quant_max, float eps,
 // ScalarType dtype, *, Tensor(a!) scale_out, Tensor(b!) zero_point_out)
 Status choose_qparams(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& scale = arguments.tensor(5);
-  View& zero_point = arguments.tensor(6);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& scale = arguments.tensor(5);
+  TensorView& zero_point = arguments.tensor(6);
   if (!arguments.fault().ok() || in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
     return mismatch("cannot choose a scale for " + to_text(in.shape()));
   }
-  for (View* view : {&scale, &zero_point}) {
+  for (TensorView* view : {&scale, &zero_point}) {
     const Status writable = resize(view, view->shape());
     if (!writable.ok()) {
       return writable;
@@ -301,11 +301,11 @@ Status choose_qparams(Arguments& arguments) {
 // int weight_quant_min, int weight_quant_max, Tensor indices, *, Tensor(a!) out)
 template <int Bits>
 Status embedding(Arguments& arguments, std::size_t out_at) {
-  const View& weight = arguments.tensor(0);
-  const View& scales = arguments.tensor(1);
-  const View* zero_points = arguments.optional_tensor(2);
-  const View& indices = arguments.tensor(5);
-  View& out = arguments.tensor(out_at);
+  const TensorView& weight = arguments.tensor(0);
+  const TensorView& scales = arguments.tensor(1);
+  const TensorView* zero_points = arguments.optional_tensor(2);
+  const TensorView& indices = arguments.tensor(5);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }

@@ -26,9 +26,9 @@ Coded coded_of(Arguments& arguments, std::size_t at) {
 // Tensor b, float b_scale, int b_zero_point, int b_quant_min, int b_quant_max, float out_scale, int
 // out_zero_point, int out_quant_min, int out_quant_max, *, Tensor(a!) out)
 Status add(Arguments& arguments) {
-  const View& a = arguments.tensor(0);
-  const View& b = arguments.tensor(5);
-  View& out = arguments.tensor(14);
+  const TensorView& a = arguments.tensor(0);
+  const TensorView& b = arguments.tensor(5);
+  TensorView& out = arguments.tensor(14);
   const Coded of_a = coded_of(arguments, 1);
   const Coded of_b = coded_of(arguments, 6);
   const Coded of_out = coded_of(arguments, 10);
@@ -56,10 +56,10 @@ Status add(Arguments& arguments) {
   return {};
 }
 
-std::vector<float> floats_of(const View& view) {
+std::vector<float> floats_of(const TensorView& view) {
   std::vector<float> found(view.count());
   if (!found.empty()) {
-    View straight = straightened(view, found.data());
+    TensorView straight = straightened(view, found.data());
     copy(straight, operand_of(view, straight));
   }
   return found;
@@ -67,9 +67,9 @@ std::vector<float> floats_of(const View& view) {
 
 // A weight of integers as floats. Each row has a scale, or one for each of the groups it is cut into.
 Status weight_of(Arguments& arguments, std::vector<float>* values) {
-  const View& weight = arguments.tensor(1);
-  const View& scales = arguments.tensor(2);
-  const View* zero_points = arguments.optional_tensor(3);
+  const TensorView& weight = arguments.tensor(1);
+  const TensorView& scales = arguments.tensor(2);
+  const TensorView* zero_points = arguments.optional_tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -94,9 +94,9 @@ Status weight_of(Arguments& arguments, std::vector<float>* values) {
 
 // out = in (m x k) times the weight, which is k x n, or n x k when it is transposed.
 Status product(Arguments& arguments, bool transposed, std::size_t out_at) {
-  const View& in = arguments.tensor(0);
-  const View& weight = arguments.tensor(1);
-  View& out = arguments.tensor(out_at);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& weight = arguments.tensor(1);
+  TensorView& out = arguments.tensor(out_at);
   std::vector<float> factors;
   const Status read = weight_of(arguments, &factors);
   if (!read.ok() || !arguments.fault().ok()) {

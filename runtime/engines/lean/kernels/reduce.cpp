@@ -18,8 +18,8 @@ std::vector<std::int64_t> one(std::int64_t dim) {
 template <typename F>
 Status fold(Arguments& arguments, const std::vector<std::int64_t>& dims, bool keep, std::size_t out_at,
             Domain domain, F f) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(out_at);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -114,7 +114,7 @@ struct Best {
     return (x != x && best == best) || (Largest ? x > best : x < best);
   }
   template <typename T>
-  std::int64_t place(const Line<T>& line) const {
+  std::int64_t index_in(const Line<T>& line) const {
     std::int64_t at = 0;
     std::int64_t found = 0;
     T best = line.first();
@@ -139,7 +139,7 @@ struct Best {
   }
 };
 
-bool nothing_to_choose_from(const View& in) {
+bool nothing_to_choose_from(const TensorView& in) {
   return in.count() == 0;
 }
 
@@ -163,7 +163,8 @@ Status extreme_all(Arguments& arguments) {
 
 // Places along the dimensions, as int64 whatever domain they are compared in.
 template <bool Largest>
-Status places(const View& in, const std::vector<std::int64_t>& dims, bool keep, View* out) {
+Status indices_of_extremes(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
+                           TensorView* out) {
   Reduction reduction;
   const Status planned = reduction.plan(in, dims, keep, out);
   if (!planned.ok()) {
@@ -171,32 +172,34 @@ Status places(const View& in, const std::vector<std::int64_t>& dims, bool keep, 
   }
   return in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
-    return reduction.each_place<T>(in, *out, [](const Line<T>& line) { return Best<Largest>().place(line); });
+    return reduction.each_index<T>(in, *out,
+                                   [](const Line<T>& line) { return Best<Largest>().index_in(line); });
   });
 }
 
 // aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out)
 template <bool Largest>
 Status argument_of_extreme(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   const auto dim = arguments.optional_integer(1);
   if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
     return mismatch("there is no largest of no elements");
   }
-  return places<Largest>(in, dim ? one(*dim) : std::vector<std::int64_t>{}, arguments.boolean(2), &out);
+  return indices_of_extremes<Largest>(in, dim ? one(*dim) : std::vector<std::int64_t>{}, arguments.boolean(2),
+                                      &out);
 }
 
 // aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values)
 template <bool Largest>
-Status extreme_and_place(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+Status extreme_and_index(Arguments& arguments) {
+  const TensorView& in = arguments.tensor(0);
   if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
     return mismatch("there is no largest of no elements");
   }
   const std::vector<std::int64_t> dims = one(arguments.integer(1));
   const bool keep = arguments.boolean(2);
-  const Status done = places<Largest>(in, dims, keep, &arguments.tensor(4));
+  const Status done = indices_of_extremes<Largest>(in, dims, keep, &arguments.tensor(4));
   return done.ok() ? fold(arguments, dims, keep, 3, domain_of(in.dtype), Best<Largest>()) : done;
 }
 
@@ -270,8 +273,8 @@ Status var_mean(Arguments& arguments) {
 
 // aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out)
 Status cumsum(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -300,11 +303,11 @@ constexpr KernelEntry kTable[] = {
     {"aten::argmax.out", argument_of_extreme<true>, 4},
     {"aten::argmin.out", argument_of_extreme<false>, 4},
     {"aten::cumsum.out", cumsum, 4},
-    {"aten::max.dim_max", extreme_and_place<true>, 5},
+    {"aten::max.dim_max", extreme_and_index<true>, 5},
     {"aten::max.unary_out", extreme_all<true>, 2},
     {"aten::mean.dtype_out", mean_all, 3},
     {"aten::mean.out", mean, 5},
-    {"aten::min.dim_min", extreme_and_place<false>, 5},
+    {"aten::min.dim_min", extreme_and_index<false>, 5},
     {"aten::min.unary_out", extreme_all<false>, 2},
     {"aten::prod.int_out", prod, 5},
     {"aten::prod.out", prod_all, 3},

@@ -2,7 +2,8 @@
 
 namespace slipway::lean {
 
-Status Reduction::plan(const View& in, const std::vector<std::int64_t>& dims, bool keep, View* out) {
+Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
+                       TensorView* out) {
   std::array<bool, kMostDims> reduced{};
   for (const std::int64_t item : dims) {
     std::size_t dim = 0;

@@ -13,7 +13,7 @@ namespace slipway::lean {
 template <typename T>
 class Line {
  public:
-  Line(const View& in, const std::uint8_t* data, const std::vector<std::int64_t>& sizes,
+  Line(const TensorView& in, const std::uint8_t* data, const std::vector<std::int64_t>& sizes,
        const std::vector<std::int64_t>& steps)
       : in_(in), data_(data), sizes_(sizes), steps_(steps) {}
 
@@ -41,12 +41,12 @@ class Line {
     const std::int64_t row = rank == 0 ? 1 : sizes_[rank - 1];
     const std::int64_t step = rank == 0 ? 1 : steps_[rank - 1];
     const auto size = static_cast<std::int64_t>(size_of(in_.dtype));
-    std::array<std::int64_t, kMostDims> place{};
+    std::array<std::int64_t, kMostDims> position{};
     T block[kBlock];
     for (;;) {
       std::int64_t at = 0;
       for (std::size_t d = 0; d + 1 < rank; ++d) {
-        at += place[d] * steps_[d];
+        at += position[d] * steps_[d];
       }
       for (std::int64_t done = 0; done < row; done += static_cast<std::int64_t>(kBlock)) {
         const std::int64_t left = row - done;
@@ -58,8 +58,8 @@ class Line {
         }
       }
       std::size_t d = rank == 0 ? 0 : rank - 1;
-      while (d > 0 && ++place[d - 1] == sizes_[d - 1]) {
-        place[--d] = 0;
+      while (d > 0 && ++position[d - 1] == sizes_[d - 1]) {
+        position[--d] = 0;
       }
       if (d == 0) {
         return;
@@ -68,7 +68,7 @@ class Line {
   }
 
  private:
-  const View& in_;
+  const TensorView& in_;
   const std::uint8_t* data_;
   const std::vector<std::int64_t>& sizes_;
   const std::vector<std::int64_t>& steps_;
@@ -77,11 +77,11 @@ class Line {
 class Reduction {
  public:
   // Over `dims` of `in`, all of them when there are none; gives `out` its shape.
-  Status plan(const View& in, const std::vector<std::int64_t>& dims, bool keep, View* out);
+  Status plan(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep, TensorView* out);
 
   // out = f(line) for each element of the output.
   template <typename T, typename F>
-  Status each(const View& in, View& out, F f) {
+  Status each(const TensorView& in, TensorView& out, F f) {
     visit<T>(in, out, [&](const Line<T>& line, std::uint8_t* to) {
       const T value = f(line);
       store(out.dtype, &value, 1, to, 1);
@@ -91,7 +91,7 @@ class Reduction {
 
   // The same for results that are places.
   template <typename T, typename F>
-  Status each_place(const View& in, View& out, F f) {
+  Status each_index(const TensorView& in, TensorView& out, F f) {
     visit<T>(in, out, [&](const Line<T>& line, std::uint8_t* to) {
       const std::int64_t value = f(line);
       store(out.dtype, &value, 1, to, 1);
@@ -101,14 +101,14 @@ class Reduction {
 
  private:
   template <typename T, typename Visit>
-  void visit(const View& in, View& out, Visit visit_one) {
+  void visit(const TensorView& in, TensorView& out, Visit visit_one) {
     Operand operand;
     operand.data = in.data;
     operand.dtype = in.dtype;
     operand.steps = kept_;
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    walk(
+    for_each_row(
         out, std::array<Operand, 1>{operand},
         [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
           for (std::size_t i = 0; i < length; ++i) {
@@ -127,9 +127,9 @@ class Reduction {
 // Calls f(line, length) for every line of `in` along `dim`, copied and converted to T, and writes what f made
 // of it to the same place in `out`, which has in's shape.
 template <typename T, typename F>
-Status along(const View& in, View& out, std::int64_t wanted, F f) {
+Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f) {
   std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(wanted, in.rank, &dim);
+  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim);
   if (!wrapped.ok()) {
     return wrapped;
   }
@@ -140,13 +140,13 @@ Status along(const View& in, View& out, std::int64_t wanted, F f) {
   const auto in_steps = in.strides();
   const auto out_steps = out.strides();
   std::vector<T> line(length);
-  std::array<std::int64_t, kMostDims> place{};
+  std::array<std::int64_t, kMostDims> position{};
   for (;;) {
     std::int64_t from = 0;
     std::int64_t to = 0;
     for (std::size_t d = 0; d < in.rank; ++d) {
-      from += place[d] * in_steps[d];
-      to += place[d] * out_steps[d];
+      from += position[d] * in_steps[d];
+      to += position[d] * out_steps[d];
     }
     const std::int64_t in_step = in.rank == 0 ? 1 : in_steps[dim];
     const std::int64_t out_step = in.rank == 0 ? 1 : out_steps[dim];
@@ -160,10 +160,10 @@ Status along(const View& in, View& out, std::int64_t wanted, F f) {
       if (d - 1 == dim) {
         continue;
       }
-      if (++place[d - 1] < in.sizes[d - 1]) {
+      if (++position[d - 1] < in.sizes[d - 1]) {
         break;
       }
-      place[d - 1] = 0;
+      position[d - 1] = 0;
     }
     if (d == 0) {
       return {};

@@ -12,9 +12,9 @@ namespace {
 // aten::embedding.out(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False,
 // bool sparse=False, *, Tensor(a!) out)
 Status embedding(Arguments& arguments) {
-  const View& weight = arguments.tensor(0);
-  const View& indices = arguments.tensor(1);
-  View& out = arguments.tensor(5);
+  const TensorView& weight = arguments.tensor(0);
+  const TensorView& indices = arguments.tensor(1);
+  TensorView& out = arguments.tensor(5);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -45,9 +45,9 @@ Status embedding(Arguments& arguments) {
 
 // aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out)
 Status index_select(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& index = arguments.tensor(2);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& index = arguments.tensor(2);
+  TensorView& out = arguments.tensor(3);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok() || in.dtype != out.dtype) {
@@ -60,7 +60,7 @@ Status index_select(Arguments& arguments) {
     return resized;
   }
   const auto out_steps = out.strides();
-  std::int64_t place = 0;
+  std::int64_t position = 0;
   for (const std::int64_t item : integers_of(index)) {
     if (item < 0 || item >= in.sizes[dim]) {
       return mismatch("index " + std::to_string(item) + " is outside dimension " + std::to_string(dim) +
@@ -74,21 +74,21 @@ Status index_select(Arguments& arguments) {
          i < outer; ++i) {
       Shape rest = shape;
       rest[dim] = 1;
-      const std::int64_t to = offset_of(i, rest, out_steps) + place * out_steps[dim];
+      const std::int64_t to = offset_of(i, rest, out_steps) + position * out_steps[dim];
       std::memcpy(at(out, to),
                   from.data + offset_of(i, rest, from.steps) * static_cast<std::int64_t>(size_of(in.dtype)),
                   size_of(out.dtype));
     }
-    ++place;
+    ++position;
   }
   return {};
 }
 
 // aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out)
 Status gather(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& index = arguments.tensor(2);
-  View& out = arguments.tensor(4);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& index = arguments.tensor(2);
+  TensorView& out = arguments.tensor(4);
   std::size_t dim = 0;
   const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok() || index.rank != in.rank || in.dtype != out.dtype) {
@@ -106,17 +106,17 @@ Status gather(Arguments& arguments) {
   if (!resized.ok()) {
     return resized;
   }
-  const std::vector<std::int64_t> places = integers_of(index);
+  const std::vector<std::int64_t> positions = integers_of(index);
   const auto out_steps = out.strides();
   auto in_steps = in.strides();
   const std::int64_t step = in_steps[dim];
   in_steps[dim] = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i] < 0 || places[i] >= (in.rank == 0 ? 1 : in.sizes[dim])) {
-      return mismatch("index " + std::to_string(places[i]) + " is outside " + to_text(in.shape()));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] < 0 || positions[i] >= (in.rank == 0 ? 1 : in.sizes[dim])) {
+      return mismatch("index " + std::to_string(positions[i]) + " is outside " + to_text(in.shape()));
     }
     std::memcpy(at(out, offset_of(i, shape, out_steps)),
-                at(in, offset_of(i, shape, in_steps) + places[i] * step), size_of(out.dtype));
+                at(in, offset_of(i, shape, in_steps) + positions[i] * step), size_of(out.dtype));
   }
   return {};
 }
@@ -137,10 +137,10 @@ struct Number {
 };
 
 // Writes `source` (or one number) to places of a copy of self.
-Status scatter_into(const View& self, std::int64_t wanted, const View& index, const View* source,
-                    const Number& number, bool add, View& out) {
+Status scatter_into(const TensorView& self, std::int64_t signed_dim, const TensorView& index,
+                    const TensorView* source, const Number& number, bool add, TensorView& out) {
   std::size_t dim = 0;
-  const Status wrapped = self.rank == 0 ? Status() : wrap_dim(wanted, self.rank, &dim);
+  const Status wrapped = self.rank == 0 ? Status() : wrap_dim(signed_dim, self.rank, &dim);
   if (!wrapped.ok() || index.rank != self.rank || (source != nullptr && source->rank != self.rank)) {
     return wrapped.ok()
                ? mismatch("indices of " + to_text(index.shape()) + " do not fit " + to_text(self.shape()))
@@ -159,18 +159,18 @@ Status scatter_into(const View& self, std::int64_t wanted, const View& index, co
   if (out.data != self.data) {
     copy(out, whole(self));
   }
-  const std::vector<std::int64_t> places = integers_of(index);
+  const std::vector<std::int64_t> positions = integers_of(index);
   auto out_steps = out.strides();
   const std::int64_t step = out_steps[dim];
   out_steps[dim] = 0;
   const auto source_steps = source == nullptr ? out_steps : source->strides();
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i] < 0 || places[i] >= (self.rank == 0 ? 1 : self.sizes[dim])) {
-        return mismatch("index " + std::to_string(places[i]) + " is outside " + to_text(self.shape()));
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      if (positions[i] < 0 || positions[i] >= (self.rank == 0 ? 1 : self.sizes[dim])) {
+        return mismatch("index " + std::to_string(positions[i]) + " is outside " + to_text(self.shape()));
       }
-      std::uint8_t* to = at(out, offset_of(i, shape, out_steps) + places[i] * step);
+      std::uint8_t* to = at(out, offset_of(i, shape, out_steps) + positions[i] * step);
       T value = number.as<T>();
       if (source != nullptr) {
         load(source->dtype, at(*source, offset_of(i, shape, source_steps)), 1, 1, &value);
@@ -188,7 +188,7 @@ Status scatter_into(const View& self, std::int64_t wanted, const View& index, co
 
 // aten::scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
 Status scatter(Arguments& arguments) {
-  const View& source = arguments.tensor(3);
+  const TensorView& source = arguments.tensor(3);
   return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, false,
                       arguments.tensor(4));
 }
@@ -201,7 +201,7 @@ Status scatter_value(Arguments& arguments) {
 }
 // aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out)
 Status scatter_add(Arguments& arguments) {
-  const View& source = arguments.tensor(3);
+  const TensorView& source = arguments.tensor(3);
   return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), &source, {}, true,
                       arguments.tensor(4));
 }
@@ -209,9 +209,9 @@ Status scatter_add(Arguments& arguments) {
 // aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out): each place
 // as often as `repeats` says.
 Status repeat_interleave(Arguments& arguments) {
-  const View& repeats = arguments.tensor(0);
-  const std::optional<std::int64_t> wanted = arguments.optional_integer(1);
-  View& out = arguments.tensor(2);
+  const TensorView& repeats = arguments.tensor(0);
+  const std::optional<std::int64_t> output_size = arguments.optional_integer(1);
+  TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -224,8 +224,9 @@ Status repeat_interleave(Arguments& arguments) {
     }
     total += count;
   }
-  if (wanted && *wanted != total) {
-    return mismatch(std::to_string(total) + " repetitions where the program has " + std::to_string(*wanted));
+  if (output_size && *output_size != total) {
+    return mismatch(std::to_string(total) + " repetitions where the program has " +
+                    std::to_string(*output_size));
   }
   const Status resized = resize(&out, Shape{total});
   if (!resized.ok()) {
@@ -233,9 +234,9 @@ Status repeat_interleave(Arguments& arguments) {
   }
   std::int64_t at_out = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    const auto place = static_cast<std::int64_t>(i);
+    const auto position = static_cast<std::int64_t>(i);
     for (std::int64_t k = 0; k < times[i]; ++k) {
-      store(out.dtype, &place, 1, at(out, at_out++), 1);
+      store(out.dtype, &position, 1, at(out, at_out++), 1);
     }
   }
   return {};

@@ -9,7 +9,7 @@ namespace {
 
 // aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out)
 Status select_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok()) {
@@ -31,8 +31,8 @@ Status select_copy(Arguments& arguments) {
 }
 
 // Bounds of a slice as Python has them: from the end when negative, cut to what is there.
-std::int64_t bound(std::optional<std::int64_t> wanted, std::int64_t missing, std::int64_t size) {
-  std::int64_t found = wanted.value_or(missing);
+std::int64_t bound(std::optional<std::int64_t> index, std::int64_t missing, std::int64_t size) {
+  std::int64_t found = index.value_or(missing);
   found = found < 0 ? found + size : found;
   return std::clamp<std::int64_t>(found, 0, size);
 }
@@ -40,7 +40,7 @@ std::int64_t bound(std::optional<std::int64_t> wanted, std::int64_t missing, std
 // aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *,
 // Tensor(a!) out)
 Status slice_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok()) {
@@ -63,7 +63,7 @@ Status slice_copy(Arguments& arguments) {
 
 // aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out)
 Status narrow_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok()) {
@@ -85,9 +85,9 @@ Status narrow_copy(Arguments& arguments) {
 
 // aten::select_scatter.out(Tensor self, Tensor src, int dim, SymInt index, *, Tensor(a!) out)
 Status select_scatter(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
-  View& out = arguments.tensor(4);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
+  TensorView& out = arguments.tensor(4);
   std::size_t dim = 0;
   Status done = wrap_dim(arguments.integer(2), in.rank, &dim);
   if (done.ok()) {
@@ -115,9 +115,9 @@ Status select_scatter(Arguments& arguments) {
 // aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt
 // step=1, *, Tensor(a!) out)
 Status slice_scatter(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View& source = arguments.tensor(1);
-  View& out = arguments.tensor(6);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView& source = arguments.tensor(1);
+  TensorView& out = arguments.tensor(6);
   std::size_t dim = 0;
   Status done = wrap_dim(arguments.integer(2), in.rank, &dim);
   if (done.ok()) {

@@ -10,8 +10,8 @@ namespace {
 // aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
 Status softmax(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }

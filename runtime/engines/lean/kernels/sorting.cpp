@@ -29,10 +29,10 @@ std::vector<std::size_t> order_of(const T* line, std::size_t count, bool largest
 }
 
 // The first `count` of every line, sorted, with where they were.
-Status sorted(const View& in, std::int64_t wanted, std::int64_t count, bool largest, View& values,
-              View& indices) {
+Status sorted(const TensorView& in, std::int64_t signed_dim, std::int64_t count, bool largest,
+              TensorView& values, TensorView& indices) {
   std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(wanted, in.rank, &dim);
+  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim);
   const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
   if (!wrapped.ok() || count < 0 || count > length) {
     return wrapped.ok() ? mismatch("cannot take " + std::to_string(count) + " of " + to_text(in.shape()))
@@ -42,7 +42,7 @@ Status sorted(const View& in, std::int64_t wanted, std::int64_t count, bool larg
   if (in.rank != 0) {
     shape[dim] = count;
   }
-  for (View* view : {&values, &indices}) {
+  for (TensorView* view : {&values, &indices}) {
     const Status resized = resize(view, shape);
     if (!resized.ok()) {
       return resized;
@@ -69,9 +69,9 @@ Status sorted(const View& in, std::int64_t wanted, std::int64_t count, bool larg
       load(in.dtype, at(in, offset_of(i, outer, in_steps)), in_step, line.size(), line.data());
       const std::vector<std::size_t> order = order_of(line.data(), line.size(), largest);
       for (std::int64_t k = 0; k < count; ++k) {
-        const std::size_t place = order[static_cast<std::size_t>(k)];
-        const auto index_value = static_cast<std::int64_t>(place);
-        store(values.dtype, &line[place], 1, at(values, offset_of(i, outer, value_steps) + k * value_step),
+        const std::size_t position = order[static_cast<std::size_t>(k)];
+        const auto index_value = static_cast<std::int64_t>(position);
+        store(values.dtype, &line[position], 1, at(values, offset_of(i, outer, value_steps) + k * value_step),
               1);
         store(indices.dtype, &index_value, 1, at(indices, offset_of(i, outer, index_steps) + k * index_step),
               1);
@@ -84,18 +84,18 @@ Status sorted(const View& in, std::int64_t wanted, std::int64_t count, bool larg
 // aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!)
 // values, Tensor(b!) indices)
 Status topk(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& values = arguments.tensor(5);
-  View& indices = arguments.tensor(6);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& values = arguments.tensor(5);
+  TensorView& indices = arguments.tensor(6);
   return arguments.fault().ok()
              ? sorted(in, arguments.integer(2), arguments.integer(1), arguments.boolean(3), values, indices)
              : Status();
 }
 // aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices)
 Status sort(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& values = arguments.tensor(3);
-  View& indices = arguments.tensor(4);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& values = arguments.tensor(3);
+  TensorView& indices = arguments.tensor(4);
   std::size_t dim = 0;
   const Status wrapped = in.rank == 0 ? Status() : wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!arguments.fault().ok() || !wrapped.ok()) {

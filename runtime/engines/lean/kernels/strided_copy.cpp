@@ -4,7 +4,7 @@
 
 namespace slipway::lean {
 
-Part part_of(const View& view, std::size_t dim, std::int64_t start, std::int64_t length) {
+Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length) {
   Part part;
   const auto strides = view.strides();
   part.shape = view.shape();
@@ -20,7 +20,7 @@ Part part_of(const View& view, std::size_t dim, std::int64_t start, std::int64_t
 
 void copy_into(const Part& target, const Operand& in) {
   const std::size_t rank = target.shape.size();
-  std::array<std::int64_t, kMostDims> place{};
+  std::array<std::int64_t, kMostDims> position{};
   for (const std::int64_t size : target.shape) {
     if (size == 0) {
       return;
@@ -33,8 +33,8 @@ void copy_into(const Part& target, const Operand& in) {
     std::int64_t to = 0;
     std::int64_t from = 0;
     for (std::size_t d = 0; d + 1 < rank; ++d) {
-      to += place[d] * target.operand.steps[d];
-      from += place[d] * in.steps[d];
+      to += position[d] * target.operand.steps[d];
+      from += position[d] * in.steps[d];
     }
     // const_cast: the part is of an output.
     auto* to_data = const_cast<std::uint8_t*>(target.operand.data) +
@@ -53,8 +53,8 @@ void copy_into(const Part& target, const Operand& in) {
       return 0;
     });
     std::size_t d = rank == 0 ? 0 : rank - 1;
-    while (d > 0 && ++place[d - 1] == target.shape[d - 1]) {
-      place[--d] = 0;
+    while (d > 0 && ++position[d - 1] == target.shape[d - 1]) {
+      position[--d] = 0;
     }
     if (d == 0) {
       return;
@@ -69,7 +69,7 @@ void advance(Operand* operand, std::int64_t elements) {
   }
 }
 
-Status copy_as(View& out, const Shape& shape, const Operand& operand) {
+Status copy_as(TensorView& out, const Shape& shape, const Operand& operand) {
   const Status resized = resize(&out, shape);
   if (resized.ok()) {
     copy(out, operand);

@@ -15,7 +15,7 @@ struct Part {
   Shape shape;
 };
 
-Part part_of(const View& view, std::size_t dim, std::int64_t start, std::int64_t length);
+Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length);
 
 // Writes `in` into the part of `out` that `target` describes: elements one by one, converted where the types
 // differ.
@@ -25,6 +25,6 @@ void copy_into(const Part& target, const Operand& in);
 void advance(Operand* operand, std::int64_t elements);
 
 // Gives `out` this shape and copies the operand, which has steps for each of its dimensions.
-Status copy_as(View& out, const Shape& shape, const Operand& operand);
+Status copy_as(TensorView& out, const Shape& shape, const Operand& operand);
 
 }  // namespace slipway::lean

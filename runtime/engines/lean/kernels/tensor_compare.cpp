@@ -9,10 +9,10 @@ namespace {
 
 // aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out)
 Status where(Arguments& arguments) {
-  const View& condition = arguments.tensor(0);
-  const View& a = arguments.tensor(1);
-  const View& b = arguments.tensor(2);
-  View& out = arguments.tensor(3);
+  const TensorView& condition = arguments.tensor(0);
+  const TensorView& a = arguments.tensor(1);
+  const TensorView& b = arguments.tensor(2);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -21,7 +21,7 @@ Status where(Arguments& arguments) {
   if (!done.ok()) {
     return done;
   }
-  View both;
+  TensorView both;
   both.rank = static_cast<std::uint8_t>(shape.size());
   std::copy(shape.begin(), shape.end(), both.sizes.begin());
   done = broadcast_shape(condition, both, &shape);
@@ -46,21 +46,21 @@ Status where(Arguments& arguments) {
 
 // aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out)
 Status clamp_tensors(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  const View* low = arguments.optional_tensor(1);
-  const View* high = arguments.optional_tensor(2);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  const TensorView* low = arguments.optional_tensor(1);
+  const TensorView* high = arguments.optional_tensor(2);
+  TensorView& out = arguments.tensor(3);
   if (!arguments.fault().ok()) {
     return {};
   }
-  const View& first = low != nullptr ? *low : in;
-  const View& last = high != nullptr ? *high : in;
+  const TensorView& first = low != nullptr ? *low : in;
+  const TensorView& last = high != nullptr ? *high : in;
   Shape shape;
   Status done = broadcast_shape(in, first, &shape);
   if (!done.ok()) {
     return done;
   }
-  View both;
+  TensorView both;
   both.rank = static_cast<std::uint8_t>(shape.size());
   std::copy(shape.begin(), shape.end(), both.sizes.begin());
   done = broadcast_shape(both, last, &shape);

@@ -9,7 +9,7 @@ namespace slipway::lean {
 namespace {
 
 // Dimension `i` from the right; 1 where there is none.
-std::int64_t size_from_right(const View& view, std::size_t i) {
+std::int64_t size_from_right(const TensorView& view, std::size_t i) {
   return i < view.rank ? view.sizes[view.rank - 1U - i] : 1;
 }
 
@@ -20,7 +20,7 @@ Status mismatch(std::string what) {
           "check the inputs' shapes and values against what the program was exported with"};
 }
 
-Operand whole(const View& in) {
+Operand whole(const TensorView& in) {
   Operand operand;
   operand.data = in.data;
   operand.dtype = in.dtype;
@@ -29,7 +29,7 @@ Operand whole(const View& in) {
   return operand;
 }
 
-Status broadcast_shape(const View& a, const View& b, Shape* shape) {
+Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape) {
   const std::size_t rank = std::max(a.rank, b.rank);
   shape->assign(rank, 1);
   for (std::size_t i = 0; i < rank; ++i) {
@@ -44,7 +44,7 @@ Status broadcast_shape(const View& a, const View& b, Shape* shape) {
   return {};
 }
 
-Operand operand_of(const View& in, const View& out) {
+Operand operand_of(const TensorView& in, const TensorView& out) {
   Operand operand;
   operand.data = in.data;
   operand.dtype = in.dtype;
@@ -58,8 +58,8 @@ Operand operand_of(const View& in, const View& out) {
 
 namespace detail {
 
-Plan plan_walk(const View& out, const Operand* operands, std::size_t count) {
-  Plan plan;
+TensorIterator make_iterator(const TensorView& out, const Operand* operands, std::size_t count) {
+  TensorIterator iterator;
   const auto strides = out.strides();
   // Only dimensions with more than one element move anything.
   for (std::size_t i = 0; i < out.rank; ++i) {
@@ -68,27 +68,27 @@ Plan plan_walk(const View& out, const Operand* operands, std::size_t count) {
       continue;
     }
     // With the dimension before it, when stepping over that one is stepping over all of this.
-    bool merge = plan.rank > 0;
+    bool merge = iterator.rank > 0;
     if (merge) {
-      const std::size_t last = plan.rank - 1;
-      merge = plan.out_steps[last] == strides[d] * out.sizes[d];
+      const std::size_t last = iterator.rank - 1;
+      merge = iterator.out_steps[last] == strides[d] * out.sizes[d];
       for (std::size_t k = 0; k < count; ++k) {
-        merge = merge && plan.steps[k][last] == operands[k].steps[d] * out.sizes[d];
+        merge = merge && iterator.steps[k][last] == operands[k].steps[d] * out.sizes[d];
       }
     }
-    const std::size_t at = merge ? plan.rank - 1 : plan.rank++;
-    plan.sizes[at] = merge ? plan.sizes[at] * out.sizes[d] : out.sizes[d];
-    plan.out_steps[at] = strides[d];
+    const std::size_t at = merge ? iterator.rank - 1 : iterator.rank++;
+    iterator.sizes[at] = merge ? iterator.sizes[at] * out.sizes[d] : out.sizes[d];
+    iterator.out_steps[at] = strides[d];
     for (std::size_t k = 0; k < count; ++k) {
-      plan.steps[k][at] = operands[k].steps[d];
+      iterator.steps[k][at] = operands[k].steps[d];
     }
   }
-  if (plan.rank == 0) {
-    plan.rank = 1;
-    plan.sizes[0] = 1;
-    plan.out_steps[0] = 1;
+  if (iterator.rank == 0) {
+    iterator.rank = 1;
+    iterator.sizes[0] = 1;
+    iterator.out_steps[0] = 1;
   }
-  return plan;
+  return iterator;
 }
 
 }  // namespace detail
@@ -96,24 +96,25 @@ Plan plan_walk(const View& out, const Operand* operands, std::size_t count) {
 namespace {
 
 template <typename Bits>
-void copy_bits(View& out, const Operand& in) {
-  walk(out, std::array<Operand, 1>{in},
-       [](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-         auto* target = reinterpret_cast<Bits*>(to);
-         const auto* source = reinterpret_cast<const Bits*>(from[0]);
-         if (to_step == 1 && steps[0] == 1) {
-           std::memmove(target, source, length * sizeof(Bits));
-           return;
-         }
-         for (std::size_t i = 0; i < length; ++i) {
-           target[static_cast<std::int64_t>(i) * to_step] = source[static_cast<std::int64_t>(i) * steps[0]];
-         }
-       });
+void copy_bits(TensorView& out, const Operand& in) {
+  for_each_row(
+      out, std::array<Operand, 1>{in},
+      [](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        auto* target = reinterpret_cast<Bits*>(to);
+        const auto* source = reinterpret_cast<const Bits*>(from[0]);
+        if (to_step == 1 && steps[0] == 1) {
+          std::memmove(target, source, length * sizeof(Bits));
+          return;
+        }
+        for (std::size_t i = 0; i < length; ++i) {
+          target[static_cast<std::int64_t>(i) * to_step] = source[static_cast<std::int64_t>(i) * steps[0]];
+        }
+      });
 }
 
 }  // namespace
 
-void copy(View& out, const Operand& in) {
+void copy(TensorView& out, const Operand& in) {
   if (in.dtype == out.dtype) {
     switch (size_of(out.dtype)) {
       case 1:

@@ -23,58 +23,58 @@ struct Operand {
 Status mismatch(std::string what);
 
 // The whole of `in`, steps along its own dimensions.
-Operand whole(const View& in);
+Operand whole(const TensorView& in);
 
 // The shape that tensors of these shapes are broadcast to. Fails when they do not go together.
-Status broadcast_shape(const View& a, const View& b, Shape* shape);
+Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape);
 // `in` seen from `out`, whose shape it broadcasts to (broadcast_shape has seen to it).
-Operand operand_of(const View& in, const View& out);
+Operand operand_of(const TensorView& in, const TensorView& out);
 
 namespace detail {
 // The dimensions of `out` merged where all operands allow, outermost first.
-struct Plan {
+struct TensorIterator {
   std::size_t rank = 0;
   std::array<std::int64_t, kMostDims> sizes{};
   std::array<std::int64_t, kMostDims> out_steps{};
   std::array<std::array<std::int64_t, kMostDims>, 3> steps{};
 };
-Plan plan_walk(const View& out, const Operand* operands, std::size_t count);
+TensorIterator make_iterator(const TensorView& out, const Operand* operands, std::size_t count);
 }  // namespace detail
 
 // Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
 // elements.
 template <std::size_t N, typename Visit>
-void walk(View& out, const std::array<Operand, N>& operands, Visit visit) {
+void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit visit) {
   static_assert(N <= 3);
   if (out.count() == 0) {
     return;
   }
-  const detail::Plan plan = detail::plan_walk(out, operands.data(), N);
+  const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
   const std::size_t size = size_of(out.dtype);
-  std::array<std::int64_t, kMostDims> place{};
-  const std::size_t row = plan.rank - 1;
+  std::array<std::int64_t, kMostDims> position{};
+  const std::size_t row = iterator.rank - 1;
   std::array<std::int64_t, N> in_steps{};
   for (std::size_t k = 0; k < N; ++k) {
-    in_steps[k] = plan.steps[k][row];
+    in_steps[k] = iterator.steps[k][row];
   }
   for (;;) {
     std::int64_t out_at = 0;
     std::array<std::int64_t, N> in_at{};
     for (std::size_t d = 0; d < row; ++d) {
-      out_at += place[d] * plan.out_steps[d];
+      out_at += position[d] * iterator.out_steps[d];
       for (std::size_t k = 0; k < N; ++k) {
-        in_at[k] += place[d] * plan.steps[k][d];
+        in_at[k] += position[d] * iterator.steps[k][d];
       }
     }
     std::array<const std::uint8_t*, N> in{};
     for (std::size_t k = 0; k < N; ++k) {
       in[k] = operands[k].data + in_at[k] * static_cast<std::int64_t>(size_of(operands[k].dtype));
     }
-    visit(out.data + out_at * static_cast<std::int64_t>(size), plan.out_steps[row], in, in_steps,
-          static_cast<std::size_t>(plan.sizes[row]));
+    visit(out.data + out_at * static_cast<std::int64_t>(size), iterator.out_steps[row], in, in_steps,
+          static_cast<std::size_t>(iterator.sizes[row]));
     std::size_t d = row;
-    while (d > 0 && ++place[d - 1] == plan.sizes[d - 1]) {
-      place[--d] = 0;
+    while (d > 0 && ++position[d - 1] == iterator.sizes[d - 1]) {
+      position[--d] = 0;
     }
     if (d == 0) {
       return;
@@ -87,25 +87,26 @@ inline constexpr std::size_t kBlock = 256;
 
 // out = f(operands), element by element, computed in T. `f` takes N arrays, the result and a length.
 template <typename T, std::size_t N, typename F>
-void map(View& out, const std::array<Operand, N>& operands, F f) {
+void map(TensorView& out, const std::array<Operand, N>& operands, F f) {
   T blocks[N][kBlock];
   T result[kBlock];
   const std::int64_t out_size = static_cast<std::int64_t>(size_of(out.dtype));
-  walk(out, operands,
-       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-         for (std::size_t done = 0; done < length; done += kBlock) {
-           const std::size_t count = length - done < kBlock ? length - done : kBlock;
-           const auto at = static_cast<std::int64_t>(done);
-           const T* inputs[N];
-           for (std::size_t k = 0; k < N; ++k) {
-             const std::int64_t in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
-             load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
-             inputs[k] = blocks[k];
-           }
-           f(inputs, result, count);
-           store(out.dtype, result, count, to + at * to_step * out_size, to_step);
-         }
-       });
+  for_each_row(
+      out, operands,
+      [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        for (std::size_t done = 0; done < length; done += kBlock) {
+          const std::size_t count = length - done < kBlock ? length - done : kBlock;
+          const auto at = static_cast<std::int64_t>(done);
+          const T* inputs[N];
+          for (std::size_t k = 0; k < N; ++k) {
+            const std::int64_t in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
+            load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
+            inputs[k] = blocks[k];
+          }
+          f(inputs, result, count);
+          store(out.dtype, result, count, to + at * to_step * out_size, to_step);
+        }
+      });
 }
 
 // Calls f with a value of the type that `domain` stands for: f(std::int64_t{}), f(float{}) or f(double{}).
@@ -132,7 +133,7 @@ auto in_floats(DType dtype, F f) {
 
 // out = in, element by element, where `in` has steps for each of out's dimensions. Converts when the element
 // types differ.
-void copy(View& out, const Operand& in);
+void copy(TensorView& out, const Operand& in);
 
 // A dimension counted from the end when it is negative. Fails when there is no such dimension.
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found);

@@ -9,8 +9,8 @@ namespace {
 
 // aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out)
 Status roll(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   const std::vector<std::int64_t> shifts = arguments.integers(1);
   const std::vector<std::int64_t> dims = arguments.integers(2);
   if (shifts.size() != dims.size() || shifts.size() != 1) {
@@ -33,7 +33,7 @@ Status roll(Arguments& arguments) {
 
 // aten::flip.out(Tensor self, int[] dims, *, Tensor(a!) out)
 Status flip(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   Operand operand = whole(in);
   for (const std::int64_t item : arguments.integers(1)) {
     std::size_t dim = 0;
@@ -50,8 +50,8 @@ Status flip(Arguments& arguments) {
 // aten::pixel_shuffle.out(Tensor self, int upscale_factor, *, Tensor(a!) out); unshuffle is its inverse.
 template <bool Inverse>
 Status pixel_shuffle(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(2);
   const std::int64_t factor = arguments.integer(1);
   if (!arguments.fault().ok()) {
     return {};
@@ -60,8 +60,8 @@ Status pixel_shuffle(Arguments& arguments) {
     return mismatch("cannot shuffle the pixels of " + to_text(in.shape()));
   }
   const std::size_t c = in.rank - 3U;
-  const View& fine = Inverse ? in : out;    // H*r, W*r
-  const View& coarse = Inverse ? out : in;  // C*r*r
+  const TensorView& fine = Inverse ? in : out;    // H*r, W*r
+  const TensorView& coarse = Inverse ? out : in;  // C*r*r
   Shape shape = in.shape();
   const bool divides =
       Inverse ? shape[c + 1] % factor == 0 && shape[c + 2] % factor == 0 : shape[c] % (factor * factor) == 0;
@@ -79,34 +79,34 @@ Status pixel_shuffle(Arguments& arguments) {
   const auto coarse_steps = coarse.strides();
   Operand a;
   Operand b;
-  Shape walked(fine.sizes.begin(), fine.sizes.begin() + static_cast<std::ptrdiff_t>(c));
+  Shape shared_shape(fine.sizes.begin(), fine.sizes.begin() + static_cast<std::ptrdiff_t>(c));
   for (std::size_t i = 0; i < c; ++i) {
     a.steps[i] = fine_steps[i];
     b.steps[i] = coarse_steps[i];
   }
   // Channel, then rows and their subpixels, then columns and theirs.
   const std::int64_t sizes[] = {fine.sizes[c], coarse.sizes[c + 1], factor, coarse.sizes[c + 2], factor};
-  const std::int64_t fine_walk[] = {fine_steps[c], fine_steps[c + 1] * factor, fine_steps[c + 1],
-                                    fine_steps[c + 2] * factor, fine_steps[c + 2]};
-  const std::int64_t coarse_walk[] = {coarse_steps[c] * factor * factor, coarse_steps[c + 1],
-                                      coarse_steps[c] * factor, coarse_steps[c + 2], coarse_steps[c]};
+  const std::int64_t fine_strides[] = {fine_steps[c], fine_steps[c + 1] * factor, fine_steps[c + 1],
+                                       fine_steps[c + 2] * factor, fine_steps[c + 2]};
+  const std::int64_t coarse_strides[] = {coarse_steps[c] * factor * factor, coarse_steps[c + 1],
+                                         coarse_steps[c] * factor, coarse_steps[c + 2], coarse_steps[c]};
   for (std::size_t i = 0; i < 5; ++i) {
-    a.steps[c + i] = fine_walk[i];
-    b.steps[c + i] = coarse_walk[i];
-    walked.push_back(sizes[i]);
+    a.steps[c + i] = fine_strides[i];
+    b.steps[c + i] = coarse_strides[i];
+    shared_shape.push_back(sizes[i]);
   }
   a.data = fine.data;
   a.dtype = fine.dtype;
   b.data = coarse.data;
   b.dtype = coarse.dtype;
-  copy_into({Inverse ? b : a, walked}, Inverse ? a : b);
+  copy_into({Inverse ? b : a, shared_shape}, Inverse ? a : b);
   return {};
 }
 
 // aten::tril.out(Tensor self, SymInt diagonal=0, *, Tensor(a!) out)
 Status tril(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(2);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(2);
   const std::int64_t diagonal = arguments.integer(1);
   if (in.rank < 2) {
     return mismatch("a tensor of " + to_text(in.shape()) + " has no triangle");

@@ -16,19 +16,19 @@ std::vector<double> factors_of(Arguments& arguments, std::size_t i) {
 }
 
 // Gives `out` the shape of a resized image, which is also left in `shape`: as asked for, or by factors.
-Status resize_image(const View& in, const std::vector<std::int64_t>& sizes,
-                    const std::vector<double>& factors, View* out, Shape* shape) {
+Status resize_image(const TensorView& in, const std::vector<std::int64_t>& sizes,
+                    const std::vector<double>& factors, TensorView* out, Shape* shape) {
   if (in.rank != 4 || (sizes.size() != 2 && factors.size() != 2)) {
     return mismatch("cannot resize " + to_text(in.shape()));
   }
   *shape = in.shape();
   for (std::size_t i = 0; i < 2; ++i) {
-    const double wanted =
+    const double new_size =
         sizes.size() == 2 ? static_cast<double>(sizes[i]) : static_cast<double>(in.sizes[2 + i]) * factors[i];
-    if (!(wanted >= 0 && wanted <= INT32_MAX) || (wanted >= 1 && in.sizes[2 + i] == 0)) {
+    if (!(new_size >= 0 && new_size <= INT32_MAX) || (new_size >= 1 && in.sizes[2 + i] == 0)) {
       return mismatch("cannot resize " + to_text(in.shape()));
     }
-    (*shape)[2 + i] = static_cast<std::int64_t>(wanted);
+    (*shape)[2 + i] = static_cast<std::int64_t>(new_size);
   }
   return resize(out, *shape);
 }
@@ -46,16 +46,16 @@ T scale_of(std::int64_t in, std::int64_t out, const std::vector<double>& factors
 
 // The pixel of `size` that a place falls on: an image's edge for what is outside, or no number.
 template <typename T>
-std::int64_t pixel_at(T place, std::int64_t size) {
-  return std::clamp<std::int64_t>(to_int64(static_cast<double>(place)), 0,
+std::int64_t pixel_at(T coordinate, std::int64_t size) {
+  return std::clamp<std::int64_t>(to_int64(static_cast<double>(coordinate)), 0,
                                   std::max<std::int64_t>(size - 1, 0));
 }
 
 // aten::upsample_nearest2d.vec_out(Tensor input, SymInt[]? output_size, float[]? scale_factors, *, Tensor(a!)
 // out)
 Status nearest(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   const std::vector<double> factors = factors_of(arguments, 2);
   Shape shape;
   const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
@@ -90,11 +90,11 @@ Status nearest(Arguments& arguments) {
 template <typename T>
 struct Between {
   Between(std::int64_t at, T scale, std::int64_t size, bool corners) {
-    const T place =
+    const T coordinate =
         corners ? static_cast<T>(at) * scale : std::max((static_cast<T>(at) + T(0.5)) * scale - T(0.5), T(0));
-    first = pixel_at(place, size);
+    first = pixel_at(coordinate, size);
     second = std::min(first + 1, size - 1);
-    share = std::min(std::max(place - static_cast<T>(first), T(0)), T(1));
+    share = std::min(std::max(coordinate - static_cast<T>(first), T(0)), T(1));
   }
   std::int64_t first;
   std::int64_t second;
@@ -104,9 +104,9 @@ struct Between {
 // aten::upsample_bilinear2d.vec_out(Tensor input, SymInt[]? output_size, bool align_corners, float[]?
 // scale_factors, *, Tensor(a!) out)
 Status bilinear(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const bool corners = arguments.boolean(2);
-  View& out = arguments.tensor(4);
+  TensorView& out = arguments.tensor(4);
   const std::vector<double> factors = factors_of(arguments, 3);
   Shape shape;
   const Status done = resize_image(in, arguments.integers(1), factors, &out, &shape);
@@ -177,12 +177,12 @@ std::vector<Blend<T>> triangles(std::int64_t in, std::int64_t out, T scale) {
 // aten::_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h,
 // float? scales_w, *, Tensor(a!) out): columns first, then rows.
 Status smooth_bilinear(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const std::vector<std::int64_t> sizes = arguments.integers(1);
   const bool corners = arguments.boolean(2);
   const std::vector<double> factors{arguments.optional_real(3).value_or(0),
                                     arguments.optional_real(4).value_or(0)};
-  View& out = arguments.tensor(5);
+  TensorView& out = arguments.tensor(5);
   if (!arguments.fault().ok()) {
     return {};
   }

@@ -10,8 +10,8 @@ namespace {
 
 // The elements keep their logical row-major order under another shape; one size may be -1.
 Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(out_at);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -37,13 +37,13 @@ Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
   if (!in.contiguous() || !out.contiguous()) {
     // Through row-major order: other memory orders do not survive a change of shape.
     std::uint8_t* rows = arguments.scratch().get(in.bytes());
-    View straight = in;
+    TensorView straight = in;
     straight.data = rows;
     for (std::uint8_t i = 0; i < in.rank; ++i) {
       straight.order[i] = i;
     }
     copy(straight, whole(in));
-    View target = out;
+    TensorView target = out;
     for (std::uint8_t i = 0; i < out.rank; ++i) {
       target.order[i] = i;
     }
@@ -62,7 +62,7 @@ Status view_copy(Arguments& arguments) {
 
 // aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out)
 Status unsqueeze_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank + 1U, &dim);
   if (!wrapped.ok()) {
@@ -74,7 +74,7 @@ Status unsqueeze_copy(Arguments& arguments) {
 }
 
 Status squeeze(Arguments& arguments, const std::vector<std::int64_t>& dims) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::array<bool, kMostDims> gone{};
   for (const std::int64_t item : dims) {
     std::size_t dim = 0;
@@ -103,8 +103,8 @@ Status squeeze_dims(Arguments& arguments) {
 }
 
 Status permuted(Arguments& arguments, const std::vector<std::int64_t>& dims, std::size_t out_at) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(out_at);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
   if (!arguments.fault().ok()) {
     return {};
   }
@@ -168,8 +168,8 @@ Status t_copy(Arguments& arguments) {
 
 // aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out)
 Status expand_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
-  View& out = arguments.tensor(3);
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
   Shape shape = arguments.integers(1);
   if (!arguments.fault().ok()) {
     return {};
@@ -194,7 +194,7 @@ Status expand_copy(Arguments& arguments) {
 
 // aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out)
 Status diagonal_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const std::int64_t offset = arguments.integer(1);
   std::size_t a = 0;
   std::size_t b = 0;
@@ -227,7 +227,7 @@ Status diagonal_copy(Arguments& arguments) {
 
 // aten::unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out)
 Status unfold_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
   const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
   if (!wrapped.ok()) {
@@ -250,7 +250,7 @@ Status unfold_copy(Arguments& arguments) {
 // aten::as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *,
 // Tensor(a!) out)
 Status as_strided_copy(Arguments& arguments) {
-  const View& in = arguments.tensor(0);
+  const TensorView& in = arguments.tensor(0);
   const Shape shape = arguments.integers(1);
   const std::vector<std::int64_t> strides = arguments.integers(2);
   const std::int64_t offset = arguments.optional_integer(3).value_or(0);

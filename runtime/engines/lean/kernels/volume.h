@@ -19,8 +19,8 @@ constexpr DType dtype_of() {
 
 // The view with its elements as T at `data`, in row-major order.
 template <typename T>
-View straightened(const View& view, const T* data) {
-  View straight = view;
+TensorView straightened(const TensorView& view, const T* data) {
+  TensorView straight = view;
   straight.dtype = dtype_of<T>();
   for (std::uint8_t i = 0; i < view.rank; ++i) {
     straight.order[i] = i;
@@ -34,10 +34,10 @@ View straightened(const View& view, const T* data) {
 template <typename T>
 struct Volume {
   // The tensor's elements.
-  explicit Volume(const View& view) : Volume(view, true) {}
+  explicit Volume(const TensorView& view) : Volume(view, true) {}
 
   // Of the tensor's shape, filled with 0.
-  static Volume zeros(const View& view) { return Volume(view, false); }
+  static Volume zeros(const TensorView& view) { return Volume(view, false); }
 
   std::int64_t area() const { return sizes[2] * sizes[3] * sizes[4]; }
   std::int64_t at(std::int64_t n, std::int64_t c) const { return (n * sizes[1] + c) * area(); }
@@ -45,7 +45,7 @@ struct Volume {
   const T* plane(std::int64_t n, std::int64_t c) const { return values.data() + at(n, c); }
 
   // Stores the values into `out`, whatever its memory order.
-  void put(View& out) const {
+  void put(TensorView& out) const {
     if (!values.empty()) {
       copy(out, operand_of(straightened(out, values.data()), out));
     }
@@ -55,20 +55,20 @@ struct Volume {
   std::vector<T> values;
 
  private:
-  Volume(const View& view, bool filled) : values(view.count()) {
+  Volume(const TensorView& view, bool filled) : values(view.count()) {
     for (std::size_t i = 0; i < view.rank; ++i) {
       sizes[i < 2 ? i : i + 5U - view.rank] = view.sizes[i];
     }
     if (filled && !values.empty()) {
-      View straight = straightened(view, values.data());
+      TensorView straight = straightened(view, values.data());
       copy(straight, operand_of(view, straight));
     }
   }
 };
 
 // [C, H, W] as [1, C, H, W].
-inline View with_batch(const View& view) {
-  View image = view;
+inline TensorView with_batch(const TensorView& view) {
+  TensorView image = view;
   if (view.rank == 3) {
     image.rank = 4;
     for (std::size_t i = 3; i > 0; --i) {

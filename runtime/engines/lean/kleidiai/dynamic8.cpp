@@ -72,11 +72,11 @@ void pack_rows(void* context, std::size_t row, std::size_t count) {
   const auto& work = *static_cast<const Work*>(context);
   const Kernel& kernel = work.kernel;
   const std::size_t stride = work.layer.depth * sizeof(float);
-  const std::size_t place = kai_get_lhs_packed_offset_lhs_quant_pack_qai8dxp_f32(
+  const std::size_t packed_offset = kai_get_lhs_packed_offset_lhs_quant_pack_qai8dxp_f32(
       row, work.layer.depth, kernel.get_mr(), kernel.get_kr(), kernel.get_sr());
   kai_run_lhs_quant_pack_qai8dxp_f32(count, work.layer.depth, kernel.get_mr(), kernel.get_kr(),
                                      kernel.get_sr(), 0, work.input + row * work.layer.depth, stride,
-                                     work.rows + place);
+                                     work.rows + packed_offset);
 }
 
 void multiply(void* context, std::size_t row, std::size_t column, std::size_t rows, std::size_t columns) {

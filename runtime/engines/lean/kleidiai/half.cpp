@@ -100,9 +100,10 @@ void pack_rows(void* context, std::size_t row, std::size_t count) {
   const auto& work = *static_cast<const Work*>(context);
   const std::size_t depth = work.layer.depth;
   const std::size_t mr = work.kernel.mr();
-  const std::size_t place = kai_get_lhs_packed_offset_lhs_pack_x16p2vlx2_x16_sme(row, depth, mr, kLhsKr, 1);
+  const std::size_t packed_offset =
+      kai_get_lhs_packed_offset_lhs_pack_x16p2vlx2_x16_sme(row, depth, mr, kLhsKr, 1);
   kai_run_lhs_pack_x16p2vlx2_x16_sme(count, depth, mr, kLhsKr, 1, 0, work.input + row * depth,
-                                     depth * sizeof(Half), work.rows + place);
+                                     depth * sizeof(Half), work.rows + packed_offset);
 }
 
 void multiply(void* context, std::size_t row, std::size_t column, std::size_t rows, std::size_t columns) {

@@ -34,17 +34,17 @@ Status KaiLayer::pack_once(std::uint32_t seed, std::size_t size, PackedWeights& 
                            const std::function<void(std::uint8_t*)>& write) {
   xnn_weights_cache_t cache = weights.provider();
   const xnn_weights_cache_look_up_key key = {seed, layer_.weights, layer_.bias};
-  std::size_t place = cache->look_up(cache->context, &key);
-  if (place == SIZE_MAX) {
+  std::size_t packed_offset = cache->look_up(cache->context, &key);
+  if (packed_offset == SIZE_MAX) {
     auto* memory = static_cast<std::uint8_t*>(cache->reserve_space(cache->context, size));
     if (memory == nullptr) {
       return {Code::kMemory, "There is no memory for packed weights: " + std::to_string(size) + " bytes.",
               "use a smaller program, or a device with more memory"};
     }
     write(memory);
-    place = cache->look_up_or_insert(cache->context, &key, memory, size);
+    packed_offset = cache->look_up_or_insert(cache->context, &key, memory, size);
   }
-  packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, place));
+  packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, packed_offset));
   return {};
 }
 
@@ -54,8 +54,8 @@ std::size_t divided_up(std::size_t number, std::size_t by) {
 
 std::size_t tile_columns(std::size_t outputs, std::size_t step, std::size_t tiles_of_rows,
                          pthreadpool_t threads) {
-  const std::size_t wanted = divided_up(5 * pthreadpool_get_threads_count(threads), tiles_of_rows);
-  return divided_up(divided_up(outputs, wanted), step) * step;
+  const std::size_t tiles = divided_up(5 * pthreadpool_get_threads_count(threads), tiles_of_rows);
+  return divided_up(divided_up(outputs, tiles), step) * step;
 }
 
 std::string node_name(Operation operation, const char* types) {

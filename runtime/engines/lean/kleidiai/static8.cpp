@@ -71,9 +71,10 @@ void pack_rows(void* context, std::size_t row, std::size_t count) {
   const auto& work = *static_cast<const Work*>(context);
   const std::size_t depth = work.layer.depth;
   const std::size_t mr = work.kernel.mr();
-  const std::size_t place = kai_get_lhs_packed_offset_lhs_pack_x8p2vlx4_x8_sme(row, depth, mr, kKr, 1);
+  const std::size_t packed_offset =
+      kai_get_lhs_packed_offset_lhs_pack_x8p2vlx4_x8_sme(row, depth, mr, kKr, 1);
   kai_run_lhs_pack_x8p2vlx4_x8_sme(count, depth, mr, kKr, 1, 0, work.input + row * depth, depth,
-                                   work.rows + place);
+                                   work.rows + packed_offset);
 }
 
 void multiply(void* context, std::size_t row, std::size_t column, std::size_t rows, std::size_t columns) {
@@ -91,8 +92,8 @@ void multiply(void* context, std::size_t row, std::size_t column, std::size_t ro
 
 // The whole number that stands for a real one in the output, as near as it comes.
 std::int32_t quantized(float value, const MatrixLayer& layer) {
-  const float place = value / layer.output_scale + static_cast<float>(layer.output_zero);
-  return static_cast<std::int32_t>(std::lrint(std::clamp(place, -128.0F, 127.0F)));
+  const float scaled = value / layer.output_scale + static_cast<float>(layer.output_zero);
+  return static_cast<std::int32_t>(std::lrint(std::clamp(scaled, -128.0F, 127.0F)));
 }
 
 class Static8 : public KaiLayer {

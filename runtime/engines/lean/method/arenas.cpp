@@ -29,13 +29,13 @@ std::vector<std::size_t> arenas_used(const pte::ExecutionPlan& plan) {
   std::vector<std::size_t> used(arenas_of(plan));
   for (const pte::EValue* value : *plan.values()) {
     const auto* tensor = value->val_as_Tensor();
-    const auto* place = tensor == nullptr ? nullptr : tensor->allocation_info();
-    if (place != nullptr) {
+    const auto* allocation = tensor == nullptr ? nullptr : tensor->allocation_info();
+    if (allocation != nullptr) {
       // find_fault has seen that it ends within its memory's size, which is 63 bits.
       const std::uint64_t begin =
-          std::uint64_t{place->memory_offset_high()} << 32 | place->memory_offset_low();
+          std::uint64_t{allocation->memory_offset_high()} << 32 | allocation->memory_offset_low();
       const std::uint64_t end = std::min<std::uint64_t>(begin + tensor_bytes(*tensor), SIZE_MAX);
-      used[place->memory_id()] = std::max(used[place->memory_id()], static_cast<std::size_t>(end));
+      used[allocation->memory_id()] = std::max(used[allocation->memory_id()], static_cast<std::size_t>(end));
     }
   }
   return used;

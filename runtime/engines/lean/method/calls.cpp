@@ -38,7 +38,7 @@ bool CallCheck::names_results(const std::int32_t* arguments, std::size_t count) 
 // The memory of a tensor, or of those in a list. False when lists have been looked through too often.
 bool CallCheck::add(std::int32_t index, std::vector<Part>* parts) {
   const auto one = [&](std::int32_t item) {
-    const auto* view = item < 0 ? nullptr : std::get_if<View>(&value(item));
+    const auto* view = item < 0 ? nullptr : std::get_if<TensorView>(&value(item));
     if (view != nullptr && view->data != nullptr && view->capacity != 0) {
       parts->push_back({view->data, view->data + view->capacity, item});
     }
@@ -106,13 +106,13 @@ Status CallCheck::delegate(const Delegate& delegate, const std::int32_t* argumen
   results_.clear();
   others_.clear();
   for (std::size_t i = 0; i < count; ++i) {
-    static_cast<void>(add(arguments[i], delegate.makes(i) ? &results_ : &others_));
+    static_cast<void>(add(arguments[i], delegate.produces(i) ? &results_ : &others_));
   }
   std::vector<std::int32_t> all(arguments, arguments + count);
   std::sort(all.begin(), all.end());
   for (std::size_t i = 0; i < count; ++i) {
     const auto same = std::equal_range(all.begin(), all.end(), arguments[i]);
-    if (delegate.makes(i) && same.second - same.first > 1) {
+    if (delegate.produces(i) && same.second - same.first > 1) {
       return wrong(call, "names its result, value " + std::to_string(arguments[i]) + ", twice");
     }
   }

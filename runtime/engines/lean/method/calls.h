@@ -22,7 +22,7 @@ struct Call {
 class CallCheck {
  public:
   // Values as they are before the method runs; they must outlive the check.
-  explicit CallCheck(const std::vector<Value>& values) : values_(values) {}
+  explicit CallCheck(const std::vector<EValue>& values) : values_(values) {}
 
   // As many arguments as the operator has, and perhaps its results once more behind them; no result in memory
   // that the call reads, or that another of its results lies in. kFile otherwise, with what is wrong.
@@ -40,12 +40,12 @@ class CallCheck {
     std::int32_t value;
   };
 
-  const Value& value(std::int32_t index) const { return values_[static_cast<std::size_t>(index)]; }
+  const EValue& value(std::int32_t index) const { return values_[static_cast<std::size_t>(index)]; }
   bool names_results(const std::int32_t* arguments, std::size_t count) const;
   bool add(std::int32_t index, std::vector<Part>* parts);
   Status compare(const Call& call);
 
-  const std::vector<Value>& values_;
+  const std::vector<EValue>& values_;
   std::size_t items_ = 0;  // of lists, looked at so far
   std::vector<Part> results_;
   std::vector<Part> others_;

@@ -5,7 +5,7 @@
 
 namespace slipway::lean {
 
-std::size_t View::count() const {
+std::size_t TensorView::count() const {
   std::size_t elements = 1;
   for (std::size_t i = 0; i < rank; ++i) {
     elements *= static_cast<std::size_t>(sizes[i]);
@@ -13,7 +13,7 @@ std::size_t View::count() const {
   return elements;
 }
 
-bool View::contiguous() const {
+bool TensorView::contiguous() const {
   for (std::size_t i = 0; i < rank; ++i) {
     if (order[i] != i) {
       return false;
@@ -22,7 +22,7 @@ bool View::contiguous() const {
   return true;
 }
 
-std::array<std::int64_t, kMostDims> View::strides() const {
+std::array<std::int64_t, kMostDims> TensorView::strides() const {
   std::array<std::int64_t, kMostDims> found{};
   std::int64_t step = 1;
   for (std::size_t i = rank; i-- > 0;) {
@@ -32,8 +32,8 @@ std::array<std::int64_t, kMostDims> View::strides() const {
   return found;
 }
 
-Status resize(View* view, const std::int64_t* sizes, std::size_t rank) {
-  const Shape wanted(sizes, sizes + rank);
+Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank) {
+  const Shape new_shape(sizes, sizes + rank);
   if (view->constant || (view->data == nullptr && view->count() != 0)) {
     return {
         Code::kFile,
@@ -47,13 +47,13 @@ Status resize(View* view, const std::int64_t* sizes, std::size_t rank) {
     return {Code::kFile, "A tensor that is read would have to change its shape to be written to.",
             "export the model again"};
   }
-  const std::string change = "from " + to_text(view->shape()) + " to " + to_text(wanted);
+  const std::string change = "from " + to_text(view->shape()) + " to " + to_text(new_shape);
   if (rank != view->rank || view->dynamism == Dynamism::kStatic) {
     return {Code::kExecution, "A tensor of fixed shape would have to change " + change + ".",
             "export the program with this dimension dynamic"};
   }
   std::size_t count = 0;
-  if (!count_elements(wanted, size_of(view->dtype), &count) ||
+  if (!count_elements(new_shape, size_of(view->dtype), &count) ||
       count * size_of(view->dtype) > view->capacity) {
     return {Code::kExecution, "A tensor has no room to change " + change + ".",
             "export the program with larger bounds for its dynamic dimensions"};

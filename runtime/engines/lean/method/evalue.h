@@ -18,7 +18,7 @@ namespace slipway::lean {
 inline constexpr std::size_t kMostDims = 16;
 
 // A tensor in memory that somebody else owns: an arena, the program, the caller's inputs.
-struct View {
+struct TensorView {
   DType dtype = DType::kUnknown;
   std::uint8_t rank = 0;
   Dynamism dynamism = Dynamism::kStatic;
@@ -50,8 +50,8 @@ struct View {
 
 // Gives `view`, which is about to be written, new sizes. Fails when its memory or its exported bounds do not
 // allow them, and when it is a constant or has no memory.
-Status resize(View* view, const std::int64_t* sizes, std::size_t rank);
-inline Status resize(View* view, const Shape& shape) {
+Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank);
+inline Status resize(TensorView* view, const Shape& shape) {
   return resize(view, shape.data(), shape.size());
 }
 
@@ -68,7 +68,7 @@ struct BoolList {
   std::vector<std::uint8_t> items;
 };
 
-using Value = std::variant<std::monostate, std::int64_t, double, bool, std::string_view, View, IntList,
-                           DoubleList, BoolList, TensorList>;
+using EValue = std::variant<std::monostate, std::int64_t, double, bool, std::string_view, TensorView, IntList,
+                            DoubleList, BoolList, TensorList>;
 
 }  // namespace slipway::lean

@@ -11,7 +11,7 @@ namespace {
 
 // Whether a tensor of that shape may be given where `view` is: of its rank, of its sizes where they are
 // fixed, within every dimension's own bound where they are not. That its memory would hold it is not enough.
-bool takes(const View& view, const Tensor& input) {
+bool takes(const TensorView& view, const Tensor& input) {
   bool good = view.dtype == input.dtype && input.shape.size() == view.rank;
   for (std::size_t i = 0; good && i < view.rank; ++i) {
     const std::int64_t size = input.shape[i];
@@ -24,7 +24,7 @@ bool takes(const View& view, const Tensor& input) {
 
 // Puts the number back that the program was exported with, where that is what is given: the exporter has
 // computed with it, so that another would change nothing. False when it is another one.
-bool take_number(const pte::EValue& stored, const Tensor& input, Value* value) {
+bool take_number(const pte::EValue& stored, const Tensor& input, EValue* value) {
   const auto same = [&input](auto number) {
     return input.bytes.size() == sizeof(number) &&
            std::memcmp(&number, input.bytes.data(), sizeof(number)) == 0;
@@ -47,15 +47,15 @@ bool take_number(const pte::EValue& stored, const Tensor& input, Value* value) {
 }  // namespace
 
 Status Method::set_input(std::size_t index, const Tensor& input) {
-  const std::int32_t place = plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  const std::int32_t value_index = plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index));
   const Status wrong = {Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
                         "compare with pte_runner --describe"};
-  Value& value = values_[static_cast<std::size_t>(place)];
-  const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(place));
+  EValue& value = values_[static_cast<std::size_t>(value_index)];
+  const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(value_index));
   if (stored.val_type() != pte::KernelTypes::Tensor) {
     return take_number(stored, input, &value) ? Status() : wrong;
   }
-  auto* view = std::get_if<View>(&value);
+  auto* view = std::get_if<TensorView>(&value);
   if (view == nullptr || !takes(*view, input)) {
     return wrong;
   }
@@ -80,10 +80,10 @@ Status Method::set_input(std::size_t index, const Tensor& input) {
 }
 
 Result<Tensor> Method::output(std::size_t index) const {
-  const Value& value =
+  const EValue& value =
       values_[static_cast<std::size_t>(plan_->outputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
   Tensor tensor;
-  if (const auto* view = std::get_if<View>(&value)) {
+  if (const auto* view = std::get_if<TensorView>(&value)) {
     if (view->dtype == DType::kUnknown || view->data == nullptr) {
       return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
                     "export the model with outputs of plain number types");

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
     done = method->make_delegates();
   }
   if (done.ok()) {
-    done = method->make_steps(kernels);
+    done = method->make_instructions(kernels);
   }
   return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
 }
@@ -87,8 +87,8 @@ Status Method::make_arenas() {
   const auto* sizes = plan_->non_const_buffer_sizes();
   const std::vector<std::size_t> used = arenas_used(*plan_);
   for (std::size_t i = 0; i < (sizes == nullptr ? 0 : sizes->size()); ++i) {
-    const std::int64_t wanted = sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
-    if (i == 0 || wanted == 0) {
+    const std::int64_t size = sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
+    if (i == 0 || size == 0) {
       arenas_.push_back({});  // the first is reserved
       continue;
     }
@@ -106,9 +106,9 @@ Status Method::make_values() {
   values_.resize(plan_->values()->size());
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    Value& value = values_[i];
+    EValue& value = values_[i];
     if (const auto* tensor = stored.val_as_Tensor()) {
-      View view;
+      TensorView view;
       const Status made = make_tensor(*tensor, i, &view);
       if (!made.ok()) {
         return made;
@@ -137,7 +137,7 @@ Status Method::make_values() {
   return {};
 }
 
-Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, View* view) {
+Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, TensorView* view) {
   view->dtype = to_dtype(tensor.scalar_type());
   view->rank = static_cast<std::uint8_t>(tensor.sizes() == nullptr ? 0 : tensor.sizes()->size());
   view->dynamism = dynamism_of(tensor);
@@ -155,7 +155,7 @@ Status Method::make_tensor(const pte::Tensor& tensor, std::size_t index, View* v
 
 // Where a tensor's bytes are: in an arena (with an initial value, perhaps), among the program's constants, in
 // the file of weights, or nowhere yet.
-Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, View* view) {
+Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, TensorView* view) {
   const pte::AllocationDetails* allocation = tensor.allocation_info();
   const pte::ExtraTensorInfo* extra = tensor.extra_tensor_info();
   const std::size_t bytes = view->count() * element_size(tensor.scalar_type());
@@ -258,7 +258,7 @@ Status Method::make_delegates() {
   return {};
 }
 
-Status Method::make_steps(const std::vector<const KernelEntry*>& kernels) {
+Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels) {
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     operators_.push_back(registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i))));
   }
@@ -267,73 +267,75 @@ Status Method::make_steps(const std::vector<const KernelEntry*>& kernels) {
     return {};
   }
   CallCheck calls(values_);
-  for (const pte::Instruction* instruction : *plan_->chains()->Get(0)->instructions()) {
-    Step step{};
+  for (const pte::Instruction* stored : *plan_->chains()->Get(0)->instructions()) {
+    Instruction instruction{};
     Status sound;
-    if (const auto* call = instruction->instr_args_as_KernelCall()) {
+    if (const auto* call = stored->instr_args_as_KernelCall()) {
       const auto index = static_cast<std::size_t>(call->op_index());
-      step = {Action::kKernel,
-              kernels[index]->function,
-              nullptr,
-              call->args()->data(),
-              call->args()->size(),
-              0,
-              0,
-              operators_[index].c_str()};
-      sound = calls.kernel(*kernels[index], step.arguments, step.count, steps_.size());
-    } else if (const auto* delegated = instruction->instr_args_as_DelegateCall()) {
-      step = {Action::kDelegate,
-              nullptr,
-              delegates_[static_cast<std::size_t>(delegated->delegate_index())].get(),
-              delegated->args()->data(),
-              delegated->args()->size(),
-              0,
-              0,
-              kXnnpackBackend};
-      sound = calls.delegate(*step.delegate, step.arguments, step.count, steps_.size());
-    } else if (const auto* moved = instruction->instr_args_as_MoveCall()) {
-      step.action = Action::kMove;
-      step.from = static_cast<std::size_t>(moved->move_from());
-      step.to = static_cast<std::size_t>(moved->move_to());
-    } else if (const auto* jump = instruction->instr_args_as_JumpFalseCall()) {
-      step.action = Action::kJumpFalse;
-      step.from = static_cast<std::size_t>(jump->cond_value_index());
-      step.to = static_cast<std::size_t>(jump->destination_instruction());
+      instruction = {Action::kKernel,
+                     kernels[index]->function,
+                     nullptr,
+                     call->args()->data(),
+                     call->args()->size(),
+                     0,
+                     0,
+                     operators_[index].c_str()};
+      sound = calls.kernel(*kernels[index], instruction.arguments, instruction.count, instructions_.size());
+    } else if (const auto* delegated = stored->instr_args_as_DelegateCall()) {
+      instruction = {Action::kDelegate,
+                     nullptr,
+                     delegates_[static_cast<std::size_t>(delegated->delegate_index())].get(),
+                     delegated->args()->data(),
+                     delegated->args()->size(),
+                     0,
+                     0,
+                     kXnnpackBackend};
+      sound = calls.delegate(*instruction.delegate, instruction.arguments, instruction.count,
+                             instructions_.size());
+    } else if (const auto* moved = stored->instr_args_as_MoveCall()) {
+      instruction.action = Action::kMove;
+      instruction.from = static_cast<std::size_t>(moved->move_from());
+      instruction.to = static_cast<std::size_t>(moved->move_to());
+    } else if (const auto* jump = stored->instr_args_as_JumpFalseCall()) {
+      instruction.action = Action::kJumpFalse;
+      instruction.from = static_cast<std::size_t>(jump->cond_value_index());
+      instruction.to = static_cast<std::size_t>(jump->destination_instruction());
     } else {
-      step.action = Action::kFree;
+      instruction.action = Action::kFree;
     }
     if (!sound.ok()) {
       return sound;
     }
-    steps_.push_back(step);
+    instructions_.push_back(instruction);
   }
   return {};
 }
 
-Status Method::run_kernel(const Step& step) {
-  Arguments arguments(&values_, step.arguments, step.count, &scratch_);
-  const Status done = step.kernel(arguments);
+Status Method::run_kernel(const Instruction& instruction) {
+  Arguments arguments(&values_, instruction.arguments, instruction.count, &scratch_);
+  const Status done = instruction.kernel(arguments);
   const Status& wrong = arguments.fault().ok() ? done : arguments.fault();
   if (wrong.ok()) {
     return {};
   }
-  return {wrong.code(), std::string(step.name) + ": " + wrong.message(), wrong.fix(), {step.name}};
+  return {
+      wrong.code(), std::string(instruction.name) + ": " + wrong.message(), wrong.fix(), {instruction.name}};
 }
 
-Status Method::run_delegate(const Step& step) {
+Status Method::run_delegate(const Instruction& instruction) {
   delegate_arguments_.clear();
-  for (std::size_t i = 0; i < step.count; ++i) {
-    View* view = std::get_if<View>(&values_[static_cast<std::size_t>(step.arguments[i])]);
+  for (std::size_t i = 0; i < instruction.count; ++i) {
+    TensorView* view = std::get_if<TensorView>(&values_[static_cast<std::size_t>(instruction.arguments[i])]);
     delegate_arguments_.push_back(view != nullptr && view->data != nullptr ? view : nullptr);
   }
-  return step.delegate->execute(delegate_arguments_);
+  return instruction.delegate->execute(delegate_arguments_);
 }
 
 // The destination becomes the source. A tensor that has memory of its own takes the elements there: who only
 // looked where the source is would see what the next branch or round writes to the same place.
-Status Method::move(const Step& step) {
-  const auto* source = std::get_if<View>(&values_[step.from]);
-  auto* target = std::get_if<View>(&values_[step.to]);
+Status Method::move(const Instruction& instruction) {
+  const auto* source = std::get_if<TensorView>(&values_[instruction.from]);
+  auto* target = std::get_if<TensorView>(&values_[instruction.to]);
   const bool room = source != nullptr && target != nullptr && source->data != nullptr &&
                     target->data != nullptr && !target->constant && source->dtype == target->dtype &&
                     source->rank == target->rank && source->order == target->order;
@@ -341,15 +343,15 @@ Status Method::move(const Step& step) {
     std::memmove(target->data, source->data, source->bytes());
     return {};
   }
-  values_[step.to] = values_[step.from];
+  values_[instruction.to] = values_[instruction.from];
   return {};
 }
 
 std::vector<KernelUse> Method::kernels() const {
   std::vector<KernelUse> all;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].action == Action::kDelegate) {
-      for (KernelUse& use : steps_[i].delegate->kernels()) {
+  for (std::size_t i = 0; i < instructions_.size(); ++i) {
+    if (instructions_[i].action == Action::kDelegate) {
+      for (KernelUse& use : instructions_[i].delegate->kernels()) {
         use.node += " @" + std::to_string(i);
         all.push_back(std::move(use));
       }
@@ -369,71 +371,71 @@ std::vector<Fallback> Method::fallbacks() const {
   return all;
 }
 
-void Method::record(const Step& step, std::size_t index, std::uint64_t start) {
-  if (step.action == Action::kKernel) {
-    recorder_->add_kernel(step.name, index, start);
-  } else if (step.action == Action::kDelegate) {
+void Method::record(const Instruction& instruction, std::size_t index, std::uint64_t start) {
+  if (instruction.action == Action::kKernel) {
+    recorder_->add_kernel(instruction.name, index, start);
+  } else if (instruction.action == Action::kDelegate) {
     const std::uint64_t end = Recorder::now();
-    recorder_->add_delegate(step.delegate->times(), index, start, end);
+    recorder_->add_delegate(instruction.delegate->times(), index, start, end);
   }
 }
 
 Status Method::execute() {
   if (recorder_ == nullptr) {
-    return run_steps();
+    return run_instructions();
   }
   recorder_->begin(kExecuteBlock);
   const std::uint64_t start = Recorder::now();
-  Status done = run_steps();
+  Status done = run_instructions();
   recorder_->add(kMethodExecute, start);
   return done;
 }
 
-Status Method::run_steps() {
+Status Method::run_instructions() {
   std::size_t next = 0;
   unsigned jumps = 0;
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
   std::size_t left = 10000;  // a damaged jump may lead round and round
 #endif
-  while (next < steps_.size()) {
+  while (next < instructions_.size()) {
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
     if (left-- == 0) {
       return {Code::kExecution, "The program does not end.", "export it again"};
     }
 #endif
     const std::size_t index = next++;
-    const Step& step = steps_[index];
+    const Instruction& instruction = instructions_[index];
     const std::uint64_t start = recorder_ == nullptr ? 0 : Recorder::now();
     Status done;
-    switch (step.action) {
+    switch (instruction.action) {
       case Action::kKernel:
-        done = run_kernel(step);
+        done = run_kernel(instruction);
         break;
       case Action::kDelegate:
-        done = run_delegate(step);
+        done = run_delegate(instruction);
         break;
       case Action::kMove:
-        done = move(step);
+        done = move(instruction);
         break;
       case Action::kJumpFalse: {
-        const Value& condition = values_[step.from];
+        const EValue& condition = values_[instruction.from];
         bool holds = false;
         if (const auto* flag = std::get_if<bool>(&condition)) {
           holds = *flag;
-        } else if (const auto* view = std::get_if<View>(&condition);
+        } else if (const auto* view = std::get_if<TensorView>(&condition);
                    view != nullptr && view->dtype == DType::kBool && view->data != nullptr) {
           const std::size_t count = view->count();
           holds = std::any_of(view->data, view->data + count, [](std::uint8_t byte) { return byte != 0; });
         } else {
           return {Code::kFile, "A jump's condition is no truth value.", kCopyAgain};
         }
-        if (!holds && step.to <= index && ++jumps > most_jumps_) {
+        if (!holds && instruction.to <= index && ++jumps > most_jumps_) {
           return {Code::kLimit,
                   "Method " + name() + " jumped backwards more than " + std::to_string(most_jumps_) +
                       " times in one execution: it may go round for ever.",
                   "allow more (--max_jumps) if it has loops as long as that; else export it again"};
         }
-        next = holds ? next : step.to;
+        next = holds ? next : instruction.to;
         break;
       }
       case Action::kFree:
@@ -443,7 +445,7 @@ Status Method::run_steps() {
       return done;
     }
     if (recorder_ != nullptr) {
-      record(step, index, start);
+      record(instruction, index, start);
     }
   }
   return {};

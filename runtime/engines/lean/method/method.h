@@ -49,7 +49,7 @@ class Method {
  private:
   enum class Action : std::uint8_t { kKernel, kDelegate, kMove, kJumpFalse, kFree };
 
-  struct Step {
+  struct Instruction {
     Action action;
     Kernel kernel = nullptr;
     Delegate* delegate = nullptr;
@@ -71,16 +71,16 @@ class Method {
 
   Status make_arenas();
   Status make_values();
-  Status make_tensor(const pte::Tensor& tensor, std::size_t index, View* view);
-  Status give_memory(const pte::Tensor& tensor, std::size_t index, View* view);
+  Status make_tensor(const pte::Tensor& tensor, std::size_t index, TensorView* view);
+  Status give_memory(const pte::Tensor& tensor, std::size_t index, TensorView* view);
   Status find_operators(std::vector<const KernelEntry*>* kernels) const;
   Status make_delegates();
-  Status make_steps(const std::vector<const KernelEntry*>& kernels);
-  Status run_kernel(const Step& step);
-  Status run_delegate(const Step& step);
-  Status move(const Step& step);
-  Status run_steps();
-  void record(const Step& step, std::size_t index, std::uint64_t start);
+  Status make_instructions(const std::vector<const KernelEntry*>& kernels);
+  Status run_kernel(const Instruction& instruction);
+  Status run_delegate(const Instruction& instruction);
+  Status move(const Instruction& instruction);
+  Status run_instructions();
+  void record(const Instruction& instruction, std::size_t index, std::uint64_t start);
 
   const XnnContext& context_;
   const DataStore& store_;
@@ -90,11 +90,11 @@ class Method {
   Recorder* recorder_;  // nullptr: nobody wants a profile
   Blocks memory_;
   std::vector<Bytes> arenas_;
-  std::vector<Value> values_;
+  std::vector<EValue> values_;
   std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
-  std::vector<Step> steps_;
-  std::vector<View*> delegate_arguments_;
+  std::vector<Instruction> instructions_;
+  std::vector<TensorView*> delegate_arguments_;
   Scratch scratch_;
   unsigned most_jumps_ = kMostJumps;
 };

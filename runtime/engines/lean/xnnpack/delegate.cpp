@@ -50,7 +50,7 @@ class Numbering {
 
 }  // namespace
 
-GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<Value>& values,
+GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
                                std::size_t delegate) {
   GivenConstants found;
   bool called = false;
@@ -79,7 +79,7 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
     called = true;
     for (flatbuffers::uoffset_t i = 0; i < call->args()->size(); ++i) {
       const auto value = static_cast<std::size_t>(call->args()->Get(i));
-      const auto* view = std::get_if<View>(&values[value]);
+      const auto* view = std::get_if<TensorView>(&values[value]);
       if (view != nullptr && view->constant && view->contiguous() && written[value] == 0) {
         found[i] = {view->data, view->capacity};
       }
@@ -149,7 +149,7 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
 Status Delegate::make_crossings(const Split& split) {
   crossings_.resize(split.crossings.size());
   for (std::size_t i = 0; i < crossings_.size(); ++i) {
-    View& view = crossings_[i];
+    TensorView& view = crossings_[i];
     const Crossing& crossing = split.crossings[i];
     Shape shape;
     for (const std::size_t dim : crossing.dims) {
@@ -168,12 +168,12 @@ Status Delegate::make_crossings(const Split& split) {
     }
     view.capacity = count * size_of(view.dtype);
   }
-  place_crossings(split);
+  allocate_crossings(split);
   return {};
 }
 
 // A value takes the memory of one that no stage needs any more, the first that there is.
-void Delegate::place_crossings(const Split& split) {
+void Delegate::allocate_crossings(const Split& split) {
   std::vector<std::size_t> order(crossings_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t one, std::size_t other) {
@@ -201,8 +201,8 @@ void Delegate::place_crossings(const Split& split) {
 
 Status Delegate::run_layer(Part* part) {
   const MatrixLayer& layer = part->layer->layer();
-  View* input = layer.input < arguments_.size() ? arguments_[layer.input] : nullptr;
-  View* output = layer.output < arguments_.size() ? arguments_[layer.output] : nullptr;
+  TensorView* input = layer.input < arguments_.size() ? arguments_[layer.input] : nullptr;
+  TensorView* output = layer.output < arguments_.size() ? arguments_[layer.output] : nullptr;
   const Status unfit = {Code::kFile, what_ + ": the tensors of a layer do not fit it.", kCopyAgain};
   const DType dtype = dtype_of(layer.arithmetic);
   if (input == nullptr || output == nullptr || input->dtype != dtype || output->dtype != dtype ||
@@ -234,7 +234,7 @@ Status Delegate::run_layer(Part* part) {
   return {};
 }
 
-Status Delegate::execute(const std::vector<View*>& arguments) {
+Status Delegate::execute(const std::vector<TensorView*>& arguments) {
   const Status accepted = check_->accept(arguments);
   if (!accepted.ok()) {
     return accepted;
@@ -244,7 +244,7 @@ Status Delegate::execute(const std::vector<View*>& arguments) {
   }
   arguments_ = arguments;
   arguments_.resize(externals_);
-  for (View& crossing : crossings_) {
+  for (TensorView& crossing : crossings_) {
     arguments_.push_back(&crossing);
   }
   for (Part& part : parts_) {

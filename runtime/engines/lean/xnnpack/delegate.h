@@ -14,7 +14,7 @@
 namespace slipway::lean {
 
 // What the calls of a method's delegate give it that nobody writes to; nothing when there are several calls.
-GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<Value>& values,
+GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector<EValue>& values,
                                std::size_t delegate);
 
 class Delegate {
@@ -26,9 +26,9 @@ class Delegate {
                                                 const GivenConstants& given);
 
   // Whether the argument at that place of a call is a result.
-  bool makes(std::size_t place) const { return check_->makes(place); }
+  bool produces(std::size_t argument) const { return check_->produces(argument); }
 
-  Status execute(const std::vector<View*>& arguments);
+  Status execute(const std::vector<TensorView*>& arguments);
   std::vector<OperatorTime> times() const;
   std::vector<KernelUse> kernels() const;
   // What this processor made the delegate do otherwise; nothing where it does as exported.
@@ -52,7 +52,7 @@ class Delegate {
       : context_(context), what_(std::move(what)), profile_(profile) {}
   Status make_parts(const Split& split, PackedWeights& weights);
   Status make_crossings(const Split& split);
-  void place_crossings(const Split& split);
+  void allocate_crossings(const Split& split);
   Status run_layer(Part* part);
 
   const XnnContext& context_;
@@ -62,9 +62,9 @@ class Delegate {
   std::unique_ptr<XnnPayload> payload_;
   std::unique_ptr<GraphCheck> check_;  // of the whole graph
   std::vector<Part> parts_;
-  std::vector<View> crossings_;
+  std::vector<TensorView> crossings_;
   std::vector<Block> blocks_;
-  std::vector<View*> arguments_;  // the call's, then the crossings
+  std::vector<TensorView*> arguments_;  // the call's, then the crossings
 };
 
 }  // namespace slipway::lean

@@ -100,15 +100,15 @@ GraphBuilder::GraphBuilder(const XnnPayload& payload, std::string what, const Gr
     : payload_(payload), what_(std::move(what)), part_(part), widen_(widen) {}
 
 // Values of the external kind have a number the program knows; the others get XNNPACK's own.
-PartValue GraphBuilder::place_of(const xnn::XNNTensorValue& value) const {
-  PartValue place{value.flags(), value.external_id()};
+PartValue GraphBuilder::part_value_of(const xnn::XNNTensorValue& value) const {
+  PartValue part_value{value.flags(), value.external_id()};
   if (part_ != nullptr) {
-    place = part_->values.at(value.id_out());
+    part_value = part_->values.at(value.id_out());
   }
-  if ((place.flags & (XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT)) == 0) {
-    place.external_id = XNN_INVALID_VALUE_ID;
+  if ((part_value.flags & (XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT)) == 0) {
+    part_value.external_id = XNN_INVALID_VALUE_ID;
   }
-  return place;
+  return part_value;
 }
 
 Status GraphBuilder::fault(const std::string& text) const {
@@ -181,12 +181,12 @@ Status GraphBuilder::define_value(const xnn::XValue& value) {
             "export the model with another quantization scheme (./inv models)",
             {xnn::EnumNameXNNDatatype(tensor->datatype())}};
   }
-  const PartValue place = place_of(*tensor);
-  if (place.external_id != XNN_INVALID_VALUE_ID) {
-    if (place.external_id >= (part_ == nullptr ? payload_.graph().num_externs() : part_->externals)) {
+  const PartValue part_value = part_value_of(*tensor);
+  if (part_value.external_id != XNN_INVALID_VALUE_ID) {
+    if (part_value.external_id >= (part_ == nullptr ? payload_.graph().num_externs() : part_->externals)) {
       return fault(name() + " is an input or output beyond those it says it has");
     }
-    externals_.push_back({place.external_id, (place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
+    externals_.push_back({part_value.external_id, (part_value.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0,
                           to_xnn(tensor->datatype()), tensor->num_dims(), is_wide(*tensor)});
   }
   const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
@@ -231,7 +231,7 @@ Status GraphBuilder::remember(const xnn::XNNTensorValue& value, xnn_status statu
   const bool widened = is_wide(value) || (widen_ && value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16);
   GraphValue& entry = values_[value.id_out()];
   const bool constant = value.constant_buffer_idx() != 0;
-  const std::uint32_t flags = place_of(value).flags;
+  const std::uint32_t flags = part_value_of(value).flags;
   entry = {id,
            widened ? xnn_datatype_fp32 : to_xnn(value.datatype()),
            dims_of(value),
@@ -247,7 +247,7 @@ xnn_status GraphBuilder::convert(std::uint32_t from, std::uint32_t to) {
 
 // A value of float16 as one of float32; behind an input, or before an output, of float16.
 Status GraphBuilder::define_widened(const xnn::XNNTensorValue& value, const void* data) {
-  const PartValue place = place_of(value);
+  const PartValue part_value = part_value_of(value);
   const std::vector<std::size_t> dims = dims_of(value);
   if (data != nullptr) {
     std::size_t count = 1;
@@ -263,14 +263,14 @@ Status GraphBuilder::define_widened(const xnn::XNNTensorValue& value, const void
   std::uint32_t id = XNN_INVALID_VALUE_ID;
   xnn_status status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp32, dims.size(), dims.data(),
                                               data, XNN_INVALID_VALUE_ID, 0, &id);
-  if (status == xnn_status_success && place.external_id != XNN_INVALID_VALUE_ID) {
+  if (status == xnn_status_success && part_value.external_id != XNN_INVALID_VALUE_ID) {
     std::uint32_t outside = XNN_INVALID_VALUE_ID;
     status = xnn_define_tensor_value(subgraph_.get(), xnn_datatype_fp16, dims.size(), dims.data(), nullptr,
-                                     place.external_id, place.flags, &outside);
-    if (status == xnn_status_success && (place.flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0) {
+                                     part_value.external_id, part_value.flags, &outside);
+    if (status == xnn_status_success && (part_value.flags & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0) {
       status = convert(outside, id);
     }
-    if ((place.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0) {
+    if ((part_value.flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0) {
       narrowed_.emplace_back(id, outside);
     }
   }
@@ -289,12 +289,12 @@ Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
       return define_widened(value, data);
     }
   }
-  const PartValue place = place_of(value);
+  const PartValue part_value = part_value_of(value);
   std::uint32_t id = XNN_INVALID_VALUE_ID;
   const std::vector<std::size_t> dims = dims_of(value);
   const xnn_datatype datatype = is_wide(value) ? xnn_datatype_fp32 : to_xnn(value.datatype());
   const xnn_status status = xnn_define_tensor_value(subgraph_.get(), datatype, dims.size(), dims.data(), data,
-                                                    place.external_id, place.flags, &id);
+                                                    part_value.external_id, part_value.flags, &id);
   return remember(value, status, id);
 }
 
@@ -325,13 +325,13 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
   const xnn_datatype datatype = to_xnn(value.datatype());
   const std::int32_t zero_point =
       datatype == xnn_datatype_qcint4 || datatype == xnn_datatype_qbint4 ? kInt4ZeroPoint : 0;
-  const PartValue place = place_of(value);
+  const PartValue part_value = part_value_of(value);
   std::uint32_t id = XNN_INVALID_VALUE_ID;
   xnn_status status = xnn_status_invalid_parameter;
   if (const auto* tensor = quantized.quant_params_as_PerTensorQuant()) {
     status = xnn_define_quantized_tensor_value(subgraph_.get(), datatype, tensor->zero_point(),
                                                tensor->scale(), dims.size(), dims.data(), data,
-                                               place.external_id, place.flags, &id);
+                                               part_value.external_id, part_value.flags, &id);
   } else if (const auto* channels = quantized.quant_params_as_PerChannelQuant()) {
     const auto channel = static_cast<std::size_t>(channels->channel_dim());
     scales_.push_back(scales_of(*channels));
@@ -340,7 +340,7 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
     }
     status = xnn_define_channelwise_quantized_tensor_value_v2(
         subgraph_.get(), datatype, zero_point, scales_.back().data(), dims.size(), channel, dims.data(), data,
-        place.external_id, place.flags, &id);
+        part_value.external_id, part_value.flags, &id);
   } else if (const auto* blocks = quantized.quant_params_as_PerChannelGroupQuant()) {
     // Scales are bfloat16.
     const Bytes stored = payload_.constant(blocks->scale_buffer_idx());
@@ -353,14 +353,14 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
     }
     status = xnn_define_blockwise_quantized_tensor_value(
         subgraph_.get(), datatype, zero_point, reinterpret_cast<const std::uint16_t*>(stored.data),
-        dims.size(), channel, size, dims.data(), data, place.external_id, place.flags, &id);
+        dims.size(), channel, size, dims.data(), data, part_value.external_id, part_value.flags, &id);
   } else if (const auto* dynamic = quantized.quant_params_as_PerTokenDynamicQuant()) {
     if (dynamic->num_nonbatch_dims() < 0) {
       return fault(name + " has an impossible quantization");
     }
     status = xnn_define_dynamically_quantized_tensor_value(
         subgraph_.get(), datatype, dims.size(), static_cast<std::size_t>(dynamic->num_nonbatch_dims()),
-        dims.data(), place.external_id, place.flags, &id);
+        dims.data(), part_value.external_id, part_value.flags, &id);
   } else {
     return fault(name + " is quantized in an unknown way");
   }

@@ -74,7 +74,7 @@ class GraphBuilder {
  private:
   Status define_value(const xnn::XValue& value);
   // The value's flags in this graph, and its place among the arguments (XNN_INVALID_VALUE_ID: none).
-  PartValue place_of(const xnn::XNNTensorValue& value) const;
+  PartValue part_value_of(const xnn::XNNTensorValue& value) const;
   Status define_plain(const xnn::XNNTensorValue& value);
   Status define_quantized(const xnn::XNNQuantizedTensorValue& value);
   Status define_widened(const xnn::XNNTensorValue& value, const void* data);

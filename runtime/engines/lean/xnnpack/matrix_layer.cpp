@@ -14,42 +14,42 @@ constexpr std::uint32_t kTransposed = XNN_FLAG_TRANSPOSE_WEIGHTS;
 
 // The values of a node, whatever its kind. No bias: a batched product, or none was exported.
 struct Operands {
-  const Life* input = nullptr;
-  const Life* filter = nullptr;
-  const Life* bias = nullptr;
-  const Life* output = nullptr;
+  const Lifetime* input = nullptr;
+  const Lifetime* filter = nullptr;
+  const Lifetime* bias = nullptr;
+  const Lifetime* output = nullptr;
   // The input as its maker takes it, where that quantizes it: exporters leave the quantized value of a
   // convolution with the shape that PyTorch gives it, channels first.
-  const Life* rows = nullptr;
+  const Lifetime* rows = nullptr;
 };
 
-void find_rows(const XnnPayload& payload, const Lives& lives, Operands* operands) {
+void find_rows(const XnnPayload& payload, const Lifetimes& lifetimes, Operands* operands) {
   operands->rows = operands->input;
   if (operands->input->tensor->datatype() == XNNDatatype::xnn_datatype_qdint8 &&
-      operands->input->maker != kNobody) {
-    const auto maker = static_cast<flatbuffers::uoffset_t>(operands->input->maker);
-    const auto* convert = payload.graph().xnodes()->Get(maker)->xnode_union_as_XNNConvert();
-    const auto found = lives.find(convert == nullptr ? XNN_INVALID_VALUE_ID : convert->input_id());
-    operands->rows = found == lives.end() ? operands->input : &found->second;
+      operands->input->producer != kNoNode) {
+    const auto producer = static_cast<flatbuffers::uoffset_t>(operands->input->producer);
+    const auto* convert = payload.graph().xnodes()->Get(producer)->xnode_union_as_XNNConvert();
+    const auto found = lifetimes.find(convert == nullptr ? XNN_INVALID_VALUE_ID : convert->input_id());
+    operands->rows = found == lifetimes.end() ? operands->input : &found->second;
   }
 }
 
-const Life* find(const Lives& lives, std::uint32_t id) {
-  const auto found = lives.find(id);
-  return found == lives.end() ? nullptr : &found->second;
+const Lifetime* find(const Lifetimes& lifetimes, std::uint32_t id) {
+  const auto found = lifetimes.find(id);
+  return found == lifetimes.end() ? nullptr : &found->second;
 }
 
-std::vector<std::size_t> dims_of(const Life& life) {
-  const auto* dims = life.tensor->dims();
+std::vector<std::size_t> dims_of(const Lifetime& lifetime) {
+  const auto* dims = lifetime.tensor->dims();
   return dims == nullptr ? std::vector<std::size_t>() : std::vector<std::size_t>(dims->begin(), dims->end());
 }
 
-XNNDatatype type_of(const Life* life) {
-  return life == nullptr ? XNNDatatype::xnn_datatype_invalid : life->tensor->datatype();
+XNNDatatype type_of(const Lifetime* lifetime) {
+  return lifetime == nullptr ? XNNDatatype::xnn_datatype_invalid : lifetime->tensor->datatype();
 }
 
-const xnn::PerTensorQuant* one_scale(const Life& life) {
-  const auto* quantized = life.value->xvalue_union_as_XNNQuantizedTensorValue();
+const xnn::PerTensorQuant* one_scale(const Lifetime& lifetime) {
+  const auto* quantized = lifetime.value->xvalue_union_as_XNNQuantizedTensorValue();
   return quantized == nullptr ? nullptr : quantized->quant_params_as_PerTensorQuant();
 }
 
@@ -61,9 +61,10 @@ bool is_pointwise(const xnn::_XNNNodeConv& node) {
 }
 
 // The node's values and what they say of the layer's form; false for other nodes.
-bool read_node(const Lives& lives, const xnn::XNode& node, Operands* operands, MatrixLayer* layer) {
+bool read_node(const Lifetimes& lifetimes, const xnn::XNode& node, Operands* operands, MatrixLayer* layer) {
   const auto take = [&](std::uint32_t input, std::uint32_t filter, std::uint32_t bias, std::uint32_t output) {
-    *operands = {find(lives, input), find(lives, filter), find(lives, bias), find(lives, output), nullptr};
+    *operands = {find(lifetimes, input), find(lifetimes, filter), find(lifetimes, bias),
+                 find(lifetimes, output), nullptr};
     return operands->input != nullptr && operands->filter != nullptr && operands->output != nullptr &&
            (bias == XNN_INVALID_VALUE_ID || operands->bias != nullptr);
   };
@@ -122,7 +123,7 @@ bool read_form(const Operands& operands, bool transposed, MatrixLayer* layer) {
   return layer->depth != 0 && layer->outputs != 0 && layer->batches != 0 && input.back() == layer->depth;
 }
 
-bool read_scales(const XnnPayload& payload, const Life& filter, std::size_t channel, MatrixLayer* layer) {
+bool read_scales(const XnnPayload& payload, const Lifetime& filter, std::size_t channel, MatrixLayer* layer) {
   const auto* quantized = filter.value->xvalue_union_as_XNNQuantizedTensorValue();
   if (const auto* whole = one_scale(filter)) {
     layer->scales.assign(layer->outputs, whole->scale());
@@ -150,7 +151,7 @@ bool is_dynamic(const Operands& operands, const MatrixLayer& layer) {
   const std::vector<std::size_t> dims = dims_of(*operands.rows);
   if (dynamic == nullptr || dynamic->num_nonbatch_dims() < 1 ||
       static_cast<std::size_t>(dynamic->num_nonbatch_dims()) > dims.size() || layer.depth % 8 != 0 ||
-      layer.along_depth != 1 || layer.batches != 1 || operands.input->maker == kNobody) {
+      layer.along_depth != 1 || layer.batches != 1 || operands.input->producer == kNoNode) {
     return false;
   }
   std::size_t rows = 1;
@@ -194,50 +195,50 @@ bool is_static(const Operands& operands, MatrixLayer* layer) {
 
 }  // namespace
 
-bool Life::given() const {
+bool Lifetime::given() const {
   return (tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0;
 }
 
 // Nodes come in an order in which they can run: the first that names a value that is neither given nor
 // constant makes it.
-Lives lives_of(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-               const GivenConstants& given) {
-  Lives lives;
+Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
+                       const GivenConstants& given) {
+  Lifetimes lifetimes;
   for (const xnn::XValue* value : *payload.graph().xvalues()) {
     const auto* quantized = value->xvalue_union_as_XNNQuantizedTensorValue();
     const xnn::XNNTensorValue* tensor =
         quantized != nullptr ? quantized->tensor_value() : value->xvalue_union_as_XNNTensorValue();
-    Life& life = lives[tensor->id_out()];
-    life.value = value;
-    life.tensor = tensor;
+    Lifetime& lifetime = lifetimes[tensor->id_out()];
+    lifetime.value = value;
+    lifetime.tensor = tensor;
     const auto constant = given.find(tensor->external_id());
-    if (life.given() && constant != given.end()) {
-      life.given_data = constant->second;
+    if (lifetime.given() && constant != given.end()) {
+      lifetime.given_data = constant->second;
     }
   }
   for (std::size_t node = 0; node < uses.size(); ++node) {
     for (const std::uint32_t id : uses[node]) {
-      Life& life = lives.at(id);
-      if (life.maker == kNobody && !life.given() && !life.constant()) {
-        life.maker = node;
+      Lifetime& lifetime = lifetimes.at(id);
+      if (lifetime.producer == kNoNode && !lifetime.given() && !lifetime.constant()) {
+        lifetime.producer = node;
       } else {
-        life.takers.insert(node);
+        lifetime.consumers.insert(node);
       }
     }
   }
-  return lives;
+  return lifetimes;
 }
 
-std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lives& lives,
+std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetimes& lifetimes,
                                         const xnn::XNode& node) {
   MatrixLayer layer;
   Operands operands;
-  if (!read_node(lives, node, &operands, &layer)) {
+  if (!read_node(lifetimes, node, &operands, &layer)) {
     return {};
   }
   const auto* linear = node.xnode_union_as_XNNFullyConnected();
   const bool transposed = linear != nullptr && (linear->flags() & kTransposed) != 0;
-  find_rows(payload, lives, &operands);
+  find_rows(payload, lifetimes, &operands);
   if ((!operands.filter->constant() && operands.filter->given_data.data == nullptr) ||
       operands.input->constant() || (operands.bias != nullptr && !operands.bias->constant()) ||
       !read_form(operands, transposed, &layer)) {

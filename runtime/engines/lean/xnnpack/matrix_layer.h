@@ -12,14 +12,14 @@
 
 namespace slipway::lean {
 
-inline constexpr std::size_t kNobody = SIZE_MAX;
+inline constexpr std::size_t kNoNode = SIZE_MAX;
 
 // Who makes a value and who takes it, by nodes.
-struct Life {
+struct Lifetime {
   const xnn::XValue* value = nullptr;
   const xnn::XNNTensorValue* tensor = nullptr;
-  std::size_t maker = kNobody;
-  std::set<std::size_t> takers;
+  std::size_t producer = kNoNode;
+  std::set<std::size_t> consumers;
 
   Bytes given_data;  // of an input that is a constant of the program; exporters leave a product's there
 
@@ -27,14 +27,14 @@ struct Life {
   bool given() const;  // an input of the graph
 };
 
-using Lives = std::map<std::uint32_t, Life>;  // by the exporter's ids
+using Lifetimes = std::map<std::uint32_t, Lifetime>;  // by the exporter's ids
 
 // The graph's inputs that are constants of the program, by their places among the arguments.
 using GivenConstants = std::map<std::uint32_t, Bytes>;
 
 // `uses`: the values that each node names.
-Lives lives_of(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-               const GivenConstants& given);
+Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
+                       const GivenConstants& given);
 
 // What it computes with, as KleidiAI and XNNPACK name it.
 enum class Arithmetic : std::uint8_t {
@@ -74,7 +74,7 @@ struct MatrixLayer {
 // The layer that `node` is, if it is one: a fully-connected node, a convolution of 1x1 (every pixel a row) or
 // a batched product by a constant. What XNNPACK computes otherwise is none: other strides, padding, groups, a
 // depth that kernels do not take, dynamic quantization of several rows together.
-std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lives& lives,
+std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetimes& lifetimes,
                                         const xnn::XNode& node);
 
 // The value that it multiplies by its weights.

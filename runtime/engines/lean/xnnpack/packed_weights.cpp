@@ -34,8 +34,8 @@ PackedWeights::PackedWeights(const DataStore& store) : store_(store), provider_(
     return self(context)->keep(*key, static_cast<std::uint8_t*>(data), size);
   };
   provider_.is_finalized = [](void*) { return true; };
-  provider_.offset_to_addr = [](void* context, std::size_t place) -> void* {
-    return self(context)->packed_[place].data;
+  provider_.offset_to_addr = [](void* context, std::size_t index) -> void* {
+    return self(context)->packed_[index].data;
   };
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
@@ -64,21 +64,21 @@ const std::string* PackedWeights::form_of(const void* kernel) const {
   return found == forms_.end() || found->second.empty() ? nullptr : &found->second;
 }
 
-std::size_t PackedWeights::share(std::size_t place) {
+std::size_t PackedWeights::share(std::size_t index) {
   ++shared_;
-  shared_size_ += packed_[place].size;
-  return place;
+  shared_size_ += packed_[index].size;
+  return index;
 }
 
 // Scales are no part of XNNPACK's key, nor is the shape: without a form, whether weights are the same is
 // known only when they are packed.
 std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
   const std::string* form = form_of(key.kernel);
-  const auto [begin, end] = places_.equal_range(Source(key.kernel, key.bias));
-  for (auto place = begin; form != nullptr && place != end; ++place) {
-    const Packed& packed = packed_[place->second];
+  const auto [begin, end] = by_address_.equal_range(Source(key.kernel, key.bias));
+  for (auto entry = begin; form != nullptr && entry != end; ++entry) {
+    const Packed& packed = packed_[entry->second];
     if (packed.seed == key.seed && packed.form == *form) {
-      return share(place->second);
+      return share(entry->second);
     }
   }
   return SIZE_MAX;
@@ -90,10 +90,10 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
   }
   if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kAlignment) {
     // Packed weights take about what the constants take.
-    const std::size_t wanted = std::max({bytes + kAlignment, expected_ + expected_ / 16, kLeastChunk});
+    const std::size_t chunk = std::max({bytes + kAlignment, expected_ + expected_ / 16, kLeastChunk});
     expected_ = 0;
-    Pages pages = Pages::allocate(wanted);
-    if (pages.data() == nullptr && wanted > bytes + kAlignment) {
+    Pages pages = Pages::allocate(chunk);
+    if (pages.data() == nullptr && chunk > bytes + kAlignment) {
       pages = Pages::allocate(bytes + kAlignment);
     }
     if (pages.data() == nullptr) {
@@ -110,17 +110,17 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   forget(key.kernel);
   forget(key.bias);
   const Source source(key.kernel, key.bias);
-  const auto [begin, end] = places_.equal_range(source);
-  for (auto place = begin; place != end; ++place) {
-    const Packed& packed = packed_[place->second];
+  const auto [begin, end] = by_address_.equal_range(source);
+  for (auto entry = begin; entry != end; ++entry) {
+    const Packed& packed = packed_[entry->second];
     if (packed.size == size && std::memcmp(packed.data, data, size) == 0) {
-      return share(place->second);
+      return share(entry->second);
     }
   }
   const std::string* form = form_of(key.kernel);
   chunks_.back().used = rounded_up(chunks_.back().used + size, kAlignment);
   packed_.push_back({data, size, key.seed, form == nullptr ? std::string() : *form});
-  places_.emplace(source, packed_.size() - 1);
+  by_address_.emplace(source, packed_.size() - 1);
   return packed_.size() - 1;
 }
 

@@ -59,7 +59,7 @@ class PackedWeights {
 
   const std::string* form_of(const void* kernel) const;
   std::size_t look_up(const xnn_weights_cache_look_up_key& key);
-  std::size_t share(std::size_t place);
+  std::size_t share(std::size_t index);
   std::uint8_t* reserve(std::size_t bytes);
   std::size_t keep(const xnn_weights_cache_look_up_key& key, std::uint8_t* data, std::size_t size);
   void forget(const void* constant) const;
@@ -71,7 +71,7 @@ class PackedWeights {
   PackingForms forms_;
   std::vector<Chunk> chunks_;
   std::vector<Packed> packed_;
-  std::multimap<Source, std::size_t> places_;  // in packed_
+  std::multimap<Source, std::size_t> by_address_;  // in packed_
   std::size_t shared_ = 0;
   std::size_t shared_size_ = 0;
 };

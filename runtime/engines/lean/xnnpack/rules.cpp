@@ -144,7 +144,7 @@ Fault NodeCheck::give(const Dims& dims, std::size_t output) {
   if (dims.rank != fact.declared.rank) {
     return output_fault("its result is " + shape_text(dims), output);
   }
-  shapes_[node_.places.outputs[output]] = dims;
+  shapes_[node_.operands.outputs[output]] = dims;
   return {};
 }
 

@@ -49,7 +49,7 @@ struct Operands {
 struct GraphNode {
   const xnn::XNode* node = nullptr;
   std::size_t index = 0;
-  Operands places;
+  Operands operands;
 };
 
 // A node in the middle of the graph: the shapes of its inputs are known, its rule gives those of its outputs.
@@ -59,11 +59,11 @@ class NodeCheck {
       : node_(node), facts_(facts), shapes_(*shapes) {}
 
   const xnn::XNode& node() const { return *node_.node; }
-  bool has(std::size_t input) const { return node_.places.inputs[input] != kNoValue; }
-  std::size_t inputs() const { return node_.places.input_count; }
-  const GraphFact& input(std::size_t i) const { return facts_[node_.places.inputs[i]]; }
-  const GraphFact& output(std::size_t i = 0) const { return facts_[node_.places.outputs[i]]; }
-  const Dims& dims(std::size_t input) const { return shapes_[node_.places.inputs[input]]; }
+  bool has(std::size_t input) const { return node_.operands.inputs[input] != kNoValue; }
+  std::size_t inputs() const { return node_.operands.input_count; }
+  const GraphFact& input(std::size_t i) const { return facts_[node_.operands.inputs[i]]; }
+  const GraphFact& output(std::size_t i = 0) const { return facts_[node_.operands.outputs[i]]; }
+  const Dims& dims(std::size_t input) const { return shapes_[node_.operands.inputs[input]]; }
 
   // The shape of the result. A fault when it is not what the value was declared with, as far as that is
   // fixed.

@@ -21,36 +21,37 @@ struct Found {
   std::map<std::size_t, std::uint32_t> taken;       // layer's node to the id of what it takes
 };
 
-Found find_layers(const XnnPayload& payload, const Lives& lives, HasKernel has_kernel) {
+Found find_layers(const XnnPayload& payload, const Lifetimes& lifetimes, HasKernel has_kernel) {
   Found found;
   const auto& nodes = *payload.graph().xnodes();
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const xnn::XNode& node = *nodes.Get(static_cast<flatbuffers::uoffset_t>(i));
-    std::optional<MatrixLayer> layer = matrix_layer(payload, lives, node);
+    std::optional<MatrixLayer> layer = matrix_layer(payload, lifetimes, node);
     if (layer && has_kernel(layer->arithmetic)) {
       found.layers.emplace(i, std::move(*layer));
       found.taken[i] = input_of(node);
     }
   }
   // All that read a converter's output, or none: it has no form outside of XNNPACK.
-  for (const auto& [id, life] : lives) {
-    if (life.maker == kNobody || life.tensor->datatype() != xnn::XNNDatatype::xnn_datatype_qdint8) {
+  for (const auto& [id, lifetime] : lifetimes) {
+    if (lifetime.producer == kNoNode ||
+        lifetime.tensor->datatype() != xnn::XNNDatatype::xnn_datatype_qdint8) {
       continue;
     }
     const auto* convert =
-        nodes.Get(static_cast<flatbuffers::uoffset_t>(life.maker))->xnode_union_as_XNNConvert();
-    bool all = convert != nullptr && is_float(*lives.at(convert->input_id()).tensor);
-    for (const std::size_t taker : life.takers) {
-      all = all && found.layers.count(taker) != 0;
+        nodes.Get(static_cast<flatbuffers::uoffset_t>(lifetime.producer))->xnode_union_as_XNNConvert();
+    bool all = convert != nullptr && is_float(*lifetimes.at(convert->input_id()).tensor);
+    for (const std::size_t consumer : lifetime.consumers) {
+      all = all && found.layers.count(consumer) != 0;
     }
     if (all) {
-      found.converters[life.maker] = convert->input_id();
+      found.converters[lifetime.producer] = convert->input_id();
     }
-    for (const std::size_t taker : life.takers) {
+    for (const std::size_t consumer : lifetime.consumers) {
       if (all) {
-        found.taken[taker] = convert->input_id();
+        found.taken[consumer] = convert->input_id();
       } else {
-        found.layers.erase(taker);
+        found.layers.erase(consumer);
       }
     }
   }
@@ -95,8 +96,8 @@ std::vector<Stage> stages_of(std::size_t nodes, const Found& found, std::map<std
 
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
                   const GivenConstants& given, HasKernel has_kernel) {
-  const Lives lives = lives_of(payload, uses, given);
-  const Found found = find_layers(payload, lives, has_kernel);
+  const Lifetimes lifetimes = lifetimes_of(payload, uses, given);
+  const Found found = find_layers(payload, lifetimes, has_kernel);
   if (found.layers.empty()) {
     return {};
   }
@@ -111,58 +112,58 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
     taken[stage_of.at(node)] = found.taken.at(node);
   }
   const std::uint32_t externals = payload.graph().num_externs();
-  for (const auto& [id, life] : lives) {
-    if (life.maker != kNobody && found.converters.count(life.maker) != 0) {
+  for (const auto& [id, lifetime] : lifetimes) {
+    if (lifetime.producer != kNoNode && found.converters.count(lifetime.producer) != 0) {
       continue;
     }
-    const std::size_t maker = life.maker == kNobody ? kNobody : stage_of.at(life.maker);
-    std::set<std::size_t> takers;
-    for (const std::size_t node : life.takers) {
+    const std::size_t producer = lifetime.producer == kNoNode ? kNoNode : stage_of.at(lifetime.producer);
+    std::set<std::size_t> consumers;
+    for (const std::size_t node : lifetime.consumers) {
       if (found.converters.count(node) == 0) {
-        takers.insert(stage_of.at(node));
+        consumers.insert(stage_of.at(node));
       }
     }
     const auto more = extra.find(id);
     if (more != extra.end()) {
-      takers.insert(more->second.begin(), more->second.end());
+      consumers.insert(more->second.begin(), more->second.end());
     }
-    if (life.constant()) {
-      for (const std::size_t stage : takers) {
+    if (lifetime.constant()) {
+      for (const std::size_t stage : consumers) {
         split.stages[stage].part.values[id] = {};
       }
       continue;
     }
-    takers.erase(maker);
-    const bool leaves = (life.tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
-    std::uint32_t place = life.tensor->external_id();
-    if ((life.tensor->flags() & kExternal) == 0 && !takers.empty()) {
-      if (!has_form(life.tensor->datatype())) {
+    consumers.erase(producer);
+    const bool leaves = (lifetime.tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
+    std::uint32_t external_id = lifetime.tensor->external_id();
+    if ((lifetime.tensor->flags() & kExternal) == 0 && !consumers.empty()) {
+      if (!has_form(lifetime.tensor->datatype())) {
         return {};
       }
-      place = externals + static_cast<std::uint32_t>(split.crossings.size());
+      external_id = externals + static_cast<std::uint32_t>(split.crossings.size());
       Crossing& crossing = split.crossings.emplace_back();
-      crossing.datatype = life.tensor->datatype();
-      crossing.made = maker;
-      crossing.last = *takers.rbegin();
-      if (life.tensor->dims() != nullptr) {
-        crossing.dims.assign(life.tensor->dims()->begin(), life.tensor->dims()->end());
+      crossing.datatype = lifetime.tensor->datatype();
+      crossing.made = producer;
+      crossing.last = *consumers.rbegin();
+      if (lifetime.tensor->dims() != nullptr) {
+        crossing.dims.assign(lifetime.tensor->dims()->begin(), lifetime.tensor->dims()->end());
       }
     }
-    const bool out = leaves || !takers.empty();
-    if (maker != kNobody) {
-      Stage& stage = split.stages[maker];
+    const bool out = leaves || !consumers.empty();
+    if (producer != kNoNode) {
+      Stage& stage = split.stages[producer];
       if (stage.is_layer) {
-        stage.layer.output = place;
+        stage.layer.output = external_id;
       } else {
-        stage.part.values[id] = out ? PartValue{XNN_VALUE_FLAG_EXTERNAL_OUTPUT, place} : PartValue{};
+        stage.part.values[id] = out ? PartValue{XNN_VALUE_FLAG_EXTERNAL_OUTPUT, external_id} : PartValue{};
       }
     }
-    for (const std::size_t taker : takers) {
-      Stage& stage = split.stages[taker];
+    for (const std::size_t consumer : consumers) {
+      Stage& stage = split.stages[consumer];
       if (!stage.is_layer) {
-        stage.part.values[id] = {XNN_VALUE_FLAG_EXTERNAL_INPUT, place};
-      } else if (taken.at(taker) == id) {
-        stage.layer.input = place;
+        stage.part.values[id] = {XNN_VALUE_FLAG_EXTERNAL_INPUT, external_id};
+      } else if (taken.at(consumer) == id) {
+        stage.layer.input = external_id;
       }
     }
   }

@@ -72,25 +72,25 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
     if (!fact.input && !fact.output) {
       continue;
     }
-    const std::uint32_t place = fact.external_id;
-    if (place >= payload.graph().num_externs() || place >= by_id_.size()) {
-      return fault(name_of(fact) + " is input or output " + std::to_string(place) + " beyond the " +
+    const std::uint32_t argument = fact.external_id;
+    if (argument >= payload.graph().num_externs() || argument >= by_id_.size()) {
+      return fault(name_of(fact) + " is input or output " + std::to_string(argument) + " beyond the " +
                    std::to_string(payload.graph().num_externs()) + " that it says it has");
     }
-    if (place >= externals_.size()) {
-      externals_.resize(place + 1, kNoValue);
+    if (argument >= externals_.size()) {
+      externals_.resize(argument + 1, kNoValue);
     }
-    if (externals_[place] != kNoValue) {
-      return fault(name_of(fact) + " and " + name_of(facts_[externals_[place]]) +
-                   " are the same input or output, " + std::to_string(place));
+    if (externals_[argument] != kNoValue) {
+      return fault(name_of(fact) + " and " + name_of(facts_[externals_[argument]]) +
+                   " are the same input or output, " + std::to_string(argument));
     }
-    externals_[place] = i;
+    externals_[argument] = i;
   }
   return {};
 }
 
 // The node's ids become places in the list of facts.
-Status GraphCheck::place(const xnn::XNode& node, Operands* operands) const {
+Status GraphCheck::resolve(const xnn::XNode& node, Operands* operands) const {
   const auto translate = [&](std::uint32_t* id, bool optional) {
     if (optional && *id == XNN_INVALID_VALUE_ID) {
       *id = kNoValue;
@@ -125,25 +125,25 @@ Status GraphCheck::place(const xnn::XNode& node, Operands* operands) const {
 
 // Each value has one writer, which comes before its readers.
 Status GraphCheck::order(const GraphNode& node, std::vector<std::uint8_t>* known) {
-  const Operands& places = node.places;
-  for (std::size_t i = 0; i < places.input_count; ++i) {
-    const std::uint32_t place = places.inputs[i];
-    if (place == kNoValue) {
+  const Operands& operands = node.operands;
+  for (std::size_t i = 0; i < operands.input_count; ++i) {
+    const std::uint32_t index = operands.inputs[i];
+    if (index == kNoValue) {
       continue;
     }
-    if ((*known)[place] == 0) {
-      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[place]) +
+    if ((*known)[index] == 0) {
+      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[index]) +
                    " is read before a node makes it");
     }
-    last_use_[place] = node.index;
+    last_use_[index] = node.index;
   }
-  for (std::size_t i = 0; i < places.output_count; ++i) {
-    const std::uint32_t place = places.outputs[i];
-    if ((*known)[place] != 0) {
-      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[place]) +
+  for (std::size_t i = 0; i < operands.output_count; ++i) {
+    const std::uint32_t index = operands.outputs[i];
+    if ((*known)[index] != 0) {
+      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[index]) +
                    " is there before the node makes it");
     }
-    (*known)[place] = 1;
+    (*known)[index] = 1;
   }
   return {};
 }
@@ -165,7 +165,7 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
               {kind}};
     }
     nodes_.push_back({node, nodes_.size(), rule->operands(*node)});
-    Status done = place(*node, &nodes_.back().places);
+    Status done = resolve(*node, &nodes_.back().operands);
     done = done.ok() ? order(nodes_.back(), &known) : done;
     if (!done.ok()) {
       return done;
@@ -178,10 +178,10 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
   }
   // XNNPACK ends the process where a node's result is used by a node whose own results are not.
   for (const GraphNode& node : nodes_) {
-    for (std::size_t i = 0; i < node.places.output_count; ++i) {
-      const std::uint32_t place = node.places.outputs[i];
-      if (!facts_[place].output && last_use_[place] == SIZE_MAX) {
-        return fault("a node's results are used nowhere: " + name_of(facts_[place]) + " of " + name_of(node));
+    for (std::size_t i = 0; i < node.operands.output_count; ++i) {
+      const std::uint32_t index = node.operands.outputs[i];
+      if (!facts_[index].output && last_use_[index] == SIZE_MAX) {
+        return fault("a node's results are used nowhere: " + name_of(facts_[index]) + " of " + name_of(node));
       }
     }
   }
@@ -195,16 +195,16 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
 // All shapes from those of inputs and constants, and what intermediate values take at once.
 Fault GraphCheck::follow() {
   std::size_t live = 0;
-  const auto bytes_of = [&](std::uint32_t place) {
+  const auto bytes_of = [&](std::uint32_t index) {
     std::size_t bytes = 0;
-    const GraphFact& fact = facts_[place];
+    const GraphFact& fact = facts_[index];
     // XNNPACK has float32 in the place of bfloat16, in memory of its own.
     const bool widened = fact.type == xnn_datatype_bf16;
     const bool own = !fact.constant && ((!fact.input && !fact.output) || widened);
-    return own && count_bytes(shapes_[place], widened ? xnn_datatype_fp32 : fact.type, &bytes) ? bytes : 0;
+    return own && count_bytes(shapes_[index], widened ? xnn_datatype_fp32 : fact.type, &bytes) ? bytes : 0;
   };
-  for (std::size_t place = 0; place < facts_.size(); ++place) {
-    const std::size_t given = facts_[place].input ? bytes_of(static_cast<std::uint32_t>(place)) : 0;
+  for (std::size_t index = 0; index < facts_.size(); ++index) {
+    const std::size_t given = facts_[index].input ? bytes_of(static_cast<std::uint32_t>(index)) : 0;
     if (given > kMostBytes - live) {
       return "its inputs are too large for any memory";
     }
@@ -218,17 +218,17 @@ Fault GraphCheck::follow() {
       return name_of(node) + ", does not fit the values it names: " + wrong;
     }
     std::size_t made = check.scratch();
-    for (std::size_t i = 0; i < node.places.output_count; ++i) {
-      made += bytes_of(node.places.outputs[i]);
+    for (std::size_t i = 0; i < node.operands.output_count; ++i) {
+      made += bytes_of(node.operands.outputs[i]);
     }
     std::size_t gone = 0;
-    for (std::size_t i = 0; i < node.places.input_count; ++i) {
-      const std::uint32_t place = node.places.inputs[i];
+    for (std::size_t i = 0; i < node.operands.input_count; ++i) {
+      const std::uint32_t index = node.operands.inputs[i];
       // A value that the node names twice ends once.
-      const auto before = node.places.inputs.begin() + static_cast<std::ptrdiff_t>(i);
-      if (place != kNoValue && last_use_[place] == node.index && !facts_[place].input &&
-          std::find(node.places.inputs.begin(), before, place) == before) {
-        gone += bytes_of(place);
+      const auto before = node.operands.inputs.begin() + static_cast<std::ptrdiff_t>(i);
+      if (index != kNoValue && last_use_[index] == node.index && !facts_[index].input &&
+          std::find(node.operands.inputs.begin(), before, index) == before) {
+        gone += bytes_of(index);
       }
     }
     // A result may take the memory of what ends with the node.
@@ -244,19 +244,19 @@ Fault GraphCheck::follow() {
 
 Status GraphCheck::compare_declared() const {
   for (const GraphNode& node : nodes_) {
-    for (std::size_t i = 0; i < node.places.output_count; ++i) {
-      const std::uint32_t place = node.places.outputs[i];
-      const GraphFact& fact = facts_[place];
+    for (std::size_t i = 0; i < node.operands.output_count; ++i) {
+      const std::uint32_t index = node.operands.outputs[i];
+      const GraphFact& fact = facts_[index];
       std::size_t declared = 0;
       std::size_t found = 0;
       // Exporters leave the quantized value of a convolution with the shape that PyTorch gives it.
       const bool same =
           fact.type == xnn_datatype_qdint8
-              ? count_all(fact.declared, &declared) && count_all(shapes_[place], &found) && declared == found
-              : fact.declared == shapes_[place];
+              ? count_all(fact.declared, &declared) && count_all(shapes_[index], &found) && declared == found
+              : fact.declared == shapes_[index];
       if (!same) {
         return fault(name_of(fact) + " is declared as " + shape_text(fact.declared) + ", and " +
-                     name_of(node) + ", gives " + shape_text(shapes_[place]));
+                     name_of(node) + ", gives " + shape_text(shapes_[index]));
       }
     }
   }

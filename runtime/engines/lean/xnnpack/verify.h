@@ -26,11 +26,12 @@ class GraphCheck {
   // types and ranks, and that the graph can compute with their shapes and has room for its results. kFile
   // when they cannot be this graph's; kExecution when their shapes do not go through it; kMemory when what it
   // needs for them is more than there is.
-  Status accept(const std::vector<View*>& arguments);
+  Status accept(const std::vector<TensorView*>& arguments);
 
   // Whether the argument at that place is one that the graph makes.
-  bool makes(std::size_t place) const {
-    return place < externals_.size() && externals_[place] != kNoValue && facts_[externals_[place]].output;
+  bool produces(std::size_t argument) const {
+    return argument < externals_.size() && externals_[argument] != kNoValue &&
+           facts_[externals_[argument]].output;
   }
 
   // The shape of an external value, as it follows from the arguments accepted last.
@@ -48,13 +49,13 @@ class GraphCheck {
   Status fault(const std::string& text) const;
   Status read_values(const XnnPayload& payload);
   Status read_nodes(const xnn::XNNGraph& graph);
-  Status place(const xnn::XNode& node, Operands* operands) const;
+  Status resolve(const xnn::XNode& node, Operands* operands) const;
   Status order(const GraphNode& node, std::vector<std::uint8_t>* known);
   Status compare_declared() const;
   Fault follow();
-  bool seen(const std::vector<View*>& arguments) const;
-  Status take_input(const View* view, std::uint32_t external_id);
-  Status take_output(const View* view, std::uint32_t external_id) const;
+  bool seen(const std::vector<TensorView*>& arguments) const;
+  Status take_input(const TensorView* view, std::uint32_t external_id);
+  Status take_output(const TensorView* view, std::uint32_t external_id) const;
   std::uint32_t find(std::uint32_t id) const;
 
   std::string what_;

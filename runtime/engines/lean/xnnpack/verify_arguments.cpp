@@ -31,7 +31,7 @@ DType dtype_of(xnn_datatype type) {
 }
 
 // In the order in which they lie in memory. False for more dimensions than XNNPACK knows.
-bool dims_of(const View& view, Dims* dims) {
+bool dims_of(const TensorView& view, Dims* dims) {
   dims->rank = view.rank;
   for (std::size_t i = 0; i < view.rank && i < dims->size.size(); ++i) {
     const std::int64_t size = view.sizes[view.order[i]];
@@ -49,19 +49,19 @@ bool is_single(const Dims& dims) {
   return count_all(dims, &count) && count == 1;
 }
 
-std::string text_of(const View& view) {
+std::string text_of(const TensorView& view) {
   return std::string(name_of(view.dtype)) + " " + to_text(view.shape());
 }
 
 }  // namespace
 
-bool GraphCheck::seen(const std::vector<View*>& arguments) const {
-  for (std::size_t place = 0; place < externals_.size(); ++place) {
-    const std::uint32_t value = externals_[place];
+bool GraphCheck::seen(const std::vector<TensorView*>& arguments) const {
+  for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
+    const std::uint32_t value = externals_[argument];
     if (value == kNoValue || !facts_[value].input) {
       continue;
     }
-    const View* view = place < arguments.size() ? arguments[place] : nullptr;
+    const TensorView* view = argument < arguments.size() ? arguments[argument] : nullptr;
     const Dims& known = shapes_[value];
     if (view == nullptr || view->rank != known.rank || view->dtype != dtype_of(facts_[value].type)) {
       return false;
@@ -75,7 +75,7 @@ bool GraphCheck::seen(const std::vector<View*>& arguments) const {
   return true;
 }
 
-Status GraphCheck::take_input(const View* view, std::uint32_t external_id) {
+Status GraphCheck::take_input(const TensorView* view, std::uint32_t external_id) {
   const std::uint32_t value = externals_[external_id];
   const GraphFact& fact = facts_[value];
   const std::string name = "its input " + std::to_string(external_id);
@@ -105,7 +105,7 @@ Status GraphCheck::take_input(const View* view, std::uint32_t external_id) {
   return {};
 }
 
-Status GraphCheck::take_output(const View* view, std::uint32_t external_id) const {
+Status GraphCheck::take_output(const TensorView* view, std::uint32_t external_id) const {
   const std::uint32_t value = externals_[external_id];
   const GraphFact& fact = facts_[value];
   const Dims& made = shapes_[value];
@@ -137,17 +137,17 @@ Status GraphCheck::take_output(const View* view, std::uint32_t external_id) cons
   return {};
 }
 
-Status GraphCheck::accept(const std::vector<View*>& arguments) {
+Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
   if (accepted_ && seen(arguments)) {
     return {};
   }
   accepted_ = false;
-  const auto view_of = [&](std::size_t place) {
-    return place < arguments.size() ? arguments[place] : nullptr;
+  const auto view_of = [&](std::size_t argument) {
+    return argument < arguments.size() ? arguments[argument] : nullptr;
   };
-  for (std::size_t place = 0; place < externals_.size(); ++place) {
-    if (externals_[place] != kNoValue && facts_[externals_[place]].input) {
-      const Status taken = take_input(view_of(place), static_cast<std::uint32_t>(place));
+  for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
+    if (externals_[argument] != kNoValue && facts_[externals_[argument]].input) {
+      const Status taken = take_input(view_of(argument), static_cast<std::uint32_t>(argument));
       if (!taken.ok()) {
         return taken;
       }
@@ -158,9 +158,9 @@ Status GraphCheck::accept(const std::vector<View*>& arguments) {
     return {Code::kExecution, what_ + ": " + wrong + ".",
             "give inputs of shapes that the model takes, or export it with these dimensions dynamic"};
   }
-  for (std::size_t place = 0; place < externals_.size(); ++place) {
-    if (externals_[place] != kNoValue && facts_[externals_[place]].output) {
-      const Status taken = take_output(view_of(place), static_cast<std::uint32_t>(place));
+  for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
+    if (externals_[argument] != kNoValue && facts_[externals_[argument]].output) {
+      const Status taken = take_output(view_of(argument), static_cast<std::uint32_t>(argument));
       if (!taken.ok()) {
         return taken;
       }

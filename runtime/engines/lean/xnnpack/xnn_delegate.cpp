@@ -16,7 +16,7 @@ namespace {
 
 // How the graph sees a tensor: dimensions in the order in which they lie in memory. A single number has as
 // many of 1 as the graph gave it.
-std::vector<std::size_t> memory_dims(const View& view, std::size_t rank) {
+std::vector<std::size_t> memory_dims(const TensorView& view, std::size_t rank) {
   std::vector<std::size_t> dims(rank, 1);
   for (std::size_t i = 0; i < rank && view.rank == rank; ++i) {
     dims[i] = static_cast<std::size_t>(view.sizes[view.order[i]]);
@@ -25,7 +25,7 @@ std::vector<std::size_t> memory_dims(const View& view, std::size_t rank) {
 }
 
 // XNNPACK writes indices as 32-bit numbers; the program may have a tensor of 64-bit ones for them.
-void widen_indices(View* view) {
+void widen_indices(TensorView* view) {
   const std::size_t count = view->count();
   for (std::size_t i = count; i-- > 0;) {
     std::int32_t narrow = 0;
@@ -132,14 +132,14 @@ Status XnnDelegate::fault(const char* step, xnn_status status) const {
   }
 }
 
-Status XnnDelegate::reshape_inputs(const std::vector<View*>& arguments, bool* changed) {
+Status XnnDelegate::reshape_inputs(const std::vector<TensorView*>& arguments, bool* changed) {
   for (Bound& bound : bound_) {
     if (bound.external.id >= arguments.size() || arguments[bound.external.id] == nullptr) {
       return {Code::kFile,
               what_ + ": its call gives no tensor for value " + std::to_string(bound.external.id),
               kCopyAgain};
     }
-    const View& view = *arguments[bound.external.id];
+    const TensorView& view = *arguments[bound.external.id];
     if (bound.external.output) {
       continue;
     }
@@ -165,12 +165,12 @@ Status XnnDelegate::reshape_inputs(const std::vector<View*>& arguments, bool* ch
 }
 
 // Gives every output the shape that XNNPACK found, and makes sure that its memory holds it.
-Status XnnDelegate::resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole) {
+Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {
   for (const Bound& bound : bound_) {
     if (!bound.external.output) {
       continue;
     }
-    View& view = *arguments[bound.external.id];
+    TensorView& view = *arguments[bound.external.id];
     std::size_t rank = 0;
     std::size_t dims[XNN_MAX_TENSOR_DIMS];
     const xnn_status status = xnn_get_external_value_shape(runtime_.get(), bound.external.id, &rank, dims);
@@ -214,11 +214,11 @@ Status XnnDelegate::resize_outputs(const std::vector<View*>& arguments, const Gr
   return {};
 }
 
-Status XnnDelegate::bind(const std::vector<View*>& arguments, bool reshaped) {
+Status XnnDelegate::bind(const std::vector<TensorView*>& arguments, bool reshaped) {
   bool changed = reshaped;
-  std::vector<xnn_external_value> places;
+  std::vector<xnn_external_value> external_values;
   for (Bound& bound : bound_) {
-    View& view = *arguments[bound.external.id];
+    TensorView& view = *arguments[bound.external.id];
     void* data = view.data;
     if (bound.external.widened) {
       // Behind the last element XNNPACK may read.
@@ -227,20 +227,21 @@ Status XnnDelegate::bind(const std::vector<View*>& arguments, bool reshaped) {
     }
     changed = changed || bound.data != data;
     bound.data = data;
-    places.push_back({bound.external.id, data});
+    external_values.push_back({bound.external.id, data});
   }
   if (!changed) {
     return {};
   }
-  const xnn_status status = xnn_setup_runtime_v2(runtime_.get(), places.size(), places.data());
+  const xnn_status status =
+      xnn_setup_runtime_v2(runtime_.get(), external_values.size(), external_values.data());
   return status == xnn_status_success ? Status() : fault("set up", status);
 }
 
 // Runs the graph, whose shapes and memory are known, between conversions of what is not of XNNPACK's types.
-Status XnnDelegate::invoke(const std::vector<View*>& arguments) {
+Status XnnDelegate::invoke(const std::vector<TensorView*>& arguments) {
   for (Bound& bound : bound_) {
     if (bound.external.widened && !bound.external.output) {
-      const View& view = *arguments[bound.external.id];
+      const TensorView& view = *arguments[bound.external.id];
       lean::load(view.dtype, view.data, 1, view.count(), bound.wide.data());
     }
   }
@@ -249,7 +250,7 @@ Status XnnDelegate::invoke(const std::vector<View*>& arguments) {
     return fault("run", status);
   }
   for (const Bound& bound : bound_) {
-    View& view = *arguments[bound.external.id];
+    TensorView& view = *arguments[bound.external.id];
     if (!bound.external.output) {
       continue;
     }
@@ -262,7 +263,7 @@ Status XnnDelegate::invoke(const std::vector<View*>& arguments) {
   return {};
 }
 
-Status XnnDelegate::execute(const std::vector<View*>& arguments, const GraphCheck* whole) {
+Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {
   bool changed = !shaped_;
   Status done = reshape_inputs(arguments, &changed);
   if (!done.ok()) {

@@ -55,7 +55,7 @@ class XnnDelegate {
   // Runs the graph. `arguments` are the call's values, found by the ids the graph gives its inputs and
   // outputs, and accepted by the graph's check; outputs get the shapes that follow from the inputs'. `whole`:
   // the check, when the graph is all of what was checked.
-  Status execute(const std::vector<View*>& arguments, const GraphCheck* whole = nullptr);
+  Status execute(const std::vector<TensorView*>& arguments, const GraphCheck* whole = nullptr);
 
   // The kernels of its layers, for the shapes it has now: those of the last execution, or the exporter's.
   std::vector<KernelUse> kernels() const;
@@ -80,10 +80,10 @@ class XnnDelegate {
 
   Status prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part, bool widen);
   Status fault(const char* step, xnn_status status) const;
-  Status reshape_inputs(const std::vector<View*>& arguments, bool* changed);
-  Status resize_outputs(const std::vector<View*>& arguments, const GraphCheck* whole);
-  Status bind(const std::vector<View*>& arguments, bool reshaped);
-  Status invoke(const std::vector<View*>& arguments);
+  Status reshape_inputs(const std::vector<TensorView*>& arguments, bool* changed);
+  Status resize_outputs(const std::vector<TensorView*>& arguments, const GraphCheck* whole);
+  Status bind(const std::vector<TensorView*>& arguments, bool reshaped);
+  Status invoke(const std::vector<TensorView*>& arguments);
 
   std::string what_;
   const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
