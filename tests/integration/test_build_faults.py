@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import Bundle
+from core.bundle import MANIFEST, Bundle
 from core.errors import BuildError, HostError
 from core.paths import ROOT
+from tests.support.builds import lend_bundle
 from toolchains.build import builder, conan, inputs
 from toolchains.compilers import gnu
 from toolchains.inspect import needs as inspect
@@ -115,9 +116,14 @@ def test_two_builds_at_once_take_turns(dist: Path) -> None:
 
 
 def test_a_damaged_bundle_is_built_again(dist: Path) -> None:
-    library = builder.build("linux-x86_64").path / "lib" / "libexecutorch.so"
+    bundle = lend_bundle(dist, "linux-x86_64")
+    made = (bundle.path / MANIFEST).stat().st_ino
+    builder.build("linux-x86_64")
+    assert (bundle.path / MANIFEST).stat().st_ino == made, "it was current"
+    library = bundle.path / "lib" / "libexecutorch.so"
     library.write_bytes(library.read_bytes()[:-1])
     builder.build("linux-x86_64").verify()
+    assert (bundle.path / MANIFEST).stat().st_ino != made
 
 
 def test_what_the_systems_gcc_builds_is_refused_where_devices_are_older(dist: Path) -> None:

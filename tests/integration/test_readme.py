@@ -10,6 +10,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.conftest import Inv
+from tests.support.builds import lend_bundle, lend_native, lend_program
 
 RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
@@ -35,11 +36,17 @@ def test_there_are_two_commands_for_a_newcomer() -> None:
 
 @pytest.fixture(scope="module")
 def own_folders(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Virtual devices and a ``dist/`` of this file's own: the docs stop a device and export with other options."""
-    env = {
-        "SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices")),
-        "SLIPWAY_DIST": str(tmp_path_factory.mktemp("dist")),
-    }
+    """Virtual devices and a ``dist/`` of this file's own: the docs stop a device and export with other options.
+
+    What takes longest to make is there already. The bundle of linux-x86_64 and every smaller program are not: the
+    commands make them.
+    """
+    dist = tmp_path_factory.mktemp("dist")
+    lend_bundle(dist, "linux-arm64")
+    lend_bundle(dist, "linux-x86_64", "onnxruntime")
+    lend_native(dist, "linux-x86_64")
+    lend_program(dist, "mobilenet_v2", "fp32")
+    env = {"SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices")), "SLIPWAY_DIST": str(dist)}
     yield env
     assert inv("devices.stop", "pi", env=env).returncode == 0
 
