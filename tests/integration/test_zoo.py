@@ -17,6 +17,13 @@ FP32 = 1e-5
 """How far a float32 output on the Pi may be from the host's: sums are taken in another order, nothing else."""
 
 
+SAMPLE = {
+    ("linear", "fp32"), ("linear", "qd8_qb4w"), ("conv", "qs8"), ("matmul", "fp16"), ("mlp", "qd8_qc8w"),
+    ("mixed", "qd8_qb4w"), ("mixed", "fp16"), ("mobilenet_v2", "qs8"),
+}  # fmt: skip
+"""What CI deploys to the Pi: every model and every scheme; ./inv test --all deploys every pair."""
+
+
 @pytest.fixture(scope="module")
 def exported(inv: Inv) -> None:
     """All of them, by one command; those that are current already cost nothing."""
@@ -47,8 +54,18 @@ def test_the_lean_engine_agrees_with_upstreams(inv: Inv, exported: None, model: 
             assert output["verdict"] == "identical", "integer arithmetic is exact"
 
 
+def test_the_sample_has_every_model_and_every_scheme() -> None:
+    assert set(everything()) > SAMPLE
+    for index in (0, 1):
+        assert {pair[index] for pair in SAMPLE} == {pair[index] for pair in everything()}
+
+
 @pytest.mark.virtual
-@pytest.mark.parametrize(("model", "scheme"), everything())
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    # The other pairs run on this machine (above, with both engines); the sample has each of their models and schemes.
+    [pytest.param(*pair, marks=() if pair in SAMPLE else pytest.mark.long) for pair in everything()],
+)
 def test_agrees_on_the_virtual_pi(inv: Inv, exported: None, model: str, scheme: str) -> None:
     result = _deploy(inv, "--device", "pi", "--model", model, "--scheme", scheme)
     for output in result["outputs"]:
