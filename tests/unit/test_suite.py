@@ -48,8 +48,9 @@ def test_long_tests_run_when_all_or_they_themselves_are_chosen() -> None:
     "choice", [Choice(fast=True, all=True), Choice(unit=True, lint=True), Choice(lint=True, keyword="x")]
 )
 def test_what_contradicts_itself_is_refused(choice: Choice) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         runner.run(choice)
+    assert caught.value.hint.startswith("./inv test --")
 
 
 def test_the_command_line_refuses_options_that_do_nothing(inv: Inv) -> None:

@@ -89,9 +89,15 @@ class Choice:
         """
         chosen = [f"--{name}" for name in ("unit", "lint", "fast", "all") if getattr(self, name)]
         if len(chosen) > 1:
-            raise UsageError(f"{' and '.join(chosen)} exclude each other.", "each says which tests run", chosen[0])
+            raise UsageError(
+                f"{' and '.join(chosen)} exclude each other.", "each says which tests run", f"./inv test {chosen[0]}"
+            )
         if self.lint and self.keyword:
-            raise UsageError("--keyword does not go with --lint.", "it selects tests, and --lint runs none", "--unit")
+            raise UsageError(
+                "--keyword does not go with --lint.",
+                "it selects tests, and --lint runs none",
+                "./inv test --keyword NAME",
+            )
         return self
 
     @property
