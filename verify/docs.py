@@ -148,6 +148,13 @@ def agreement() -> str:
     return filled("docs/agreement.md", tables)
 
 
+def architecture() -> str:
+    """``docs/architecture.md`` with the packages that there are, and what their docstrings say."""
+    from verify import house
+
+    return filled("docs/architecture.md", {"rooms": house.sentences()})
+
+
 def operators() -> str:
     """``docs/operators.md``, from ``docs/data/operators.json``."""
     from verify.operators import coverage as operator_coverage
@@ -171,6 +178,10 @@ def development() -> str:
 
 def main() -> None:
     """Write all files."""
+    from verify import house
+
+    write_atomic(ROOT / "docs" / "architecture.md", architecture())
+    write_atomic(ROOT / "docs" / "architecture.svg", house.svg())
     write_atomic(ROOT / "docs" / "development.md", development())
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "lean.md", lean())

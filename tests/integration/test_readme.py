@@ -18,7 +18,7 @@ RUNNING_NOW = "./inv test"
 
 def _commands() -> list[str]:
     found: list[str] = []
-    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]:
         if file.name == "runner.md":
             continue  # about the runner itself: test_runner.py runs its commands where it has the bundle at hand
         for block in re.findall(r"```sh\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):

@@ -7,8 +7,13 @@ import re
 from core import lock
 from core.paths import ROOT
 from verify import docs as update
+from verify import house
 from verify.prove import proof
 from verify.prove import table as prove_table
+
+ROOMS = {path.name for path in ROOT.iterdir() if not path.name.startswith(".") and path.name != "dist"}
+"""What stands at the top of the checkout."""
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _read(name: str) -> str:
@@ -31,6 +36,19 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.native() == _read("docs/native.md"), "python -m verify.docs writes it"
 
 
+def test_the_house_is_drawn_as_the_code_is() -> None:
+    assert house.svg() == _read("docs/architecture.svg"), "python -m verify.docs writes it"
+    assert update.architecture() == _read("docs/architecture.md"), "python -m verify.docs writes it"
+
+
+def test_files_that_contributors_are_sent_to_exist() -> None:
+    for page in ("CONTRIBUTING.md", "docs/architecture.md"):
+        named = {name for name in re.findall(r"`([\w./]+)`", _read(page)) if "/" in name or "." in name}
+        ours = {name for name in named if name.partition("/")[0] in ROOMS and "NAME" not in name}
+        assert len(ours) >= 15, page
+        assert [name for name in sorted(ours) if not (ROOT / name).exists()] == [], page
+
+
 def test_every_pinned_package_is_explained() -> None:
     text = _read("docs/dependencies.md")
     for name in ("core", "export", "onnx", "labgrid", "test", "lock"):
@@ -46,7 +64,7 @@ def test_every_requirement_is_a_pin() -> None:
 
 
 def test_links_inside_the_docs_lead_somewhere() -> None:
-    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for file in PAGES:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
             assert (file.parent / link).exists(), f"{file.name}: {link}"
 

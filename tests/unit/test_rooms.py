@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import graphlib
 from pathlib import Path
 
 import pytest
 
 from core.paths import ROOT
+from verify.house import ROOMS, imports, modules, ours
 
 LEVELS = (
     "core",
@@ -54,28 +54,11 @@ LONGEST = 500
 """Lines a module may have."""
 
 
-def _imports(file: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-ROOMS = ("core", "toolchains", "models", "deploy", "commands", "verify")
-
-
 def _files(room: str) -> list[Path]:
     return sorted((ROOT / room).rglob("*.py"))
 
 
-def _module(file: Path) -> str:
-    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-MODULES = {_module(file): file for room in (*ROOMS, "tests") for file in _files(room)} | {"tasks": ROOT / "tasks.py"}
+MODULES = modules()
 
 
 def _level(module: str) -> int:
@@ -86,23 +69,18 @@ def _level(module: str) -> int:
     return LEVELS.index(name)
 
 
-def _ours(module: str) -> set[str]:
-    """The modules of ours that a module imports, wherever in it."""
-    return {name for name in _imports(MODULES[module]) if name in MODULES} - {module}
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_package_imports_only_what_lies_below_it(room: str) -> None:
     assert _files(room)
     for module in (name for name in MODULES if name.partition(".")[0] == room):
-        for name in _ours(module):
+        for name in ours(module):
             assert _level(name) <= _level(module), f"{module} imports {name}"
             assert name.partition(".")[0] in ONLY.get(room, (name.partition(".")[0],)), f"{module} imports {name}"
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     packages = {name for name, file in MODULES.items() if file.name == "__init__.py"}
-    graph = {module: _ours(module) - packages for module in MODULES}
+    graph = {module: ours(module) - packages for module in MODULES}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -112,7 +90,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_large_libraries_stay_in_their_room(room: str) -> None:
     for file in _files(room):
-        for name in _imports(file):
+        for name in imports(file):
             top = name.partition(".")[0]
             assert room in ("models", "verify") or top not in ONLY_MODELS, f"{file.relative_to(ROOT)} imports {name}"
             assert room != "deploy" or not {top, name} & NOT_FOR_DEPLOY, f"{file.relative_to(ROOT)} imports {name}"
@@ -121,7 +99,7 @@ def test_large_libraries_stay_in_their_room(room: str) -> None:
 def test_only_tests_import_tests() -> None:
     for module in MODULES:
         if module.partition(".")[0] != "tests":
-            assert not any(name.partition(".")[0] == "tests" for name in _imports(MODULES[module])), module
+            assert not any(name.partition(".")[0] == "tests" for name in imports(MODULES[module])), module
 
 
 def test_the_docs_hold_no_code() -> None:
