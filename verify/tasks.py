@@ -12,7 +12,7 @@ from core.cli import JSON, number, setting, task
         "fast": "what you run while you work: style, types and unit tests (under three minutes)",
         "all": "also the tests marked long, which take too long for CI",
         "unit": "unit tests only",
-        "lint": "style and types only: ruff, mypy and clang-format",
+        "lint": "style and types only: ruff, mypy, clang-format and shellcheck",
         "keyword": "only tests whose names match, as pytest's -k; long ones, too",
         "verbose": "a line for every test",
         "times": "run nothing; show where the minutes of the last whole run went",

@@ -12,7 +12,7 @@ done
 for each in * .[!.]* ..?* */* */.[!.]* */..?*; do
   [ -e "$each" ] || [ -h "$each" ] || continue
   name=${each##*/} kind=file
-  if [ -h "$each" ]; then kind=link; elif [ -d "$each" ]; then kind=folder; fi
+  if [ -h "$each" ]; then kind='link'; elif [ -d "$each" ]; then kind='folder'; fi
   case $kind:$each in
     folder:lock|folder:incoming|folder:store|folder:bundles|folder:runs|folder:current|folder:previous) ;;
     file:governor|link:current/*-*|link:previous/*-*) ;;

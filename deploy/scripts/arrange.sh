@@ -40,7 +40,7 @@ if ! link_all "$@"; then code=1
 elif [ "$last" != yes ]; then exit 0
 elif [ -d "$final" ]; then merge_all || code=1
 else mv "$part" "$final" || code=1; fi
-rm -rf "$part" "$final/${part##*/}"
+rm -rf "${part:?}" "${final:?}/${part##*/}"
 [ "$code" = 0 ] || exit "$code"
 set --
 while IFS= read -r line; do

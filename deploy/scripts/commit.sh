@@ -10,6 +10,7 @@ parts=
 for word in "$@"; do
   case $word in 444|555) ;; *) parts="$parts incoming/$word.$owner.part";; esac
 done
+# shellcheck disable=SC2086 # a list, split at spaces
 sync $parts 2>/dev/null || sync
 while [ $# -ge 2 ]; do
   part=incoming/$1.$owner.part

@@ -29,7 +29,7 @@ if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles programs r
   [ "$make" = yes ] || { echo absent; exit 0; }
   echo "$said" >&2; exit 1
 fi
-boot= machine= node=
+boot='' machine='' node=''
 { read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
 { read -r machine </etc/machine-id; } 2>/dev/null
 { read -r node </proc/sys/kernel/hostname; } 2>/dev/null || node=$(uname -n)
@@ -37,6 +37,7 @@ node="$node $machine"
 start_of() {
   start=
   { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+  # shellcheck disable=SC2086 # a field each
   set -- ${line##*) }
   [ "$1" = Z ] || start=${20}
 }
@@ -94,9 +95,13 @@ while read -r _; do
   [ "$last" = "$mine" ] || { echo lost; exit 1; }
   count=$((count + 1))
   echo "$count" 1<>"lock/$mine/beat"
-  forgotten; discard $old
+  forgotten
+  # shellcheck disable=SC2086 # names without spaces
+  discard $old
 done
-forgotten; discard "runs/$owner" $old
+forgotten
+# shellcheck disable=SC2086 # names without spaces
+discard "runs/$owner" $old
 latest
 [ "$last" = "$mine" ] || exit 0
 while read -r each; do echo "$each"; done <"lock/$mine/holder" 2>/dev/null >"lock/$mine/released" ||

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A program with the runner's command line whose model is the identity: each output is the input. It is small, so
 # that a deploy takes a moment and can be broken off at hundreds of places.
-inputs= json= output=output describe= executions=1 model= digests=no
+inputs='' json='' output=output describe='' executions=1 model='' digests=no
 for word in "$@"; do
   case $word in
     --model_path=*) model=${word#*=};;

@@ -17,7 +17,7 @@ from verify.suite import ahead, exported, runner, times
 from verify.suite.runner import Choice
 from verify.suite.times import Case, Step, Suite, Times
 
-LINT = ["ruff check", "ruff format", "mypy", "clang-format"]
+LINT = ["ruff check", "ruff format", "mypy", "clang-format", "shellcheck"]
 UNITS, REST = "unit tests", "integration and fault tests"
 
 

@@ -49,6 +49,7 @@ def _lint() -> list[Step]:
         Step("ruff format", _python("ruff", "format", "--check", ".")),
         Step("mypy", _python("mypy")),
         Step("clang-format", (str(Path(sys.prefix) / "bin" / "clang-format"), "--dry-run", "-Werror", *cpp)),
+        Step("shellcheck", _python("verify.suite.shells")),
     ]
 
 

@@ -21,7 +21,9 @@ lines_of() {
 }
 named() { echo "$1"; echo "$4"; echo "$3"; echo "$2"; }
 probe() {
-part system; named $(uname -s -n -r -m)
+part system
+# shellcheck disable=SC2046 # a word each
+named $(uname -s -n -r -m)
 part home; echo "${HOME:-/}"
 case $1 in /*) root=$1;; *) root=${HOME:+$HOME/$1};; esac
 part root; echo "$root"

@@ -14,7 +14,7 @@ nl='
 '
 refused() { echo "refused $1"; echo "$2"; exit 0; }
 above() {
-  at= rest=$1
+  at='' rest=$1
   case $1/ in /data/local/tmp/*) [ ! -d /system/bin ] || { at=/data/local rest=${1#/data/local}; };; esac
   [ -n "$at" ] || names=$names$nl/
   while [ -n "$rest" ]; do
@@ -23,12 +23,14 @@ above() {
   done
 }
 guard() {
-  names=$2 top= whole=$1
+  names=$2 top='' whole=$1
   case $PWD in *"$nl"*) refused name "$1";; esac
   above "$1"
   [ "$PWD" = "$1" ] || above "$PWD"
   set -f; IFS=$nl
+  # shellcheck disable=SC2086 # a name a line
   looks=$(stat -c '%u %g %f' $names 2>/dev/null) || refused unseen "$1"
+  # shellcheck disable=SC2086 # a name a line
   set -- $names
   for look in $looks; do
     u=${look%% *} m=${look##* } g=${look#* } g=${g%% *} path=$whole/$1
@@ -73,8 +75,9 @@ claim() {
       env echo "slipway-root 1 $2" >.slipway-root || exit 1
     set +C
   fi
-  kind= version= id=
+  kind='' version='' id=''
   { read -r kind version id <.slipway-root; } 2>/dev/null
+  # shellcheck disable=SC2034 # the script that includes this reads id
   case "$kind $version" in
     'slipway-root 1') ;;
     ' ') id=$2; env echo "slipway-root 1 $2" >.slipway-root || exit 1;;

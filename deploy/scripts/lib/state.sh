@@ -3,6 +3,7 @@
 
 state() {
   echo "@@$1"
+  # shellcheck disable=SC2154 # the script that includes this sets it
   for d in "$sys"/devices/system/cpu/cpu[0-9]*/cpufreq; do
     [ -d "$d" ] || continue
     c=${d%/cpufreq}

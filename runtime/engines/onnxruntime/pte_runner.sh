@@ -22,5 +22,6 @@ if [ -n "$own" ]; then
     exec "$bin/pte_runner.real" "$@"
 fi
 for loader in "$lib"/glibc/ld-linux*; do
+    # shellcheck disable=SC2093 # there is one loader
     exec "$loader" --inhibit-cache --library-path "$lib/glibc:$lib" --argv0 "$self" "$bin/pte_runner.real" "$@"
 done
