@@ -93,10 +93,7 @@ class LeanEngine : public Engine {
                       "give one for each input");
       }
       for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const Status given = method_->set_input(i, inputs[i]);
-        if (!given.ok()) {
-          return given;
-        }
+        SLIPWAY_RETURN_IF_ERROR(method_->set_input(i, inputs[i]));
       }
       return Status();
     });
@@ -111,9 +108,7 @@ class LeanEngine : public Engine {
       std::vector<Tensor> found;
       for (std::size_t i = 0; i < method_->output_count(); ++i) {
         Result<Tensor> output = method_->output(i);
-        if (!output.ok()) {
-          return output.status();
-        }
+        SLIPWAY_RETURN_IF_ERROR(output);
         found.push_back(std::move(output.value()));
       }
       return found;
@@ -167,14 +162,9 @@ class LeanEngine : public Engine {
     end_methods();
     recorder_ = options.profile ? std::make_unique<lean::Recorder>() : nullptr;
     const std::uint64_t start = lean::Recorder::now();
-    const Status started = context_.start();
-    if (!started.ok()) {
-      return started;
-    }
+    SLIPWAY_RETURN_IF_ERROR(context_.start());
     Result<lean::DataStore> store = lean::DataStore::open(options.model_path, options.data_path);
-    if (!store.ok()) {
-      return store.status();
-    }
+    SLIPWAY_RETURN_IF_ERROR(store);
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
     weights_ = std::make_unique<lean::PackedWeights>(*store_);
     shared_ = std::make_unique<lean::SharedArenas>(store_->program());
@@ -183,9 +173,7 @@ class LeanEngine : public Engine {
     for (const std::string& name : names) {
       Result<std::unique_ptr<lean::Method>> method =
           lean::Method::load(context_, *store_, *weights_, *shared_, name, recorder_.get());
-      if (!method.ok()) {
-        return method.status();
-      }
+      SLIPWAY_RETURN_IF_ERROR(method);
       if (max_jumps_ != 0) {
         method.value()->set_most_jumps(max_jumps_);
       }

@@ -65,4 +65,22 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
+// Why an outcome that is not ok() failed.
+inline const Status& status_of(const Status& outcome) {
+  return outcome;
+}
+template <typename T>
+const Status& status_of(const Result<T>& outcome) {
+  return outcome.status();
+}
+
 }  // namespace slipway
+
+// Leaves the function with the failure of `outcome`, a Status or a Result; goes on when there is none.
+#define SLIPWAY_RETURN_IF_ERROR(outcome)            \
+  do {                                              \
+    const auto& slipway_outcome = (outcome);        \
+    if (!slipway_outcome.ok()) {                    \
+      return ::slipway::status_of(slipway_outcome); \
+    }                                               \
+  } while (false)

@@ -116,15 +116,11 @@ std::unique_ptr<Arguments> arguments_for(const GraphCheck& check) {
 Status run(const GraphRecipe& recipe) {
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
-  if (!check.ok()) {
-    return check.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(check);
   PackedWeights weights(*bench().store);
   Result<std::unique_ptr<XnnDelegate>> made =
       XnnDelegate::load(bench().context, *read.payload, weights, "Delegate 0", false);
-  if (!made.ok()) {
-    return made.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(made);
   const std::unique_ptr<Arguments> arguments = arguments_for(check.value());
   const Status accepted = check.value().accept(arguments->all());
   // The delegate compares XNNPACK's shapes with the check's before it runs.

@@ -59,17 +59,13 @@ Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
   const TensorView& a = arguments.tensor(0);
   const TensorView& b = arguments.tensor(1);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(a, b, &shape);
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
     map<T>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
@@ -88,13 +84,8 @@ template <typename F>
 Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
   const TensorView& a = arguments.tensor(0);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status done = resize(&out, a.shape());
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, a.shape()));
   in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
     const T b = scalar<T>(arguments, 1);
@@ -399,13 +390,8 @@ Status real_op(Arguments& arguments) {
 Status pow_scalar_tensor(Arguments& arguments) {
   const TensorView& exponent = arguments.tensor(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status done = resize(&out, exponent.shape());
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, exponent.shape()));
   in_domain(domain_of(promote_scalar(exponent.dtype, kind_of(arguments, 0))), [&](auto zero) {
     using T = decltype(zero);
     const T base = scalar<T>(arguments, 0);

@@ -21,10 +21,7 @@ Status cat(Arguments& arguments) {
     return {};
   }
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), tensors[0]->rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), tensors[0]->rank, &dim));
   Shape shape = tensors[0]->shape();
   shape[dim] = 0;
   for (const TensorView* view : tensors) {
@@ -56,10 +53,7 @@ Status stack(Arguments& arguments) {
     return {};
   }
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), tensors[0]->rank + 1U, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), tensors[0]->rank + 1U, &dim));
   Shape shape = tensors[0]->shape();
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), static_cast<std::int64_t>(tensors.size()));
   const Status resized = resize(&out, shape);
@@ -90,10 +84,7 @@ Status split(Arguments& arguments, std::size_t dim, const std::vector<std::int64
       return mismatch("the parts are larger than " + to_text(in.shape()));
     }
     const Part part = part_of(in, dim, start, lengths[i]);
-    const Status resized = resize(outs[i], part.shape);
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resize(outs[i], part.shape));
     copy(*outs[i], part.operand);
     start += lengths[i];
   }
@@ -142,11 +133,8 @@ Status unbind_copy(Arguments& arguments) {
     part.shape.erase(part.shape.begin() + static_cast<std::ptrdiff_t>(dim));
     std::copy(part.operand.steps.begin() + static_cast<std::ptrdiff_t>(dim) + 1, part.operand.steps.end(),
               part.operand.steps.begin() + static_cast<std::ptrdiff_t>(dim));
-    const Status resized =
-        outs[i] == nullptr ? mismatch("an output is missing") : resize(outs[i], part.shape);
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(outs[i] == nullptr ? mismatch("an output is missing")
+                                               : resize(outs[i], part.shape));
     copy(*outs[i], part.operand);
   }
   return {};
@@ -157,9 +145,7 @@ Status repeat(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(2);
   const std::vector<std::int64_t> times = arguments.integers(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (times.size() < in.rank || 2 * times.size() > kMostDims) {
     return mismatch("cannot repeat " + to_text(in.shape()));
   }

@@ -189,9 +189,7 @@ Status convolution(Arguments& arguments) {
   const bool transposed = arguments.boolean(6);
   TensorView& out = arguments.tensor(9);
   const Geometry g = geometry_of(arguments, 3, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (!weight_fits(in, weight, g, transposed)) {
     return does_not_fit(in, weight);
   }
@@ -257,9 +255,7 @@ Status convolution_backward(Arguments& arguments) {
   const bool transposed = arguments.boolean(7);
   const auto* mask = std::get_if<BoolList>(&arguments.value(10));
   const Geometry g = geometry_of(arguments, 4, in.rank < 2 || in.rank > 5 ? 0 : in.rank - 2U);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   const bool fits = mask != nullptr && mask->items.size() == 3 && weight_fits(in, weight, g, transposed) &&
                     output_shape(in, weight, g, transposed, &shape).ok() && shape == gradient.shape();
@@ -270,10 +266,7 @@ Status convolution_backward(Arguments& arguments) {
   std::array<TensorView*, 3> outs{};
   for (std::size_t i = 0; i < 3; ++i) {
     outs[i] = mask->items[i] != 0 ? &arguments.tensor(11 + i) : nullptr;
-    const Status resized = outs[i] == nullptr ? Status() : resize(outs[i], shapes[i]);
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(outs[i] == nullptr ? Status() : resize(outs[i], shapes[i]));
   }
   return in_floats(gradient.dtype, [&](auto zero) {
     using T = decltype(zero);

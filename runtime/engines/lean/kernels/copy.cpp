@@ -12,9 +12,7 @@ namespace {
 Status copy_to(Arguments& arguments, std::size_t in_at, std::size_t out_at) {
   const TensorView& in = arguments.tensor(in_at);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   return copy_as(out, in.shape(), whole(in));
 }
 
@@ -38,9 +36,7 @@ Status copy_out(Arguments& arguments) {
   const TensorView& self = arguments.tensor(0);
   const TensorView& source = arguments.tensor(1);
   TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(self, source, &shape);
   if (done.ok() && shape != self.shape()) {
@@ -59,9 +55,7 @@ Status copy_out(Arguments& arguments) {
 Status copy_in_place(Arguments& arguments) {
   TensorView& self = arguments.tensor(0);
   const TensorView& source = arguments.tensor(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   const Status done = broadcast_shape(self, source, &shape);
   if (!done.ok() || shape != self.shape()) {

@@ -53,19 +53,14 @@ Status pdist(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   const double p = arguments.real(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   // What two of them are multiplied to stays a number: rows without columns can be any many.
   if (in.rank != 2 || in.sizes[0] > INT32_MAX || !(p >= 0)) {
     return mismatch("no distances between the rows of " + to_text(in.shape()));
   }
   const auto rows = static_cast<std::size_t>(in.sizes[0]);
   const auto width = static_cast<std::size_t>(in.sizes[1]);
-  const Status resized = resize(&out, Shape{rows == 0 ? 0 : in.sizes[0] * (in.sizes[0] - 1) / 2});
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{rows == 0 ? 0 : in.sizes[0] * (in.sizes[0] - 1) / 2}));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::vector<T> values = rows_of<T>(in);
@@ -87,9 +82,7 @@ Status cdist(Arguments& arguments) {
   const TensorView& b = arguments.tensor(1);
   const double p = arguments.real(2);
   TensorView& out = arguments.tensor(4);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (a.rank < 2 || b.rank < 2 || a.sizes[a.rank - 1U] != b.sizes[b.rank - 1U] || !(p >= 0)) {
     return mismatch("no distances between " + to_text(a.shape()) + " and " + to_text(b.shape()));
   }
@@ -98,10 +91,7 @@ Status cdist(Arguments& arguments) {
   first.rank = static_cast<std::uint8_t>(a.rank - 2U);
   second.rank = static_cast<std::uint8_t>(b.rank - 2U);
   Shape batch;
-  const Status fits = broadcast_shape(first, second, &batch);
-  if (!fits.ok()) {
-    return fits;
-  }
+  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(first, second, &batch));
   Shape shape = batch;
   shape.push_back(a.sizes[a.rank - 2U]);
   shape.push_back(b.sizes[b.rank - 2U]);

@@ -42,17 +42,12 @@ Status dropout(Arguments& arguments) {
   const bool train = arguments.is_none(2) || arguments.boolean(2);
   TensorView& out = arguments.tensor(3);
   TensorView& mask = arguments.tensor(4);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (!(p >= 0 && p <= 1)) {
     return mismatch("the probability to drop an element is " + std::to_string(p));
   }
   for (TensorView* view : {&out, &mask}) {
-    const Status resized = resize(view, in.shape());
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resize(view, in.shape()));
   }
   const std::size_t size = size_of(mask.dtype);
   for (std::size_t i = 0, count = mask.count(); i < count; ++i) {

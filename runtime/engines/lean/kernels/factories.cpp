@@ -14,13 +14,8 @@ Status fill(Arguments& arguments, const Shape& shape, std::size_t at, std::size_
   const double real = arguments.real(at);
   const bool integral = arguments.is_integral(at);
   const std::int64_t integer = integral ? arguments.integer(at) : 0;
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   Operand number;
   if (integral) {
     number.data = reinterpret_cast<const std::uint8_t*>(&integer);
@@ -93,19 +88,14 @@ Status empty(Arguments& arguments) {
 
 Status range(Arguments& arguments, double start, double end, double step, std::size_t out_at) {
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const double length = std::ceil((end - start) / step);
   if (!(length >= 0) || length > 1e15) {
     return {Code::kExecution, "a range has no end",
             "check the inputs against what the program was exported with"};
   }
   const auto count = static_cast<std::int64_t>(length);
-  const Status resized = resize(&out, Shape{count});
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{count}));
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint8_t* to = out.data + static_cast<std::size_t>(i) * size_of(out.dtype);
     const double value = start + static_cast<double>(i) * step;

@@ -115,9 +115,7 @@ Status grid_sampler(Arguments& arguments) {
   const std::int64_t padding = arguments.integer(3);
   const bool corners = arguments.boolean(4);
   TensorView& out = arguments.tensor(5);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (in.rank != 4 || grid.rank != 4 || grid.sizes[3] != 2 || grid.sizes[0] != in.sizes[0] ||
       in.sizes[2] == 0 || in.sizes[3] == 0 || mode < 0 || mode > 2 || padding < 0 || padding > 2) {
     return mismatch("cannot sample " + to_text(in.shape()) + " at " + to_text(grid.shape()));

@@ -45,11 +45,9 @@ Status expand_masks(const TensorView& in, const std::vector<TensorView*>& indice
       continue;
     }
     const std::size_t first = lists->size();
-    const Status room = check_room(std::uint64_t{view->count()} * sizeof(std::int64_t) * (view->rank + 1U),
-                                   "the places where a mask is true");
-    if (!room.ok()) {
-      return room;
-    }
+    SLIPWAY_RETURN_IF_ERROR(
+        check_room(std::uint64_t{view->count()} * sizeof(std::int64_t) * (view->rank + 1U),
+                   "the places where a mask is true"));
     const std::vector<std::int64_t> mask = integers_of(*view);
     std::vector<std::vector<std::int64_t>> positions(view->rank);
     for (std::size_t i = 0; i < mask.size(); ++i) {
@@ -114,11 +112,8 @@ Status Lookup::look_up(const TensorView& in) {
   if (results == 0) {
     return {};  // nothing is looked up
   }
-  const Status room =
-      check_room(std::uint64_t{total} * sizeof(std::int64_t) * dims.size(), "what is looked up");
-  if (!room.ok()) {
-    return room;
-  }
+  SLIPWAY_RETURN_IF_ERROR(
+      check_room(std::uint64_t{total} * sizeof(std::int64_t) * dims.size(), "what is looked up"));
   for (const std::size_t dim : dims) {
     std::array<std::int64_t, kMostDims> steps{};
     std::int64_t step = 1;
@@ -187,9 +182,7 @@ Status index(Arguments& arguments) {
   if (done.ok()) {
     done = lookup.look_up(in);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   const auto out_steps = out.strides();
   const std::size_t size = size_of(out.dtype);
   return lookup.each(in, [&](std::int64_t offset, std::size_t number) {
@@ -200,10 +193,7 @@ Status index(Arguments& arguments) {
 Status put_into(TensorView& target, const std::vector<TensorView*>& indices, const TensorView& values,
                 bool accumulate) {
   Lookup lookup;
-  const Status prepared = lookup.prepare(target, indices);
-  if (!prepared.ok()) {
-    return prepared;
-  }
+  SLIPWAY_RETURN_IF_ERROR(lookup.prepare(target, indices));
   TensorView result;
   result.rank = static_cast<std::uint8_t>(lookup.shape.size());
   std::copy(lookup.shape.begin(), lookup.shape.end(), result.sizes.begin());
@@ -213,10 +203,7 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
     return fits.ok() ? mismatch(to_text(values.shape()) + " does not go into " + to_text(lookup.shape))
                      : fits;
   }
-  const Status found = lookup.look_up(target);
-  if (!found.ok()) {
-    return found;
-  }
+  SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target));
   const Operand source = operand_of(values, result);
   return in_domain(domain_of(target.dtype), [&](auto zero) {
     using T = decltype(zero);
@@ -238,13 +225,8 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
 Status index_put(Arguments& arguments) {
   const TensorView& self = arguments.tensor(0);
   TensorView& out = arguments.tensor(4);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, self.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
   copy(out, whole(self));
   return put_into(out, arguments.tensors(1), arguments.tensor(2), arguments.boolean(3));
 }

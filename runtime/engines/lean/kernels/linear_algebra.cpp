@@ -191,10 +191,7 @@ Status linear(Arguments& arguments) {
   }
   Shape shape = in.shape();
   shape.back() = weight.sizes[0];
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   const auto k = static_cast<std::size_t>(weight.sizes[1]);
   const auto n = static_cast<std::size_t>(weight.sizes[0]);
   const std::size_t m = n == 0 ? 0 : out.count() / n;

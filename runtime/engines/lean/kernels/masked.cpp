@@ -18,17 +18,13 @@ Status masked_fill(Arguments& arguments) {
   TensorView& out = arguments.tensor(3);
   const double real = arguments.real(2);
   const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(in, mask, &shape);
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     T value{};
@@ -52,9 +48,7 @@ Status masked_fill(Arguments& arguments) {
 Status nonzero(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const Shape shape = in.shape();
   const auto steps = in.strides();
   const std::size_t count = in.count();
@@ -68,10 +62,7 @@ Status nonzero(Arguments& arguments) {
   for (std::size_t i = 0; in.rank != 0 && i < count; ++i) {
     rows += holds(i) ? 1 : 0;
   }
-  const Status resized = resize(&out, Shape{rows, in.rank});
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{rows, in.rank}));
   std::vector<std::int64_t> positions(out.count());
   std::size_t end = 0;
   for (std::size_t i = 0; i < count && end < positions.size(); ++i) {
@@ -98,9 +89,7 @@ Status masked_select(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   const TensorView& mask = arguments.tensor(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   TensorView both;
   Shape shape;
   const Status fits = broadcast_shape(in, mask, &shape);
@@ -116,17 +105,13 @@ Status masked_select(Arguments& arguments) {
   std::size_t count = 0;
   Status done = count_elements(shape, 1, &count) ? check_room(count, "what a mask selects from")
                                                  : mismatch("a mask of impossible size: " + to_text(shape));
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   std::int64_t total = 0;
   for (std::size_t i = 0; i < count; ++i) {
     total += holds(i) ? 1 : 0;
   }
   done = resize(&out, Shape{total});
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   std::vector<std::int64_t> chosen;
   chosen.reserve(out.count());
   for (std::size_t i = 0; i < count && chosen.size() < out.count(); ++i) {
@@ -147,9 +132,7 @@ Status masked_scatter(Arguments& arguments) {
   const TensorView& mask = arguments.tensor(1);
   const TensorView& source = arguments.tensor(2);
   TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(in, mask, &shape);
   if (done.ok() && (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool)) {
@@ -158,9 +141,7 @@ Status masked_scatter(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   copy(out, operand_of(in, out));
   const Operand flags = operand_of(mask, out);
   const auto out_steps = out.strides();

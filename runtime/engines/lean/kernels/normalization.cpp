@@ -57,9 +57,7 @@ Status layer_norm(Arguments& arguments) {
   TensorView& out = arguments.tensor(5);
   TensorView& means = arguments.tensor(6);
   TensorView& rstds = arguments.tensor(7);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (normalized.size() > in.rank || !straight(in) ||
       !std::equal(normalized.rbegin(), normalized.rend(),
                   std::make_reverse_iterator(in.sizes.begin() + in.rank))) {
@@ -75,9 +73,7 @@ Status layer_norm(Arguments& arguments) {
   }
   for (TensorView* view : {&means, &rstds}) {
     const Status resized = resize(view, outer);
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resized);
   }
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0 || width == 0) {
@@ -120,9 +116,7 @@ Status group_norm(Arguments& arguments) {
   TensorView& out = arguments.tensor(8);
   TensorView& means = arguments.tensor(9);
   TensorView& rstds = arguments.tensor(10);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   std::size_t count = 0;
   const bool fits = count_elements({batch, channels, area}, 1, &count) && channels > 0 && groups > 0 &&
                     channels % groups == 0 && in.count() == count && straight(in) &&
@@ -133,9 +127,7 @@ Status group_norm(Arguments& arguments) {
   }
   for (TensorView* view : {&means, &rstds}) {
     const Status resized = resize(view, Shape{batch, groups});
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resized);
   }
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0) {
@@ -175,10 +167,7 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
   if (in.rank < 2 || !fits(weight) || !fits(bias) || !fits(&mean) || !fits(&variance)) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> scale = values_of<T>(&variance);
@@ -239,15 +228,9 @@ Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorV
       dims.push_back(i);
     }
   }
-  const Status resized = resize(&inverse, Shape{in.sizes[1]});
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&inverse, Shape{in.sizes[1]}));
   Reduction reduction;
-  const Status planned = reduction.plan(in, dims, false, &mean);
-  if (!planned.ok()) {
-    return planned;
-  }
+  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, false, &mean));
   const Status done = reduction.each<double>(in, mean, [found](const Line<double>& line) {
     double sum = 0;
     line.each([&sum](double x) { sum += x; });
@@ -283,9 +266,7 @@ Status batch_norm_of_batch(Arguments& arguments) {
   TensorView& out = arguments.tensor(6);
   TensorView& mean = arguments.tensor(7);
   TensorView& inverse = arguments.tensor(8);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Statistics found;
   const Status done = statistics_of(in, eps, mean, inverse, &found);
   return done.ok() ? batch_norm_with(in, arguments.optional_tensor(1), arguments.optional_tensor(2),
@@ -315,9 +296,7 @@ Status batch_norm_running(Arguments& arguments) {
   TensorView& out = arguments.tensor(8);
   const TensorView* weight = arguments.optional_tensor(1);
   const TensorView* bias = arguments.optional_tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (!training) {
     return batch_norm_with(in, weight, bias, mean, variance, eps, out);
   }
@@ -326,9 +305,7 @@ Status batch_norm_running(Arguments& arguments) {
   if (done.ok()) {
     done = batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   if (mean.constant || variance.constant || mean.count() != found.means.size() ||
       variance.count() != found.means.size()) {
     return mismatch("the running statistics cannot follow");

@@ -13,9 +13,7 @@ Status pad(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   const std::vector<std::int64_t> padding = arguments.integers(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (padding.size() != 2 * Dims || in.rank < Dims || in.dtype != out.dtype) {
     return mismatch("the padding does not fit " + to_text(in.shape()));
   }
@@ -30,10 +28,7 @@ Status pad(Arguments& arguments) {
     }
     shape[dim] += padding[2 * i] + padding[2 * i + 1];
   }
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   const auto in_steps = in.strides();
   const auto out_steps = out.strides();
   const std::size_t size = size_of(out.dtype);
@@ -70,9 +65,7 @@ Status constant_pad(Arguments& arguments) {
   TensorView& out = arguments.tensor(3);
   const std::vector<std::int64_t> pad = arguments.integers(1);
   const double value = arguments.real(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (pad.size() % 2 != 0 || pad.size() / 2 > in.rank) {
     return mismatch("the padding does not fit " + to_text(in.shape()));
   }

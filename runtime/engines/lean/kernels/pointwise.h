@@ -14,13 +14,8 @@ template <typename F>
 Status apply_unary(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
     map<T>(out, std::array<Operand, 1>{operand_of(in, out)},

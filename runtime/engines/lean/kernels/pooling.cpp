@@ -166,9 +166,7 @@ Status avg_pool(Arguments& arguments) {
   const bool count_padding = arguments.boolean(5);
   const std::optional<std::int64_t> divisor = arguments.optional_integer(6);
   TensorView& out = arguments.tensor(7);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Windows found;
   const Status done = found.prepare(in, kernel, strides, padding, {1, 1}, ceil, &out);
   if (!done.ok() || (divisor && *divisor == 0)) {
@@ -196,9 +194,7 @@ Status adaptive_avg_pool(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   const std::vector<std::int64_t> output_size = arguments.integers(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (!is_image(in) || output_size.size() != 2 || output_size[0] < 0 || output_size[1] < 0) {
     return cannot(in);
   }
@@ -233,9 +229,7 @@ Status max_pool(Arguments& arguments) {
   const bool ceil = arguments.boolean(5);
   TensorView& out = arguments.tensor(6);
   TensorView& indices = arguments.tensor(7);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Windows found;
   Status done = found.prepare(in, kernel, strides, padding, dilation, ceil, &out);
   if (done.ok()) {
@@ -280,9 +274,7 @@ Status max_pool_backward(Arguments& arguments) {
   const TensorView& in = arguments.tensor(1);
   const TensorView& indices = arguments.tensor(7);
   TensorView& out = arguments.tensor(8);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (!is_image(in) || gradient.shape() != indices.shape() || gradient.rank != in.rank) {
     return cannot(in);
   }

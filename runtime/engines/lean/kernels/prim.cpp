@@ -161,9 +161,7 @@ Status et_view(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor_without_memory(2);
   Shape shape = arguments.integers(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const std::string new_shape = to_text(shape);
   const auto open = std::find(shape.begin(), shape.end(), -1);
   if (open != shape.end()) {
@@ -197,9 +195,7 @@ Status copy_index(Arguments& arguments) {
   TensorView& self = arguments.tensor(0);
   const TensorView& source = arguments.tensor(1);
   const std::int64_t index = arguments.integer(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (self.rank != source.rank + 1U || index < 0 || index == INT64_MAX || self.dtype != source.dtype) {
     return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
   }

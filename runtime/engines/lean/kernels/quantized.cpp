@@ -95,10 +95,7 @@ Status per_channel(Arguments& arguments, Parameters* parameters) {
   const TensorView& in = arguments.tensor(0);
   const TensorView* zero_points = arguments.optional_tensor(2);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(3), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(3), in.rank, &dim));
   parameters->scales = floats_of(arguments.tensor(1));
   parameters->zero_points =
       zero_points == nullptr ? std::vector<float>(parameters->scales.size()) : floats_of(*zero_points);
@@ -248,10 +245,7 @@ Status choose_per_token(Arguments& arguments) {
   Shape shape = in.shape();
   shape.back() = 1;
   for (TensorView* view : {&scales, &zero_points}) {
-    const Status resized = resize(view, shape);
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resize(view, shape));
   }
   if (in.count() == 0) {
     return {};
@@ -280,10 +274,7 @@ Status choose_qparams(Arguments& arguments) {
     return mismatch("cannot choose a scale for " + to_text(in.shape()));
   }
   for (TensorView* view : {&scale, &zero_point}) {
-    const Status writable = resize(view, view->shape());
-    if (!writable.ok()) {
-      return writable;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resize(view, view->shape()));
   }
   std::vector<float> values(in.count());
   load(in.dtype, in.data, 1, values.size(), values.data());
@@ -306,9 +297,7 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
   const TensorView* zero_points = arguments.optional_tensor(2);
   const TensorView& indices = arguments.tensor(5);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   constexpr std::size_t kPerByte = 8 / Bits;
   const std::size_t width = weight.rank == 2 ? static_cast<std::size_t>(weight.sizes[1]) * kPerByte : 0;
   const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;

@@ -32,17 +32,13 @@ Status add(Arguments& arguments) {
   const Coded of_a = coded_of(arguments, 1);
   const Coded of_b = coded_of(arguments, 6);
   const Coded of_out = coded_of(arguments, 10);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(a, b, &shape);
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   const float inverse = 1.0F / of_out.scale;
   map<float>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
              [&](const float* const* inputs, float* result, std::size_t count) {
@@ -70,9 +66,7 @@ Status weight_of(Arguments& arguments, std::vector<float>* values) {
   const TensorView& weight = arguments.tensor(1);
   const TensorView& scales = arguments.tensor(2);
   const TensorView* zero_points = arguments.optional_tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
   if (weight.rank != 2 || scales.rank < 1 || scales.rank > 2 || scales.sizes[0] != weight.sizes[0] ||
       groups == 0 || (zero_points != nullptr && zero_points->count() != scales.count())) {

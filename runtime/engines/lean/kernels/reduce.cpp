@@ -20,14 +20,9 @@ Status fold(Arguments& arguments, const std::vector<std::int64_t>& dims, bool ke
             Domain domain, F f) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Reduction reduction;
-  const Status planned = reduction.plan(in, dims, keep, &out);
-  if (!planned.ok()) {
-    return planned;
-  }
+  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
   return in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
     return reduction.each<T>(in, out, [&](const Line<T>& line) { return f(line); });
@@ -166,10 +161,7 @@ template <bool Largest>
 Status indices_of_extremes(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
                            TensorView* out) {
   Reduction reduction;
-  const Status planned = reduction.plan(in, dims, keep, out);
-  if (!planned.ok()) {
-    return planned;
-  }
+  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, out));
   return in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     return reduction.each_index<T>(in, *out,
@@ -275,13 +267,8 @@ Status var_mean(Arguments& arguments) {
 Status cumsum(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {

@@ -7,10 +7,7 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
   std::array<bool, kMostDims> reduced{};
   for (const std::int64_t item : dims) {
     std::size_t dim = 0;
-    const Status wrapped = in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim);
-    if (!wrapped.ok()) {
-      return wrapped;
-    }
+    SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim));
     reduced[dim] = true;
   }
   if (dims.empty()) {

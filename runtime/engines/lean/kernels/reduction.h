@@ -129,10 +129,7 @@ class Reduction {
 template <typename T, typename F>
 Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f) {
   std::size_t dim = 0;
-  const Status wrapped = in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(signed_dim, in.rank, &dim));
   const std::size_t length = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[dim]);
   if (in.count() == 0) {
     return {};

@@ -15,18 +15,14 @@ Status embedding(Arguments& arguments) {
   const TensorView& weight = arguments.tensor(0);
   const TensorView& indices = arguments.tensor(1);
   TensorView& out = arguments.tensor(5);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (weight.rank != 2 || !weight.contiguous() || weight.dtype != out.dtype || !out.contiguous()) {
     return mismatch("a table of embeddings has the shape " + to_text(weight.shape()));
   }
   Shape shape = indices.shape();
   shape.push_back(weight.sizes[1]);
   const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resized);
   if (out.count() == 0) {
     return resized;
   }
@@ -102,10 +98,7 @@ Status gather(Arguments& arguments) {
       return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(in.shape()));
     }
   }
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   const std::vector<std::int64_t> positions = integers_of(index);
   const auto out_steps = out.strides();
   auto in_steps = in.strides();
@@ -152,10 +145,7 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
       return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(self.shape()));
     }
   }
-  const Status resized = resize(&out, self.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
   if (out.data != self.data) {
     copy(out, whole(self));
   }
@@ -212,9 +202,7 @@ Status repeat_interleave(Arguments& arguments) {
   const TensorView& repeats = arguments.tensor(0);
   const std::optional<std::int64_t> output_size = arguments.optional_integer(1);
   TensorView& out = arguments.tensor(2);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const std::vector<std::int64_t> times = integers_of(repeats);
   std::int64_t total = 0;
   for (const std::int64_t count : times) {
@@ -228,10 +216,7 @@ Status repeat_interleave(Arguments& arguments) {
     return mismatch(std::to_string(total) + " repetitions where the program has " +
                     std::to_string(*output_size));
   }
-  const Status resized = resize(&out, Shape{total});
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{total}));
   std::int64_t at_out = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const auto position = static_cast<std::int64_t>(i);

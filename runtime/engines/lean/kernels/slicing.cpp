@@ -11,10 +11,7 @@ namespace {
 Status select_copy(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
   std::int64_t index = arguments.integer(2);
   index = index < 0 ? index + in.sizes[dim] : index;
   if (index < 0 || index >= in.sizes[dim]) {
@@ -42,10 +39,7 @@ std::int64_t bound(std::optional<std::int64_t> index, std::int64_t missing, std:
 Status slice_copy(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
   const std::int64_t size = in.sizes[dim];
   const std::int64_t start = bound(arguments.optional_integer(2), 0, size);
   const std::int64_t end = std::max(start, bound(arguments.optional_integer(3), size, size));
@@ -65,10 +59,7 @@ Status slice_copy(Arguments& arguments) {
 Status narrow_copy(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
   std::int64_t start = arguments.integer(2);
   start = start < 0 ? start + in.sizes[dim] : start;
   const std::int64_t length = arguments.integer(3);
@@ -123,9 +114,7 @@ Status slice_scatter(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, in.shape());
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   const std::int64_t size = in.sizes[dim];
   const std::int64_t start = bound(arguments.optional_integer(3), 0, size);
   const std::int64_t end = std::max(start, bound(arguments.optional_integer(4), size, size));

@@ -12,13 +12,8 @@ template <bool Log>
 Status softmax(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     return along<T>(in, out, arguments.integer(1), [](T* line, std::size_t count) {

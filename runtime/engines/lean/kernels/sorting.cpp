@@ -43,10 +43,7 @@ Status sorted(const TensorView& in, std::int64_t signed_dim, std::int64_t count,
     shape[dim] = count;
   }
   for (TensorView* view : {&values, &indices}) {
-    const Status resized = resize(view, shape);
-    if (!resized.ok()) {
-      return resized;
-    }
+    SLIPWAY_RETURN_IF_ERROR(resize(view, shape));
   }
   auto in_steps = in.strides();
   auto value_steps = values.strides();

@@ -13,14 +13,10 @@ Status where(Arguments& arguments) {
   const TensorView& a = arguments.tensor(1);
   const TensorView& b = arguments.tensor(2);
   TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(a, b, &shape);
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   TensorView both;
   both.rank = static_cast<std::uint8_t>(shape.size());
   std::copy(shape.begin(), shape.end(), both.sizes.begin());
@@ -28,9 +24,7 @@ Status where(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   in_domain(domain_of(promote(a.dtype, b.dtype)), [&](auto zero) {
     using T = decltype(zero);
     map<T>(out, std::array<Operand, 3>{operand_of(condition, out), operand_of(a, out), operand_of(b, out)},
@@ -50,16 +44,12 @@ Status clamp_tensors(Arguments& arguments) {
   const TensorView* low = arguments.optional_tensor(1);
   const TensorView* high = arguments.optional_tensor(2);
   TensorView& out = arguments.tensor(3);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const TensorView& first = low != nullptr ? *low : in;
   const TensorView& last = high != nullptr ? *high : in;
   Shape shape;
   Status done = broadcast_shape(in, first, &shape);
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   TensorView both;
   both.rank = static_cast<std::uint8_t>(shape.size());
   std::copy(shape.begin(), shape.end(), both.sizes.begin());
@@ -67,9 +57,7 @@ Status clamp_tensors(Arguments& arguments) {
   if (done.ok()) {
     done = resize(&out, shape);
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
   in_domain(domain_of(out.dtype), [&](auto zero) {

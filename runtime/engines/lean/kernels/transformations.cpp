@@ -37,10 +37,7 @@ Status flip(Arguments& arguments) {
   Operand operand = whole(in);
   for (const std::int64_t item : arguments.integers(1)) {
     std::size_t dim = 0;
-    const Status wrapped = wrap_dim(item, in.rank, &dim);
-    if (!wrapped.ok()) {
-      return wrapped;
-    }
+    SLIPWAY_RETURN_IF_ERROR(wrap_dim(item, in.rank, &dim));
     advance(&operand, std::max<std::int64_t>(in.sizes[dim] - 1, 0) * operand.steps[dim]);
     operand.steps[dim] = -operand.steps[dim];
   }
@@ -53,9 +50,7 @@ Status pixel_shuffle(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(2);
   const std::int64_t factor = arguments.integer(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (in.rank < 3 || in.rank + 2U > kMostDims || factor <= 0 || factor > INT16_MAX) {
     return mismatch("cannot shuffle the pixels of " + to_text(in.shape()));
   }
@@ -71,10 +66,7 @@ Status pixel_shuffle(Arguments& arguments) {
   shape[c] = Inverse ? shape[c] * factor * factor : shape[c] / (factor * factor);
   shape[c + 1] = Inverse ? shape[c + 1] / factor : shape[c + 1] * factor;
   shape[c + 2] = Inverse ? shape[c + 2] / factor : shape[c + 2] * factor;
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   const auto fine_steps = fine.strides();
   const auto coarse_steps = coarse.strides();
   Operand a;

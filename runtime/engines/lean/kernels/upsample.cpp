@@ -183,9 +183,7 @@ Status smooth_bilinear(Arguments& arguments) {
   const std::vector<double> factors{arguments.optional_real(3).value_or(0),
                                     arguments.optional_real(4).value_or(0)};
   TensorView& out = arguments.tensor(5);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = resize_image(in, sizes, {}, &out, &shape);
   if (!done.ok() || out.count() == 0 || in.count() == 0) {
@@ -202,9 +200,7 @@ Status smooth_bilinear(Arguments& arguments) {
   done = count_elements({in.sizes[2], shape[3]}, sizeof(double), &between)
              ? check_room(between * sizeof(double), "an image between two sizes")
              : mismatch("cannot resize " + to_text(in.shape()));
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> source(in);

@@ -12,9 +12,7 @@ namespace {
 Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   std::int64_t known = 1;
   std::int64_t* open = nullptr;
   for (std::int64_t& size : shape) {
@@ -27,10 +25,7 @@ Status reshape_copy(Arguments& arguments, Shape shape, std::size_t out_at) {
   if (open != nullptr) {
     *open = known == 0 ? 0 : static_cast<std::int64_t>(in.count()) / known;
   }
-  const Status resized = resize(&out, shape);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   if (out.count() != in.count() || out.dtype != in.dtype) {
     return mismatch("cannot view " + to_text(in.shape()) + " as " + to_text(shape));
   }
@@ -64,10 +59,7 @@ Status view_copy(Arguments& arguments) {
 Status unsqueeze_copy(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank + 1U, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank + 1U, &dim));
   Shape shape = in.shape();
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
   return reshape_copy(arguments, shape, 2);
@@ -78,10 +70,7 @@ Status squeeze(Arguments& arguments, const std::vector<std::int64_t>& dims) {
   std::array<bool, kMostDims> gone{};
   for (const std::int64_t item : dims) {
     std::size_t dim = 0;
-    const Status wrapped = in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim);
-    if (!wrapped.ok()) {
-      return wrapped;
-    }
+    SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim));
     gone[dim] = in.rank != 0 && in.sizes[dim] == 1;
   }
   Shape shape;
@@ -105,19 +94,14 @@ Status squeeze_dims(Arguments& arguments) {
 Status permuted(Arguments& arguments, const std::vector<std::int64_t>& dims, std::size_t out_at) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(out_at);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   const Operand all = whole(in);
   Operand operand = all;
   Shape shape(in.rank);
   std::array<bool, kMostDims> seen{};
   for (std::size_t i = 0; i < dims.size() && i < in.rank; ++i) {
     std::size_t dim = 0;
-    const Status wrapped = wrap_dim(dims[i], in.rank, &dim);
-    if (!wrapped.ok()) {
-      return wrapped;
-    }
+    SLIPWAY_RETURN_IF_ERROR(wrap_dim(dims[i], in.rank, &dim));
     seen[dim] = true;
     shape[i] = in.sizes[dim];
     operand.steps[i] = all.steps[dim];
@@ -143,9 +127,7 @@ Status swapped(Arguments& arguments, std::int64_t first, std::int64_t second, st
     if (wrapped.ok()) {
       wrapped = wrap_dim(second, rank, &b);
     }
-    if (!wrapped.ok()) {
-      return wrapped;
-    }
+    SLIPWAY_RETURN_IF_ERROR(wrapped);
   }
   std::vector<std::int64_t> dims(rank);
   for (std::size_t i = 0; i < rank; ++i) {
@@ -171,9 +153,7 @@ Status expand_copy(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(3);
   Shape shape = arguments.integers(1);
-  if (!arguments.fault().ok()) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (shape.size() < in.rank) {
     return mismatch("cannot expand " + to_text(in.shape()) + " to " + to_text(shape));
   }
@@ -229,10 +209,7 @@ Status diagonal_copy(Arguments& arguments) {
 Status unfold_copy(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   std::size_t dim = 0;
-  const Status wrapped = wrap_dim(arguments.integer(1), in.rank, &dim);
-  if (!wrapped.ok()) {
-    return wrapped;
-  }
+  SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(1), in.rank, &dim));
   const std::int64_t size = arguments.integer(2);
   const std::int64_t step = arguments.integer(3);
   if (size < 0 || size > in.sizes[dim] || step <= 0 || in.rank == kMostDims) {

@@ -16,18 +16,12 @@ constexpr std::size_t kDataSegmentBase = 32;
 
 Result<DataStore> DataStore::open(const std::string& model_path, const std::string& data_path) {
   Result<MappedFile> file = MappedFile::open(model_path);
-  if (!file.ok()) {
-    return file.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(file);
   const MappedFile& mapped = file.value();
   const Result<const pte::Program*> program = check_program(mapped.data(), mapped.size(), model_path);
-  if (!program.ok()) {
-    return program.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(program);
   const Result<ProgramLayout> layout = check_layout(mapped.data(), mapped.size(), model_path);
-  if (!layout.ok()) {
-    return layout.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(layout);
   DataStore store(std::move(file.value()), program.value(), layout.value());
   if (const auto* items = store.program().named_data()) {
     for (const pte::NamedData* item : *items) {
@@ -35,24 +29,16 @@ Result<DataStore> DataStore::open(const std::string& model_path, const std::stri
     }
   }
   if (!data_path.empty()) {
-    const Status opened = store.open_data(data_path);
-    if (!opened.ok()) {
-      return opened;
-    }
+    SLIPWAY_RETURN_IF_ERROR(store.open_data(data_path));
   }
   return store;
 }
 
 Status DataStore::open_data(const std::string& path) {
   Result<MappedFile> file = MappedFile::open(path);
-  if (!file.ok()) {
-    return file.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(file);
   const std::uint8_t* data = file.value().data();
-  const Status checked = check_data(data, file.value().size(), path);
-  if (!checked.ok()) {
-    return checked;
-  }
+  SLIPWAY_RETURN_IF_ERROR(check_data(data, file.value().size(), path));
   const auto base = static_cast<std::size_t>(little_endian(data + kDataSegmentBase, 8));
   const ptd::FlatTensor* table = ptd::GetFlatTensor(data);
   for (const ptd::NamedData* item : *table->named_data()) {

@@ -89,10 +89,7 @@ Result<Tensor> Method::output(std::size_t index) const {
                     "export the model with outputs of plain number types");
     }
     // A damaged file may name a large tensor as an output many times.
-    const Status room = check_room(view->bytes(), "output " + std::to_string(index));
-    if (!room.ok()) {
-      return room;
-    }
+    SLIPWAY_RETURN_IF_ERROR(check_room(view->bytes(), "output " + std::to_string(index)));
     tensor.dtype = view->dtype;
     tensor.shape = view->shape();
     tensor.bytes.assign(view->data, view->data + view->bytes());

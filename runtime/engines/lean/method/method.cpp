@@ -109,10 +109,7 @@ Status Method::make_values() {
     EValue& value = values_[i];
     if (const auto* tensor = stored.val_as_Tensor()) {
       TensorView view;
-      const Status made = make_tensor(*tensor, i, &view);
-      if (!made.ok()) {
-        return made;
-      }
+      SLIPWAY_RETURN_IF_ERROR(make_tensor(*tensor, i, &view));
       value = view;
     } else if (const auto* integer = stored.val_as_Int()) {
       value = integer->int_val();
@@ -250,9 +247,7 @@ Status Method::make_delegates() {
     Result<std::unique_ptr<Delegate>> loaded =
         Delegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what,
                        recorder_ != nullptr, constants_given(*plan_, values_, i));
-    if (!loaded.ok()) {
-      return loaded.status();
-    }
+    SLIPWAY_RETURN_IF_ERROR(loaded);
     delegates_.push_back(std::move(loaded.value()));
   }
   return {};
@@ -303,9 +298,7 @@ Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels)
     } else {
       instruction.action = Action::kFree;
     }
-    if (!sound.ok()) {
-      return sound;
-    }
+    SLIPWAY_RETURN_IF_ERROR(sound);
     instructions_.push_back(instruction);
   }
   return {};
@@ -441,9 +434,7 @@ Status Method::run_instructions() {
       case Action::kFree:
         break;
     }
-    if (!done.ok()) {
-      return done;
-    }
+    SLIPWAY_RETURN_IF_ERROR(done);
     if (recorder_ != nullptr) {
       record(instruction, index, start);
     }

@@ -95,21 +95,14 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   std::unique_ptr<Delegate> made(new Delegate(context, what, profile));
   Split split;
   Result<XnnPayload> read = XnnPayload::read(payload, store, what);
-  if (!read.ok()) {
-    return read.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(read);
   made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
   Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
-  if (!checked.ok()) {
-    return checked.status();
-  }
+  SLIPWAY_RETURN_IF_ERROR(checked);
   made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
   if (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8)) {
     GraphBuilder whole(*made->payload_, what);
-    const Status built = whole.build();
-    if (!built.ok()) {
-      return built;
-    }
+    SLIPWAY_RETURN_IF_ERROR(whole.build());
     made->externals_ = made->payload_->graph().num_externs();
     split = split_graph(*made->payload_, whole.uses(), given, kai_has);
   }
@@ -129,17 +122,13 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
     if (stage.is_layer) {
       weights.expect(payload_->constants(), packing_forms(*payload_));
       Result<std::unique_ptr<KaiLayer>> layer = make_kai_layer(stage.layer, weights);
-      if (!layer.ok()) {
-        return layer.status();
-      }
+      SLIPWAY_RETURN_IF_ERROR(layer);
       part.layer = std::move(layer.value());
       part.rows = stage.layer.rows;
     } else {
       Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
           context_, *payload_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
-      if (!graph.ok()) {
-        return graph.status();
-      }
+      SLIPWAY_RETURN_IF_ERROR(graph);
       part.graph = std::move(graph.value());
     }
   }
@@ -223,10 +212,7 @@ Status Delegate::run_layer(Part* part) {
   if (layer.batches != 1 && layer.batches != batches) {
     return unfit;
   }
-  const Status resized = resize(output, sizes);
-  if (!resized.ok()) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(output, sizes));
   if (output->bytes() > output->capacity) {
     return unfit;
   }
@@ -235,10 +221,7 @@ Status Delegate::run_layer(Part* part) {
 }
 
 Status Delegate::execute(const std::vector<TensorView*>& arguments) {
-  const Status accepted = check_->accept(arguments);
-  if (!accepted.ok()) {
-    return accepted;
-  }
+  SLIPWAY_RETURN_IF_ERROR(check_->accept(arguments));
   if (parts_.size() == 1 && parts_.front().graph != nullptr) {
     return parts_.front().graph->execute(arguments, check_.get());
   }
@@ -249,10 +232,7 @@ Status Delegate::execute(const std::vector<TensorView*>& arguments) {
   }
   for (Part& part : parts_) {
     const std::uint64_t start = profile_ ? Recorder::now() : 0;
-    const Status done = part.graph != nullptr ? part.graph->execute(arguments_) : run_layer(&part);
-    if (!done.ok()) {
-      return done;
-    }
+    SLIPWAY_RETURN_IF_ERROR(part.graph != nullptr ? part.graph->execute(arguments_) : run_layer(&part));
     part.nanoseconds = profile_ ? Recorder::now() - start : 0;
   }
   return {};

@@ -133,9 +133,7 @@ Status GraphBuilder::build() {
   values_.reserve(graph.xvalues()->size());
   for (const xnn::XValue* value : *graph.xvalues()) {
     const Status defined = define_value(*value);
-    if (!defined.ok()) {
-      return defined;
-    }
+    SLIPWAY_RETURN_IF_ERROR(defined);
   }
   for (const xnn::XNode* node : *graph.xnodes()) {
     uses_.emplace_back();
@@ -143,10 +141,7 @@ Status GraphBuilder::build() {
       continue;
     }
     results_.emplace_back();
-    const Status defined = define_node(*node);
-    if (!defined.ok()) {
-      return defined;
-    }
+    SLIPWAY_RETURN_IF_ERROR(define_node(*node));
   }
   if (!all_used()) {
     return fault("a node's results are used nowhere");
@@ -279,10 +274,7 @@ Status GraphBuilder::define_widened(const xnn::XNNTensorValue& value, const void
 
 Status GraphBuilder::define_plain(const xnn::XNNTensorValue& value) {
   const void* data = nullptr;
-  const Status found = constant_of(value, &data);
-  if (!found.ok()) {
-    return found;
-  }
+  SLIPWAY_RETURN_IF_ERROR(constant_of(value, &data));
   if (value.datatype() == xnn::XNNDatatype::xnn_datatype_fp16) {
     has_halves_ = true;
     if (widen_) {
@@ -316,10 +308,7 @@ std::vector<float> GraphBuilder::scales_of(const xnn::PerChannelQuant& quant) co
 Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quantized) {
   const xnn::XNNTensorValue& value = *quantized.tensor_value();
   const void* data = nullptr;
-  const Status found = constant_of(value, &data);
-  if (!found.ok()) {
-    return found;
-  }
+  SLIPWAY_RETURN_IF_ERROR(constant_of(value, &data));
   const std::string name = "value " + std::to_string(value.id_out());
   const std::vector<std::size_t> dims = dims_of(value);
   const xnn_datatype datatype = to_xnn(value.datatype());

@@ -32,9 +32,7 @@ Result<GraphCheck> GraphCheck::read(const XnnPayload& payload, std::string what)
   }
   Status done = check.read_values(payload);
   done = done.ok() ? check.read_nodes(graph) : done;
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   const Fault wrong = check.follow();
   if (!wrong.empty()) {
     return check.fault(wrong);
@@ -167,9 +165,7 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
     nodes_.push_back({node, nodes_.size(), rule->operands(*node)});
     Status done = resolve(*node, &nodes_.back().operands);
     done = done.ok() ? order(nodes_.back(), &known) : done;
-    if (!done.ok()) {
-      return done;
-    }
+    SLIPWAY_RETURN_IF_ERROR(done);
   }
   for (std::size_t i = 0; i < facts_.size(); ++i) {
     if (facts_[i].output && known[i] == 0) {

@@ -148,9 +148,7 @@ Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
   for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
     if (externals_[argument] != kNoValue && facts_[externals_[argument]].input) {
       const Status taken = take_input(view_of(argument), static_cast<std::uint32_t>(argument));
-      if (!taken.ok()) {
-        return taken;
-      }
+      SLIPWAY_RETURN_IF_ERROR(taken);
     }
   }
   const Fault wrong = follow();
@@ -160,10 +158,7 @@ Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
   }
   for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
     if (externals_[argument] != kNoValue && facts_[externals_[argument]].output) {
-      const Status taken = take_output(view_of(argument), static_cast<std::uint32_t>(argument));
-      if (!taken.ok()) {
-        return taken;
-      }
+      SLIPWAY_RETURN_IF_ERROR(take_output(view_of(argument), static_cast<std::uint32_t>(argument)));
     }
   }
   // XNNPACK keeps the memory that it had for larger shapes.

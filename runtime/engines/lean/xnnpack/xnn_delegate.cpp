@@ -89,9 +89,7 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
       made->prepare(context, weights, part, true).ok()) {
     done = {};
   }
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   for (const External& external : made->graph_->externals()) {
     made->bound_.push_back({external, {}, nullptr, {}});
   }
@@ -101,10 +99,7 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
 Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, const GraphPart* part,
                             bool widen) {
   graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
-  const Status built = graph_->build();
-  if (!built.ok()) {
-    return built;
-  }
+  SLIPWAY_RETURN_IF_ERROR(graph_->build());
   xnn_runtime_t runtime = nullptr;
   weights.expect(payload_->constants(), packing_forms(*payload_));
   const xnn_status status =
@@ -196,10 +191,7 @@ Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, co
       for (std::size_t i = 0; i < rank; ++i) {
         sizes[view.order[i]] = static_cast<std::int64_t>(dims[i]);
       }
-      const Status resized = resize(&view, sizes);
-      if (!resized.ok()) {
-        return resized;
-      }
+      SLIPWAY_RETURN_IF_ERROR(resize(&view, sizes));
     }
     const bool indices = view.dtype == DType::kInt64 && bits_of(bound.external.datatype) == 32;
     const bool fits = count == view.count() && view.bytes() <= view.capacity &&
@@ -266,9 +258,7 @@ Status XnnDelegate::invoke(const std::vector<TensorView*>& arguments) {
 Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {
   bool changed = !shaped_;
   Status done = reshape_inputs(arguments, &changed);
-  if (!done.ok()) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_ERROR(done);
   if (changed) {
     shaped_ = false;
     forget_plan(runtime_.get());
