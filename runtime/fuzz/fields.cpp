@@ -19,10 +19,10 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-class Walk {
+class FieldReader {
  public:
-  Walk(const std::uint8_t* data, const reflection::Schema& schema, std::size_t ends,
-       std::vector<Field>* found)
+  FieldReader(const std::uint8_t* data, const reflection::Schema& schema, std::size_t ends,
+              std::vector<Field>* found)
       : data_(data), schema_(schema), ends_(ends), found_(*found) {}
 
   void root(const std::uint8_t* buffer, const std::string& path) {
@@ -31,9 +31,9 @@ class Walk {
   }
 
  private:
-  void add(const std::uint8_t* place, reflection::BaseType type, const std::string& path,
+  void add(const std::uint8_t* address, reflection::BaseType type, const std::string& path,
            const reflection::Enum* names = nullptr) {
-    found_.push_back({static_cast<std::size_t>(place - data_), type, names, false, path});
+    found_.push_back({static_cast<std::size_t>(address - data_), type, names, false, path});
   }
 
   const reflection::Enum* names_of(const reflection::Type& type) const {
@@ -44,8 +44,8 @@ class Walk {
     return *schema_.objects()->Get(static_cast<uoffset_t>(index));
   }
 
-  void table(const reflection::Object& type, const std::uint8_t* place, const std::string& path) {
-    if (!seen_.insert(place).second) {
+  void table(const reflection::Object& type, const std::uint8_t* address, const std::string& path) {
+    if (!seen_.insert(address).second) {
       return;
     }
     for (const reflection::Field* field : *type.fields()) {
@@ -54,12 +54,12 @@ class Walk {
       if (field->deprecated()) {
         continue;
       }
-      const std::uint8_t* at = field_at(place, field->offset());
+      const std::uint8_t* at = field_at(address, field->offset());
       if (at == nullptr) {
         continue;
       }
       const std::string name = path + field->name()->str();
-      const std::uint8_t* entry = place - number_at<flatbuffers::soffset_t>(place) + field->offset();
+      const std::uint8_t* entry = address - number_at<flatbuffers::soffset_t>(address) + field->offset();
       if (entries_.insert(entry).second) {
         add(entry, reflection::UShort, name + ".stored");
         found_.back().entry = true;
@@ -78,7 +78,7 @@ class Walk {
           }
           break;
         case reflection::Union:
-          choice(*names_of(kind), place, *field, follow(at), name);
+          choice(*names_of(kind), address, *field, follow(at), name);
           break;
         default:
           if (is_number(kind.base_type())) {
@@ -90,19 +90,19 @@ class Walk {
 
   // A table of the type that the number before it names.
   void choice(const reflection::Enum& types, const std::uint8_t* owner, const reflection::Field& field,
-              const std::uint8_t* place, const std::string& path) {
+              const std::uint8_t* address, const std::string& path) {
     const auto slot = static_cast<voffset_t>(field.offset() - sizeof(voffset_t));
     const std::uint8_t* type = field_at(owner, slot);
     const reflection::EnumVal* chosen = type == nullptr ? nullptr : types.values()->LookupByKey(*type);
     if (chosen != nullptr && chosen->union_type()->base_type() == reflection::Obj) {
-      table(object(chosen->union_type()->index()), place, path + "<" + chosen->name()->str() + ">.");
+      table(object(chosen->union_type()->index()), address, path + "<" + chosen->name()->str() + ">.");
     }
   }
 
-  void list(const reflection::Type& type, const std::uint8_t* place, const std::string& path) {
-    const auto length = number_at<uoffset_t>(place);
-    const std::uint8_t* first = place + sizeof(uoffset_t);
-    add(place, reflection::UInt, path + ".length");
+  void list(const reflection::Type& type, const std::uint8_t* address, const std::string& path) {
+    const auto length = number_at<uoffset_t>(address);
+    const std::uint8_t* first = address + sizeof(uoffset_t);
+    add(address, reflection::UInt, path + ".length");
     const std::size_t width = is_number(type.element()) ? width_of(type.element()) : sizeof(uoffset_t);
     const bool bytes = ends_with(path, ".data") || ends_with(path, ".storage");
     for (uoffset_t i = 0; i < length && !bytes && steps_++ < kMost; ++i) {
@@ -159,7 +159,7 @@ std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::
     found.push_back({kSegmentBase, reflection::ULong, nullptr, false, "header.segment_base"});
     found.push_back({kSegmentSize, reflection::ULong, nullptr, false, "header.segment_size"});
   }
-  Walk(data, program_schema(), ends, &found).root(data, "");
+  FieldReader(data, program_schema(), ends, &found).root(data, "");
   for (const StoredGraph& graph : find_graphs(data, size)) {
     const std::string path = graph.path + "/graph.";
     if (graph.graph != graph.payload) {
@@ -170,7 +170,7 @@ std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size, std::
       found.push_back({at + kDataOffset, reflection::UInt, nullptr, false, path + "header.data_offset"});
       found.push_back({at + kDataSize, reflection::ULong, nullptr, false, path + "header.data_size"});
     }
-    Walk(data, graph_schema(), ends, &found).root(data + graph.graph, path);
+    FieldReader(data, graph_schema(), ends, &found).root(data + graph.graph, path);
   }
   return found;
 }

@@ -120,10 +120,10 @@ std::vector<std::uint64_t> values_for(const Field& field, std::uint64_t now) {
 std::vector<Patch> plan_patches(const std::uint8_t* data, const std::vector<Field>& fields,
                                 std::size_t siblings) {
   std::map<std::string, std::vector<std::size_t>> kinds;
-  std::vector<std::pair<const std::vector<std::size_t>*, std::size_t>> places;
+  std::vector<std::pair<const std::vector<std::size_t>*, std::size_t>> memberships;
   for (std::size_t i = 0; i < fields.size(); ++i) {
     std::vector<std::size_t>& kin = kinds[kind_of(fields[i].path)];
-    places.emplace_back(&kin, kin.size());
+    memberships.emplace_back(&kin, kin.size());
     kin.push_back(i);
   }
   std::vector<Patch> patches;
@@ -137,7 +137,7 @@ std::vector<Patch> plan_patches(const std::uint8_t* data, const std::vector<Fiel
       values.push_back(value);
       return true;
     };
-    const auto& [kin, at] = places[i];
+    const auto& [kin, at] = memberships[i];
     std::size_t before = 0;
     std::size_t after = 0;
     for (std::size_t k = at; k-- > 0 && before < siblings && !fields[i].entry;) {

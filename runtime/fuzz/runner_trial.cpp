@@ -58,7 +58,7 @@ Trial judge(bool hung, int ended, const std::string& answer) {
 }  // namespace
 
 bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const Told& told) {
+             const TrialOptions& options, const OnTrial& on_trial) {
   std::vector<std::uint8_t> copy = file;
   MemoryFile stored;
   const int target = stored.write(copy.data(), copy.size()) ? ::open(stored.path().c_str(), O_RDWR) : -1;
@@ -69,8 +69,8 @@ bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
   const std::string path = "/proc/self/fd/" + std::to_string(target);
   for (std::size_t i = 0; i < count; ++i) {
     const PatchedRange range = change(i, copy.data());
-    const auto place = static_cast<off_t>(range.offset);
-    bool good = ::pwrite(target, copy.data() + range.offset, range.size, place) >= 0;
+    const auto file_offset = static_cast<off_t>(range.offset);
+    bool good = ::pwrite(target, copy.data() + range.offset, range.size, file_offset) >= 0;
     good = ::ftruncate(output, 0) == 0 && ::lseek(output, 0, SEEK_SET) == 0 && good;
     const pid_t process = good ? ::fork() : -1;
     if (process == 0) {
@@ -81,9 +81,9 @@ bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
     }
     int ended = 0;
     const bool hung = watch(process, nullptr, options.cpu_seconds, &ended);
-    told(i, judge(hung, ended, words_of(output)));
+    on_trial(i, judge(hung, ended, words_of(output)));
     std::memcpy(copy.data() + range.offset, file.data() + range.offset, range.size);
-    if (::pwrite(target, copy.data() + range.offset, range.size, place) < 0) {
+    if (::pwrite(target, copy.data() + range.offset, range.size, file_offset) < 0) {
       return false;
     }
   }

@@ -38,9 +38,10 @@ class Copier {
     return *schema_.objects()->Get(static_cast<uoffset_t>(index));
   }
 
-  uoffset_t text(const std::uint8_t* place) {
+  uoffset_t text(const std::uint8_t* address) {
     return builder_
-        .CreateString(reinterpret_cast<const char*>(place + sizeof(uoffset_t)), number_at<uoffset_t>(place))
+        .CreateString(reinterpret_cast<const char*>(address + sizeof(uoffset_t)),
+                      number_at<uoffset_t>(address))
         .o;
   }
 
@@ -58,9 +59,9 @@ class Copier {
     return builder_.CreateVector(items).o;
   }
 
-  uoffset_t list(const reflection::Type& type, const std::uint8_t* place) {
-    const auto length = number_at<uoffset_t>(place);
-    const std::uint8_t* first = place + sizeof(uoffset_t);
+  uoffset_t list(const reflection::Type& type, const std::uint8_t* address) {
+    const auto length = number_at<uoffset_t>(address);
+    const std::uint8_t* first = address + sizeof(uoffset_t);
     switch (type.element()) {
       case reflection::UByte: {
         const auto other = replaced_.find(first);
@@ -141,12 +142,12 @@ class Copier {
     }
   }
 
-  uoffset_t table(const reflection::Object& type, const std::uint8_t* place) {
+  uoffset_t table(const reflection::Object& type, const std::uint8_t* address) {
     std::map<voffset_t, uoffset_t> children;
     for (const reflection::Field* field : *type.fields()) {
-      const std::uint8_t* at = field_at(place, field->offset());
+      const std::uint8_t* at = field_at(address, field->offset());
       if (at != nullptr && field->type()->base_type() >= reflection::String) {
-        children[field->offset()] = child(*field, place, at);
+        children[field->offset()] = child(*field, address, at);
       }
     }
     const uoffset_t start = builder_.StartTable();
@@ -156,7 +157,7 @@ class Copier {
         builder_.AddOffset(field->offset(), flatbuffers::Offset<flatbuffers::Table>(found->second));
       } else if (field->type()->base_type() < reflection::String && !field->deprecated() &&
                  !field->optional()) {
-        element(*field, field_at(place, field->offset()));
+        element(*field, field_at(address, field->offset()));
       }
     }
     return builder_.EndTable(start);
@@ -240,9 +241,9 @@ std::vector<std::uint8_t> spread(const std::uint8_t* data, std::size_t size) {
       return {};
     }
     // Every number is stored now, so it can be changed where it is.
-    const auto* place = reinterpret_cast<const std::uint8_t*>(&segment);
-    const std::uint8_t* offset = field_at(place, pte::DataSegment::VT_OFFSET);
-    const std::uint8_t* length = field_at(place, pte::DataSegment::VT_SIZE);
+    const auto* address = reinterpret_cast<const std::uint8_t*>(&segment);
+    const std::uint8_t* offset = field_at(address, pte::DataSegment::VT_OFFSET);
+    const std::uint8_t* length = field_at(address, pte::DataSegment::VT_SIZE);
     put<std::uint64_t>(&file, static_cast<std::size_t>(offset - file.data()), before);
     put<std::uint64_t>(&file, static_cast<std::size_t>(length - file.data()), tail.size() - before);
   }

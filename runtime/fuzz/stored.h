@@ -41,23 +41,23 @@ inline constexpr std::size_t kSegmentSize = 32;
 inline constexpr std::size_t kHeaderEnd = 40;
 
 template <typename T>
-T number_at(const std::uint8_t* place) {
+T number_at(const std::uint8_t* address) {
   T value;
-  std::memcpy(&value, place, sizeof value);
+  std::memcpy(&value, address, sizeof value);
   return value;
 }
 
-inline const std::uint8_t* follow(const std::uint8_t* place) {
-  return place + number_at<flatbuffers::uoffset_t>(place);
+inline const std::uint8_t* follow(const std::uint8_t* address) {
+  return address + number_at<flatbuffers::uoffset_t>(address);
 }
 
 // Address of a table's field, null where it is not stored.
 inline const std::uint8_t* field_at(const std::uint8_t* table, std::uint16_t slot) {
   const std::uint8_t* entries = table - number_at<flatbuffers::soffset_t>(table);
   const auto length = number_at<flatbuffers::voffset_t>(entries);
-  const auto place =
+  const auto field_offset =
       slot + sizeof(flatbuffers::voffset_t) <= length ? number_at<flatbuffers::voffset_t>(entries + slot) : 0;
-  return place == 0 ? nullptr : table + place;
+  return field_offset == 0 ? nullptr : table + field_offset;
 }
 
 // Whether the file is a program of a well-formed flatbuffer: what follows can be walked without a look at its

@@ -82,8 +82,8 @@ Shared::Answer attempt(Engine& engine, const std::string& path) {
   for (std::size_t i = first; i < count; ++i) {
     shared->at = i;
     const PatchedRange range = change(i, copy.data());
-    const auto place = static_cast<off_t>(range.offset);
-    bool good = ::pwrite(target, copy.data() + range.offset, range.size, place) >= 0;
+    const auto file_offset = static_cast<off_t>(range.offset);
+    bool good = ::pwrite(target, copy.data() + range.offset, range.size, file_offset) >= 0;
     if (::lseek(STDERR_FILENO, 0, SEEK_CUR) > 0) {
       good = ::ftruncate(STDERR_FILENO, 0) == 0 && ::lseek(STDERR_FILENO, 0, SEEK_SET) == 0 && good;
     }
@@ -93,7 +93,7 @@ Shared::Answer attempt(Engine& engine, const std::string& path) {
       ::_exit(0);  // the watching process takes the words over
     }
     std::memcpy(copy.data() + range.offset, file.data() + range.offset, range.size);
-    good = ::pwrite(target, copy.data() + range.offset, range.size, place) >= 0 && good;
+    good = ::pwrite(target, copy.data() + range.offset, range.size, file_offset) >= 0 && good;
     if (!good) {
       ::_exit(9);
     }
@@ -126,7 +126,7 @@ bool is_finding(Outcome outcome) {
 }
 
 bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const Told& told) {
+             const TrialOptions& options, const OnTrial& on_trial) {
   const std::size_t bytes = sizeof(Shared) + count * sizeof(Shared::Answer);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -153,10 +153,10 @@ bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
     ::close(words);
     for (; next < reached; ++next) {
       const Shared::Answer answer = shared->answers[next];
-      told(next, {answer.outcome, answer.code, next + 1 == reached ? report : ""});
+      on_trial(next, {answer.outcome, answer.code, next + 1 == reached ? report : ""});
     }
     if (reached < count && (hung || !WIFEXITED(ended) || WEXITSTATUS(ended) != 0)) {
-      told(next++, {hung ? Outcome::kHung : Outcome::kCrashed, 0, report});
+      on_trial(next++, {hung ? Outcome::kHung : Outcome::kCrashed, 0, report});
     }
   }
   ::munmap(memory, bytes);

@@ -43,15 +43,15 @@ struct PatchedRange {
 // Changes the file's copy for trial number i, and says where.
 using Change = std::function<PatchedRange(std::size_t i, std::uint8_t* data)>;
 // Called for each trial, in their order.
-using Told = std::function<void(std::size_t i, const Trial& trial)>;
+using OnTrial = std::function<void(std::size_t i, const Trial& trial)>;
 
 // Tries `count` files, each of which differs from `file` by one change. False when there are no processes to
 // be had.
 bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const Told& told);
+             const TrialOptions& options, const OnTrial& on_trial);
 
 // The same through a runner as it is shipped, in a process of its own each time.
 bool run_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             const TrialOptions& options, const Told& told);
+             const TrialOptions& options, const OnTrial& on_trial);
 
 }  // namespace slipway::fuzz

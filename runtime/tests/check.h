@@ -34,10 +34,10 @@ inline void fail(const char* file, int line, const std::string& what) {
 }
 
 template <typename A, typename B>
-void equal(const A& got, const B& wanted, const char* text, const char* file, int line) {
-  if (!(got == wanted)) {
+void equal(const A& got, const B& expected, const char* text, const char* file, int line) {
+  if (!(got == expected)) {
     std::ostringstream message;
-    message << text << " is " << got << ", wanted " << wanted;
+    message << text << " is " << got << ", expected " << expected;
     fail(file, line, message.str());
   }
 }
@@ -62,5 +62,5 @@ inline void contains(const std::string& text, const std::string& part, const cha
     }                                                           \
   } while (false)
 
-#define CHECK_EQUAL(got, wanted) check::equal(got, wanted, #got, __FILE__, __LINE__)
+#define CHECK_EQUAL(got, expected) check::equal(got, expected, #got, __FILE__, __LINE__)
 #define CHECK_CONTAINS(text, part) check::contains(text, part, __FILE__, __LINE__)

@@ -9,11 +9,11 @@ int main(int argc, char** argv) {
   // Tests send it to their children; who started us may have ignored it, as nohup does.
   std::signal(SIGHUP, SIG_DFL);
 #endif
-  const char* wanted = argc > 1 ? argv[1] : "";
+  const char* filter = argc > 1 ? argv[1] : "";
   int ran = 0;
   int failed = 0;
   for (const check::Test& test : check::tests()) {
-    if (std::strstr(test.name, wanted) == nullptr) {
+    if (std::strstr(test.name, filter) == nullptr) {
       continue;
     }
     const int before = check::failures();

@@ -31,13 +31,13 @@ TEST(etdump_is_read_as_it_was_written) {
     CHECK_EQUAL(read.value()[i].events.size(), blocks[i].events.size());
     for (std::size_t j = 0; j < blocks[i].events.size(); ++j) {
       const TraceEvent& got = read.value()[i].events[j];
-      const TraceEvent& wanted = blocks[i].events[j];
-      CHECK_EQUAL(got.name, wanted.name);
-      CHECK_EQUAL(got.delegated, wanted.delegated);
-      CHECK_EQUAL(got.chain, wanted.chain);
-      CHECK_EQUAL(got.instruction, wanted.instruction);
-      CHECK_EQUAL(got.start, wanted.start);
-      CHECK_EQUAL(got.end, wanted.end);
+      const TraceEvent& expected = blocks[i].events[j];
+      CHECK_EQUAL(got.name, expected.name);
+      CHECK_EQUAL(got.delegated, expected.delegated);
+      CHECK_EQUAL(got.chain, expected.chain);
+      CHECK_EQUAL(got.instruction, expected.instruction);
+      CHECK_EQUAL(got.start, expected.start);
+      CHECK_EQUAL(got.end, expected.end);
     }
   }
 }
