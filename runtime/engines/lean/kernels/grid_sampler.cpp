@@ -1,4 +1,4 @@
-// Images sampled at places that a grid names.
+// Images sampled at the points of a grid.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Where elements lie: for kernels that look them up one by one.
+// Offsets of elements: for kernels that look them up one by one.
 #pragma once
 
 #include <array>

@@ -89,7 +89,7 @@ class Reduction {
     return {};
   }
 
-  // The same for results that are places.
+  // The same for results that are indices.
   template <typename T, typename F>
   Status each_index(const TensorView& in, TensorView& out, F f) {
     visit<T>(in, out, [&](const Line<T>& line, std::uint8_t* to) {

@@ -62,7 +62,7 @@ Status index_select(Arguments& arguments) {
       return mismatch("index " + std::to_string(item) + " is outside dimension " + std::to_string(dim) +
                       " of " + to_text(in.shape()));
     }
-    // One slice: a view of the output whose other dimensions are walked.
+    // One slice: a view of the output over whose other dimensions we iterate.
     Operand from = whole(in);
     from.data = at(in, item * from.steps[dim]);
     for (std::size_t i = 0,

@@ -1,4 +1,4 @@
-// Walking tensors in step: broadcast, whatever their memory orders, in rows as long as they can be.
+// Iterates over tensors together: broadcast, in any memory order, in rows as long as they can be.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ using Subgraph = std::unique_ptr<xnn_subgraph, SubgraphDeleter>;
 
 // A value that the program gives to the graph or takes from it.
 struct External {
-  std::uint32_t id = 0;  // also its place among the delegate call's arguments
+  std::uint32_t id = 0;  // also its index among the delegate call's arguments
   bool output = false;
   xnn_datatype datatype = xnn_datatype_invalid;
   std::size_t rank = 0;
@@ -73,7 +73,7 @@ class GraphBuilder {
 
  private:
   Status define_value(const xnn::XValue& value);
-  // The value's flags in this graph, and its place among the arguments (XNN_INVALID_VALUE_ID: none).
+  // The value's flags in this graph, and its index among the arguments (XNN_INVALID_VALUE_ID: none).
   PartValue part_value_of(const xnn::XNNTensorValue& value) const;
   Status define_plain(const xnn::XNNTensorValue& value);
   Status define_quantized(const xnn::XNNQuantizedTensorValue& value);

@@ -14,7 +14,7 @@ namespace slipway::lean {
 
 inline constexpr std::size_t kNoNode = SIZE_MAX;
 
-// Who makes a value and who takes it, by nodes.
+// Which node produces a value, and which ones consume it.
 struct Lifetime {
   const xnn::XValue* value = nullptr;
   const xnn::XNNTensorValue* tensor = nullptr;
@@ -29,7 +29,7 @@ struct Lifetime {
 
 using Lifetimes = std::map<std::uint32_t, Lifetime>;  // by the exporter's ids
 
-// The graph's inputs that are constants of the program, by their places among the arguments.
+// The graph's inputs that are constants of the program, by their index among the arguments.
 using GivenConstants = std::map<std::uint32_t, Bytes>;
 
 // `uses`: the values that each node names.
@@ -52,7 +52,7 @@ struct MatrixLayer {
   std::size_t outputs = 0;
   std::size_t rows = 0;     // as exported
   std::size_t batches = 1;  // with weights of their own, one after the other; rows are divided among them
-  std::uint32_t input = 0;  // places among the arguments
+  std::uint32_t input = 0;  // indices among the arguments
   std::uint32_t output = 0;
   // Weight (output n, depth k) of batch b is element b * depth * outputs + n * along_outputs + k *
   // along_depth.

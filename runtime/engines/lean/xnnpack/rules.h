@@ -45,7 +45,7 @@ struct Operands {
   std::size_t output_count = 0;
 };
 
-// A node, with its values in the order in which Operands has them, as places in a list of facts.
+// A node, with its values in the order in which Operands has them, as indices into a list of facts.
 struct GraphNode {
   const xnn::XNode* node = nullptr;
   std::size_t index = 0;

@@ -15,7 +15,7 @@ namespace slipway::lean {
 // What a value is to a part of a graph.
 struct PartValue {
   std::uint32_t flags = 0;        // XNN_VALUE_FLAG_EXTERNAL_INPUT, ..._OUTPUT or nothing
-  std::uint32_t external_id = 0;  // with one of these flags: its place among the arguments
+  std::uint32_t external_id = 0;  // with one of these flags: its index among the arguments
 };
 
 // Nodes that XNNPACK runs as a graph of their own.
@@ -32,7 +32,7 @@ struct Stage {
   MatrixLayer layer;
 };
 
-// A value that one stage makes and another takes; its place among the arguments is behind the call's own.
+// A value that one stage makes and another takes; its index among the arguments is behind the call's own.
 struct Crossing {
   xnn::XNNDatatype datatype;
   std::vector<std::size_t> dims;  // as exported

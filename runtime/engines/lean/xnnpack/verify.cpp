@@ -87,7 +87,7 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
   return {};
 }
 
-// The node's ids become places in the list of facts.
+// The node's ids become indices into the list of facts.
 Status GraphCheck::resolve(const xnn::XNode& node, Operands* operands) const {
   const auto translate = [&](std::uint32_t* id, bool optional) {
     if (optional && *id == XNN_INVALID_VALUE_ID) {

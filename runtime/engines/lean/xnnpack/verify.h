@@ -28,7 +28,7 @@ class GraphCheck {
   // needs for them is more than there is.
   Status accept(const std::vector<TensorView*>& arguments);
 
-  // Whether the argument at that place is one that the graph makes.
+  // Whether the graph produces that argument.
   bool produces(std::size_t argument) const {
     return argument < externals_.size() && externals_[argument] != kNoValue &&
            facts_[externals_[argument]].output;
@@ -60,10 +60,10 @@ class GraphCheck {
 
   std::string what_;
   std::vector<GraphFact> facts_;
-  std::vector<std::uint32_t> by_id_;      // places of facts, kNoValue: none
+  std::vector<std::uint32_t> by_id_;      // indices of facts; kNoValue: none
   std::vector<std::uint32_t> externals_;  // the same, by external ids
   std::vector<GraphNode> nodes_;
-  std::vector<std::size_t> last_use_;  // of each fact: a node's place; SIZE_MAX: it is no intermediate value
+  std::vector<std::size_t> last_use_;  // of each fact: a node's index; SIZE_MAX: it is no intermediate value
   std::vector<Dims> shapes_;
   std::size_t peak_ = 0;
   std::size_t had_ = 0;  // the largest peak that there was room for
