@@ -15,7 +15,7 @@ from verify.operators.draws import Call, Case, Draw
 
 Maker = Callable[[Draw], Call]
 FAMILIES = ("elementwise", "lines", "shapes", "images")
-"""Modules of cases: ``tests/operator_<family>.py``."""
+"""Modules of cases: ``verify/operators/<family>.py``."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Batch:
 
 def makers(family: str) -> dict[str, Maker]:
     """Kernel -> what draws a use of it."""
-    found: dict[str, Maker] = importlib.import_module(f"tests.operator_{family}").MAKERS
+    found: dict[str, Maker] = importlib.import_module(f"verify.operators.{family}").MAKERS
     return found
 
 
