@@ -67,7 +67,7 @@ def _users_code(file: Path, doing: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:  # it is their code: anything can come
         cause = f"{type(error).__name__}: {last_lines(error)}"
         raise ExportError(
-            f"{doing} {file}{_where(error, file)} failed.", cause, "mend the file and export again"
+            f"{doing} {file}{_where(error, file)} failed.", cause, "fix the file and export again"
         ) from error
 
 

@@ -64,7 +64,7 @@ def eager(module: Any, inputs: Sequence[Any]) -> list[Any]:
         raise ExportError(
             "The model does not run on its example inputs.",
             f"{type(error).__name__}: {last_lines(error)}",
-            "call module(*example_inputs) in Python and mend what it says",
+            "call module(*example_inputs) in Python and fix what it says",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What of this machine works, what is missing, and the one command that mends it."""
+"""What of this machine works, what is missing, and the one command that fixes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Check:
     ok: bool
     detail: str
     fix: str = ""
-    """The command that mends it; empty when nothing is to be done."""
+    """The command that fixes it; empty when nothing is to be done."""
     optional: bool = False
     """Nothing needs it unless asked for."""
 
@@ -76,7 +76,7 @@ def _debian() -> Check:
         from toolchains.debian import apt as debian_apt
 
         debian_apt.require()
-        fix = "mend apt's sources"
+        fix = "fix apt's sources"
     except HostError as error:
         fix = error.hint
     return Check("Debian packages", False, reason, fix)
@@ -188,7 +188,7 @@ def report(as_json: bool) -> None:
         states = {True: "ok", False: "MISSING"}
         console.table(
             "This machine",
-            ["what", "state", "finding", "to mend it"],
+            ["what", "state", "finding", "to fix it"],
             [[c.name, "optional" if c.optional and not c.ok else states[c.ok], c.detail, c.fix] for c in found],
         )
     bad = [check for check in found if not check.ok and not check.optional]

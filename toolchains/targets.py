@@ -157,7 +157,7 @@ def _instead(name: str) -> str:
 
 
 def _bad(name: str, why: str, source: Path) -> ConfigError:
-    return ConfigError(f"{source.name}: [{name}]: {why}.", "the table of targets is wrong", f"mend {source}")
+    return ConfigError(f"{source.name}: [{name}]: {why}.", "the table of targets is wrong", f"fix {source}")
 
 
 def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Target:

@@ -101,7 +101,7 @@ def _one(root: Path, *patterns: str) -> Path:
     found = next((found for pattern in patterns if (found := sorted(root.glob(pattern)))), [])
     if not found:
         raise ConfigError(
-            f"The packages hold no {' or '.join(patterns)}.", f"looked in {root}", "mend deploy/virtual/virtual.toml"
+            f"The packages hold no {' or '.join(patterns)}.", f"looked in {root}", "fix deploy/virtual/virtual.toml"
         )
     return found[-1]
 

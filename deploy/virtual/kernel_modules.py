@@ -64,7 +64,7 @@ def load_order(wanted: Iterable[str], modules: Mapping[str, Path], builtin: froz
             raise ConfigError(
                 f"The kernel's package has no module {name}.",
                 f"needed by {because}",
-                "mend deploy/virtual/virtual.toml",
+                "fix deploy/virtual/virtual.toml",
             )
         info = modinfo(read_module(file))
         before = [word for value in info.get("depends", []) for word in value.split(",") if word]

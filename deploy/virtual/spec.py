@@ -79,7 +79,7 @@ def load_specs(source: Path = TABLE) -> dict[str, Spec]:
             for name, row in table["device"].items()
         }
     except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise ConfigError(f"{source} is not a table of virtual devices.", str(error), f"mend {source}") from error
+        raise ConfigError(f"{source} is not a table of virtual devices.", str(error), f"fix {source}") from error
 
 
 def get_spec(name: str) -> Spec:

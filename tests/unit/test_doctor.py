@@ -1,4 +1,4 @@
-"""The doctor: quick, complete, and every fault with the command that mends it."""
+"""The doctor: quick, complete, and every fault with the command that fixes it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
         raise BuildError(
             f"What was built is no bundle for {target.name}.",
             "; ".join(found),
-            "mend the recipe or the compiler, then ./inv build --force",
+            "fix the recipe or the compiler, then ./inv build --force",
             found,
         )
     newer = inspect.too_new(binaries, {} if own else checks.bounds(target))

@@ -47,7 +47,7 @@ def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
                 continue
             target = out / (Path("licenses", node["name"], *inside.parts[1:]) if top == "licenses" else inside)
             if target.exists():
-                raise BuildError(f"Two packages have {inside}.", f"one is {node['ref']}", "mend the recipe")
+                raise BuildError(f"Two packages have {inside}.", f"one is {node['ref']}", "fix the recipe")
             copy(file, target, 0o644)
     if not (out / "lib").is_dir():
         raise BuildError("The packages have no library.", "Conan's graph is empty", "./inv build --packages --force")

@@ -1,7 +1,7 @@
 """Compiler families behind one surface.
 
 A family is a module with two functions: ``usable(target) -> str`` (empty, or why not and the command that
-mends it; cheap, no network) and ``ensure(target) -> Compilers`` (fetches and prepares what is missing).
+fixes it; cheap, no network) and ``ensure(target) -> Compilers`` (fetches and prepares what is missing).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Family(Protocol):
     """What a compiler family's module offers."""
 
     def usable(self, target: Target) -> str:
-        """Why it cannot build for ``target`` here, with the command that mends it; empty when it can."""
+        """Why it cannot build for ``target`` here, with the command that fixes it; empty when it can."""
 
     def ensure(self, target: Target) -> Compilers:
         """The compilers, fetched and prepared where needed."""

@@ -47,7 +47,7 @@ def package(target: Target) -> str:
 
 
 def usable(target: Target) -> str:
-    """Why GCC cannot build for ``target`` here, and the command that mends it; empty when it can."""
+    """Why GCC cannot build for ``target`` here, and the command that fixes it; empty when it can."""
     if reason := refuse("gnu", target):
         return reason
     if _programs(target):

@@ -61,7 +61,7 @@ def _clang(root: Path) -> str:
 
 
 def usable(target: Target) -> str:
-    """Why the NDK cannot build for ``target`` here, and the command that mends it; empty when it can."""
+    """Why the NDK cannot build for ``target`` here, and the command that fixes it; empty when it can."""
     if reason := refuse("ndk", target):
         return reason
     folder = named()

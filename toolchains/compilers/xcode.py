@@ -19,7 +19,7 @@ _SDKS = {"macos": "macosx", "ios": "iphoneos"}
 
 
 def usable(target: Target) -> str:
-    """Why Xcode cannot build for ``target`` here, and the command that mends it; empty when it can."""
+    """Why Xcode cannot build for ``target`` here, and the command that fixes it; empty when it can."""
     if reason := refuse("xcode", target):
         return reason
     if platform.system() != "Darwin":

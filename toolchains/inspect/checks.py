@@ -98,7 +98,7 @@ def _floor(target: Target) -> str:
 
 
 def _from_elsewhere(found: isa_scan.Scan) -> str:
-    """What to note of a file that others compiled, which nobody here can mend."""
+    """What to note of a file that others compiled, which nobody here can fix."""
     if not found.named:
         return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
     names = list(dict.fromkeys(finding.function for finding in found.findings))
@@ -128,7 +128,7 @@ def _refused(target: Target, findings: Sequence[isa_scan.Finding]) -> BuildError
     return BuildError(
         f"Code for {target.name} uses instructions that its least CPU ({target.isa_floor}) does not have.",
         "; ".join(map(str, first)) + more,
-        "mend the flags it is compiled with; a function that runs only where the CPU has the instruction "
+        "fix the flags it is compiled with; a function that runs only where the CPU has the instruction "
         "goes into toolchains/inspect/isa.toml with the reason (docs/build.md)",
         functions,
     )
@@ -179,7 +179,7 @@ def check_native(target: Target, folder: Path) -> Checks:
         raise BuildError(
             f"What was built is not for {target.name}.",
             "; ".join(found[:_SHOWN]) + more,
-            f"mend the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
+            f"fix the recipe or the compiler, then ./inv build --target {target.name} --packages --force",
             found,
         )
     # zig's guard of the stack leaves nothing to be seen in a program for Windows. The runner brings one of its own; the

@@ -85,7 +85,7 @@ class OnnxruntimeConan(ConanFile):
         before, after = bytes.fromhex(old), bytes.fromhex(new)
         data = bytearray((folder / file).read_bytes())
         if len(before) != len(after) or data[offset : offset + len(before)] != before:
-            raise ConanException(f"{file} is not the library that conandata.yml has a fix for: remove it, or mend it")
+            raise ConanException(f"{file} is not the library that conandata.yml has a fix for: remove it, or fix it")
         data[offset : offset + len(after)] = after
         (folder / file).write_bytes(data)
 
