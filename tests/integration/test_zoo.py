@@ -10,6 +10,7 @@ import pytest
 
 from models.zoo import everything
 from tests.conftest import Inv
+from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -31,6 +32,13 @@ def exported(inv: Inv) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.fixture(scope="module")
+def lean(inv: Inv) -> None:
+    """The engine's bundle; with an empty cache XNNPACK is compiled for it, which takes longer than a deploy may."""
+    done = inv("build", "--target", host_target().name, "--engine", "lean", timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
     done = inv("deploy", *words, "--json", timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -46,7 +54,7 @@ def test_bit_identical_on_this_machine(inv: Inv, exported: None, model: str, sch
 
 
 @pytest.mark.parametrize(("model", "scheme"), everything())
-def test_the_lean_engine_agrees_with_upstreams(inv: Inv, exported: None, model: str, scheme: str) -> None:
+def test_the_lean_engine_agrees_with_upstreams(inv: Inv, exported: None, lean: None, model: str, scheme: str) -> None:
     result = _deploy(inv, "--device", "local", "--engine", "lean", "--model", model, "--scheme", scheme)
     for output in result["outputs"]:
         assert output["verdict"] in ("identical", "agrees"), output
