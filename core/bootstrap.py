@@ -326,7 +326,7 @@ def inside(name: str, venv: Path) -> int:
 
 
 def guarded(words: list[str]) -> int:
-    """`main` or `inside`, every foreseen failure told in words."""
+    """`main` or `inside`; every foreseen failure ends in a message."""
     try:
         if words[0] == "--inside":
             return inside(words[1], Path(words[2]))

@@ -131,7 +131,7 @@ def _try(path: Path, kind: int) -> int | None:
             raise
         if same:
             return handle
-        os.close(handle)  # somebody removed the file meanwhile: whoever comes next would lock another one
+        os.close(handle)  # somebody removed the file meanwhile: the next process would lock another one
 
 
 def _acquire(path: Path, kind: int, waiting: str) -> int:

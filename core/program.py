@@ -143,7 +143,7 @@ class Program(_Model):
     """Options of the export that were not the defaults."""
     agreement: Agreement | None = None
     warnings: tuple[str, ...] = ()
-    """What whoever uses the program should know."""
+    """What a user of the program should know."""
     files: dict[str, int] = Field(default_factory=dict)
     """Every file beside the description, with its size in bytes."""
     sources: dict[str, str] = Field(default_factory=dict)

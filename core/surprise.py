@@ -1,7 +1,7 @@
 """The last resort: an exception that nobody foresaw, in Slipway's three parts.
 
 What this machine refuses (a full disk, a folder that cannot be made, memory) is the machine's; all else is a defect of
-Slipway, whose traceback goes to a file, for whoever fixes it.
+Slipway, whose traceback goes to a file, for the person who fixes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which target a device's bundles are built for, told from what it says of itself."""
+"""Which target a device's bundles are built for, by what it says of itself."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Worker:
                 os.killpg(child.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """See it end: by itself, as it has nothing more to do, or else by force. For whoever called `run`, after it."""
+        """See it end: by itself, as it has nothing more to do, or else by force. For the caller of `run`, after it."""
         child, self._stopped = self._child, True
         if child is None:
             return

@@ -24,7 +24,7 @@ from deploy.run.settings import Settings
 
 def main() -> int:
     """Serve requests until there are none; the exit status is `INTERRUPTED` after SIGINT."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # our parent may have it ignored
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

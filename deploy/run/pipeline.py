@@ -57,7 +57,7 @@ def deploy(
 
         listeners = [ConsoleListener()]
     steps = Steps(list(listeners))
-    mask_of(settings.cpu_affinity)  # a list of cores that is none is told before anything is done
+    mask_of(settings.cpu_affinity)  # a wrong list of cores is refused before anything is done
     with steps.step("describe", "reading the program"):
         job = load_job(where, program, settings)
         check_bundle(job, bundle)
@@ -85,11 +85,11 @@ def deploy(
             finally:
                 deadline = session.deadline
 
-    def told(error: SlipwayError, pause: float) -> None:
+    def on_retry(error: SlipwayError, pause: float) -> None:
         steps.tell(Event("connect", "note", f"{error.what} Trying again in {pause:.1f} s."))
 
     def left() -> float:
         return deadline.left()  # of the present one: an attempt may make another
 
-    result: Result = retrying(settings.retries, left, told)(attempt)
+    result: Result = retrying(settings.retries, left, on_retry)(attempt)
     return result

@@ -99,7 +99,7 @@ class Session:
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
-            if entry.path.startswith(("bin/", "lib/"))  # licences stay with whoever distributes the bundle
+            if entry.path.startswith(("bin/", "lib/"))  # licences stay with the one who distributes the bundle
         }
 
     def go(self, settings: Settings, attempts: int = 1) -> Result:

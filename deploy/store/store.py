@@ -14,7 +14,7 @@ Below the device's root::
 A blob gets its final name only after the device itself computed the right SHA-256 of it (or, where it has nothing to do
 that with, after it was read back and compared), so a name in
 ``store`` was proof when it was given; `deploy.store.vouch` says when it is looked at again. ``<owner>`` names the
-session on this side that made a thing, so that whoever comes next removes what a dead one left, and only that.
+session on this side that made a thing, so that the next session removes what a dead one left, and only that.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Survey:
     looks: Mapping[str, Look] = field(default_factory=dict)
     """Those asked for that exist."""
     left: tuple[str, ...] = ()
-    """Unfinished files and run folders, whoever made them."""
+    """Unfinished files and run folders, of any session."""
     stale: tuple[str, ...] = ()
     """Those of ``left`` whose maker is no more."""
     current: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Everything that a device says goes through here, and here it is limited: streams, answers, files that come back.
 
 A device may print without end, answer a question with a gigabyte, or drip a byte a minute. What is kept of it has a
-limit in bytes; whoever reads looks at the one deadline between two pieces, and each piece is small.
+limit in bytes; the reader looks at the one deadline between two pieces, and each piece is small.
 """
 
 from __future__ import annotations

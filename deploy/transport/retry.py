@@ -18,7 +18,7 @@ def is_transient(error: BaseException) -> bool:
 def retrying(
     retries: int,
     left: Callable[[], float] = lambda: math.inf,
-    told: Callable[[SlipwayError, float], None] | None = None,
+    on_retry: Callable[[SlipwayError, float], None] | None = None,
     *,
     first: float = 0.5,
     longest: float = 10.0,
@@ -29,7 +29,7 @@ def retrying(
         retries: attempts after the first.
         left: seconds that are left for all of it: no attempt is begun, nor waited for, that would come too late, so
             that what is raised says what went wrong and not only that the time was over.
-        told: called with the error and the pause (s) that follows.
+        on_retry: called with the error and the pause (s) that follows.
         first, longest: seconds of the first pause and at most; up to half of ``first`` is added at random, so that
             many hosts do not return at the same moment.
     """
@@ -38,8 +38,8 @@ def retrying(
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
-        if told is not None and isinstance(error, SlipwayError):
-            told(error, state.upcoming_sleep)
+        if on_retry is not None and isinstance(error, SlipwayError):
+            on_retry(error, state.upcoming_sleep)
 
     return Retrying(
         stop=lambda state: enough(state) or state.upcoming_sleep >= left(),

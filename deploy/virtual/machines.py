@@ -2,7 +2,7 @@
 
 A machine outlives the command that started it, so that the next command finds it up; its supervisor
 (`deploy.virtual.supervisor`) ends it after a time of disuse. It listens on 127.0.0.1 alone, and lets in
-whoever has the key in the device's folder.
+anyone who has the key in the device's folder.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Folder:
 
     @property
     def lock(self) -> str:
-        """Name of the lock that whoever starts the device holds."""
+        """Name of the lock that a process holds while it starts the device."""
         return f"device-{self.path.name}-{sha256_bytes(str(self.path).encode())[:12]}"
 
     @property

@@ -54,7 +54,7 @@ def version(root: Path) -> str:
 
 
 def _clang(root: Path) -> str:
-    """Major version of the NDK's clang, which its own library folder is named by; empty when it cannot be told."""
+    """Major version of the NDK's clang, which its own library folder is named by; empty when it is unknown."""
     folders = (root / "toolchains/llvm/prebuilt" / _host_tag()).glob("lib*/clang/*")
     majors = [int(folder.name.split(".")[0]) for folder in folders if folder.name.split(".")[0].isdigit()]
     return str(max(majors)) if majors else ""

@@ -1,7 +1,7 @@
 """Pins of binary packages, for a recipe's ``conandata.yml``: what a suite has now, by file name and SHA-256.
 
 ``python -m toolchains.debian.pins SUITE ARCH PACKAGE...`` prints one line a package, those that the packages
-depend on included. For whoever moves a recipe to newer packages; no build uses it.
+depend on included. For those who move a recipe to newer packages; builds do not use it.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def check_code(target: Target, files: Sequence[Path], folder: Path, *, prebuilt:
 
     Args:
         prebuilt: those among them that were compiled elsewhere: what they use is noted, and nothing is refused.
-            Without a table of symbols their kernels could not be told from the rest.
+            Without a table of symbols their kernels could not be distinguished from the rest.
 
     Raises:
         BuildError: an instruction outside the kernels that are chosen at run time; the message names the function.

@@ -52,7 +52,7 @@ class Scan:
     features: tuple[str, ...]
     """What those kernels need, all in all."""
     named: bool
-    """Whether the file says what its functions are called; without, kernels cannot be told from the rest."""
+    """Whether the file says what its functions are called; without, kernels cannot be distinguished from the rest."""
     findings: tuple[Finding, ...]
 
 

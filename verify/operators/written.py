@@ -1,4 +1,4 @@
-"""Programs written call by call with upstream's own serializer: for kernels that no export here brings forth."""
+"""Programs written call by call with upstream's own serializer: for kernels that exports here do not call."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def numbers() -> Writer:
 
 
 def calls() -> Writer:
-    """Kernels on tensors: in place, copies that exporting removes, and those that only other passes bring forth."""
+    """Kernels on tensors: in place, copies that exporting removes, and those that only other passes create."""
     writer = Writer()
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     for name in ("alias_copy", "detach_copy", "lift_fresh_copy"):

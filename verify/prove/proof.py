@@ -101,7 +101,7 @@ class Row(_Model):
     features: tuple[str, ...] = ()
     """The CPU's features as cpuinfo sees them."""
     kernels_by: str = ""
-    """How the kernels were told: ``translation`` (by QEMU), ``sampling``; empty: they were not."""
+    """How the kernels were identified: ``translation`` (by QEMU), ``sampling``; empty: they were not."""
     cases: Mapping[str, CaseResult] = {}
 
 

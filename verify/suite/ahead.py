@@ -2,7 +2,7 @@
 
 Installing packages, checking types and waiting for devices leave the processor idle for minutes, while later, with
 empty caches, tests wait for each other's builds. Nothing depends on this: a test builds what it does not find, and
-what fails here fails there again, where it is told.
+what fails here fails there again, where it is reported.
 
     python -m verify.suite.ahead libraries|products
 """

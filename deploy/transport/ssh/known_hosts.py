@@ -113,7 +113,7 @@ class Known:
         return not self.revokes(key) and any(each == key for each in self.keys)
 
     def revokes(self, key: paramiko.PKey) -> bool:
-        """Whether a line says that whoever has this key is not to be trusted."""
+        """Whether a line revokes this key: its owner is not to be trusted."""
         return key.get_base64() in self.revoked
 
     @property
