@@ -12,8 +12,7 @@ from core.bundle import Checks, CodeCheck, HardeningCheck
 from core.errors import BuildError
 from core.files import sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from toolchains.inspect import hardening as hardened
-from toolchains.inspect import isa, isa_scan
+from toolchains.inspect import hardening, isa, isa_scan
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target
 from toolchains.tools import table
@@ -146,7 +145,7 @@ def check_hardening(
         BuildError: one of ours lacks something.
     """
     files = [item for item in binaries if item.kind != "object"]
-    found = [text for item in files if item.path not in prebuilt for text in hardened.problems(target, item)]
+    found = [text for item in files if item.path not in prebuilt for text in hardening.problems(target, item)]
     if found:
         raise BuildError(
             f"What was built for {target.name} is not hardened as promised.",
@@ -156,7 +155,7 @@ def check_hardening(
         )
     return tuple(
         HardeningCheck(
-            path=item.path.relative_to(folder).as_posix(), has=item.hardening, lacks=hardened.lacking(target, item)
+            path=item.path.relative_to(folder).as_posix(), has=item.hardening, lacks=hardening.lacking(target, item)
         )
         for item in files
     )
@@ -187,7 +186,7 @@ def check_native(target: Target, folder: Path) -> Checks:
     plain = [
         item.path
         for item in binaries
-        if target.os == "windows" and hardened.lacking(target, item) == ("stack_protector",)
+        if target.os == "windows" and hardening.lacking(target, item) == ("stack_protector",)
     ]
     hardened = check_hardening(target, binaries, folder, prebuilt=plain)
     return check_code(target, files, folder).model_copy(update={"hardening": hardened})
