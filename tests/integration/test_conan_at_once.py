@@ -46,7 +46,7 @@ BUILD = """
 import sys, time
 from pathlib import Path
 from core.locks import Clock, waited
-from toolchains import conan_packages
+from toolchains.build import conan_packages
 begun, clock = time.monotonic(), Clock()
 words = ["--profile:all=" + sys.argv[1], "--no-remote", "--lockfile=", "--options=" + sys.argv[3]]
 wanted = conan_packages.Wanted(["--requires=" + sys.argv[2]], words, Path(sys.argv[4]), "Building")
@@ -60,6 +60,7 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._begun: list[subprocess.Popen[str]] = []
         self.profile = folder / "profile"
         self.profile.write_text("[settings]\nos=Linux\n", encoding="utf-8")
         for name, seconds in (("slow", SLOW_S), ("quick", 0)):
@@ -72,15 +73,19 @@ class Home:
     def begin(self, name: str, flavour: str = "a") -> subprocess.Popen[str]:
         """Begin to build a package in a process of its own."""
         words = [str(self.profile), f"{name}/1.0", f"{name}/*:flavour={flavour}"]
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, "-c", BUILD, *words, str(self.folder / f"{name}-{flavour}.log")],
             env={**os.environ, "PYTHONPATH": os.fspath(ROOT)}, cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
+        self._begun.append(child)
+        return child
 
     def wait_for(self, mark: str) -> None:
         limit = time.monotonic() + 120
         while not (self.folder / mark).exists():
+            for child in self._begun:
+                assert child.poll() in (None, 0), child.communicate()
             assert time.monotonic() < limit, mark
             time.sleep(0.1)
 

@@ -20,7 +20,7 @@ from toolchains.debian.sources import Mirror, find_mirror
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
 
-FETCH = "import sys; from toolchains import debian; debian.fetch('bookworm', 'armhf', ['hello'])"
+FETCH = "import sys; from toolchains.debian import packages; packages.fetch('bookworm', 'armhf', ['hello'])"
 
 
 @pytest.fixture

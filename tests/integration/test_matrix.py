@@ -85,7 +85,8 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     folder = matrix_dir(name)
     process = start()
     limit = time.monotonic() + 300
-    while len(list(folder.glob("cells/*.json"))) < 2:
+    journal = folder / "cells.jsonl"
+    while not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.05)

@@ -88,5 +88,7 @@ def test_the_command_tells_and_keeps_the_results(native_packages: Build, inv: In
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     assert (row["target"], row["cpu"], row["outcome"]) == ("linux-x86_64", "native", "passed")
-    kept = json.loads((dist / "proof" / "linux-x86_64.json").read_text(encoding="utf-8"))
-    assert row in kept["rows"]
+    again = inv(*words, env={"SLIPWAY_DIST": str(dist)})
+    assert json.loads(again.stdout) == [row]
+    assert "[1/1]" not in again.stderr, "it is kept, and not run again"
+    assert "[1/1]" in inv(*words, "--again", env={"SLIPWAY_DIST": str(dist)}).stderr
