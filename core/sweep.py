@@ -102,6 +102,11 @@ def _ends_well(file: IO[bytes]) -> bool:
     return file.read(1) == b"\n"
 
 
+def _split(file: Path) -> list[str]:
+    # Not splitlines(): JSON has U+2028 and U+0085 as they are, inside of texts.
+    return file.read_bytes().decode("utf-8", "replace").split("\n")
+
+
 def _parsed(line: str) -> tuple[str, str, str] | None:
     """Cell, key and result of a line; ``None``: half a line, or not ours."""
     try:
@@ -113,7 +118,7 @@ def _parsed(line: str) -> tuple[str, str, str] | None:
 
 def _read(file: Path) -> dict[str, tuple[str, str]]:
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _split(file)
     except FileNotFoundError:
         return {}
     found = {one[0]: (one[1], one[2]) for line in lines if (one := _parsed(line))}
@@ -125,7 +130,7 @@ def _read(file: Path) -> dict[str, tuple[str, str]]:
 def _shorten(file: Path) -> None:
     """Leave only the lines that hold."""
     with locked("sweeps"):
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _split(file)
         last = {one[0]: line for line in lines if (one := _parsed(line))}
         write_atomic(file, "".join(f"{line}\n" for line in last.values()))
 

@@ -20,6 +20,7 @@ class Number(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: int = 0
+    words: str = ""
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,15 @@ def test_somebody_elses_lines_are_passed_over() -> None:
         more.write("\n".join(foreign) + "\n")
     sweep("counting", work.cells("a", "b"), journal())
     assert work.ran == ["a", "b"]
+
+
+@pytest.mark.parametrize("odd", ["../../a\n$(b)/'c", "\u2028", "\x85", "\x0b\x1c", "\r\n"])
+def test_line_breaks_of_any_kind_in_names_and_results_are_kept(odd: str) -> None:
+    journal().keep(odd, odd, Number(value=1, words=odd))
+    found = journal().find(odd, odd)
+    assert found is not None
+    assert found.words == odd
+    assert [path.name for path in file().parent.iterdir()] == ["numbers.jsonl"], "names make no paths"
 
 
 def test_two_writers_lose_nothing() -> None:
