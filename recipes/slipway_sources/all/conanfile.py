@@ -142,18 +142,19 @@ def unpack(recipe, path, folder):
 
 
 def deb_data(path, folder):
-    """The tarball of a Debian package's files, a member of an ar archive (deb(5)), put into `folder`."""
-    raw = path.read_bytes()
-    if not raw.startswith(b"!<arch>\n"):
-        raise ConanException(f"{path.name} is no Debian package")
-    at = 8
-    while at + 60 <= len(raw):
-        name, size = raw[at : at + 16].decode().strip(), int(raw[at + 48 : at + 58])
-        if name.startswith("data.tar"):
-            (folder / name).write_bytes(raw[at + 60 : at + 60 + size])
-            return folder / name
-        at += 60 + size + size % 2
-    raise ConanException(f"{path.name} has no data.tar")
+    """The tarball of a Debian package's files, put into `folder` by dpkg: it comes with apt."""
+    tarball = folder / "data.tar"
+    with tarball.open("wb") as out:
+        try:
+            words = ["dpkg-deb", "--fsys-tarfile", str(path)]
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, check=False)
+        except OSError as error:
+            raise ConanException(f"{path.name} cannot be unpacked without dpkg-deb: {error}") from error
+    if done.returncode:
+        raise ConanException(
+            f"{path.name} is not a whole Debian package: {done.stderr.decode(errors='replace').strip()}"
+        )
+    return tarball
 
 
 class SlipwaySourcesConan(ConanFile):
