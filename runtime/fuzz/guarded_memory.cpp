@@ -115,7 +115,7 @@ void fill_memory_with(std::uint8_t byte) {
 
 }  // namespace slipway::fuzz
 
-// The C library's functions, in their places.
+// What replaces the C library's functions.
 extern "C" {
 
 __attribute__((visibility("default"))) void* malloc(std::size_t size) {

@@ -1,5 +1,5 @@
 // Memory between pages that nobody may touch: XNNPACK's microkernels, which no sanitizer sees, end the
-// process when they leave it. Linked into a program, it takes malloc's place there.
+// process when they leave it. Linked into a program, it replaces malloc there.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the sweep writes in the place of a number: limits, neighbours, the number of a sibling.
+// What the sweep writes over a number: limits, neighbours, the number of a sibling.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // The same program with every number stored: FlatBuffers leave out those that have their default value, and
-// what is left out cannot be changed in its place.
+// what is left out cannot be changed where it would be.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 # Read by XNNPACK's own CMakeLists.txt after its project() (CMAKE_PROJECT_XNNPACK_INCLUDE): one more library, of all that
-# XNNPACK is made of but its microkernels. Compiled with sanitizers, it takes libXNNPACK.a's place in the fuzzer; the
+# XNNPACK is made of but its microkernels. Compiled with sanitizers, it replaces libXNNPACK.a in the fuzzer; the
 # microkernels stay those of the ordinary package, since they read past ends by design (XNN_OOB_READS).
 find_package(pthreadpool CONFIG REQUIRED)
 find_package(cpuinfo CONFIG REQUIRED)
@@ -11,7 +11,7 @@ function(slipway_layers)
   set(objects)
   foreach(part ${parts})
     target_compile_options(${part} PRIVATE ${SLIPWAY_LAYERS_FLAGS})
-    # What only links a library is not told where the headers of that one's own dependencies are.
+    # What only links a library does not get the include folders of that one's own dependencies.
     target_include_directories(${part} PRIVATE ${CPUINFO_SOURCE_DIR}/include)
     list(APPEND objects $<TARGET_OBJECTS:${part}>)
   endforeach()

@@ -16,7 +16,7 @@ namespace {
 // The runtime's limit on a tensor's rank.
 constexpr std::size_t kMostDimensions = 16;
 
-// Parts of a flatbuffer may be referred to from several places, so that a small file can hold a million lists
+// Parts of a flatbuffer may be referred to by several tables, so that a small file can hold a million lists
 // of a million items. All lists and names together may have so many items, and more in a larger file.
 constexpr std::uint64_t kItems = std::uint64_t{1} << 24;
 constexpr std::uint64_t kItemsPerByte = 16;

@@ -111,7 +111,7 @@ void sync_folder(const std::string& path) {
   }
 }
 
-// Makes a file that was not there before, its name told to the signal handler first. -1 and errno on failure.
+// Makes a file that was not there before; the signal handler gets its name first. -1 and errno on failure.
 int create_temporary(const std::string& path, std::string* temporary) {
   constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

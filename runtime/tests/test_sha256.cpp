@@ -19,7 +19,7 @@ TEST(sha256_known_vectors) {
               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// Lengths around the places where the padding needs a block of its own (values from Python's hashlib).
+// Lengths around those at which the padding needs a block of its own (values from Python's hashlib).
 TEST(sha256_padding) {
   CHECK_EQUAL(digest(std::string(55, 'x')),
               "d5e285683cd4efc02d021a5c62014694958901005d6f71e89e0989fac77e4072");

@@ -6,7 +6,7 @@
 #include "flat_table.h"
 #include "scalar_types.h"
 
-// The numbers are the members' places in ONNX Runtime's schema of this format, as the readers in its Python
+// The numbers are the members' indices in ONNX Runtime's schema of this format, as the readers in its Python
 // package have them (onnxruntime/tools/ort_format_model).
 
 namespace slipway::onnx {

@@ -27,7 +27,7 @@ enum class Code : int {
 // The name of a code in JSON: "usage", "file", "missing-operator", ...
 const char* kind_of(Code code);
 
-// An outcome. A failure says what happened, how to mend it, and which things (operators, files) it concerns.
+// An outcome. A failure says what happened, how to fix it, and which things (operators, files) it concerns.
 class [[nodiscard]] Status {
  public:
   Status() = default;

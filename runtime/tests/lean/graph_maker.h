@@ -7,7 +7,7 @@
 
 #include "xnnpack_runtime_generated.h"
 
-// A value of such a graph. Its id is its place among the values.
+// A value of such a graph. Its id is its index among the values.
 struct ValueRecipe {
   enum class Role : std::uint8_t { kInput, kConstant, kOutput };
 

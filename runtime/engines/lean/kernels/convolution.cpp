@@ -29,7 +29,7 @@ Triple triple_of(const std::vector<std::int64_t>& items, std::size_t dims, std::
 // A convolution goes from the larger image to the smaller one, a transposed one from the smaller to the
 // larger; a weight [A, B, ...] links channel a of the smaller with channel b of the larger, a gradient goes
 // the other way. So all of them visit the same pairs: position s of the smaller is at s * stride - padding +
-// k * dilation in the larger, for every place k of the kernel.
+// k * dilation in the larger, for every position k of the kernel.
 struct Taps {
   std::int64_t first;  // positions of the smaller for which that is inside
   std::int64_t last;

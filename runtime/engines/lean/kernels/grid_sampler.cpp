@@ -35,13 +35,13 @@ struct Plane {
     return corners ? (x + T(1)) / T(2) * (length - T(1)) : ((x + T(1)) * length - T(1)) / T(2);
   }
 
-  // Back into the image, where places outside stand for some inside.
+  // Back into the image, where coordinates outside stand for some inside.
   T inside(T x, std::int64_t size) const {
     const T last = static_cast<T>(size - 1);
     if (outside == Outside::kMirror) {
       x = corners ? mirrored(x, T(0), last) : mirrored(x, T(-0.5), last + T(0.5));
     }
-    // Not a number has no place; 0 is inside, so that nothing is read elsewhere.
+    // NaN is not a coordinate; 0 is inside, so that nothing is read elsewhere.
     return outside == Outside::kZero ? x : x >= T(0) ? std::min(x, last) : T(0);
   }
 
@@ -73,7 +73,7 @@ struct Plane {
                bottom_share;
   }
 
-  // Shares of four neighbours around a place that is `t` behind the second (Keys 1981, a = -0.75).
+  // Shares of four neighbours around a coordinate that is `t` behind the second (Keys 1981, a = -0.75).
   static void cubic(T t, T* shares) {
     constexpr T kA = T(-0.75);
     const auto near = [](T x) { return ((kA + T(2)) * x - (kA + T(3))) * x * x + T(1); };

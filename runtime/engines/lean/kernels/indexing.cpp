@@ -30,7 +30,7 @@ struct Lookup {
   std::vector<Shape> shapes_;                     // of these; {-1} where there are none
 };
 
-// Index tensors of bool stand for the places where they are true, one table a dimension.
+// Index tensors of bool stand for the indices of their true elements, one table a dimension.
 Status expand_masks(const TensorView& in, const std::vector<TensorView*>& indices,
                     std::vector<std::vector<std::int64_t>>* lists, std::vector<Shape>* shapes) {
   for (const TensorView* view : indices) {

@@ -27,7 +27,7 @@ bool within(Pair pair, std::int64_t least) {
   return pair.row >= least && pair.column >= least && pair.row <= kMost && pair.column <= kMost;
 }
 
-// What a window covers along one dimension: its places inside the image, and how many it has with the
+// What a window covers along one dimension: its positions inside the image, and how many it has with the
 // padding.
 struct Span {
   std::int64_t first;

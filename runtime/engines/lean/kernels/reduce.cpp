@@ -101,7 +101,7 @@ Status prod_all(Arguments& arguments) {
   return fold(arguments, {}, false, 2, domain_of(arguments.tensor(2).dtype), Product());
 }
 
-// The place of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
+// The index of the largest (or smallest) element; NaN counts as the largest of all, the first of equals wins.
 template <bool Largest>
 struct Best {
   template <typename T>
@@ -156,7 +156,7 @@ Status extreme_all(Arguments& arguments) {
   return fold(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Best<Largest>());
 }
 
-// Places along the dimensions, as int64 whatever domain they are compared in.
+// Indices along the dimensions, as int64 whatever domain they are compared in.
 template <bool Largest>
 Status indices_of_extremes(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
                            TensorView* out) {

@@ -125,7 +125,7 @@ class Reduction {
 };
 
 // Calls f(line, length) for every line of `in` along `dim`, copied and converted to T, and writes what f made
-// of it to the same place in `out`, which has in's shape.
+// of it to the same line of `out`, which has in's shape.
 template <typename T, typename F>
 Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f) {
   std::size_t dim = 0;

@@ -129,7 +129,7 @@ struct Number {
   }
 };
 
-// Writes `source` (or one number) to places of a copy of self.
+// Writes `source` (or one number) to elements of a copy of self.
 Status scatter_into(const TensorView& self, std::int64_t signed_dim, const TensorView& index,
                     const TensorView* source, const Number& number, bool add, TensorView& out) {
   std::size_t dim = 0;
@@ -196,7 +196,7 @@ Status scatter_add(Arguments& arguments) {
                       arguments.tensor(4));
 }
 
-// aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out): each place
+// aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out): each index
 // as often as `repeats` says.
 Status repeat_interleave(Arguments& arguments) {
   const TensorView& repeats = arguments.tensor(0);

@@ -44,7 +44,7 @@ T scale_of(std::int64_t in, std::int64_t out, const std::vector<double>& factors
                                                : static_cast<T>(in) / static_cast<T>(out);
 }
 
-// The pixel of `size` that a place falls on: an image's edge for what is outside, or no number.
+// The pixel of `size` that a coordinate falls on: an image's edge for what is outside, or no number.
 template <typename T>
 std::int64_t pixel_at(T coordinate, std::int64_t size) {
   return std::clamp<std::int64_t>(to_int64(static_cast<double>(coordinate)), 0,
@@ -86,7 +86,7 @@ Status nearest(Arguments& arguments) {
   });
 }
 
-// Between which pixels a place lies, and how near the second one.
+// Between which pixels a coordinate lies, and how near the second one.
 template <typename T>
 struct Between {
   Between(std::int64_t at, T scale, std::int64_t size, bool corners) {

@@ -324,8 +324,8 @@ Status Method::run_delegate(const Instruction& instruction) {
   return instruction.delegate->execute(delegate_arguments_);
 }
 
-// The destination becomes the source. A tensor that has memory of its own takes the elements there: who only
-// looked where the source is would see what the next branch or round writes to the same place.
+// The destination becomes the source. A tensor that has memory of its own takes the elements there: a view
+// of the source's memory would see what the next branch or round writes there.
 Status Method::move(const Instruction& instruction) {
   const auto* source = std::get_if<TensorView>(&values_[instruction.from]);
   auto* target = std::get_if<TensorView>(&values_[instruction.to]);

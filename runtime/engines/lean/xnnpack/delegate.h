@@ -25,7 +25,7 @@ class Delegate {
                                                 const std::string& what, bool profile,
                                                 const GivenConstants& given);
 
-  // Whether the argument at that place of a call is a result.
+  // Whether the argument at that index of a call is a result.
   bool produces(std::size_t argument) const { return check_->produces(argument); }
 
   Status execute(const std::vector<TensorView*>& arguments);

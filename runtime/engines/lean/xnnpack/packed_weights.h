@@ -20,7 +20,7 @@ namespace slipway::lean {
 // the constant's bytes. Constants that nodes use in different ways have an empty text.
 using PackingForms = std::map<const void*, std::string>;
 
-// XNNPACK asks it for memory before it packs an operator's weights, and tells it when that is done: the pages
+// XNNPACK asks it for memory before it packs an operator's weights, and calls it when that is done: the pages
 // of the program's file that the weights came from are given back to the system then, so that never all
 // weights are in memory twice. Graphs that use the same weights in the same form share them, unpacked again;
 // those that pack them to the same bytes for another reason share them, too.

@@ -79,7 +79,7 @@ Status XnnPayload::find_constants(Bytes all, std::size_t base, const DataStore& 
     if (item->offset() == kByName) {
       const std::string name = item->named_key() == nullptr ? "" : item->named_key()->str();
       Bytes found = store.named(name);
-      // Entry 0 is the reserved one: it has neither place nor name.
+      // Entry 0 is the reserved one: it has neither an offset nor a name.
       if (!constants_.empty() && (found.data == nullptr || found.size < item->size())) {
         return {Code::kFile,
                 what + " needs the weight '" + name + "', which is not in the program.",

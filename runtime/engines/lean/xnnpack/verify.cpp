@@ -194,7 +194,7 @@ Fault GraphCheck::follow() {
   const auto bytes_of = [&](std::uint32_t index) {
     std::size_t bytes = 0;
     const GraphFact& fact = facts_[index];
-    // XNNPACK has float32 in the place of bfloat16, in memory of its own.
+    // XNNPACK has float32 instead of bfloat16, in memory of its own.
     const bool widened = fact.type == xnn_datatype_bf16;
     const bool own = !fact.constant && ((!fact.input && !fact.output) || widened);
     return own && count_bytes(shapes_[index], widened ? xnn_datatype_fp32 : fact.type, &bytes) ? bytes : 0;
