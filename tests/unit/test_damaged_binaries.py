@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.errors import BuildError
 from tests.support.objects import HARD_V6, archive, coff, elf, macho, pe, words
-from toolchains.inspect import isa_scan
+from toolchains.inspect import code, isa_scan
 from toolchains.inspect import needs as inspect
 from toolchains.targets import get_target
 
@@ -45,6 +45,15 @@ def test_an_empty_end_is_damage(tmp_path: Path, name: str) -> None:
     file.write_bytes(FILES[name][: len(FILES[name]) // 2])
     with pytest.raises(BuildError, match="binary"):
         isa_scan.scan(TARGET, file)
+
+
+@pytest.mark.parametrize("name", ["elf32", "elf64", "elf program", "mach-o"])
+def test_no_beginning_of_a_file_is_taken_for_the_whole(name: str) -> None:
+    """The library that reads these formats takes what is cut off for zeros, or leaves it out."""
+    data = FILES[name]
+    for size in range(len(data)):
+        with pytest.raises(BuildError):
+            code.functions(Path("binary"), "", data[:size])
 
 
 @pytest.mark.parametrize("name", FILES)

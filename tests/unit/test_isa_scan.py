@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -369,6 +370,16 @@ def test_functions_are_told_from_labels(scan: Scanner) -> None:
     assert [name for name, _ in needs(scan("macos-x86_64", macho("x86_64", plain)))] == names
     labels = macho("x86_64", {"_first": SSE2, "ltmp0": AVX, "l_label": AVX}, underscore="")
     assert {name for name, _ in needs(scan("macos-x86_64", labels))} == {"first"}
+
+
+def test_a_name_may_be_the_tail_of_another(scan: Scanner) -> None:
+    """LLVM keeps such names once, in objects for Windows as elsewhere: the second begins within the first."""
+    data = coff("x86_64", {"other_plain": SSE2, "plain": AVX})
+    first, second = data.rindex(b"other_plain"), data.rindex(b"plain")
+    strings = first - 4
+    own, shared = (struct.pack("<II", 0, offset - strings) for offset in (second, first + len("other_")))
+    assert data.count(own) == 1
+    assert needs(scan("windows-x86_64", data.replace(own, shared))) == [("plain", "AVX")]
 
 
 def test_32_bit_code_has_another_meaning_for_some_bytes(scan: Scanner) -> None:

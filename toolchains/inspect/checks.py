@@ -18,7 +18,16 @@ from toolchains.targets import Target
 from toolchains.tools import table
 
 _ROOM = Path(__file__).parent
-_SOURCES = ("isa.toml", "isa.py", "isa_x86.py", "isa_scan.py", "code.py", "symbols.py", "archives.py")
+_SOURCES = (
+    "isa.toml",
+    "isa.py",
+    "isa_x86.py",
+    "isa_scan.py",
+    "code.py",
+    "symbols.py",
+    "symbols_coff.py",
+    "archives.py",
+)
 """What decides the outcome of a scan besides the file."""
 _SHOWN = 5
 _BINARIES = (".a", ".lib", ".so", ".dylib", ".dll", ".exe", ".o", ".obj")

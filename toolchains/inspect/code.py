@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolchains.inspect import symbols
+from toolchains.inspect import symbols, symbols_coff
 from toolchains.inspect.archives import broken, format_of
 from toolchains.inspect.symbols import Mode, Section
 
-_READERS = {"elf": symbols.elf, "coff": symbols.coff, "pe": symbols.pe, "mach-o": symbols.macho}
+_READERS = {"elf": symbols.elf, "coff": symbols_coff.coff, "pe": symbols_coff.pe, "mach-o": symbols.macho}
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
@@ -58,7 +58,7 @@ def functions(path: Path, member: str, data: bytes) -> tuple[list[Function], boo
         raise broken(where, "it is no ELF, PE, COFF or Mach-O file")
     try:
         read = reader(data)
-    except (IndexError, OverflowError, ValueError, struct.error) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, SystemError, ValueError, struct.error) as error:
         raise broken(where, str(error)) from error
     return [function for section in read.sections for function in _cut(section, member)], read.named
 

@@ -1,27 +1,36 @@
-"""Sections of code and the symbols in them: ELF, COFF, PE and Mach-O, little-endian.
+"""Sections of code and the symbols in them: ELF and Mach-O, little-endian, read by lief.
 
-Formats: System V ABI, chapter 4, and ELF for the Arm Architecture, 5.5.5 (mapping symbols); Microsoft's PE
-specification; ``mach-o/loader.h`` and ``mach-o/nlist.h``.
+lief reads what it can of a damaged file, without a word; here, what the headers name must be in the file. Meanings:
+System V ABI, chapter 4; ELF for the Arm Architecture, 5.5.5 (mapping symbols); ``mach-o/loader.h``, ``mach-o/nlist.h``.
 """
 
 from __future__ import annotations
 
-import struct
+import contextlib
+import functools
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Mode = Literal["a32", "t32", "a64", "x86", "x64", "data"]
 
-_ELF_MODES: dict[int, Mode] = {3: "x86", 40: "a32", 62: "x64", 183: "a64"}
-_COFF_MODES: dict[int, Mode] = {0x14C: "x86", 0x8664: "x64", 0xAA64: "a64"}
-_MACHO_MODES: dict[int, Mode] = {7: "x86", 0x01000007: "x64", 0x0100000C: "a64"}
+_MODES: dict[str, Mode] = {
+    "I386": "x86", "ARM": "a32", "X86_64": "x64", "AARCH64": "a64",  # ELF
+    "X86": "x86", "ARM64": "a64",  # Mach-O
+}  # fmt: skip
 _MAPPING: dict[str, Mode] = {"$a": "a32", "$t": "t32", "$x": "a64", "$d": "data"}
+_HEADER = 64
+"""Bytes of the longest header; lief takes what is cut off for zeros."""
+_INSTRUCTIONS = 0x80000400
+"""``S_ATTR_PURE_INSTRUCTIONS`` and ``S_ATTR_SOME_INSTRUCTIONS`` of a Mach-O section's flags."""
+_STAB, _TYPE, _IN_SECTION = 0xE0, 0x0E, 0x0E
+"""``N_STAB`` and ``N_TYPE``, masks of a Mach-O symbol's type, and ``N_SECT``."""
 
 
 @dataclass
 class Section:
-    """A section of code, with what the symbols say about places in it."""
+    """A section of code, with what the symbols say about addresses in it."""
 
     name: str
     address: int
@@ -30,7 +39,7 @@ class Section:
     starts: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     """Names of the functions that begin at an address, each with its source file where that is known."""
     modes: dict[int, Mode] = field(default_factory=dict)
-    """Where the instruction set changes, or data begins."""
+    """Addresses at which the instruction set changes, or data begins."""
 
     def start(self, address: int, name: str, file: str = "") -> None:
         """A function begins at ``address``; one outside the section is ignored."""
@@ -47,7 +56,7 @@ class Symbols:
     """Whether there is a table of symbols."""
 
 
-def _part(data: bytes, offset: int, size: int) -> bytes:
+def part_of(data: bytes, offset: int, size: int) -> bytes:
     """A piece of the file that must be there.
 
     Raises:
@@ -58,190 +67,160 @@ def _part(data: bytes, offset: int, size: int) -> bytes:
     return data[offset : offset + size]
 
 
-def _table(data: bytes, offset: int, count: int, form: str) -> list[Any]:
-    return list(struct.iter_unpack(form, _part(data, offset, count * struct.calcsize(form))))
-
-
-def _text(table: bytes, offset: int) -> str:
-    end = table.find(b"\0", offset)
-    return table[offset : end if end >= 0 else len(table)].decode(errors="replace")
-
-
-def _bare(name: str, cut: bool) -> str:
+def bare(name: str, cut: bool) -> str:
     """A C name without the underscore that some systems put before it."""
     return name[1:] if cut and name.startswith("_") else name
 
 
-# -- ELF ------------------------------------------------------------------------------------------------------------
+def _mode(machine: Any) -> Mode | None:
+    """How the machine's code is read; ``None`` for those that no target has."""
+    return _MODES.get(str(getattr(machine, "name", machine)))
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without lief's warnings of numbers that it has no name for."""
+    import lief
+
+    lief.logging.disable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+@functools.cache
+def _elf_config() -> Any:
+    import lief
+
+    config = lief.ELF.ParserConfig()
+    config.parse_relocations = config.parse_dyn_symbols = config.parse_symbol_versions = False
+    config.parse_notes = config.parse_overlay = False
+    return config
 
 
 def elf(data: bytes) -> Symbols:
-    """Sections and symbols of an ELF file."""
-    wide = data[4:5] == b"\2"
-    head = struct.unpack_from("<HHIQQQIHHHHHH" if wide else "<HHIIIIIHHHHHH", data, 16)
-    mode = _ELF_MODES.get(head[1])
-    if mode is None or data[5:6] != b"\1":
+    """Sections and symbols of an ELF file.
+
+    Raises:
+        ValueError: damaged; or another error of lief's.
+    """
+    import lief
+
+    with _quietly():
+        item = lief.ELF.parse(data, _elf_config())
+        if item is None or len(data) < _HEADER:
+            raise ValueError("its headers make no sense")
+        return _elf(data, item)
+
+
+def _elf(data: bytes, item: Any) -> Symbols:
+    import lief
+
+    head, kinds = item.header, lief.ELF.Section.TYPE
+    mode = _mode(head.machine_type)
+    if mode is None or head.identity_data != lief.ELF.Header.ELF_DATA.LSB:
         return Symbols([], named=True)
-    rows = _table(data, head[5], head[11], "<IIQQQQIIQQ" if wide else "<IIIIIIIIII")
-    names = _part(data, rows[head[12]][4], rows[head[12]][5]) if head[12] < len(rows) else b""
+    part_of(data, head.section_header_offset, head.numberof_sections * head.section_header_size)
+    rows = list(item.sections)
+    if len(rows) != head.numberof_sections:
+        raise ValueError(f"{len(rows)} of its {head.numberof_sections} sections can be read")
     sections: dict[int, Section] = {}
-    for index, (name, kind, flags, address, offset, size, *_) in enumerate(rows):
-        # SHT_PROGBITS and SHF_EXECINSTR
-        if kind == 1 and flags & 4 and size:
-            sections[index] = Section(_text(names, name), address, _part(data, offset, size), mode)
-    named = False
-    for _, kind, _, _, offset, size, link, *_ in rows:
-        if kind == 2 and link < len(rows):  # SHT_SYMTAB
-            form = "<IBBHQQ" if wide else "<IIIBBH"
-            table = _table(data, offset, size // struct.calcsize(form), form)
-            strings = _part(data, rows[link][4], rows[link][5])
-            named = named or len(table) > 1
-            _elf_symbols(sections, table, strings, wide)
-    return Symbols(list(sections.values()), named)
+    tables = 0
+    for index, row in enumerate(rows):
+        if row.type == kinds.PROGBITS and row.has(lief.ELF.Section.FLAGS.EXECINSTR) and row.size:
+            sections[index] = Section(
+                str(row.name), row.virtual_address, part_of(data, row.file_offset, row.size), mode
+            )
+        elif row.type == kinds.SYMTAB:
+            tables += row.size // row.entry_size if row.entry_size else 0
+            part_of(data, row.file_offset, row.size)
+            if row.link < len(rows):
+                part_of(data, rows[row.link].file_offset, rows[row.link].size)
+    symbols = list(item.symtab_symbols)
+    if len(symbols) != tables:
+        raise ValueError(f"{len(symbols)} of its {tables} symbols can be read")
+    _elf_symbols(sections, symbols)
+    return Symbols(list(sections.values()), named=len(symbols) > 1)
 
 
-def _elf_symbols(sections: dict[int, Section], table: list[Any], strings: bytes, wide: bool) -> None:
-    file = ""
-    for row in table:
-        if wide:
-            offset, info, _, index, value, _ = row
-        else:
-            offset, value, _, info, _, index = row
-        kind, local = info & 15, info >> 4 == 0
-        if kind == 4:  # STT_FILE: what follows comes from it
-            file = _text(strings, offset)
-        section = sections.get(index)
-        name = _text(strings, offset) if section else ""
+def _elf_symbols(sections: dict[int, Section], symbols: list[Any]) -> None:
+    import lief
+
+    kinds, file = lief.ELF.Symbol.TYPE, ""
+    for symbol in symbols:
+        kind, local = symbol.type, symbol.binding == lief.ELF.Symbol.BINDING.LOCAL
+        if kind == kinds.FILE:  # what follows comes from it
+            file = str(symbol.name)
+        section = sections.get(symbol.shndx)
+        name = str(symbol.name) if section else ""
         if section is None or not name:
             continue
-        if kind == 0 and name[:2] in _MAPPING and (len(name) == 2 or name[2] == "."):
+        value = symbol.value
+        if kind == kinds.NOTYPE and name[:2] in _MAPPING and (len(name) == 2 or name[2] == "."):
             section.modes[value] = _MAPPING[name[:2]]
-        elif kind in {2, 10} or (kind == 0 and not local):  # STT_FUNC, STT_GNU_IFUNC, or assembly's plain labels
+        elif kind in {kinds.FUNC, kinds.GNU_IFUNC} or (kind == kinds.NOTYPE and not local):  # or assembly's labels
             thumb = section.mode == "a32" and value & 1
             section.start(value - thumb, name, file if local else "")
             if thumb:
                 section.modes.setdefault(value - 1, "t32")
 
 
-# -- COFF and PE ----------------------------------------------------------------------------------------------------
-
-
-def coff(data: bytes) -> Symbols:
-    """Sections and symbols of a COFF object, the kind with many sections included."""
-    if data[:4] == b"\0\0\xff\xff":
-        (machine,) = struct.unpack_from("<H", data, 6)
-        count, table, number = struct.unpack_from("<III", data, 44)
-        return _coff(data, machine, 56, count, (table, number, "<8sIiHBB"))
-    machine, count, _, table, number, skip, _ = struct.unpack_from("<HHIIIHH", data)
-    return _coff(data, machine, 20 + skip, count, (table, number, "<8sIhHBB"))
-
-
-def pe(data: bytes) -> Symbols:
-    """Sections and symbols of a program or DLL for Windows; most linkers write no symbols."""
-    (start,) = struct.unpack_from("<I", data, 0x3C)
-    if _part(data, start, 4) != b"PE\0\0":
-        raise ValueError("no PE header")
-    machine, count, _, table, number, skip, _ = struct.unpack_from("<HHIIIHH", data, start + 4)
-    return _coff(data, machine, start + 24 + skip, count, (table, number, "<8sIhHBB"))
-
-
-def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int, int, str]) -> Symbols:
-    mode = _COFF_MODES.get(machine)
-    if mode is None:
-        return Symbols([], named=True)
-    sections: dict[int, Section] = {}
-    for index, row in enumerate(_table(data, offset, count, "<8sIIIIIIHHI"), 1):
-        name, virtual, address, size, where, *_, flags = row
-        if flags & 0x20 and size:  # IMAGE_SCN_CNT_CODE
-            # What is behind a program's section in the file pads a page.
-            size = min(size, virtual) if virtual else size
-            sections[index] = Section(_text(name, 0), address, _part(data, where, size), mode)
-    table, number, form = symbols
-    rows = _table(data, table, number, form) if table else []
-    strings = data[table + number * struct.calcsize(form) :]
-    left = 0
-    for row in rows:
-        if left:  # auxiliary rows of the symbol before
-            left -= 1
-            continue
-        short, value, index, kind, storage, left = row
-        section = sections.get(index)
-        # A function's type, or an external symbol
-        if section is not None and (kind >> 4 == 2 or storage == 2):
-            long = short[:4] == b"\0\0\0\0"
-            name = _text(strings, int.from_bytes(short[4:], "little")) if long else _text(short, 0)
-            if name and not name.startswith("."):  # sections' own symbols, and labels
-                section.start(section.address + value, _bare(name, mode == "x86"))
-    return Symbols(list(sections.values()), bool(rows))
-
-
-# -- Mach-O ---------------------------------------------------------------------------------------------------------
-
-
 def macho(data: bytes) -> Symbols:
-    """Sections and symbols of a Mach-O file; of a universal one, of all architectures."""
-    if data[:4] != b"\xca\xfe\xba\xbe":
-        return _macho(data)
-    (count,) = struct.unpack_from(">I", data, 4)
-    parts = [_macho(_part(data, row[2], row[3])) for row in _table(data, 8, count, ">IIIII")]
-    return Symbols([section for part in parts for section in part.sections], all(part.named for part in parts))
+    """Sections and symbols of a Mach-O file; of a universal one, of all architectures.
+
+    Raises:
+        ValueError: damaged; or another error of lief's.
+    """
+    import lief
+
+    with _quietly():
+        file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
+        if file is None or len(data) < _HEADER:
+            raise ValueError("its headers make no sense")
+        # Its parts live as long as it does.
+        read = [_macho(data, file.at(index)) for index in range(file.size)]
+    if not read:
+        raise ValueError("it holds no architecture")
+    return Symbols([section for part in read for section in part.sections], all(part.named for part in read))
 
 
-def _commands(data: bytes, offset: int, count: int) -> Iterator[tuple[int, int]]:
-    """Kind and place of every load command."""
-    for _ in range(count):
-        kind, size = struct.unpack_from("<II", data, offset)
-        if size < 8:
-            raise ValueError(f"a load command of {size} bytes")
-        yield kind, offset
-        offset += size
+def _macho(data: bytes, item: Any) -> Symbols:
+    import lief
 
-
-def _macho(data: bytes) -> Symbols:
-    magic, cpu, _, filetype, count = struct.unpack_from("<IIIII", data)
-    mode = _MACHO_MODES.get(cpu)
-    if magic not in {0xFEEDFACE, 0xFEEDFACF}:
-        raise ValueError("it is big-endian, or no Mach-O file")
+    mode, base = _mode(item.header.cpu_type), item.fat_offset
+    wide = item.header.magic == lief.MachO.MACHO_TYPES.MAGIC_64
+    part_of(data, base, (32 if wide else 28) + item.header.sizeof_cmds)
+    if len(item.commands) != item.header.nb_cmds:
+        raise ValueError(f"{len(item.commands)} of its {item.header.nb_cmds} load commands can be read")
     if mode is None:
         return Symbols([], named=True)
-    wide = magic == 0xFEEDFACF
     sections: dict[int, Section] = {}
     offsets: dict[int, int] = {}
-    number, table, pools = 0, (0, 0, 0, 0), (0, 0)
-    for kind, at in _commands(data, 32 if wide else 28, count):
-        if kind == (0x19 if wide else 1):  # LC_SEGMENT_64, LC_SEGMENT
-            for row in _macho_sections(data, at, wide):
-                number += 1
-                name, _, address, size, offset, _, _, _, flags, *_ = row
-                # S_ATTR_PURE_INSTRUCTIONS or S_ATTR_SOME_INSTRUCTIONS, and S_REGULAR: stubs are the linker's own
-                if flags & 0x80000400 and not flags & 0xFF and size:
-                    sections[number] = Section(_text(name, 0), address, _part(data, offset, size), mode)
-                    offsets[number] = offset
-        elif kind == 2:  # LC_SYMTAB
-            table = struct.unpack_from("<IIII", data, at + 8)
-        elif kind == 0x29:  # LC_DATA_IN_CODE
-            pools = struct.unpack_from("<II", data, at + 8)
-    rows = _table(data, table[0], table[1], "<IBBHQ" if wide else "<IBBHI")
-    _macho_symbols(sections, rows, _part(data, table[2], table[3]))
-    for begin, length, _ in _table(data, pools[0], pools[1] // 8, "<IHH"):
+    for number, row in enumerate(item.sections, 1):
+        # S_REGULAR: stubs are the linker's own
+        if row.flags.value & _INSTRUCTIONS and row.type == lief.MachO.Section.TYPE.REGULAR and row.size:
+            code = part_of(data, base + row.offset, row.size)
+            sections[number] = Section(str(row.name), row.virtual_address, code, mode)
+            offsets[number] = row.offset
+    named = False
+    if item.has_symbol_command:
+        table = item.symbol_command
+        part_of(data, base + table.symbol_offset, table.numberof_symbols * (16 if wide else 12))
+        part_of(data, base + table.strings_offset, table.strings_size)
+        named = bool(table.numberof_symbols)
+    for symbol in item.symbols:
+        section = sections.get(symbol.numberof_sections)
+        if section is not None and not symbol.raw_type & _STAB and symbol.raw_type & _TYPE == _IN_SECTION:
+            name = str(symbol.name)
+            if name and name[0] not in "lL":  # labels; the names of C's functions begin with an underscore
+                section.start(symbol.value, bare(name, cut=True))
+    pools = [(entry.offset, entry.length) for entry in item.data_in_code.entries] if item.has_data_in_code else []
+    for begin, length in pools:
         for index, section in sections.items():
-            # An offset in the file, for the linker's work; in an object file (MH_OBJECT) LLVM writes an address.
-            start = begin if filetype == 1 else section.address + begin - offsets[index]
+            # An offset in the file, for the linker's work; in an object file LLVM writes an address.
+            linked = item.header.file_type != lief.MachO.Header.FILE_TYPE.OBJECT
+            start = section.address + begin - offsets[index] if linked else begin
             if section.address <= start < section.address + len(section.code):
                 section.modes[start] = "data"
                 section.modes.setdefault(start + length, mode)
-    return Symbols(list(sections.values()), bool(rows))
-
-
-def _macho_sections(data: bytes, command: int, wide: bool) -> list[Any]:
-    (count,) = struct.unpack_from("<I", data, command + (64 if wide else 48))
-    return _table(data, command + (72 if wide else 56), count, "<16s16sQQIIIIIIII" if wide else "<16s16sIIIIIIIII")
-
-
-def _macho_symbols(sections: dict[int, Section], rows: list[Any], strings: bytes) -> None:
-    for offset, kind, index, _, value in rows:
-        # Not N_STAB, and N_TYPE is N_SECT
-        if not kind & 0xE0 and kind & 0x0E == 0x0E and index in sections:
-            name = _text(strings, offset)
-            if name and name[0] not in "lL":  # labels; the names of C's functions begin with an underscore
-                sections[index].start(value, _bare(name, cut=True))
+    return Symbols(list(sections.values()), named)
