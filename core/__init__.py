@@ -1,1 +1,1 @@
-"""What every room shares: errors, paths, atomic files, commands, console, and the two file formats."""
+"""What every package shares: errors, paths, atomic files, commands, console, and the two file formats."""

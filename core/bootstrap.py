@@ -26,7 +26,7 @@ LABELS = {
     "core": "Slipway's own packages (seconds)",
     "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
     "onnx": "the ONNX exporter and its runtime (about 60 MB)",
-    "labgrid": "labgrid, for devices that are a lab's places (about 20 MB)",
+    "labgrid": "labgrid, for the devices of a lab (about 20 MB)",
     "test": "the test tools",
     "lock": "uv, which makes the locks (about 25 MB)",
 }
@@ -35,8 +35,8 @@ _REFUSED = re.compile(
     r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
     re.DOTALL,
 )
-_SAID, _LINE = 2000, 1 << 16  # lines of pip's that are kept in memory, and characters of one: its log has all
-_LEAST_FREE = 32 << 20  # bytes; less than this and no environment fits
+_SAID, _LINE = 2000, 1 << 16  # lines of pip's output kept in memory, and characters of one: its log has all
+_LEAST_FREE = 32 << 20  # bytes; an environment does not fit into less
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
 
 
@@ -81,23 +81,23 @@ def is_installed(venv: Path, name: str) -> bool:
 
 
 def missing(venv: Path, name: str) -> dict[str, str]:
-    """What of a set's lock is not yet in the environment, by package; makes every stamp that this changes invalid.
+    """The part of a set's lock that the environment still lacks, by package; removes every stamp that this invalidates.
 
     A package counts as present only when a stamp says that these same files of it were installed.
     """
-    wanted = locked(lock_file(name).read_text(encoding="utf-8"))
+    pins = locked(lock_file(name).read_text(encoding="utf-8"))
     present: set[str] = set()
     for other in LABELS:
         file = stamp(venv, other)
         kept = locked(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        present |= {package for package, lines in wanted.items() if kept.get(package) == lines}
-        if other == name or any(package in wanted and wanted[package] != lines for package, lines in kept.items()):
+        present |= {package for package, lines in pins.items() if kept.get(package) == lines}
+        if other == name or any(package in pins and pins[package] != lines for package, lines in kept.items()):
             file.unlink(missing_ok=True)
-    return {package: lines for package, lines in wanted.items() if package not in present}
+    return {package: lines for package, lines in pins.items() if package not in present}
 
 
 def _lock(venv: Path) -> None:
-    """Take turns with other ./inv of this checkout until this process, or what it becomes, ends."""
+    """Take turns with other ./inv of this checkout until this process ends, or the one that replaces it."""
     import fcntl
 
     venv.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +129,7 @@ def _write(path: Path, text: str) -> None:
 def _pip_from_debian(venv: Path) -> list[str]:
     """Pip for a Debian Python without ensurepip (python3-venv is missing): Debian's own pip wheel, unpacked.
 
-    Returns the words that install this wheel into ``venv``, from the file that apt has verified. An ordinary user may
-    do all of it.
+    Returns the command that installs this wheel into ``venv``, from the file that apt has verified. It needs no root.
     """
     hint = "apt install python3-venv, then the same command again"
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
@@ -183,15 +182,15 @@ def _last(text: str) -> str:
     return "\n".join(lines[-4:])
 
 
-def _explain_disk(text: str, where: Path) -> None:
-    """Fail in words when the trouble was a full disk; ensurepip hides the reason, so free space is looked at too."""
-    folder = next(parent for parent in (where, *where.parents) if parent.exists())
+def _explain_disk(text: str, path: Path) -> None:
+    """Raise `SetupError` if the disk was full; ensurepip hides the reason, so look at the free space too."""
+    folder = next(parent for parent in (path, *path.parents) if parent.exists())
     if (
         re.search(r"No space left on device|Errno 28|Disk quota exceeded", text)
         or shutil.disk_usage(folder).free < _LEAST_FREE
     ):
         fail(
-            f"No space left on this machine while setting up {where}.",
+            f"No space left on this machine while setting up {path}.",
             "the disk, your quota or the folder for temporary files is full",
             "free some space (TMPDIR can name another folder for temporary files), then the same command again",
         )
@@ -203,8 +202,8 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
         source = f", from {refused[2]}," if refused[2] else ""
         fail(
             f"{refused[1]} was not installed: the file that pip got{source} is not in Slipway's lock.",
-            f"the index, the mirror or the folder it came from serves other bytes (SHA-256 {refused[3]}); see {log}",
-            "pip config list, which shows where pip looks; the same command again once only trusted sources are there",
+            f"the index, mirror or folder that it came from serves other bytes (SHA-256 {refused[3]}); see {log}",
+            "pip config list, which shows pip's sources; remove those you do not trust, then the same command",
         )
     retry = "the same command again once the network or your pip configuration (pip config list) works"
     if re.search(
@@ -214,7 +213,7 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
     ):
         fail(
             "Could not reach the Python package index.",
-            f"no network, or a proxy in the way; pip's output is in {log}",
+            f"there is no network, or a proxy blocks it; pip's output is in {log}",
             retry,
         )
     if missing := re.search(r"No matching distribution found for (\S+)", text):
@@ -253,7 +252,7 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
         errors="replace",
     )
     try:
-        assert child.stdout is not None  # noqa: S101 - PIPE was asked for
+        assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
         while line := child.stdout.readline(_LINE):
             lines.append(line)
             with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
@@ -285,15 +284,15 @@ def install(name: str, venv: Path) -> bool:
     """
     if is_installed(venv, name):
         return False
-    wanted = lock_file(name).read_text(encoding="utf-8")
-    # These and no others, whatever is in the environment already: pip does not look at the hashes of what it finds.
+    pins = lock_file(name).read_text(encoding="utf-8")
+    # Name exactly these pins: pip does not check the hashes of packages that the environment already has.
     todo = missing(venv, name)
     if todo:
         with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
             listing = Path(folder) / "requirements.txt"
             listing.write_text("".join(todo.values()), encoding="utf-8")
             _pip(venv, [*pip_words(venv / "bin" / "python"), "-r", str(listing)], LABELS[name], len(todo))
-    _write(stamp(venv, name), wanted)
+    _write(stamp(venv, name), pins)
     return True
 
 
@@ -308,7 +307,7 @@ def pip_words(python: Path) -> list[str]:
 
 
 def main(name: str, venv: Path) -> int:
-    """Make the environment when it is missing or broken, then go on inside it."""
+    """Make the environment if it is missing or broken, then go on inside it."""
     _lock(venv)
     ready = venv / ".slipway" / "venv.txt"
     python = venv / "bin" / "python"
@@ -326,7 +325,7 @@ def inside(name: str, venv: Path) -> int:
 
 
 def guarded(words: list[str]) -> int:
-    """`main` or `inside`; every foreseen failure ends in a message."""
+    """`main` or `inside`; every foreseen failure prints a message."""
     try:
         if words[0] == "--inside":
             return inside(words[1], Path(words[2]))

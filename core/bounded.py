@@ -1,4 +1,4 @@
-"""Run a program that reads what came from anywhere: with limits on its time, its memory and what it prints."""
+"""Run a program that reads untrusted files: with limits on its time, its memory and its output."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from core.output import drain
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may take."""
+    """The limits of a program."""
 
     seconds: float
-    """From its start to its end, by the clock."""
+    """Wall-clock seconds from its start to its end."""
     memory: int
-    """Bytes of its own data (``RLIMIT_DATA``); where the system has no such limit, none."""
+    """Bytes of its own data (``RLIMIT_DATA``); unlimited if the system does not have this limit."""
     output: int
     """Bytes on standard output and standard error together."""
 
 
 class LimitError(SlipwayError):
-    """A program took more than it may; it was ended."""
+    """A program exceeded a limit; it was ended."""
 
 
 def run_bounded(argv: Sequence[str | os.PathLike[str]], limits: Limits, what: str) -> Done:
-    """Run ``argv`` to its end within ``limits``; its exit status is the caller's to judge.
+    """Run ``argv`` to its end within ``limits``; the caller judges its exit status.
 
     Args:
         what: what it is for, the beginning of an error's first line ("Reading a.pte").
 
     Raises:
-        LimitError: it took longer or printed more; its process group was ended. A program that gets no more memory
-            answers by itself. HostError: the program is not there.
+        LimitError: it took longer or printed more; its process group was ended. A program that runs out of memory
+            reports that itself. HostError: the program does not exist.
     """
     texts = {False: bytearray(), True: bytearray()}
 
@@ -61,7 +61,7 @@ def run_bounded(argv: Sequence[str | os.PathLike[str]], limits: Limits, what: st
 def _restrict(pid: int, limits: Limits) -> None:
     """Lower the limits of a process that has just been started: between fork and exec no Python may run here.
 
-    Linux alone can do that for another process; elsewhere the program's own limits hold.
+    Only Linux can do that for another process; on other systems the program's own limits hold.
     """
     if sys.platform != "linux":
         return

@@ -22,7 +22,7 @@ SBOM = "sbom.cdx.json"
 """The bill of materials beside it, CycloneDX 1.6."""
 RUNNER = "bin/pte_runner"
 REAL_RUNNER = "bin/pte_runner.real"
-"""The program itself in bundles where `RUNNER` is a script that chooses the loader."""
+"""The program itself in bundles whose `RUNNER` is a script that chooses the loader."""
 
 
 class _Model(BaseModel):
@@ -47,7 +47,7 @@ class FileEntry(_Model):
 
 
 class Needs(_Model):
-    """What the binaries ask of a device, as read from the binaries themselves."""
+    """What the binaries require of a device, as read from the binaries themselves."""
 
     os: str
     """``linux``, ``android``, ``windows``, ``macos``."""
@@ -76,7 +76,7 @@ class Needs(_Model):
 
 
 class Offers(_Model):
-    """What the runner said of itself when it ran (``pte_runner --capabilities``)."""
+    """What the runner reports about itself (``pte_runner --capabilities``)."""
 
     engine: str
     engine_version: str
@@ -87,11 +87,11 @@ class Offers(_Model):
     """How the runner was run to learn this: ``native``, ``qemu-aarch64 -cpu cortex-a72``, or ``not run: why``."""
 
     programs: tuple[str, ...] = ()
-    """The only programs that a selective bundle was linked for; empty: it has everything the engine has."""
+    """The only programs that a selective bundle was linked for; empty: it has all of the engine's operators."""
 
 
 class CodeCheck(_Model):
-    """What the scan for instructions above the floor saw in one file."""
+    """What the scan for instructions above the ISA floor found in one file."""
 
     path: str
     functions: int = Field(ge=0)
@@ -105,19 +105,19 @@ class CodeCheck(_Model):
 
 
 class HardeningCheck(_Model):
-    """What one program or shared library has that makes a fault in it harder to use."""
+    """The hardening of one program or shared library: what makes a fault in it harder to exploit."""
 
     path: str
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
-    """What a file of ours would have to have: only files that were compiled elsewhere lack any."""
+    """Hardening that it lacks although our own files must have it: only files that others compiled may lack any."""
 
 
 class Checks(_Model):
-    """What was checked after the build; whatever the checks refuse never becomes a manifest."""
+    """What was checked after the build; a file that fails a check never gets into a manifest."""
 
     floor: str
-    """The least CPU that all code outside the kernels runs on."""
+    """The minimal CPU, on which all code outside the kernels runs."""
     code: tuple[CodeCheck, ...]
     hardening: tuple[HardeningCheck, ...] = ()
 
@@ -148,7 +148,7 @@ class Bundle(_Model):
         """Read and check the bundle in folder ``path``.
 
         Raises:
-            BundleError: no manifest, a manifest that is not one, a missing or changed file.
+            BundleError: the manifest is missing or malformed, or a file is missing or changed.
         """
         # A selective bundle's folder has the names of its programs after the engine's.
         again = f"./inv build --target {path.parent.name} --engine {path.name.partition('-')[0]}"
@@ -174,7 +174,7 @@ class Bundle(_Model):
         wrong = _differences(self.path, self.manifest.files)
         if wrong:
             raise BundleError(
-                f"The bundle in {self.path} is not the one that was built.",
+                f"The bundle in {self.path} is not as it was built.",
                 "; ".join(wrong),
                 f"./inv build --target {self.manifest.target} --engine {self.manifest.engine}",
                 wrong,
@@ -196,7 +196,7 @@ def find_bundle(word: str, target: str) -> Bundle:
     """The bundle in folder ``word``, or the one of that name in ``dist/<target>``: ``lean-mlp-fp32``.
 
     Raises:
-        UsageError: there is neither. BundleError: it is damaged.
+        UsageError: neither exists. BundleError: it is damaged.
     """
     folder = Path(word) if (Path(word) / MANIFEST).is_file() else dist_dir() / target / word
     if not word or not (folder / MANIFEST).is_file():
@@ -220,7 +220,7 @@ class NativePackage(_Model):
     """The recipe's revision, which follows from its files."""
     package_id: str
     source: dict[str, str]
-    """Where its sources came from: ``place`` (``debian``, ``git``) and that place's pins."""
+    """The origin of its sources: ``place`` (``debian``, ``git``) and that origin's pins."""
 
 
 class NativeManifest(_Model):
@@ -238,9 +238,9 @@ class NativeManifest(_Model):
     """Which of the two was chosen; `NativePackage.source` says it for each package."""
     kleidiai: bool
     kleidiai_note: str
-    """Which KleidiAI, or why none."""
+    """The KleidiAI version, or why it is left out."""
     notes: tuple[str, ...] = ()
-    """What a user must know of these packages: ``static musl, no bionic``."""
+    """What a user must know about these packages: ``static musl, no bionic``."""
     proof: str = ""
     """The program that proves them, ``bin/xnnpack_proof``; empty when there is none."""
     checks: Checks | None = None
@@ -259,7 +259,7 @@ class Native(_Model):
         """Read and check the native packages in folder ``path``.
 
         Raises:
-            BundleError: no manifest, a manifest that is not one, a missing or changed file.
+            BundleError: the manifest is missing or malformed, or a file is missing or changed.
         """
         again = f"./inv build --target {path.parent.name} --packages"
         source = path / MANIFEST
@@ -284,7 +284,7 @@ def runner_in(folder: Path) -> str:
 def runner_argv(folder: Path, own_loader: str) -> list[str]:
     """Words that start the runner of the bundle in ``folder`` under user-mode emulation.
 
-    An emulator runs programs and no scripts: where the bundle brings its own loader, that starts the runner.
+    An emulator runs programs, not scripts: if the bundle has its own loader, the loader starts the runner.
     """
     if not own_loader:
         return [os.fspath(folder / runner_in(folder))]

@@ -1,4 +1,4 @@
-"""Remove what Slipway left on this machine."""
+"""Remove the files that Slipway made on this machine."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _clean_cache() -> dict[str, int]:
 
 
 def clean(*, cache: bool, env: bool, as_json: bool) -> None:
-    """Remove ``dist/``'s contents and, when asked, the shared cache and the environment.
+    """Remove ``dist/``'s contents and, if requested, the shared cache and the environment.
 
     Virtual devices keep their state in the cache: the caller stops them first.
 

@@ -15,9 +15,9 @@ from core.errors import INTERRUPTED, ConfigError, UsageError
 from core.surprise import understood
 
 _MOST = 10**9
-"""No number of runs, threads, seconds or MiB is larger; also keeps out ``inf`` and, by its comparison, ``nan``."""
+"""The largest accepted number of runs, threads, seconds or MiB; it also excludes ``inf`` and ``nan``."""
 JSON = "print JSON for machines instead of a table"
-"""What ``--help`` says of ``--json``."""
+"""The ``--help`` text of ``--json``."""
 
 
 class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
@@ -40,10 +40,10 @@ def task(
 ) -> Callable[[Callable[..., None]], Any]:
     """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
 
-    So does any other exception: `core.surprise` says whose fault it was.
+    So does any other exception: `core.surprise` names the cause.
 
-    With ``--json`` the error is printed as JSON on stdout too, so that a machine never parses prose; unless the task
-    printed its own document already, in which what failed stands: nobody reads two.
+    With ``--json`` the error is also printed as JSON on stdout, so that a machine never parses prose. If the task has
+    already printed its own document, which names what failed, there is no second one.
     """
 
     def declare(function: Callable[..., None]) -> Any:
@@ -59,10 +59,10 @@ def task(
             except KeyboardInterrupt:
                 raise invoke.exceptions.Exit("Interrupted.", INTERRUPTED) from None
             except BrokenPipeError:
-                # The reader of our output went away (./inv targets | head): that is no failure of ours.
+                # The reader of our output closed it (./inv targets | head): that is not an error.
                 sys.stderr.close()
                 raise SystemExit(0) from None
-            except Exception as error:  # noqa: BLE001  # SlipwayErrors are, and what nobody foresaw becomes one
+            except Exception as error:  # noqa: BLE001  # all become a SlipwayError, unforeseen ones too
                 failed = understood(error)
                 if kwargs.get("json") and console.documents[0] == printed:
                     console.print_json(failed.to_json())
@@ -74,7 +74,7 @@ def task(
 
 
 def _check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse what no task can do anything sensible with.
+    """Refuse arguments and variables that no task can use.
 
     Raises:
         UsageError: ``--dry``, or a word that is not UTF-8. ConfigError: such a variable.
@@ -105,16 +105,16 @@ def setting(context: Any, name: str, given: Any = None) -> Any:
 
 
 class Words(dict[str, Any]):
-    """The words of a task, each from the command line or, when not given there, from the configuration.
+    """The arguments of a task, each from the command line or, when not given there, from the configuration.
 
     Args:
         given: the task's ``locals()``.
-        own: words that the configuration's of the same name are not meant for.
+        own: arguments that the configuration does not set, although it has values of the same name.
     """
 
     def __init__(self, context: Any, given: Mapping[str, Any], own: Iterable[str] = ()) -> None:
         self.given = {name: value for name, value in given.items() if name != "c"}
-        """What the command line itself has."""
+        """Only what the command line itself gives."""
         config = context.config.slipway
         super().__init__(
             {

@@ -66,7 +66,7 @@ def process(
                 start_new_session=True,
             )
         except FileNotFoundError as error:
-            raise HostError(f"{words[0]} is not there to be run.", str(error), "./inv doctor") from error
+            raise HostError(f"{words[0]} does not exist.", str(error), "./inv doctor") from error
     try:
         if interrupted:
             raise KeyboardInterrupt
@@ -127,18 +127,18 @@ def run(
     Of messages the first and the last `output.EDGE` bytes are kept; standard output is an answer, and all of it.
 
     Args:
-        timeout: seconds; its process group is ended when they are over.
+        timeout: seconds after which its process group is ended.
         error: raised on a non-zero exit with the log's last lines; ``None`` leaves the judgement to the caller.
         what: what it was for, in the error's first line ("Cross-building the runner").
-        log: where to keep the whole output (appended, as it comes).
+        log: the file that the whole output is appended to, as it comes.
 
     Raises:
-        HostError: the program is not there, or its answer is longer than `output.ANSWER` (then ``error``, if given).
+        HostError: the program does not exist, or its answer is longer than `output.ANSWER` (then ``error``, if given).
     """
     failure = error or HostError
     answer, messages = output.Kept(output.ANSWER), output.Kept()
     name = what or os.fspath(argv[0])
-    where = f" The whole log is in {log}." if log else ""
+    see_log = f" The whole log is in {log}." if log else ""
     with _logged(log, argv) as note:
 
         def take(is_message: bool, piece: bytes) -> None:
@@ -147,7 +147,7 @@ def run(
             kept.add(piece)
             if answer.size > output.ANSWER:
                 raise failure(
-                    f"{name} printed more than {output.ANSWER >> 20} MiB, and was ended.{where}", quote(argv), hint
+                    f"{name} printed more than {output.ANSWER >> 20} MiB, and was ended.{see_log}", quote(argv), hint
                 )
 
         with process(argv, cwd=cwd, env=env) as child:
@@ -159,7 +159,7 @@ def run(
     stdout, stderr = answer.text, messages.text
     if code != 0 and error is not None:
         last = "\n".join(line[:_WIDE] for line in (stderr.strip() or stdout.strip()).splitlines()[-12:])
-        raise error(f"{name} failed (exit {code}).{where}", f"{quote(argv)}\n{last}", hint)
+        raise error(f"{name} failed (exit {code}).{see_log}", f"{quote(argv)}\n{last}", hint)
     return Done(tuple(os.fspath(word) for word in argv), code, stdout, stderr)
 
 

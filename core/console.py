@@ -1,6 +1,6 @@
 """Output: tables and messages for people, JSON for machines.
 
-People's output (progress, notes) goes to stderr; what a command was asked for (tables, JSON) to stdout.
+Output for people (progress, notes) goes to stderr; a command's result (tables, JSON) goes to stdout.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def note(message: str) -> None:
 
 
 def shown(path: Path | str) -> str:
-    """The path as people read it: relative to where they are when it is below, with ``~`` when it is theirs."""
+    """The path for people: relative if it is below the current folder, with ``~`` if it is below the home folder."""
     from pathlib import Path as Real
 
     full = Real(path)

@@ -18,7 +18,7 @@ def venv() -> Path:
 
 
 def enter() -> None:
-    """Go on in the project's own environment when an Invoke from elsewhere was typed: ``invoke build``.
+    """Go on in the project's own environment if another environment's Invoke was started: ``invoke build``.
 
     Returns at once in that environment; else makes it if need be and replaces this process by the same
     command in it.

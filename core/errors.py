@@ -1,7 +1,7 @@
-"""Errors a user can meet, one exit code a class.
+"""Errors that a user can meet, each class with one exit code.
 
 A message has three parts: what happened, the likely cause, and the next command to type.
-``tasks.py`` catches `SlipwayError` once, at the top, so no user mistake ends in a traceback.
+``tasks.py`` catches `SlipwayError` once, at the top, so that a user's mistake never shows a traceback.
 The table in ``docs/errors.md`` is generated from these classes.
 """
 
@@ -21,13 +21,13 @@ class SlipwayError(Exception):
         hint: the next command to type or step to take.
         names: the things concerned (operators, files, findings), for machines and for the message.
 
-    Words of a device or of a file may be in any of them: they are made `plain` here, once for all ways to a terminal.
+    Any of them may quote a device or a file: they are made `plain` here, once for every output.
     """
 
     exit_code: ClassVar[int] = 1
     kind: ClassVar[str] = "error"
     transient: ClassVar[bool] = False
-    """Whether the same step may succeed when tried again a little later."""
+    """Whether the same step may succeed if it is tried again a little later."""
 
     def __init__(self, what: str, cause: str = "", hint: str = "", names: tuple[str, ...] | list[str] = ()) -> None:
         super().__init__(plain(what))
@@ -163,7 +163,7 @@ class TransferError(SlipwayError):
 
 
 class AnswerError(TransferError):
-    """The device said something that no program of ours says: too much, not readable, or of the wrong kind."""
+    """The device answered with something that our programs never print: too long, unreadable, or of the wrong kind."""
 
     exit_code = 26
     kind = "answer"
@@ -227,7 +227,7 @@ class RegressionError(SlipwayError):
 
 
 class DefectError(SlipwayError):
-    """Slipway itself failed in a way that nobody foresaw; a file in the cache has the traceback."""
+    """Slipway itself failed in an unforeseen way; a file in the cache has the traceback."""
 
     exit_code = 70
     kind = "defect"

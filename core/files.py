@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: temporary name, fsync, rename."""
+"""Files that are either complete or absent: temporary name, fsync, rename."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
 
 
 def keep_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """See to it that ``path``, a file of the cache, has this very text; nothing is written when it has."""
+    """Make ``path``, a file of the cache, contain exactly this text; write nothing if it already does."""
     try:
         same = path.read_bytes() == text.encode() and path.stat().st_mode & 0o777 == mode
     except OSError:
@@ -127,8 +127,8 @@ def locked(name: str, waiting: str = "", *, shared: bool = False) -> Iterator[No
     """Hold the cache-wide lock ``name``: two ``./inv`` at once take turns; a dead holder frees it.
 
     Args:
-        waiting: said after a second when somebody else holds it, with who that is and since when.
-        shared: together with others that want it so; who wants it alone waits for all of them.
+        waiting: printed after a second if another process holds it, with that process and its start.
+        shared: hold it together with others that share it; a process that holds it alone waits for all of them.
     """
     from core import locks
     from core.paths import cache_dir

@@ -1,4 +1,4 @@
-"""Invoke's program with Slipway's exit codes: whatever happens before, between and after tasks ends in words."""
+"""Invoke's program with Slipway's exit codes: an error before, between or after tasks prints a message too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _foreseen(error: Exception) -> SlipwayError | None:
     if isinstance(error, exceptions.ParseError):
         return UsageError(str(error), "", "./inv --list, or ./inv TASK --help")
     if isinstance(error, exceptions.CollectionNotFound):
-        return UsageError("There are no tasks here.", str(error), "./inv, which finds them from everywhere")
+        return UsageError("There are no tasks here.", str(error), "./inv, which finds them from any folder")
     settings = (exceptions.UncastableEnvVar, exceptions.AmbiguousEnvVar, exceptions.UnknownFileType)
     if isinstance(error, (*settings, yaml.YAMLError, ValueError, TypeError)) and not _in_a_task(error):
         cause = " ".join(str(error).split())
@@ -76,7 +76,7 @@ def run(words: list[str]) -> int:
         print("Interrupted.", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away (./inv --list | head): nothing failed, and nothing may be flushed to it.
+        # The reader of our output closed it (./inv --list | head): not an error, but nothing may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  # the last resort

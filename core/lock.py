@@ -1,7 +1,7 @@
 """``./inv lock``: write ``locks/`` from the pins in ``pyproject.toml``, which stays the only source of versions.
 
-A lock has a pin a package and the SHA-256 of every wheel that the index offers for it, on every platform, so that
-nothing else is ever installed, whichever index, mirror or folder pip takes it from.
+A lock has one pin for each package and the SHA-256 of every wheel that the index offers for it, on every platform:
+pip installs nothing else, from any index, mirror or folder.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def lines_of_build(pin: str, files: dict[str, str]) -> str:
 def _compile(pins: list[str]) -> str:
     """What uv makes of ``pins``: the same pins with hashes, as pip reads them."""
     uv = Path(sys.prefix) / "bin" / "uv"
-    # Other indexes come from nobody's settings: a lock is made from the package index alone.
+    # The user's settings add no other index: a lock is made from the package index alone.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_"))}
     with tempfile.TemporaryDirectory(prefix="slipway-lock-") as folder:
         source = Path(folder) / "pins.in"

@@ -1,7 +1,7 @@
-"""Locks that all ``./inv`` of one cache share: who holds one is written beside it, and waiting is counted apart.
+"""Locks that all ``./inv`` of one cache share: a file beside each names its holders, and waiting is timed separately.
 
 The system frees a lock when its holder ends, however it ends. A lock may be shared: any number of processes hold it
-together, and one that wants it alone waits for all of them.
+together, and a process that holds it alone waits for all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 _POLL_S = 0.1
 _SAY_S = 60.0
-"""How often a long wait says again who is in the way."""
+"""Seconds between two messages of a long wait about who holds the lock."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ def waited() -> float:
 
 
 class Clock:
-    """How long something takes from now on, without waiting for others: ``12 s, after waiting 3 s for others``."""
+    """A clock from now on that leaves out waiting for others: ``12 s, after waiting 3 s for others``."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -77,7 +77,7 @@ def _notes(path: Path) -> Path:
 
 
 def holders(path: Path) -> list[Holder]:
-    """Who holds the lock at ``path``; those that have ended are left out. Empty also when nobody wrote it down."""
+    """Who holds the lock at ``path``; those that have ended are left out. Also empty if no holder was written down."""
     found: list[Holder] = []
     for note in sorted(_notes(path).glob("*.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -93,7 +93,7 @@ def _noted(path: Path) -> Iterator[None]:
     note = _notes(path) / f"{os.getpid()}.json"
     holder = Holder(os.getpid(), _command(), time.time())
     temporary = note.with_suffix(".tmp")
-    # Only words for people depend on it: no lock fails for want of them.
+    # Only messages use it: locking works without it.
     try:
         note.parent.mkdir(exist_ok=True)
         temporary.write_text(json.dumps(vars(holder)), encoding="utf-8")
@@ -115,7 +115,7 @@ def _say(path: Path, waiting: str) -> None:
 
 
 def _try(path: Path, kind: int) -> int | None:
-    """A handle with the lock; nothing when others have it."""
+    """A handle with the lock; ``None`` if others have it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -131,7 +131,7 @@ def _try(path: Path, kind: int) -> int | None:
             raise
         if same:
             return handle
-        os.close(handle)  # somebody removed the file meanwhile: the next process would lock another one
+        os.close(handle)  # the file was removed meanwhile: the next process would lock another one
 
 
 def _acquire(path: Path, kind: int, waiting: str) -> int:
@@ -153,8 +153,8 @@ def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[Non
     """Hold the lock at ``path``.
 
     Args:
-        waiting: said after a second, with who holds it, and again every minute.
-        shared: together with others that want it so.
+        waiting: printed after a second, with the holder, and again every minute.
+        shared: hold it together with others that share it.
     """
     handle = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     try:
@@ -166,7 +166,7 @@ def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[Non
 
 @contextlib.contextmanager
 def attempt(path: Path) -> Iterator[bool]:
-    """Hold the lock at ``path`` alone if nobody has it: whether it is held."""
+    """Hold the lock at ``path`` alone if it is free; yields whether it is held."""
     handle = _try(path, fcntl.LOCK_EX)
     if handle is None:
         yield False

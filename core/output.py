@@ -1,4 +1,4 @@
-"""What other programs print: read as it comes, and only its beginning and its end are kept in memory.
+"""The output of other programs: read as it comes, with only its beginning and its end kept in memory.
 
 A compiler, an emulator or a package manager that prints without end would otherwise take all of this machine's memory.
 """
@@ -14,11 +14,11 @@ from typing import IO, AnyStr
 
 PIECE = 1 << 16
 ANSWER = 64 << 20
-"""Bytes of standard output that a caller gets as an answer; who prints more is ended."""
+"""Bytes of standard output that a caller gets as an answer; a program that prints more is ended."""
 EDGE = 1 << 20
 """Bytes kept of the beginning and of the end of messages."""
 LINE = 1 << 16
-"""Characters after which a line is taken for two."""
+"""Characters after which a line is split."""
 
 
 class Kept:
@@ -29,7 +29,7 @@ class Kept:
         self._head = bytearray()
         self._tail = bytearray()
         self.size = 0
-        """Bytes that came."""
+        """Bytes received."""
 
     def add(self, piece: bytes) -> None:
         """Take the next bytes."""
@@ -50,13 +50,13 @@ class Kept:
 
 
 def drain(child: subprocess.Popen[bytes], seconds: float | None, take: Callable[[bool, bytes], None]) -> int:
-    """Hand on what ``child`` prints, piece by piece, up to the end of both of its pipes; its exit status.
+    """Pass on what ``child`` prints, piece by piece, until both of its pipes end; return its exit status.
 
     Args:
         take: gets each piece, and whether it is of standard error.
 
     Raises:
-        subprocess.TimeoutExpired: that took longer than ``seconds``.
+        subprocess.TimeoutExpired: it took longer than ``seconds``.
     """
     until = None if seconds is None else time.monotonic() + seconds
 
@@ -88,7 +88,7 @@ def lines(stream: IO[AnyStr]) -> Iterator[AnyStr]:
 
 
 def read_back(file: IO[bytes], most: int = ANSWER) -> tuple[str, bool]:
-    """The text that a program wrote into ``file``, and whether that is all: of more than ``most`` bytes the end."""
+    """The last ``most`` bytes that a program wrote into ``file``, as text, and whether that is all of it."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(0, size - most))
     return file.read(most).decode(errors="replace"), size <= most

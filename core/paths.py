@@ -1,4 +1,4 @@
-"""Where things are kept.
+"""The folders that Slipway uses.
 
 Everything that costs time to make again lives outside the checkout, in one cache folder that all
 checkouts share: downloads, Debian packages, tools, Conan's home, ccache, virtual devices.
@@ -51,8 +51,8 @@ def cache_dir(*parts: str) -> Path:
     if base:
         try:
             root = Path(base).expanduser().absolute()
-        except RuntimeError as error:  # ~name of nobody
-            raise ConfigError(f"SLIPWAY_CACHE={base} names no folder.", str(error), "an absolute path") from error
+        except RuntimeError as error:  # ~name of an unknown user
+            raise ConfigError(f"SLIPWAY_CACHE={base} is not a folder.", str(error), "an absolute path") from error
     else:
         import platformdirs
 
@@ -70,12 +70,12 @@ def cache_dir(*parts: str) -> Path:
 
 
 def portable(text: str) -> str:
-    """``text`` without the cache's own place: the same on every machine that keeps its cache elsewhere."""
+    """``text`` without the cache's path, so that it is the same on every machine."""
     return text.replace(os.fspath(cache_dir()), "<cache>")
 
 
 def dist_dir() -> Path:
-    """Where bundles and programs are left for the user: ``dist/`` in the checkout or ``SLIPWAY_DIST``."""
+    """The folder of bundles and programs for the user: ``dist/`` in the checkout or ``SLIPWAY_DIST``."""
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
@@ -101,12 +101,12 @@ def native_dir(target: str) -> Path:
 
 
 def programs_dir() -> Path:
-    """``dist/programs``: one folder a program, ``<model>-<scheme>``."""
+    """``dist/programs``: one folder for each program, ``<model>-<scheme>``."""
     return dist_part("programs")
 
 
 def results_dir() -> Path:
-    """``dist/results``: one JSON file a run."""
+    """``dist/results``: one JSON file for each run."""
     return dist_part("results")
 
 

@@ -1,4 +1,4 @@
-"""Text from elsewhere (a device, a file, a server), made so that a terminal shows it and never obeys it.
+"""Text from a device, a file or a server, escaped so that a terminal shows it and never obeys it.
 
 Control characters, characters that change the direction or the look of what follows them, and lone surrogates are
 written as escapes (``\\x1b``). So are the commands that GitHub Actions takes from a job's log (``::error::``, ``##[``).
@@ -22,15 +22,15 @@ _COMMAND = re.compile(
     r"set-output|save-state|set-env|add-path|internal-[a-z-]+)(?:::|\s))",
     re.IGNORECASE,
 )
-"""Where a workflow command of GitHub Actions begins (docs.github.com, "Workflow commands for GitHub Actions")."""
+"""The beginning of a workflow command of GitHub Actions (docs.github.com, "Workflow commands for GitHub Actions")."""
 
 MOST_LINES = 8
 MOST_LETTERS = 1200
-"""Of somebody else's words in a message of ours."""
+"""Characters of a quotation in our messages."""
 
 
 def plain(text: str) -> str:
-    """``text`` with everything that is not shown as it stands written as an escape; tabs and line feeds stay."""
+    """``text`` with every character that a terminal would not print as an escape; tabs and line feeds stay."""
     shown = _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
     return _COMMAND.sub(r":\\x3a", shown).replace("##[", r"##\x5b")
 
@@ -40,15 +40,15 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """`plain` text in one line, ``most`` letters of it."""
+    """`plain` text in one line, at most ``most`` characters of it."""
     words = " ".join(plain(text).split())
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def says(who: str, text: str) -> str:
-    """Somebody else's words, marked as theirs: ``pi says: "…"``; several lines stand below each other behind ``|``.
+    """A marked quotation: ``pi says: "…"``; several lines follow each other, each behind ``|``.
 
-    Of long words the end is shown: what went wrong mostly stands last.
+    The end of a long text is shown: it usually names the error.
     """
     lines = [line for line in plain(text.strip()[-MOST_LETTERS:]).split("\n") if line.strip()][-MOST_LINES:]
     if not lines:
@@ -59,7 +59,7 @@ def says(who: str, text: str) -> str:
 
 
 def plain_values(value: Any) -> Any:
-    """A JSON value with every text in it `plain`, names of keys too."""
+    """A JSON value with every text in it `plain`, keys too."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, dict):
@@ -70,7 +70,7 @@ def plain_values(value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """Indented JSON which a terminal shows and no reader reads otherwise: what is unsafe is a ``\\u`` escape."""
+    """Indented JSON that a terminal can show: unsafe characters are ``\\u`` escapes, which keep the value."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    # Control characters below U+0020 are escapes already; all others can only stand inside of texts.
+    # Control characters below U+0020 are escapes already; all others can only be inside of strings.
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], text).replace("##[", "##\\u005b")

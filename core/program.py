@@ -1,7 +1,7 @@
 """A program's description: ``program.json`` beside the ``.pte`` or ``.onnx``.
 
 Written by the export, read by everything that deploys. Reference inputs and outputs are ``.npy``
-files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), the bits as they are.
+files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), bit by bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENGINES: dict[str, Format] = {"executorch": "pte", "lean": "pte", "onnxruntime":
 
 
 def format_of(file: Path) -> Format:
-    """The format of a program file; a name without a known suffix is taken for a ``.pte``."""
+    """The format of a program file; ``.pte`` if the suffix is unknown."""
     return FORMATS.get(file.suffix.lower(), "pte")
 
 
@@ -46,13 +46,13 @@ class TensorFile(_Model):
 
 
 class Dimension(_Model):
-    """Sizes that a dimension of an input may have."""
+    """The sizes that a dimension of an input may have."""
 
     least: int = Field(ge=0)
     most: int | None = Field(ge=0)
-    """None: there is no bound."""
+    """``None``: unbounded."""
     symbol: str = ""
-    """Sizes with the same symbol follow from one another: each is ``times`` times one number and ``plus`` more."""
+    """Sizes with the same symbol depend on one number n: each is ``times`` * n + ``plus``."""
     times: int = Field(default=1, ge=1)
     plus: int = 0
 
@@ -63,12 +63,12 @@ class Dimension(_Model):
 
 
 class Tolerance(_Model):
-    """How near an output must come: ``|got - want| <= atol + rtol * |want|`` in every element."""
+    """How close an output must be: ``|got - want| <= atol + rtol * |want|`` in every element."""
 
     atol: float
     rtol: float
     why: str
-    """Where the figures come from: ``fp32``, ``one quantization step of the output (0.0235)``."""
+    """The origin of the figures: ``fp32``, ``one quantization step of the output (0.0235)``."""
 
 
 class Operator(_Model):
@@ -80,22 +80,22 @@ class Operator(_Model):
 
 
 class Quantization(_Model):
-    """What was asked for, and what of it silently did not happen."""
+    """The requested quantization, and the layers that it silently left out."""
 
     scheme: str
     skipped: tuple[str, ...] = ()
-    """Layers which the scheme should have quantized and that stayed in floating point, with the cause."""
+    """Layers that the scheme should have quantized and that stayed in floating point, with the cause."""
 
 
 class Agreement(_Model):
-    """How far the program is from the model in PyTorch: a check of the export itself, made where it was exported."""
+    """How far the program is from the model in PyTorch: a check of the export itself, made on the exporting machine."""
 
     max_abs: float
     """Largest absolute difference over all outputs."""
     limit: float
     """What the scheme allows."""
     why: str
-    """What was compared, and where the limit comes from."""
+    """What was compared, and the origin of the limit."""
 
 
 class Program(_Model):
@@ -114,13 +114,13 @@ class Program(_Model):
     method: str = "forward"
     inputs: tuple[TensorFile, ...]
     sizes: tuple[tuple[Dimension, ...], ...] = ()
-    """Of each input, what its dimensions may be; none in a program that an earlier version exported."""
+    """The dimensions that each input may have; empty in a program that an earlier version exported."""
     outputs: tuple[TensorFile, ...]
     reference_engine: str
     """What computed the outputs: ``executorch 1.5.1 (Python runtime, x86_64)``, ``onnxruntime 1.31.1 (...)``."""
     tolerance: Tolerance
     delegates: int
-    """Delegate calls in the method; none in an ``.onnx``."""
+    """Delegate calls in the method; 0 in an ``.onnx``."""
     delegated: tuple[Operator, ...]
     """Operators in the delegates; of an ``.onnx`` those which the XNNPACK provider is expected to take."""
     undelegated: tuple[Operator, ...]
@@ -132,34 +132,34 @@ class Program(_Model):
     seconds: float
     """How long the export took."""
     tolerances: tuple[Tolerance, ...] = ()
-    """One an output, where they differ; ``tolerance`` is the widest of them."""
+    """One for each output, if they differ; ``tolerance`` is the widest of them."""
     backends: tuple[str, ...] = ()
     """The backends of its delegates (``XnnpackBackend``), or the providers expected (``XnnpackExecutionProvider``)."""
     opsets: dict[str, int] = Field(default_factory=dict)
     """Of an ``.onnx``: the version of each operator set by its domain (``ai.onnx``, ``com.microsoft``)."""
     partitioners: tuple[str, ...] = ()
-    """In the order in which they were asked."""
+    """In the order in which they were tried."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the export that were not the defaults."""
     agreement: Agreement | None = None
     warnings: tuple[str, ...] = ()
-    """What a user of the program should know."""
+    """Notes for users of the program."""
     files: dict[str, int] = Field(default_factory=dict)
     """Every file beside the description, with its size in bytes."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Modules that the user's own file imported, with their SHA-256."""
 
     def tolerance_of(self, output: int) -> Tolerance:
-        """How near output number ``output`` must come."""
+        """The tolerance of output number ``output``."""
         return self.tolerances[output] if output < len(self.tolerances) else self.tolerance
 
 
-def format_at(where: Path) -> Format:
+def format_at(path: Path) -> Format:
     """The format of what a user names: a program file, a folder that an export left, or its description."""
-    if where.is_dir() or where.name == DESCRIPTION:
-        folder = where if where.is_dir() else where.parent
+    if path.is_dir() or path.name == DESCRIPTION:
+        folder = path if path.is_dir() else path.parent
         return load_program(folder, verify=False).format
-    return format_of(where)
+    return format_of(path)
 
 
 def load_program(folder: Path, verify: bool = True) -> Program:

@@ -1,11 +1,11 @@
-"""Folders of the cache whose files are to stay as they were made: compilers, emulators, images.
+"""Folders of the cache whose files must stay as they were made: compilers, emulators, images.
 
 When a folder is made, a seal is put into it: every file's digest, and its size, times, inode and mode. When something
-of it is to be run, the latter are compared, which takes microseconds a file; a file that differs is read again, and its
-digest decides. So a folder that was copied or touched passes, and one in which a byte was changed does not.
+of it is run, the latter are compared, which takes microseconds a file; a file that differs is read again, and its
+digest decides. So a folder that was copied or touched passes, and one with a changed byte does not.
 
-It is a guard against accidents and against programs that write where they should not. Somebody who may write into the
-cache may write another seal, too.
+It is a guard against accidents and against programs that write into these folders by mistake. An attacker who can write
+into the cache can write another seal, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEAL = ".slipway-seal.json"
 _FORMAT = 1
 
 _SEEN: dict[Path, tuple[int, int]] = {}
-"""Folders that this process has looked at, with the seal's own inode and time: once is enough."""
+"""Folders that this process has checked already, with the seal's own inode and time."""
 
 
 def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
@@ -43,7 +43,7 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _facts(found: os.stat_result) -> list[int]:
-    """What changes whenever somebody writes to a file, and whatever else changes only then or when it is copied."""
+    """The fields of a file's state that change when it is written to or copied."""
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode]
 
 
@@ -66,7 +66,7 @@ def _content(file: Path, mode: int) -> str:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file's digest, by its path in ``folder``. It reads all of it."""
+    """Every file's digest, by its path in ``folder``. Reads all files."""
     return {name: _content(folder / name, found.st_mode) for name, found in _files(folder)}
 
 
@@ -88,7 +88,7 @@ def _write(folder: Path, listing: Mapping[str, list[int]], digests: Mapping[str,
 
 
 def is_sealed(folder: Path) -> bool:
-    """Whether ``folder`` has a seal at all, whole or not."""
+    """Whether ``folder`` has a seal, valid or not."""
     return (folder / SEAL).is_file()
 
 
@@ -101,7 +101,7 @@ def _read(folder: Path) -> Mapping[str, Any] | None:
 
 
 def _quick(folder: Path) -> str:
-    """The summary that a seal begins with, without reading its list of files; empty when it is none."""
+    """The summary at the beginning of a seal, without reading its list of files; empty if it is not a seal."""
     try:
         with (folder / SEAL).open(encoding="utf-8") as file:
             head = file.read(200)
@@ -133,7 +133,7 @@ def damage(folder: Path, *, full: bool = False) -> list[str]:
         if digests[name] != digest:
             bad.append(name)
     if not bad:
-        _write(folder, listing, digests)  # it was copied or touched: the next look is quick again
+        _write(folder, listing, digests)  # it was copied or touched: makes the next check fast again
     return sorted(bad)
 
 

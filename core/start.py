@@ -1,4 +1,4 @@
-"""Where ``./inv`` begins. Python runs it with ``-S``: what takes time (site, Invoke, the tasks) is inside the ``try``.
+"""The start of ``./inv``. Python runs it with ``-S``: slow imports (site, Invoke, the tasks) are inside the ``try``.
 
 So a Ctrl-C during the imports ends as it does later: in one word and exit code 130, without a traceback.
 """
@@ -8,7 +8,7 @@ import sys
 
 
 def _listen() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt: ``inv`` starts Python deaf to it, so that none comes before this module."""
+    """Let Ctrl-C raise KeyboardInterrupt: ``inv`` starts Python with it ignored, so none comes earlier."""
     import _signal  # type: ignore[import-not-found]  # `signal` takes a millisecond for its enums, and a Ctrl-C would be lost in it
 
     if os.environ.pop("SLIPWAY_LISTEN", "") == "yes":

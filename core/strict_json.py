@@ -1,7 +1,7 @@
-"""JSON that came from elsewhere, read with limits: its size, its depth, its numbers, its names, its letters.
+"""JSON from untrusted sources, read with limits on its size, depth, numbers, keys and characters.
 
-Python's own reader takes what is no JSON (``NaN``), lets the last of two equal names win, overflows its stack at some
-depth, and hands on lone surrogates, which break whatever writes them later.
+Python's own reader accepts text that is not JSON (``NaN``), lets the last of two equal keys win, overflows its stack at
+some depth, and passes on lone surrogates, which break every later writer.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DEPTH = 64
 LIMIT = 16 << 20
 """Bytes."""
 _CONTAINERS = 1 << 20
-"""Arrays and objects: each takes much more memory than its two letters."""
+"""Arrays and objects: each takes much more memory than its two characters."""
 _DIGITS = 40
-"""Of a whole number."""
+"""Digits of a whole number."""
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _TEXT = re.compile(rb'"[^"]*"?')
@@ -30,7 +30,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JsonError(ValueError):
-    """It is no JSON that we accept; says why."""
+    """It is not JSON that we accept; says why."""
 
 
 def parse_json(raw: bytes | str, *, limit: int = LIMIT, depth: int = DEPTH) -> Any:
@@ -41,8 +41,8 @@ def parse_json(raw: bytes | str, *, limit: int = LIMIT, depth: int = DEPTH) -> A
         depth: levels of arrays and objects at most.
 
     Raises:
-        JsonError: too long, too deep, not JSON, not UTF-8; a name twice, a number that is none or endless, half a
-            character.
+        JsonError: too long, too deep, not JSON, not UTF-8; a key twice; an invalid or infinite number;
+            half a character.
     """
     try:
         data = raw.encode() if isinstance(raw, str) else bytes(raw)
@@ -66,10 +66,10 @@ def parse_json(raw: bytes | str, *, limit: int = LIMIT, depth: int = DEPTH) -> A
 
 
 def validated(model: type[Model], value: Any) -> Model:
-    """A value that `parse_json` gave as ``model``, strictly: ``true`` is no number, ``"1"`` is none.
+    """A value that `parse_json` gave as ``model``, strictly: ``true`` and ``"1"`` are not numbers.
 
     Raises:
-        JsonError: it does not fit; says where, at most three places.
+        JsonError: it does not fit; names at most three of the keys concerned.
     """
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
@@ -92,7 +92,7 @@ def _check_depth(data: bytes, depth: int) -> None:
         if level > depth:
             raise JsonError(f"it is nested deeper than {depth} levels")
         if level < 0:
-            return  # not JSON: the parser says where
+            return  # not JSON: the parser reports the position
 
 
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
@@ -112,7 +112,7 @@ def _check_letters(value: Any) -> None:
 
 
 def _constant(name: str) -> NoReturn:
-    raise JsonError(f"{name} is no number of JSON")
+    raise JsonError(f"{name} is not a JSON number")
 
 
 def _float(text: str) -> float:
@@ -133,5 +133,5 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise JsonError(f"the name {twice[:60]!r} stands twice in one object")
+        raise JsonError(f"the name {twice[:60]!r} is in one object twice")
     return found

@@ -1,7 +1,7 @@
-"""The last resort: an exception that nobody foresaw, in Slipway's three parts.
+"""The last resort: turn an unforeseen exception into an error with Slipway's three parts.
 
-What this machine refuses (a full disk, a folder that cannot be made, memory) is the machine's; all else is a defect of
-Slipway, whose traceback goes to a file, for the person who fixes it.
+What this machine refuses (a full disk, a folder that cannot be made, memory) is a `HostError`; everything else is a
+defect of Slipway, whose traceback goes to a file, for the person who fixes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _of_the_machine(error: OSError) -> SlipwayError | None:
 
 
 def _kept(error: BaseException) -> str:
-    """Path of the file with the traceback; empty where none can be written."""
+    """Path of the file with the traceback; empty if it cannot be written."""
     text = "".join(traceback.format_exception(error))
     name = f"defect-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     for folder in (_logs, lambda: Path(tempfile.mkdtemp(prefix="slipway-"))):
@@ -67,7 +67,7 @@ def _logs() -> Path:
 
 
 def understood(error: BaseException) -> SlipwayError:
-    """``error`` as one of Slipway's own; a `DefectError` when it is nothing that a machine or a user can do."""
+    """``error`` as one of Slipway's own; a `DefectError` if neither the machine nor the user caused it."""
     if isinstance(error, SlipwayError):
         return error
     if isinstance(error, OSError) and (found := _of_the_machine(error)):
@@ -75,6 +75,6 @@ def understood(error: BaseException) -> SlipwayError:
     if isinstance(error, MemoryError):
         return HostError("This machine has too little free memory.", "", "end other programs, then the same again")
     file = _kept(error)
-    where = f"the traceback is in {file}" if file else "its traceback could not be written to a file"
+    traceback_note = f"the traceback is in {file}" if file else "its traceback could not be written to a file"
     last = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return DefectError(f"This is a defect of Slipway: {last}", where, "report it with that file")
+    return DefectError(f"This is a defect of Slipway: {last}", traceback_note, "report it with that file")

@@ -1,8 +1,8 @@
-"""A sweep: many cells, each one piece of work with one result, kept as it comes.
+"""A sweep: many cells, each one piece of work with one result, kept as soon as it is known.
 
 ``./inv agree``, ``operators``, ``prove``, ``fuzz --sweep`` and ``matrix`` are sweeps. Each keeps its results in a
 `Journal` with a digest of everything that decides them: the same command goes on where it was interrupted, and runs a
-cell again only when its program, its runner or its CPU has changed.
+cell again only if its program, its runner or its CPU has changed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from core.paths import dist_part
 Result = TypeVar("Result", bound=BaseModel)
 
 _SPARE = 1000
-"""Lines that no longer hold before a journal is written anew."""
+"""Outdated lines after which a journal is rewritten."""
 
 
 class Journal(Generic[Result]):
-    """Results by the names of their cells: one file with a line of JSON for each, of which a cell's last one holds.
+    """Results by the names of their cells: one file with a line of JSON for each; a cell's last line counts.
 
     A line is appended and synced at once, under a lock: a process that is killed leaves at most half a line, which
     counts as absent. Several processes may write to one file.
@@ -47,7 +47,7 @@ class Journal(Generic[Result]):
         return cls(dist_part("sweeps") / f"{name}.jsonl", model)
 
     def find(self, name: str, key: str) -> Result | None:
-        """A cell's result, if it was seen with the same ``key``."""
+        """A cell's result, if it was recorded with the same ``key``."""
         kept = self._lines().get(name)
         return self._result(kept[1]) if kept and kept[0] == key else None
 
@@ -70,7 +70,7 @@ class Journal(Generic[Result]):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("ab+") as file:
                 if not _ends_well(file):
-                    file.write(b"\n")  # somebody was killed in the middle of a line
+                    file.write(b"\n")  # another process was killed in the middle of a line
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -128,7 +128,7 @@ def _read(file: Path) -> dict[str, tuple[str, str]]:
 
 
 def _shorten(file: Path) -> None:
-    """Leave only the lines that hold."""
+    """Keep only the lines that count."""
     with locked("sweeps"):
         lines = _split(file)
         last = {one[0]: line for line in lines if (one := _parsed(line))}
@@ -140,7 +140,7 @@ class Cell(Generic[Result]):
     """One piece of work of a sweep."""
 
     name: str
-    """Unlike every other cell's of the sweep, and the same in the next one."""
+    """Unique in the sweep, and the same in the next one."""
     key: str
     """Digest of everything that decides the result."""
     work: Callable[[], Result]
@@ -166,8 +166,8 @@ def sweep(
         what: begins the progress bar, as "comparing".
         again: run also the cells that the journal has.
         jobs: cells at once, in threads of this process; 1: one after another, in the order of ``cells``.
-        holds: whether a kept result still counts; otherwise its cell runs again.
-        remark: what to print of a result, after its cell's name; nothing when empty.
+        holds: whether a kept result still counts; if not, its cell runs again.
+        remark: what to print about a result, after its cell's name; nothing if empty.
 
     Returns:
         The result of every cell, in the order of ``cells``. An exception of a cell ends the sweep, as Ctrl-C does:
