@@ -60,8 +60,8 @@ def _selection(programs: str) -> Selection:
 
     names, files = [], []
     for word in words(programs):
-        where = Path(word)
-        file = where / load_program(where).file if where.is_dir() else where
+        path = Path(word)
+        file = path / load_program(path).file if path.is_dir() else path
         if not file.is_file():
             raise UsageError(f"There is no program {file}.", "", "./inv build --ops-from model.pte")
         names.append(file.parent.name if file.stem == "model" else file.stem)

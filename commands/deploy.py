@@ -47,12 +47,12 @@ def run(words: Words) -> None:
     if program is None:
         from commands.export import combined
 
-        (where,) = combined(words["model"], words["scheme"], format=kind)
+        (path,) = combined(words["model"], words["scheme"], format=kind)
     else:
-        where = program
+        path = program
         if kind == "onnx":
             compute = partial(_compute, program, list(files["inputs"]), words["input_shapes"])
-    report.result(deploy(device, bundle, where, settings, compute=compute), words["json"])
+    report.result(deploy(device, bundle, path, settings, compute=compute), words["json"])
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from core.cli import Words
 from core.errors import SlipwayError
 
 if TYPE_CHECKING:
-    from deploy.matrix.plan import Wanted
+    from deploy.matrix.plan import Exportable
 
 
 def run(words: Words) -> None:
@@ -66,10 +66,10 @@ def together(
     return [request.folder for request in requests]
 
 
-def each(programs: Sequence[Wanted]) -> dict[Wanted, Path | SlipwayError]:
+def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
 
-    def jobs(some: Sequence[Wanted]) -> list[tuple[str, str]]:
+    def jobs(some: Sequence[Exportable]) -> list[tuple[str, str]]:
         return [(one.source or one.model, one.scheme) for one in some]
 
     for kind in ("pte", "onnx"):
@@ -78,7 +78,7 @@ def each(programs: Sequence[Wanted]) -> dict[Wanted, Path | SlipwayError]:
             with contextlib.suppress(SlipwayError):
                 together(jobs(same), format=kind)
 
-    def folder(program: Wanted) -> Path | SlipwayError:
+    def folder(program: Exportable) -> Path | SlipwayError:
         try:
             return together(jobs([program]), format=program.format)[0]
         except SlipwayError as error:

@@ -8,8 +8,8 @@ from commands import export
 from core.bundle import Bundle
 from core.cli import Words, number
 from deploy.matrix import matrix, report
-from deploy.matrix.matrix import Asked
-from deploy.matrix.plan import SCHEMES, Wanted
+from deploy.matrix.matrix import MatrixRequest
+from deploy.matrix.plan import SCHEMES, Exportable
 from deploy.run.settings import Settings
 
 
@@ -21,7 +21,7 @@ def run(words: Words) -> None:
     """
     from models.options import words as listed
 
-    asked = Asked(
+    request = MatrixRequest(
         only=words["only"],
         devices=listed(words["devices"]),
         engines=listed(words["engines"]),
@@ -35,9 +35,9 @@ def run(words: Words) -> None:
         save_baseline=words["save_baseline"],
         fail_on_regression=words["fail_on_regression"],
     )
-    asked, programs = catalogue(asked)
+    request, programs = catalogue(request)
     if words["list"] or words["print_matrix"]:
-        plan = matrix.planned(asked, programs)
+        plan = matrix.planned(request, programs)
         report.print_matrix(plan) if words["print_matrix"] else report.planned(plan, words["json"])
         return
 
@@ -46,30 +46,30 @@ def run(words: Words) -> None:
 
         return build(target, engine, words["toolchain"])
 
-    found, folder = matrix.run(asked, programs, built, export.each)
+    found, folder = matrix.run(request, programs, built, export.each)
     report.report(found, folder, words["json"])
     matrix.check(found, folder, words["save_baseline"])
 
 
-def catalogue(asked: Asked) -> tuple[Asked, list[Wanted]]:
+def catalogue(request: MatrixRequest) -> tuple[MatrixRequest, list[Exportable]]:
     """Every program that can be exported, the user's own models of --models included; these by their names in it."""
     from models.request import ONNX_SCHEMES, resolve
     from models.zoo import everything
 
     found = [
-        Wanted(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind)
+        Exportable(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind)
         for kind in ("pte", "onnx")
         for model, scheme in everything(kind)
     ]
     names = []
-    for name in asked.models:
+    for name in request.models:
         if ":" not in name and "/" not in name:
             names.append(name)
             continue
-        for scheme in asked.schemes or SCHEMES:
+        for scheme in request.schemes or SCHEMES:
             for kind in ("pte", "onnx") if scheme in ONNX_SCHEMES else ("pte",):
-                request = resolve(name, scheme, format=kind)
-                short = request.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
-                found.append(Wanted(request.name, short, scheme, kind, name))
+                program = resolve(name, scheme, format=kind)
+                short = program.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
+                found.append(Exportable(program.name, short, scheme, kind, name))
         names.append(short)
-    return replace(asked, models=tuple(names)), found
+    return replace(request, models=tuple(names)), found

@@ -1,8 +1,8 @@
 """How the device was doing around a run, and what was set for it: clocks, temperatures, throttling, governor, cores.
 
-The runner is started by a script that looks at the device right before and right after it, in the same round trip.
-What the script sets it sets back, whatever ends the run; should the device be restarted or the script be killed, the
-next session sets it back from the note that was left in the store.
+A script starts the runner and reads the device's state right before and right after it, in the same round trip.
+The script restores what it set, whatever ends the run; if the device is restarted or the script is killed, the next
+session restores it from the note that the script left in the store.
 
 Sources: Documentation/admin-guide/pm/cpufreq.rst and driver-api/thermal/sysfs-api.rst of Linux; the bits of a
 Raspberry Pi's ``get_throttled`` in its documentation of ``vcgencmd``.
@@ -24,9 +24,9 @@ from deploy.transport.hearing import natural
 SYSFS = "/sys"
 
 _LINE = 1024
-"""Letters of a line of what a device says of itself."""
+"""Characters of a line that a device reports about itself."""
 _MOST = 1 << 50
-"""Kilohertz, steps, times, kilobytes: no device has more."""
+"""The largest plausible number of kilohertz, steps, times or kilobytes."""
 
 _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 """Of a Raspberry Pi's ``get_throttled``: now; 16 higher: since it was switched on."""
@@ -34,17 +34,17 @@ _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft tempera
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a run: the folder they are in, and how much of what it leaves in its own comes back with its end."""
+    """The files of a run: their folder, and how many bytes of its results come back with its end."""
 
     used: str = ""
     """Absolute folder on the device of the program and its inputs."""
     marker: str = ""
-    """A word that no program prints."""
+    """A word that programs do not print."""
     most: int = 0
     """Bytes of small files together."""
 
     def brought(self, stdout: bytes) -> dict[str, bytes]:
-        """The small files by name; empty when they did not come whole."""
+        """The small files by name; empty if they did not arrive complete."""
         names, _, data = stdout.partition(f"\n@@files {self.marker}\n".encode())[2].partition(b"@@data\n")
         rows = [line.split(" ", 1) for line in names.decode(errors="replace").splitlines()]
         sizes = [natural(row[0]) for row in rows]
@@ -60,7 +60,7 @@ class Files:
 
 
 class Snapshot(BaseModel):
-    """The device at one moment; what it does not tell is empty or ``None``."""
+    """The device's state at one moment; unknown values are empty or ``None``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,7 +71,7 @@ class Snapshot(BaseModel):
     temperatures_c: dict[str, float] = {}
     """By zone; a second zone of a name is ``name#2``."""
     cooling: int | None = None
-    """Steps by which the system slows its cores down at this moment, summed."""
+    """Steps by which the system slows its cores down now, summed."""
     throttle_count: int | None = None
     """Times that cores were slowed down for heat since the start (x86)."""
     throttled_bits: int | None = None
@@ -94,7 +94,7 @@ class Conditions(BaseModel):
     before: Snapshot = Snapshot()
     after: Snapshot = Snapshot()
     throttled: tuple[str, ...] = ()
-    """Signs that the device slowed itself down; times of such a run say little."""
+    """Signs that the device throttled itself: the times of such a run mean little."""
     governor: str = ""
     """The one that was set for the run."""
     affinity: str = ""
@@ -104,17 +104,17 @@ class Conditions(BaseModel):
     cooled_seconds: float = 0.0
     """Time waited for the device to cool down."""
     notes: tuple[str, ...] = ()
-    """What was asked for and could not be had."""
+    """Requested settings that could not be made."""
 
 
 def governor(name: str) -> str:
-    """``name``, when it can be a governor's.
+    """``name``, if it is a valid name of a governor.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: it is not.
     """
     if not re.fullmatch(r"[a-z_]*", name):
-        raise UsageError(f"--pin-governor {name!r} is no governor.", "", "--pin-governor performance")
+        raise UsageError(f"--pin-governor {name!r} is not a governor.", "", "--pin-governor performance")
     return name
 
 
@@ -122,13 +122,13 @@ def mask_of(cores: str) -> str:
     """``0,2-3`` as the hexadecimal mask that every ``taskset`` takes; empty for none.
 
     Raises:
-        UsageError: it is no list of cores.
+        UsageError: it is not a list of cores.
     """
     mask = 0
     for part in filter(None, cores.replace(" ", "").split(",")):
         match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise UsageError(f"--cpu-affinity {cores!r} is no list of cores.", "", "--cpu-affinity 0,2-3")
+            raise UsageError(f"--cpu-affinity {cores!r} is not a list of cores.", "", "--cpu-affinity 0,2-3")
         for core in range(int(match[1]), int(match[2] or match[1]) + 1):
             mask |= 1 << core
     return f"{mask:x}" if mask else ""
@@ -196,7 +196,7 @@ def _bits(line: str, before: int | None) -> int | None:
 
 
 def signs(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
-    """What says that the device slowed itself down between two moments."""
+    """Signs that the device throttled itself between two moments."""
     found: list[str] = []
     new = (after.throttled_bits or 0) & ~(before.throttled_bits or 0)
     for bit, name in _BITS.items():
@@ -210,23 +210,23 @@ def signs(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
 
 
 def conditions(text: str, governor: str, cores: str, cooled: float) -> Conditions:
-    """What ``run.sh`` printed, with what was asked of it."""
+    """The conditions in ``run.sh``'s output, with the requested settings."""
     before, after = snapshot(text, "before"), snapshot(text, "after")
-    told = {line.removeprefix("note ") for line in text.splitlines() if line.startswith("note ")}
+    reported = {line.removeprefix("note ") for line in text.splitlines() if line.startswith("note ")}
     notes: list[str] = []
-    if governor and "governor set" not in told:
-        some = "on some cores" if "governor set on some" in told else "at all"
+    if governor and "governor set" not in reported:
+        some = "on some cores" if "governor set on some" in reported else "at all"
         notes.append(
             f"governor {governor} not set {some}: the device has no such governor, or the login may not set it"
         )
-    if cores and "affinity set" not in told:
+    if cores and "affinity set" not in reported:
         notes.append("not kept to cores: the device has no taskset")
     return Conditions(
         before=before,
         after=after,
         throttled=signs(before, after),
         governor=governor if governor and not any(note.startswith("governor") for note in notes) else "",
-        affinity=cores if "affinity set" in told else "",
+        affinity=cores if "affinity set" in reported else "",
         ran_seconds=_ran(text),
         cooled_seconds=round(cooled, 1),
         notes=tuple(notes),

@@ -1,4 +1,4 @@
-"""What is known of a device: read by the probe, kept in every result."""
+"""Facts about a device: read by the probe, kept in every result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class State(BaseModel):
-    """How the device was doing when it was asked; what it does not tell is ``None`` or empty."""
+    """The device's state during the probe; unknown values are ``None`` or empty."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,7 +23,7 @@ class State(BaseModel):
 
 
 class DeviceFacts(BaseModel):
-    """A device as it described itself. Sizes in bytes; versions as texts; unknown things empty or ``None``."""
+    """A device's description of itself. Sizes in bytes; versions as texts; unknown values empty or ``None``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class DeviceFacts(BaseModel):
     cpu_features: tuple[str, ...] = ()
     cores: int = 1
     android: str = ""
-    """Android's release, ``14``; empty where it is none."""
+    """Android's release, ``14``; empty on other systems."""
     api_level: int | None = None
     abis: tuple[str, ...] = ()
     """Android's ABIs, the preferred first: ``arm64-v8a``, ``armeabi-v7a``."""
@@ -50,11 +50,11 @@ class DeviceFacts(BaseModel):
     glibcxx: str = ""
     """Newest GLIBCXX symbol version of the device's libstdc++."""
     loaders: tuple[str, ...] = ()
-    """ELF interpreters that exist, of all those known and the one asked for."""
+    """ELF interpreters that exist, of all known ones and the requested one."""
     libraries: tuple[str, ...] = ()
-    """Those of the libraries asked for that were found."""
+    """Requested libraries that were found."""
     tools: tuple[str, ...] = ()
-    """Those of the programs that deploying needs that were found."""
+    """Programs that deploying needs and that were found."""
     home: str = ""
     root: str
     """Absolute folder that Slipway fills on the device."""

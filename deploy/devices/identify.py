@@ -1,4 +1,4 @@
-"""Which target a device's bundles are built for, by what it says of itself."""
+"""The target of a device, by the facts that it reports about itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def choose_target(facts: DeviceFacts) -> str:
     """The target for a device: on Android by its list of ABIs, else by its machine, its loaders and its CPU.
 
     Raises:
-        NotSupportedError: none of the targets runs there.
+        NotSupportedError: the device cannot run any target.
     """
     if facts.abis:
         found = next((_ANDROID[abi] for abi in facts.abis if abi in _ANDROID), "")
@@ -32,7 +32,7 @@ def choose_target(facts: DeviceFacts) -> str:
 
 
 def _linux(facts: DeviceFacts) -> str:
-    """A 64-bit kernel may carry a 32-bit system: the loaders tell. Without any, static programs of the kernel's run."""
+    """A 64-bit kernel may have a 32-bit system: its loaders show that. Without loaders, static programs run."""
     machine, loaders = facts.machine, set(facts.loaders)
     if machine in {"aarch64", "arm64"}:
         return "linux-armv7" if loaders & set(_HARD_FLOAT) and not loaders & set(_LOADER_64) else "linux-arm64"

@@ -29,19 +29,19 @@ HOST = "host"
 """The target of a device that is this machine."""
 
 EMULATED = "emulated"
-"""The tag of a device that is no real one, wherever it is: its times are no latency figures."""
+"""The tag of a device that is not real hardware: its times are not latency figures."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 class Device(BaseModel):
-    """One device as the inventory has it."""
+    """One device of the inventory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     title: str = ""
-    """What it is, for people."""
+    """A description for people."""
     transport: Literal["local", "ssh", "adb"]
     target: str = HOST
     """Target its bundles are built for; ``host`` (this machine's) is resolved by `get_device`."""
@@ -65,20 +65,20 @@ class Device(BaseModel):
     virtual: str = ""
     """Name of the virtual device (``deploy/virtual/virtual.toml``) that is started when this device is used."""
     source: Literal["", "labgrid"] = ""
-    """Who says where it is, and whose it is: ``labgrid``, with ``place`` and ``coordinator``."""
+    """The source of its address: ``labgrid``, with ``place`` and ``coordinator``."""
     coordinator: str = Field(default="", pattern=r"^([A-Za-z0-9_\[][A-Za-z0-9_.:%\[\]-]*)?$")
     """Address and port of a labgrid coordinator; unset: ``LG_COORDINATOR``, else this machine's."""
     place: str = Field(default="", pattern=r"^([A-Za-z0-9_.][A-Za-z0-9_.-]*)?$")
     """The labgrid place, or an alias of it."""
     tags: tuple[str, ...] = ()
     fixtures: tuple[str, ...] = ()
-    """What is attached to it or installed there, to select it by: ``camera``."""
+    """Properties to select it by, such as attached hardware: ``camera``."""
     timeout: Annotated[float, Field(gt=0, le=86400, strict=True)] = 600.0
     """Seconds allowed for one run on it, connecting and uploading included."""
     store_gib: Annotated[float, Field(gt=0, strict=True)] = 4.0
-    """What the files in its store may take (GiB) before the least recently used go."""
+    """Size of its store (GiB) above which the least recently used files are removed."""
     store_days: Annotated[float, Field(gt=0, strict=True)] = 30.0
-    """Days without use after which a file in its store goes."""
+    """Days without use after which a file in its store is removed."""
     verify_days: Annotated[float, Field(gt=0)] = 7.0
     """Days after which the digest of a file that seems unchanged is computed again."""
 
@@ -89,7 +89,7 @@ class Device(BaseModel):
             raise ValueError("a file's path, without control characters")
         try:
             return value.expanduser() if value is not None else None
-        except RuntimeError as error:  # ~nobody: no such user
+        except RuntimeError as error:  # ~name of an unknown user
             raise ValueError(str(error)) from None
 
     @field_validator("title", "targets", "virtual", "tags", "fixtures")
@@ -105,13 +105,15 @@ class Device(BaseModel):
         if not value.isprintable() or value != value.strip() or ".." in value.split("/"):
             raise ValueError("a folder without '..', control characters, or blanks at an end")
         if value.rstrip("/") == "" and value:
-            raise ValueError("the device's whole disk is not Slipway's to fill")
+            raise ValueError("Slipway must not fill the device's whole disk")
         return value.rstrip("/")
 
     @model_validator(mode="after")
     def _complete(self) -> Device:
         if self.source == "labgrid" and (self.transport != "ssh" or not self.place or self.virtual or self.host):
-            raise ValueError('a labgrid device has transport = "ssh", place = "..." and no host: the place says where')
+            raise ValueError(
+                'a labgrid device has transport = "ssh", place = "..." and no host: the place gives the address'
+            )
         if self.transport == "ssh" and not (self.host or self.virtual or self.source):
             raise ValueError('an ssh device needs host = "..." (or virtual = "...")')
         return self
@@ -123,7 +125,7 @@ class Device(BaseModel):
 
 
 def user_file() -> Path:
-    """Where the user's own devices are, whether it is there or not."""
+    """The file of the user's own devices, which may not exist."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named).expanduser()
@@ -133,7 +135,7 @@ def user_file() -> Path:
 
 
 def inventory_files() -> list[Path]:
-    """The files that are read, in the order in which later ones win. A file that was named must be there."""
+    """The files that are read; later ones win. A file that `SLIPWAY_DEVICES_FILE` names must exist."""
     own = user_file()
     return [FILE, own] if os.environ.get(VARIABLE) or own.is_file() else [FILE]
 
@@ -154,7 +156,7 @@ def get_device(name: str, path: Path | None = None) -> Device:
     """The device called ``name``, its target ``host`` resolved to this machine's.
 
     Raises:
-        ConfigError: there is none (near matches are named), or its target does not exist.
+        ConfigError: unknown (near matches are named), or its target does not exist.
     """
     devices = load_devices(path)
     if name not in devices:
@@ -197,12 +199,12 @@ def parse(text: str, file: Path) -> dict[str, Device]:
     for name, table in tables.items():
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"{file}: {name!r} is no name for a device.",
+                f"{file}: {name!r} is not a valid name for a device.",
                 "letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 63",
                 hint,
             )
         if not isinstance(table, dict):
-            raise ConfigError(f"{file}: {name} stands outside every table.", "each device is a table [name]", hint)
+            raise ConfigError(f"{file}: {name} is outside every table.", "each device is a table [name]", hint)
         devices[name] = _device(file, name, table, hint)
     return devices
 

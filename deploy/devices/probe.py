@@ -1,4 +1,4 @@
-"""Ask a device what it is: one shell script, one round trip, nothing written on the device."""
+"""Read the facts about a device: one shell script, one round trip, nothing written on the device."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _TRIPLETS = {
 }  # fmt: skip
 
 _LINE = 4000
-"""Letters of a line: the features of a large x86 have some 2,500."""
+"""Characters of a line: the CPU features of a large x86 take some 2,500."""
 _LINES = 2000
 """Lines of a part: Android has some 1,000 properties."""
 _MOST = 1 << 50
-"""Kibibytes, kilohertz, cores: no device has more."""
+"""The largest plausible number of kibibytes, kilohertz or cores."""
 
 END = "\n@@end\n"
-"""What the probe says last."""
+"""The last line of the probe."""
 
 # Arm's cores by implementer 0x41 and part, as in Linux's arch/arm64/include/asm/cputype.h and arch/arm's cputype.h.
 _ARM_PARTS = {
@@ -52,10 +52,10 @@ _ARM_PARTS = {
 
 
 def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadline) -> DeviceFacts:
-    """Ask the device behind ``transport``.
+    """Probe the device behind ``transport``.
 
     Args:
-        root: where Slipway may write, as the inventory has it.
+        root: the folder that Slipway may fill, as in the inventory.
         needs: what the bundle needs: its loader and libraries are looked for by name.
     """
     done = run(
@@ -81,14 +81,14 @@ def parse(text: str) -> DeviceFacts:
     """Facts from what the script printed.
 
     Raises:
-        AnswerError: the answer is not the script's. RootError: the root is below a home that the login has not.
+        AnswerError: the answer is not the script's. RootError: the root is below HOME, and the login has none.
     """
     parts = _parts(text)
     system = parts.get("system", [])
     root = _first(parts, "root")
-    told = re.search(r"^@@root\n(.*?)\n\n@@near$", text, re.DOTALL | re.MULTILINE)
-    if told is not None and told[1] != root:
-        # A home folder of such a name: what is shown of it is not what it is.
+    reported = re.search(r"^@@root\n(.*?)\n\n@@near$", text, re.DOTALL | re.MULTILINE)
+    if reported is not None and reported[1] != root:
+        # A home folder with such a name is not shown as it is.
         raise TransferError(
             f"The device's folder {one_line(root)!r} cannot be used.",
             "its name holds invisible characters, a line break, or blanks at an end",
@@ -152,7 +152,7 @@ def parse(text: str) -> DeviceFacts:
 
 
 def _count(ranges: str) -> int:
-    """How many there are in ``0-3,6``."""
+    """The number of cores in ``0-3,6``."""
     matches = [re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part) for part in ranges.split(",")]
     return max(0, sum(int(match[2] or match[1]) - int(match[1]) + 1 for match in matches if match))
 
@@ -171,7 +171,7 @@ def _parts(text: str) -> _Parts:
         elif (clean := "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()) and len(
             current
         ) < _LINES:
-            current.append(plain(clean))  # what a device says goes to terminals: no escape sequences
+            current.append(plain(clean))  # a device's answers are shown on terminals: without escape sequences
     return parts
 
 
@@ -188,7 +188,7 @@ def _number(text: str) -> float | None:
 
 
 def _newest(lines: list[str], pattern: str) -> str:
-    """The highest version that ``pattern`` finds: in symbol names, a file's name, or what the loader says."""
+    """The highest version that ``pattern`` finds: in symbol names, a file's name, or the loader's output."""
     found = {version for line in lines for version in re.findall(pattern, line)}
     return max(found, key=lambda version: [int(part) for part in version.split(".") if part], default="")
 
@@ -248,7 +248,7 @@ def _noexec(mounts: list[str], folder: str) -> bool:
 
 
 _COLDEST, _WARMEST = -60.0, 200.0
-"""Zones outside count something else, or are switched off."""
+"""Zones outside of this range measure something else, or are switched off."""
 
 
 def _zones(lines: list[str]) -> dict[str, float]:

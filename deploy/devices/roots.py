@@ -1,9 +1,9 @@
-"""Whose a device's root is: only a folder that Slipway made or was given empty, and that nobody else can change.
+"""Ownership of a device's root: Slipway uses only a folder that it made or got empty, and that others cannot change.
 
-A root is ours when it holds ``.slipway-root``, which is written into a new or empty folder before anything else:
-the format's version and an id of its own. It must belong to the login's user, and so must the folders in it; nobody
-else may write to them, and none of them may be a link. Each folder above it belongs to the login's user or to root
-(or whoever owns ``/``), and others may write to it only if it is sticky, as ``/tmp`` is; a link above it belongs to
+A root is ours if it has ``.slipway-root``, the first file that is written into a new or empty folder: the format's
+version and an id of its own. It must belong to the login's user, and so must the folders in it; nobody
+else may write to them, and they must not be links. Each folder above it belongs to the login's user or to root
+(or the owner of ``/``), and others may write to it only if it is sticky, as ``/tmp`` is; a link above it belongs to
 one of these two as well. Of Android's ``/data/local/tmp``, what is above it is the system's.
 """
 
@@ -20,28 +20,28 @@ _SHOWN = 5
 _WHY = {
     "home": ("its login has no HOME, and the root is a folder below it", "set root to an absolute folder"),
     "link": ("{path} is a link; what it points to may be anything", "set root to the folder itself, not to a link"),
-    "kind": ("{path} is neither a folder nor a mark of Slipway's", "set root to a folder of its own"),
+    "kind": ("{path} is neither a folder nor a marker of Slipway", "set root to a folder of its own"),
     "owner": ("{path} belongs to another user, who can put anything there", "set root to a folder of the login's own"),
     "open": ("others may write to {path}", "chmod go-w {path} on the device if only you use it, or set another root"),
     "unseen": ("{path} cannot be looked at", "see that the login's user may list the folders above it"),
     "name": ("{path} leads to a folder with a line break in its name", "set root to another folder"),
-    "marker": ("{path} is not a mark that this version knows", "update Slipway, or set another root"),
+    "marker": ("{path} is not a marker that this version knows", "update Slipway, or set another root"),
 }
 
 
 def new_id() -> str:
-    """An id for a root that is made now."""
+    """An id for a new root."""
     return secrets.token_hex(16)
 
 
 def refusal(device: str, why: str, path: str, foreign: Sequence[str] = (), lacks: Sequence[str] = ()) -> RootError:
-    """The error for a root that the device refused to use: nothing in it was changed.
+    """The error for a root that Slipway refuses to use; nothing in it was changed.
 
     Args:
-        why: the word of ``deploy/scripts/lib/root.sh``.
-        path: what it is about.
-        foreign: what lies there that is not Slipway's.
-        lacks: what every root of an earlier version had, and this one has not.
+        why: the reason that ``deploy/scripts/lib/root.sh`` reports.
+        path: the path concerned.
+        foreign: files there that are not Slipway's.
+        lacks: files that every root of an earlier version had, and this one lacks.
     """
     what = (
         f"The root {path} on {device} is not Slipway's." if why == "unmarked" else f"The root on {device} is not safe."

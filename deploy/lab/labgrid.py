@@ -1,8 +1,8 @@
-"""Places of a labgrid coordinator as devices: acquired for a deploy, reached over SSH, given back whatever happens.
+"""Places of a labgrid coordinator as devices: acquired for a deploy, reached over SSH, and always released.
 
 The coordinator's own protocol is spoken (``labgrid-coordinator.proto`` of labgrid 24 and newer, gRPC): a session
-names itself ``host/user``, by which labgrid's client and this project are the same somebody to the lab. A place that
-is acquired by that name already, or allows it, is used and left as it is.
+names itself ``host/user``, so that labgrid's client and this project are the same user to the lab. A place that
+this user has acquired already, or that allows it, is used and left as it is.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ VARIABLE = "LG_COORDINATOR"
 """labgrid's own environment variable for its coordinator."""
 DEFAULT = "127.0.0.1:20408"
 SERVICE = "NetworkService"
-"""The class of the resource that says how to log in."""
+"""The class of the resource with the login's data."""
 
 _SECONDS = 15.0
-"""Within which the coordinator must answer."""
+"""Seconds within which the coordinator must answer."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Coordinator:
         self._changed = threading.Condition()
         self._places: dict[str, Any] = {}
         self._resources: dict[tuple[str, str, str], Any] = {}
-        self._synced, self._asked, self._why = 0, 0, ""
+        self._synced, self._syncs, self._why = 0, 0, ""
         self._held = ""
         self._stream = self._stub.ClientStream(iter(self._out.get, None))
         threading.Thread(target=self._listen, name="labgrid", daemon=True).start()
@@ -95,25 +95,25 @@ class Coordinator:
         self.close()
 
     def sync(self) -> None:
-        """Wait until everything the coordinator knows is known here.
+        """Wait until the coordinator has sent its whole state.
 
         Raises:
             UnreachableError: it does not answer.
         """
-        self._asked += 1
-        self._say(sync=self._messages.Sync(id=self._asked))
+        self._syncs += 1
+        self._say(sync=self._messages.Sync(id=self._syncs))
         patience = Deadline.after(self._deadline.left(_SECONDS))
         with self._changed:
-            while self._synced < self._asked:
+            while self._synced < self._syncs:
                 if self._why or patience.over:
                     raise self._silent(self._why or "no answer")
                 self._changed.wait(patience.left(0.5))
 
     def acquire(self, place: str) -> bool:
-        """Acquire ``place`` for this user; false when it was this user's already and is to be left so.
+        """Acquire ``place`` for this user; false if this user had it already: then it is not released.
 
         Raises:
-            ConfigError: no such place. DeviceBusyError: somebody else has it. UnreachableError.
+            ConfigError: unknown place. DeviceBusyError: another user has it. UnreachableError.
         """
         found = self._place(place)
         if found.acquired == self.name or self.name in found.allowed:
@@ -133,7 +133,7 @@ class Coordinator:
         return True
 
     def release(self) -> None:
-        """Give back what was acquired here; what fails is left to the lab's own ``labgrid-client release``."""
+        """Release what was acquired here; after a failure, ``labgrid-client release`` does it."""
         if not self._held:
             return
         request = self._messages.ReleasePlaceRequest(placename=self._held, fromuser=self.name)
@@ -145,7 +145,7 @@ class Coordinator:
         """How to log in to ``place``.
 
         Raises:
-            ConfigError: no such place, or none or several services. NotSupportedError: only through a proxy of the lab.
+            ConfigError: unknown place, or not exactly one service. NotSupportedError: only through a proxy of the lab.
         """
         from labgrid.remote.common import Place
 
@@ -162,19 +162,19 @@ class Coordinator:
                 f"labgrid-client -p {place} show",
                 [f"{row.path.exporter_name}/{row.path.group_name}/{row.path.resource_name}" for row in rows],
             )
-        told = {key: getattr(value, value.WhichOneof("kind")) for key, value in rows[0].params.items()}
+        params = {key: getattr(value, value.WhichOneof("kind")) for key, value in rows[0].params.items()}
         extra = {key: getattr(value, value.WhichOneof("kind")) for key, value in rows[0].extra.items()}
         if extra.get("proxy_required"):
             raise NotSupportedError(
                 f"The place {place} can only be reached through the exporter {extra.get('proxy', '')}.",
                 "it is exported with --isolated",
-                f"give the device host = {str(told.get('address', ''))!r} and a ProxyJump in ~/.ssh/config",
+                f"give the device host = {str(params.get('address', ''))!r} and a ProxyJump in ~/.ssh/config",
             )
-        port = natural(str(told.get("port") or 22), 65535) or -1  # what is none is refused by `located`
-        return Service(str(told.get("address", "")), port, str(told.get("username", "")))
+        port = natural(str(params.get("port") or 22), 65535) or -1  # `located` refuses an invalid port
+        return Service(str(params.get("address", "")), port, str(params.get("username", "")))
 
     def close(self) -> None:
-        """Give back, and end the session."""
+        """Release the places, and end the session."""
         self.release()
         self._out.put(None)
         self._stream.cancel()
@@ -191,7 +191,7 @@ class Coordinator:
         return method(request, timeout=self._deadline.left(_SECONDS))
 
     def _listen(self) -> None:
-        """What the coordinator says, kept; on a thread of its own."""
+        """Keep the coordinator's messages; runs in a thread of its own."""
         try:
             for message in self._stream:
                 with self._changed:
@@ -260,7 +260,7 @@ class Coordinator:
 
 
 class PlaceTransport:
-    """A device's own transport, with the place given back when it is closed."""
+    """A device's own transport, which releases the place when it is closed."""
 
     def __init__(self, inner: Transport, coordinator: Coordinator) -> None:
         self.name = inner.name
@@ -284,7 +284,7 @@ class PlaceTransport:
         self._inner.get(remote, local, limit, deadline)
 
     def close(self) -> None:
-        """Close the connection, then give the place back."""
+        """Close the connection, then release the place."""
         try:
             self._inner.close()
         finally:
@@ -301,7 +301,7 @@ def located(device: Device, service: Service) -> Device:
     """``device`` as an ordinary one over SSH; a user of the inventory's own comes before the lab's.
 
     Raises:
-        ConfigError: what the lab says is no address.
+        ConfigError: the lab's answer is not an address.
     """
     changes = {"host": service.host, "port": service.port, "user": device.user or service.user, "source": ""}
     try:
@@ -315,7 +315,7 @@ def located(device: Device, service: Service) -> Device:
 
 
 def locate(device: Device, deadline: Deadline) -> Device:
-    """Where the place is, without acquiring it; for looking at host keys.
+    """The place's address, without acquiring it; for reading host keys.
 
     Raises:
         ConfigError, UnreachableError, NotSupportedError
@@ -325,7 +325,7 @@ def locate(device: Device, deadline: Deadline) -> Device:
 
 
 def open_place(device: Device, deadline: Deadline, connect: Callable[[Device, Deadline], Transport]) -> Transport:
-    """Acquire the place and ``connect`` to where it is.
+    """Acquire the place and ``connect`` to its address.
 
     Raises:
         ConfigError, DeviceBusyError, UnreachableError, NotSupportedError; and what ``connect`` raises.

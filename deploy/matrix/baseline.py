@@ -1,8 +1,8 @@
-"""A matrix against an earlier one: what became worse, better, or cannot be compared.
+"""Compare a matrix with an earlier one: what became worse, better, or cannot be compared.
 
-Times count only where both were measured on a real device of the same processor that did not throttle, and only when
-the median and the fastest execution are both slower: what else the machine does moves the one, not both. Sizes, errors
-and the outputs' digests count everywhere.
+Times count only if both were measured on a real device with the same processor that did not throttle, and only if
+the median and the fastest execution are both slower: other load on the machine changes one of them, not both.
+Sizes, errors and the outputs' digests count everywhere.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output
 from deploy.run.result import now
 
 DEFAULT = 0.10
-"""How much worse a figure may become where nothing else was said, as a fraction."""
+"""By which fraction a figure may become worse by default."""
 _NEGLIGIBLE = 0.05
-"""Errors that grew by less than this part of the tolerance did not grow."""
+"""Growth of an error, as a part of the tolerance, that is ignored."""
 
 
 class Baseline(BaseModel):
-    """Cells that passed, to hold later ones against."""
+    """Cells that passed, to compare later ones with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -47,7 +47,7 @@ def load(path: Path) -> Baseline:
     """Read a baseline.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a baseline.
     """
     try:
         return Baseline.model_validate(parse_json(path.read_bytes(), limit=LARGE))
@@ -55,18 +55,18 @@ def load(path: Path) -> Baseline:
         hint = f"./inv matrix --save-baseline {path}"
         raise ConfigError(f"There is no baseline {path}.", "none was saved there", hint) from error
     except (OSError, ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} is no baseline.", str(error), f"./inv matrix --save-baseline {path}") from error
+        raise ConfigError(f"{path} is not a baseline.", str(error), f"./inv matrix --save-baseline {path}") from error
 
 
 def fraction(text: str) -> float:
     """``10%`` or ``10`` as 0.1.
 
     Raises:
-        UsageError: it is no such number.
+        UsageError: it is not a percentage.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", text)
     if found is None:
-        raise UsageError(f"--fail-on-regression {text!r} is no percentage.", "", "--fail-on-regression 10%")
+        raise UsageError(f"--fail-on-regression {text!r} is not a percentage.", "", "--fail-on-regression 10%")
     return float(found[1]) / 100
 
 
@@ -74,7 +74,7 @@ def compare(baseline: Baseline, cells: Sequence[CellResult], threshold: float) -
     """Every figure of the cells that passed against the baseline's cell of the same name.
 
     Args:
-        threshold: how much larger a figure may become, as a fraction.
+        threshold: the fraction by which a figure may grow.
     """
     before = {cell.key: cell for cell in baseline.cells}
     changes: list[Change] = []
@@ -83,7 +83,7 @@ def compare(baseline: Baseline, cells: Sequence[CellResult], threshold: float) -
             continue
         old = before.get(cell.key)
         if old is None:
-            changes.append(_skipped(cell, "everything", "the baseline has no such cell"))
+            changes.append(_skipped(cell, "everything", "the baseline does not have this cell"))
         else:
             changes += [_latency(old, cell, threshold), *_sizes(old, cell, threshold), *_outputs(old, cell, threshold)]
     return tuple(changes)
@@ -108,7 +108,7 @@ def _ratio(now: float, before: float) -> float:
 def _latency(old: CellResult, cell: CellResult, threshold: float) -> Change:
     what = "latency p50"
     if old.latency is None or cell.latency is None:
-        return _skipped(cell, what, "emulated: its time is no latency")
+        return _skipped(cell, what, "emulated: its time is not a latency")
     if old.throttled or cell.throttled:
         return _skipped(cell, what, "the device throttled")
     if (old.cpu, old.threads) != (cell.cpu, cell.threads):
@@ -144,7 +144,7 @@ def _outputs(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Ch
             yield _error(cell, before[output.name], output, threshold)
             yield _digest(old, cell, before[output.name], output)
         else:
-            yield _skipped(cell, output.name, "the baseline has no such output")
+            yield _skipped(cell, output.name, "the baseline does not have this output")
 
 
 def _error(cell: CellResult, old: Output, new: Output, threshold: float) -> Change:

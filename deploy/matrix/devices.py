@@ -1,4 +1,4 @@
-"""The devices of a matrix at work: a process each (`deploy.matrix.worker`), one run at a time on each."""
+"""The devices of a matrix: a process for each (`deploy.matrix.worker`), one run at a time on each."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from deploy.run.settings import Settings
 CLEANUP = 30.0
 """Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
 
-# The checkout's folder first: with -m alone a module of the current folder could take the place of ours.
+# The checkout's folder first: with -m alone a module of the current folder could replace ours.
 _RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('deploy.matrix.worker', None, '__main__')"
 
 
 class Worker:
-    """The process that deploys to one device. It is started when it is needed, and again should it ever die."""
+    """The process that deploys to one device. It is started when it is needed, and again if it dies."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -37,14 +37,14 @@ class Worker:
         self._starting = threading.Lock()
         self._stopped = False
 
-    def run(self, device: Device, bundle: Bundle, where: Path, settings: Settings) -> Iterator[str | Result | Problem]:
-        """Deploy: what is happening, in words, and at last the result or the problem; nothing after `interrupt`."""
+    def run(self, device: Device, bundle: Bundle, path: Path, settings: Settings) -> Iterator[str | Result | Problem]:
+        """Deploy: yields progress in words, and finally the result or the problem; nothing after `interrupt`."""
         child = self._ready()
         if child is None:
             return
         request = {
             "device": device.model_dump(mode="json", exclude_defaults=True), "bundle": str(bundle.path.absolute()),
-            "where": str(where.absolute()), "settings": settings.model_dump(mode="json"),
+            "path": str(path.absolute()), "settings": settings.model_dump(mode="json"),
         }  # fmt: skip
         assert child.stdin is not None  # noqa: S101 - both are pipes
         assert child.stdout is not None  # noqa: S101
@@ -70,21 +70,21 @@ class Worker:
             yield Problem.of(self._died(code))
 
     def interrupt(self) -> None:
-        """What Ctrl-C does to a deploy; returns at once."""
+        """Interrupt the deploy as Ctrl-C does; returns at once."""
         with self._starting:
             self._stopped = True
             if self._child is not None and self._child.poll() is None:
                 self._child.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """End it by force; the device puts itself in order when the connection is gone."""
+        """Kill it; the device cleans up by itself when the connection breaks."""
         child = self._child
         if child is not None and child.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """See it end: by itself, as it has nothing more to do, or else by force. For the caller of `run`, after it."""
+        """Wait for its end, and kill it if it does not end by itself. For the caller of `run`, after it."""
         child, self._stopped = self._child, True
         if child is None:
             return

@@ -1,4 +1,4 @@
-"""A matrix as one HTML file: plots, a table to filter and sort, nothing loaded from elsewhere, light or dark."""
+"""A matrix as one HTML file: plots, a table to filter and sort, without external resources, light or dark."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _template() -> Template:
 
 
 def _shown(value: object) -> object:
-    """Called by jinja for each value that is put in: texts without what a page would obey; escaping comes after it."""
+    """Called by jinja for each value: makes texts `plain`; jinja escapes them afterwards."""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -81,7 +81,7 @@ def _figure(value: float | None, digits: int = 3) -> str:
 
 
 def _tiles(found: Matrix) -> list[tuple[str, str, str]]:
-    """Number, word and colour of what the page begins with."""
+    """Number, word and colour of the page's summary."""
     passed = sum(cell.outcome == "passed" for cell in found.cells)
     tiles = [(f"{passed}", f"of {len(found.cells)} cells passed", "good" if passed == len(found.cells) else "")]
     if found.failures:
@@ -109,8 +109,8 @@ def _grid(found: Matrix) -> dict[str, Any]:
         title = f"{cell.key}: {cell.problem.what if cell.problem else cell.outcome}"
         rows.setdefault((cell.device, cell.target, cell.engine), {})[cell.program] = (cell.outcome, title)
     for each in found.impossible:
-        place = rows.setdefault((each.device, each.target, each.engine), {})
-        place.setdefault(each.program, ("impossible", f"{each.key}: {each.why}"))
+        row = rows.setdefault((each.device, each.target, each.engine), {})
+        row.setdefault(each.program, ("impossible", f"{each.key}: {each.why}"))
     return {
         "columns": sorted(columns),
         "rows": [(key, emulated.get(key[0], False), cells) for key, cells in sorted(rows.items())],
@@ -167,7 +167,7 @@ def _verdicts(found: Matrix) -> dict[str, str]:
 
 
 def _reasons(impossible: Sequence[Impossible]) -> list[tuple[str, list[str]]]:
-    """Each reason with the cells it keeps away."""
+    """Each reason with the cells that it makes impossible."""
     found: dict[str, list[str]] = {}
     for each in impossible:
         found.setdefault(each.why, []).append(each.key)

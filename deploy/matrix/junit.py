@@ -1,4 +1,4 @@
-"""A matrix as JUnit XML: a suite a device, a case a cell; what CI systems show without knowing of Slipway."""
+"""A matrix as JUnit XML: a suite for each device, a case for each cell; CI systems can show it."""
 
 from __future__ import annotations
 

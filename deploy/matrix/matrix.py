@@ -1,4 +1,4 @@
-"""``./inv matrix``: targets × engines × programs × devices, selected, built, run, reported, held against a baseline."""
+"""``./inv matrix``: targets × engines × programs × devices: selected, built, run, reported, compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
-from deploy.matrix.plan import Cell, Plan, Selection, Wanted, plan
+from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
 from deploy.matrix.words import parse
 from deploy.run.result import now
@@ -34,11 +34,11 @@ HISTORY = "history"
 _KEPT = 20
 """Earlier matrices of the same name that the report's history shows."""
 _EXECUTIONS = 50, 5
-"""Timed executions, and those before them, on a real device."""
+"""Timed executions, and warm-up, on a real device."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class MatrixRequest:
     """The command line."""
 
     only: str = ""
@@ -60,17 +60,17 @@ class Asked:
         return self.run.on(cell.device, _EXECUTIONS)
 
 
-def planned(asked: Asked, catalogue: Sequence[Wanted]) -> Plan:
-    """The cells that were asked for; nothing is built or connected to.
+def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
+    """The selected cells; builds nothing and connects to nothing.
 
     Raises:
         UsageError, ConfigError, NotSupportedError: see `deploy.matrix.plan.plan`.
     """
-    chosen = Selection(parse(asked.only), asked.devices, asked.engines, asked.models, asked.schemes)
+    chosen = Selection(parse(request.only), request.devices, request.engines, request.models, request.schemes)
     return plan(load_devices(), catalogue, chosen)
 
 
-def run(asked: Asked, catalogue: Sequence[Wanted], build: Build, export: Export) -> tuple[Matrix, Path]:
+def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, export: Export) -> tuple[Matrix, Path]:
     """Fill the matrix and write its reports; Ctrl-C is raised again when they are written.
 
     Args:
@@ -78,24 +78,24 @@ def run(asked: Asked, catalogue: Sequence[Wanted], build: Build, export: Export)
         build, export: make a bundle, a program.
 
     Returns:
-        The matrix and its folder. Whether it is good is for `check` to say.
+        The matrix and its folder; `check` judges it.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", asked.name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", request.name):
         raise UsageError(
-            f"--name {asked.name!r} is no name for a folder.", "letters, digits, '.', '_', '-'", "--name a"
+            f"--name {request.name!r} is not a valid name for a folder.", "letters, digits, '.', '_', '-'", "--name a"
         )
-    threshold = matrix_baseline.fraction(asked.fail_on_regression) if asked.fail_on_regression else None
-    if threshold is not None and not asked.baseline:
+    threshold = matrix_baseline.fraction(request.fail_on_regression) if request.fail_on_regression else None
+    if threshold is not None and not request.baseline:
         raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
-    earlier = matrix_baseline.load(Path(asked.baseline)) if asked.baseline else None
-    chosen, folder = planned(asked, catalogue), matrix_dir(asked.name)
+    earlier = matrix_baseline.load(Path(request.baseline)) if request.baseline else None
+    chosen, folder = planned(request, catalogue), matrix_dir(request.name)
     with locked(f"matrix-{sha256_bytes(str(folder).encode())[:16]}", "waiting: another matrix of this name is running"):
         begun, created = time.monotonic(), now()
         interrupted = True
         with matrix_report.Live(len(chosen.cells)) as live:
             filling = Filling(
-                chosen, build, export, live, Journal(folder / JOURNAL, CellResult), asked.settings, resume=asked.resume,
-                jobs=asked.jobs or max(2, os.cpu_count() or 2),
+                chosen, build, export, live, Journal(folder / JOURNAL, CellResult), request.settings,
+                resume=request.resume, jobs=request.jobs or max(2, os.cpu_count() or 2),
             )  # fmt: skip
             try:
                 filling.go()
@@ -111,10 +111,10 @@ def run(asked: Asked, catalogue: Sequence[Wanted], build: Build, export: Export)
                     limit = matrix_baseline.DEFAULT if threshold is None else threshold
                     changes = matrix_baseline.compare(earlier, cells, limit)
                 found = Matrix(
-                    name=asked.name, only=asked.only, created=created, finished=now(), interrupted=interrupted,
-                    seconds=round(time.monotonic() - begun, 2), settings=_told(asked), cells=cells,
+                    name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
+                    seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
                     impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
-                    baseline=Path(asked.baseline).name if asked.baseline else "", threshold=threshold,
+                    baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
                 )  # fmt: skip
                 write(found, folder)
     return found, folder
@@ -135,14 +135,16 @@ def write(found: Matrix, folder: Path) -> None:
 
 
 def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
-    """Say by an error whether the matrix is good, and keep it as a baseline if it is.
+    """Raise an error for failed cells or regressions; otherwise keep the matrix as a baseline, if requested.
 
     Raises:
         MatrixError: cells failed. RegressionError: none failed, and figures are worse than allowed.
     """
     report = console.shown(folder / REPORT)
     if save_baseline and (found.failures or (found.threshold is not None and found.regressions)):
-        console.note(f"{save_baseline} was not written: a baseline comes of a matrix without failures and regressions.")
+        console.note(
+            f"{save_baseline} was not written: only a matrix without failures and regressions can become a baseline."
+        )
     if found.failures:
         first = found.failures[0]
         raise MatrixError(
@@ -164,10 +166,10 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
         console.note(f"Baseline: {console.shown(save_baseline)}")
 
 
-def _told(asked: Asked) -> dict[str, Any]:
+def _settings_of(request: MatrixRequest) -> dict[str, Any]:
     given = {
-        "devices": list(asked.devices), "engines": list(asked.engines), "models": list(asked.models),
-        "schemes": list(asked.schemes), **asked.run.model_dump(mode="json"),
+        "devices": list(request.devices), "engines": list(request.engines), "models": list(request.models),
+        "schemes": list(request.schemes), **request.run.model_dump(mode="json"),
     }  # fmt: skip
     return {name: value for name, value in given.items() if value and name not in PATIENCE}
 

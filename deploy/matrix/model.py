@@ -1,4 +1,4 @@
-"""What a matrix found, as ``matrix.json`` keeps it; and one cell, as the journal keeps it while the matrix runs."""
+"""The results of a matrix, as ``matrix.json`` keeps them; and one cell, as the journal keeps it meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deploy.run.result import Result, tolerance_text
 from deploy.run.settings import Settings
 
 Outcome = Literal["passed", "differs", "failed", "not run"]
-"""``differs``: it ran, and an output is not the reference's. ``failed``: anything before that went wrong."""
+"""``differs``: it ran, and an output differs from the reference. ``failed``: an earlier step failed."""
 
 
 PATIENCE = ("timeout", "wait", "retries")
@@ -65,7 +65,7 @@ class Times(_Model):
 
 
 class Output(_Model):
-    """One output: its digest, and how far it is from the reference."""
+    """One output: its digest, and its difference from the reference."""
 
     name: str
     sha256: str
@@ -105,9 +105,9 @@ class CellResult(_Model):
     latency: Times | None = None
     """Of a real device only."""
     emulated_time: Times | None = None
-    """Of an emulated device only: it says nothing about speed."""
+    """Of an emulated device only: it is not a latency figure."""
     throttled: tuple[str, ...] = ()
-    """Signs that the device slowed itself down: its latency counts for nothing then."""
+    """Signs that the device throttled itself: then its latency is ignored."""
     cpu: str = ""
     board: str = ""
     kernel: str = ""
@@ -128,7 +128,7 @@ class CellResult(_Model):
 
     @property
     def times(self) -> Times | None:
-        """Whichever of the two it has."""
+        """The one of the two times that it has."""
         return self.latency or self.emulated_time
 
 
@@ -167,13 +167,13 @@ class Matrix(_Model):
     seconds: float
     interrupted: bool = False
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Executions, warm-up, threads and so on, as asked for."""
+    """Executions, warm-up, threads and other settings, as requested."""
     cells: tuple[CellResult, ...]
     impossible: tuple[Impossible, ...] = ()
     baseline: str = ""
     """The baseline's file name; empty without one."""
     threshold: float | None = None
-    """How much worse than the baseline a figure may be, as a fraction."""
+    """The fraction by which a figure may be worse than the baseline."""
     changes: tuple[Change, ...] = ()
 
     @property
@@ -191,24 +191,24 @@ def load_matrix(path: Path) -> Matrix:
     """Read a ``matrix.json``.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a matrix.
     """
     try:
         return Matrix.model_validate(parse_json(path.read_bytes(), limit=LARGE))
     except (OSError, ValueError, ValidationError) as error:
-        raise ConfigError(f"{path} is no matrix.", str(error), "./inv matrix writes one") from error
+        raise ConfigError(f"{path} is not a matrix.", str(error), "./inv matrix writes one") from error
 
 
-def inputs_of(cell: Cell, bundle: Bundle, where: Path, settings: Settings) -> str:
+def inputs_of(cell: Cell, bundle: Bundle, folder: Path, settings: Settings) -> str:
     """Digest of everything that decides the cell's result."""
-    program = load_program(where, verify=False)
+    program = load_program(folder, verify=False)
     device = cell.device.model_dump(mode="json", exclude={"title", "tags", "fixtures", "targets", "timeout"})
     facts = {
         "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
         "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
         "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
         "settings": settings.model_dump(mode="json", exclude=set(PATIENCE)), "description": DESCRIPTION,
-        "file": sha256_file(where / program.file),
+        "file": sha256_file(folder / program.file),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

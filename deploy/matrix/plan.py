@@ -13,15 +13,15 @@ from deploy.matrix.words import Expression, Words
 from toolchains.targets import Target, get_target, host_target
 
 SMALL = ("linear", "conv", "matmul", "mlp")
-"""Models taken unless others are asked for: each exports and runs in seconds, even emulated."""
+"""The default models: each exports and runs in seconds, even emulated."""
 SCHEMES = ("fp32", "qs8")
-"""Schemes taken unless others are asked for."""
+"""The default schemes."""
 DEFAULT = "default"
 """Stands for the engine that a target has by default."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Exportable:
     """A program that can be exported."""
 
     name: str
@@ -29,7 +29,7 @@ class Wanted:
     scheme: str
     format: str
     source: str = ""
-    """What the export calls the model, where that is not ``model``: a file of the user's."""
+    """The export's name of the model, if it is not ``model``: a file of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Cell:
     device: Device
     target: str
     engine: str
-    program: Wanted
+    program: Exportable
     why_not: str = ""
-    """Why it cannot be made; empty when it can."""
+    """Why it is impossible; empty if it is possible."""
 
     @property
     def key(self) -> str:
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def words(self) -> Words:
-        """What expressions see of it."""
+        """Its words for expressions."""
         device, program = self.device, self.program
         return {
             "device": (device.name,), "tag": device.tags, "fixture": device.fixtures, "target": (self.target,),
@@ -64,7 +64,7 @@ EVERYTHING = Expression()
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for; an empty part leaves the choice to the expression, then to the defaults."""
+    """The user's selection; an empty part leaves the choice to the expression, then to the defaults."""
 
     only: Expression = EVERYTHING
     devices: tuple[str, ...] = ()
@@ -86,74 +86,74 @@ class Plan:
         return tuple(dict.fromkeys((cell.target, cell.engine) for cell in self.cells))
 
     @property
-    def programs(self) -> tuple[Wanted, ...]:
+    def programs(self) -> tuple[Exportable, ...]:
         """Every program to export, each once."""
         return tuple(dict.fromkeys(cell.program for cell in self.cells))
 
     def reasons(self) -> list[tuple[str, str, int]]:
-        """What is impossible, why, and how many cells that is, the same reasons together."""
+        """The impossible cells, grouped by reason, with their number."""
         together: dict[str, list[Cell]] = {}
         for cell in self.impossible:
             together.setdefault(cell.why_not, []).append(cell)
         return [(_what(cells), why, len(cells)) for why, cells in together.items()]
 
 
-def plan(devices: Mapping[str, Device], catalogue: Sequence[Wanted], wanted: Selection) -> Plan:
-    """Every cell that ``wanted`` selects.
+def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Plan:
+    """Every cell of ``selection``.
 
     Args:
         devices: the inventory.
         catalogue: every program that can be exported.
 
     Raises:
-        UsageError: a name or word that fits nothing, or a selection without any cell.
-        NotSupportedError: everything selected is impossible; says why.
+        UsageError: a name or word that matches nothing, or a selection without any cell.
+        NotSupportedError: all selected cells are impossible; says why.
     """
-    candidates = list(_candidates(devices, catalogue, wanted))
-    wanted.only.check(_universe(devices, catalogue))
-    chosen = [cell for cell in candidates if wanted.only.fits(cell.words)]
+    candidates = list(_candidates(devices, catalogue, selection))
+    selection.only.check(_universe(devices, catalogue))
+    chosen = [cell for cell in candidates if selection.only.fits(cell.words)]
     found = Plan(tuple(cell for cell in chosen if not cell.why_not), tuple(cell for cell in chosen if cell.why_not))
     if found.cells:
         return found
     if found.impossible:
         raise NotSupportedError(
-            "Nothing of what was selected can be run.",
+            "Not one of the selected cells can be run.",
             "; ".join(f"{what}: {why}" for what, why, _count in found.reasons()),
             "./inv targets, ./inv models",
         )
     raise UsageError(
         "No cell of the matrix is selected.",
-        f"{len(candidates)} were looked at, and {wanted.only.text!r} fits none" if wanted.only.text else "",
+        f"{len(candidates)} were looked at, and {selection.only.text!r} fits none" if selection.only.text else "",
         "./inv matrix --list --only 'linux-arm64 & mlp*'",
     )
 
 
-def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Wanted], wanted: Selection) -> Iterator[Cell]:
+def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Iterator[Cell]:
     models = tuple(dict.fromkeys(program.model for program in catalogue))
     schemes = tuple(dict.fromkeys(program.scheme for program in catalogue))
     names = [program.name for program in catalogue]
-    only = wanted.only
-    if wanted.models:
-        models = _pick("model", wanted.models, models)
+    only = selection.only
+    if selection.models:
+        models = _pick("model", selection.models, models)
     elif not (only.speaks_of("model", models) or only.speaks_of("program", names)):
         models = tuple(model for model in models if model in SMALL) or models
-    if wanted.schemes:
-        schemes = _pick("scheme", wanted.schemes, schemes)
+    if selection.schemes:
+        schemes = _pick("scheme", selection.schemes, schemes)
     elif not (
         only.speaks_of("scheme", schemes) or only.speaks_of("program", names, unless=[p.model for p in catalogue])
     ):
         schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
     known = {(program.model, program.scheme, program.format): program for program in catalogue}
-    for device in (devices[name] for name in _pick("device", wanted.devices or ("*",), devices)):
+    for device in (devices[name] for name in _pick("device", selection.devices or ("*",), devices)):
         for target in _targets(device):
             at = device.model_copy(update={"target": target.name})
-            for engine, why_engine in _engines(target, wanted):
+            for engine, why_engine in _engines(target, selection):
                 kind = ENGINES.get(engine, "pte")
                 for model in models:
                     for scheme in schemes:
                         program = known.get((model, scheme, kind))
                         why = why_engine or ("" if program else _no_scheme(model, scheme, kind, catalogue))
-                        program = program or Wanted(f"{model}-{scheme}", model, scheme, kind)
+                        program = program or Exportable(f"{model}-{scheme}", model, scheme, kind)
                         yield Cell(at, target.name, engine, program, why)
 
 
@@ -162,11 +162,11 @@ def _targets(device: Device) -> list[Target]:
     return [get_target(name) for name in names]
 
 
-def _engines(target: Target, wanted: Selection) -> list[tuple[str, str]]:
+def _engines(target: Target, selection: Selection) -> list[tuple[str, str]]:
     """The engines to try on a target, each with the reason why it does not work there (empty: it does)."""
-    asked = wanted.engines or (("all",) if wanted.only.speaks_of("engine", ENGINES) else (DEFAULT,))
+    requested = selection.engines or (("all",) if selection.only.speaks_of("engine", ENGINES) else (DEFAULT,))
     names: dict[str, None] = {}
-    for word in asked:
+    for word in requested:
         if word == DEFAULT:
             names |= dict.fromkeys(target.working_engines[:1] or (DEFAULT,))
         else:
@@ -180,12 +180,10 @@ def _no_engine(target: Target, engine: str) -> str:
     if engine == DEFAULT:
         needs = "; ".join(f"{name} needs {text}" for name, text in target.engines.items())
         return f"no engine runs on {target.name} yet" + (f": {needs}" if needs else "")
-    return (
-        f"{engine} on {target.name} needs {target.engines.get(engine, 'a place in the plan: it is not meant for it')}"
-    )
+    return f"{engine} on {target.name} needs {target.engines.get(engine, 'a plan: it is not meant for this target')}"
 
 
-def _no_scheme(model: str, scheme: str, kind: str, catalogue: Sequence[Wanted]) -> str:
+def _no_scheme(model: str, scheme: str, kind: str, catalogue: Sequence[Exportable]) -> str:
     has = [program.scheme for program in catalogue if (program.model, program.format) == (model, kind)]
     return f"{model} has no scheme {scheme} as .{kind}: " + (f"it has {', '.join(has)}" if has else "it has none")
 
@@ -194,7 +192,7 @@ def _pick(kind: str, patterns: Sequence[str], names: Iterable[str]) -> tuple[str
     """The names that fit any pattern, in the names' order.
 
     Raises:
-        ConfigError: a pattern fits none.
+        ConfigError: a pattern does not fit any.
     """
     known = list(names)
     for pattern in patterns:
@@ -208,8 +206,8 @@ def _pick(kind: str, patterns: Sequence[str], names: Iterable[str]) -> tuple[str
     return tuple(name for name in known if any(p == "all" or fnmatch.fnmatchcase(name, p) for p in patterns))
 
 
-def _universe(devices: Mapping[str, Device], catalogue: Sequence[Wanted]) -> Iterator[Words]:
-    """Words of everything there is, whatever is selected: a word that fits nothing here is misspelt."""
+def _universe(devices: Mapping[str, Device], catalogue: Sequence[Exportable]) -> Iterator[Words]:
+    """All possible words, independent of the selection: a word that does not match here is misspelt."""
     for device in devices.values():
         for target in _targets(device):
             for engine in ENGINES:
@@ -219,7 +217,7 @@ def _universe(devices: Mapping[str, Device], catalogue: Sequence[Wanted]) -> Ite
 
 
 def _what(cells: Sequence[Cell]) -> str:
-    """What several cells have in common, as one reads it."""
+    """The part that several cells share, for people."""
     parts = []
     for values in (
         [cell.device.name for cell in cells],

@@ -19,7 +19,7 @@ _LABEL = 290
 _RIGHT = 96
 _ROW = 22
 _CHARACTERS = 40
-"""Of a label, at most."""
+"""Characters of a label."""
 
 
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
@@ -50,14 +50,14 @@ def _label(y: float, words: str, whole: str = "") -> Markup:
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers to places between `_LABEL` and the right margin, logarithmic or from 0 on."""
+    """Numbers to positions between `_LABEL` and the right margin, logarithmic or from 0 on."""
 
     low: float
     high: float
     log: bool = True
 
     def at(self, value: float) -> float:
-        """The place of ``value``; what lies outside is put at the edge."""
+        """The position of ``value``; a value outside is put at the edge."""
         value = min(max(value, self.low), self.high)
         if self.log:
             span = math.log(self.high) - math.log(self.low)
@@ -130,7 +130,7 @@ def latency(cells: Sequence[CellResult]) -> Markup:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with its label and what stands behind it."""
+    """A bar with its label and the text after it."""
 
     label: str
     value: float
@@ -162,7 +162,7 @@ def bars(rows: Sequence[Bar], unit: str, label: str) -> Markup:
 
 
 def errors(cells: Sequence[CellResult]) -> Markup:
-    """Largest errors by program: a dot for each cell, a bar at the tolerance; what is identical stands at the left."""
+    """Largest errors by program: a dot for each cell, a bar at the tolerance; identical outputs are at the left."""
     shown = [cell for cell in cells if cell.max_abs is not None]
     if not shown:
         return Markup("")
@@ -201,7 +201,7 @@ def errors(cells: Sequence[CellResult]) -> Markup:
 
 @dataclass(frozen=True)
 class Series:
-    """A figure over several matrices, the latest last; ``None`` where there is none."""
+    """A figure over several matrices, the latest last; ``None`` if it is missing."""
 
     label: str
     unit: str

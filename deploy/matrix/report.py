@@ -25,7 +25,7 @@ _MARKS = {"passed": "passed", "differs": "DIFFERS", "failed": "FAILED", "not run
 
 
 class Live:
-    """Progress on stderr: a bar over all cells and a line for each busy device; a line a cell where no terminal is."""
+    """Progress on stderr: a bar over all cells and a line for each busy device; without a terminal, a line per cell."""
 
     def __init__(self, total: int) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
@@ -47,18 +47,18 @@ class Live:
         self._progress.stop()
 
     def preparing(self, what: str) -> None:
-        """A build or an export begins; it has a display of its own."""
+        """Show that a build or an export begins; it has a display of its own."""
         console.note(f"matrix: {what}")
 
     def working(self, device: str, what: str) -> None:
-        """A device is at something."""
+        """Show what a device is doing."""
         self._progress.start()
         if device not in self._devices:
             self._devices[device] = self._progress.add_task("", total=None)
         self._progress.update(self._devices[device], description=f"  {device}: {what}"[:100])
 
     def finished(self, cell: CellResult) -> None:
-        """A cell is filled, or will not be."""
+        """Show that a cell is filled, or will not be."""
         self._done += 1
         line = self._devices.pop(cell.device, None)
         if line is not None:
@@ -140,7 +140,7 @@ def counted(count: int, word: str) -> str:
 
 
 def planned(plan: Plan, as_json: bool = False) -> None:
-    """Print what would be run, and what cannot be."""
+    """Print the cells that would run, and the impossible ones."""
     if as_json:
         console.print_json(
             {

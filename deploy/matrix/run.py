@@ -1,6 +1,6 @@
 """Fill a matrix: every bundle built once, every program exported once, then the devices in parallel.
 
-What is finished is in the journal (`core.sweep`) at once, so that an interrupted matrix can go on where it was.
+A finished cell is in the journal (`core.sweep`) at once, so that an interrupted matrix can continue.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from core.errors import SlipwayError
 from core.sweep import Journal
 from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, unfilled
-from deploy.matrix.plan import Cell, Plan, Wanted
+from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 
 Build = Callable[[str, str], Bundle]
 """Gives the bundle of a target and an engine."""
-Export = Callable[[Sequence[Wanted]], Mapping[Wanted, "Path | SlipwayError"]]
+Export = Callable[[Sequence[Exportable]], Mapping[Exportable, "Path | SlipwayError"]]
 """Gives the folder of each program, or the error with which its export ended."""
 
 JOURNAL = "cells.jsonl"
 _AWAY = ("unreachable", "authentication", "host-key")
-"""Errors that are the device's, not the cell's."""
+"""Errors of the device, not of the cell."""
 _ENOUGH = 2
-"""Cells in a row that may fail with one of those before the device's others are not tried any more."""
+"""Consecutive cells that may fail with one of those before the device's remaining cells are given up."""
 
 
 class Watcher(Protocol):
-    """Is told what happens; from several threads."""
+    """Listener for events; called from several threads."""
 
     def preparing(self, what: str) -> None:
         """A build or an export begins."""
 
     def working(self, device: str, what: str) -> None:
-        """A device is at something."""
+        """A device begins a step."""
 
     def finished(self, cell: CellResult) -> None:
         """A cell is filled, or will not be."""
@@ -52,7 +52,7 @@ class Watcher(Protocol):
 
 @dataclass
 class Filling:
-    """A matrix that is being filled. `results` is right at any moment: what is not there was not run."""
+    """A matrix that is being filled. `results` is valid at any moment: a missing cell was not run."""
 
     plan: Plan
     build: Build
@@ -60,19 +60,19 @@ class Filling:
     watcher: Watcher
     journal: Journal[CellResult]
     settings: Callable[[Cell], Settings]
-    """What a cell's deploy is asked for."""
+    """The settings of a cell's deploy."""
     resume: bool = False
     jobs: int = 2
     results: dict[str, CellResult] = field(default_factory=dict)
     _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
-    _programs: dict[Wanted, Path | Problem] = field(default_factory=dict)
+    _programs: dict[Exportable, Path | Problem] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _over: bool = False
 
     def go(self) -> None:
-        """Fill it. Whatever ends this early (Ctrl-C too), every deploy is ended and seen to end.
+        """Fill it. If it ends early (by Ctrl-C too), every deploy is ended and waited for.
 
-        A build, an export or a deploy that fails is in its cells; nothing is raised for it.
+        If a build, an export or a deploy fails, its cells say so; no error is raised for it.
         """
         with terminated():
             if not self.resume:
@@ -89,7 +89,7 @@ class Filling:
             self._together({name: cells for name, cells in queues.items() if name not in alone})
 
     def all(self) -> tuple[CellResult, ...]:
-        """Every cell of the plan in its order, with what is known of it now."""
+        """Every cell of the plan in its order, with its result so far."""
         return tuple(self.results.get(cell.key) or unfilled(cell) for cell in self.plan.cells)
 
     def _prepare(self) -> None:
@@ -106,15 +106,15 @@ class Filling:
                     break
 
     def _parts(self, cell: Cell) -> tuple[Bundle, Path]:
-        bundle, where = self._bundles[cell.target, cell.engine], self._programs[cell.program]
-        if isinstance(bundle, Problem) or isinstance(where, Problem):
+        bundle, path = self._bundles[cell.target, cell.engine], self._programs[cell.program]
+        if isinstance(bundle, Problem) or isinstance(path, Problem):
             raise TypeError(cell.key)  # such cells are finished before they get here
-        return bundle, where
+        return bundle, path
 
     def _known(self, cell: Cell) -> bool:
         """Whether the journal has the cell already; a program that cannot be read fails here."""
-        bundle, where = self._parts(cell)
-        inputs = _or_problem(partial(inputs_of, cell, bundle, where, self.settings(cell)))
+        bundle, path = self._parts(cell)
+        inputs = _or_problem(partial(inputs_of, cell, bundle, path, self.settings(cell)))
         if isinstance(inputs, Problem):
             self._finish(unfilled(cell, "failed", inputs))
             return True
@@ -125,7 +125,7 @@ class Filling:
         return True
 
     def _together(self, queues: Mapping[str, Sequence[Cell]]) -> None:
-        """Serve each queue one by one, several queues at once."""
+        """Process each queue in order, several queues at once."""
         if not queues:
             return
         workers = {name: Worker(name) for name in queues}
@@ -177,12 +177,12 @@ class Filling:
 
     def _deploy(self, worker: Worker, cell: Cell) -> CellResult | None:
         """Fill one cell; ``None`` when that was interrupted."""
-        bundle, where = self._parts(cell)
+        bundle, path = self._parts(cell)
         settings = self.settings(cell)
-        inputs = inputs_of(cell, bundle, where, settings)
+        inputs = inputs_of(cell, bundle, path, settings)
         label = f"{cell.program.name} on {cell.engine}"
         self.watcher.working(cell.device.name, label)
-        for said in worker.run(cell.device, bundle, where, settings):
+        for said in worker.run(cell.device, bundle, path, settings):
             if isinstance(said, Result):
                 return self._finish(filled(cell, bundle, said, inputs))
             if isinstance(said, Problem):
@@ -199,7 +199,7 @@ class Filling:
 
 
 def _or_problem(make: Callable[[], Any]) -> Any:
-    """What ``make`` gives, or the foreseen error that it raised."""
+    """The result of ``make``, or the foreseen error that it raised."""
     try:
         return make()
     except SlipwayError as error:
@@ -208,7 +208,7 @@ def _or_problem(make: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def terminated() -> Iterator[None]:
-    """Inside, SIGTERM is what Ctrl-C is: the way in which CI systems cancel a job."""
+    """Inside the block, SIGTERM acts like Ctrl-C: CI systems cancel a job with it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from core.errors import UsageError
 
 FIELDS = ("device", "tag", "fixture", "target", "engine", "program", "model", "scheme")
-"""What a cell has words in."""
+"""The fields in which a cell has words."""
 
 Words = Mapping[str, tuple[str, ...]]
 """A cell's words by field."""
@@ -38,7 +38,7 @@ class Word:
     field: str = ""
 
     def fits(self, words: Words) -> bool:
-        """Whether a word of the cell is like the pattern."""
+        """Whether a word of the cell matches the pattern."""
         fields = (self.field,) if self.field else FIELDS
         return any(fnmatch.fnmatchcase(word, self.pattern) for name in fields for word in words.get(name, ()))
 
@@ -49,7 +49,7 @@ class Expression:
 
     text: str = ""
     words: tuple[Word, ...] = ()
-    """All its words, in the order in which they stand."""
+    """All its words, in their order."""
     test: Callable[[Words], bool] = field(default=lambda _words: True, compare=False, repr=False)
 
     def fits(self, words: Words) -> bool:
@@ -70,10 +70,10 @@ class Expression:
         )
 
     def check(self, cells: Iterable[Words]) -> None:
-        """Refuse words that fit nothing at all: they are misspelt.
+        """Refuse words that match nothing at all: they are misspelt.
 
         Raises:
-            UsageError: names them, and what is near.
+            UsageError: names them and near matches.
         """
         everything = list(cells)
         known = sorted({word for cell in everything for name in FIELDS for word in cell.get(name, ())})
@@ -93,7 +93,7 @@ def parse(text: str) -> Expression:
     """Read an expression; blank text selects everything.
 
     Raises:
-        UsageError: it cannot be read; says where, and what would go on there.
+        UsageError: it cannot be read; names the position, and what could follow there.
     """
     if not text.strip():
         return Expression()
@@ -133,12 +133,12 @@ class _Reader:
     def _next(self) -> None:
         self.ahead, self._at = next(self._tokens, ("", len(self._text.rstrip())))
 
-    def unexpected(self, wanted: str) -> UsageError:
-        """The error for the token that stands here."""
+    def unexpected(self, expected: str) -> UsageError:
+        """The error for the current token."""
         here = f"{self.ahead!r}" if self.ahead else "the end"
         return UsageError(
             f"The expression {self._text!r} cannot be read.",
-            f"at character {self._at + 1} there is {here} where {wanted} should be",
+            f"at character {self._at + 1} there is {here} where {expected} should be",
             _HELP,
             [self.ahead],
         )

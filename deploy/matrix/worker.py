@@ -2,7 +2,7 @@
 
 Requests come on standard input, a line of JSON each; events and results go to standard output the same way. It is a
 process of its own so that Ctrl-C ends its deploy as it ends any deploy (the device is left in order), and so that no
-device can hold up or bring down another's. It ends when its standard input does.
+device can block or crash another's. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deploy.run.settings import Settings
 
 def main() -> int:
     """Serve requests until there are none; the exit status is `INTERRUPTED` after SIGINT."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # our parent may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # our parent may ignore it
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -45,7 +45,7 @@ def _serve(request: dict[str, Any], answers: IO[str]) -> dict[str, Any]:
         result = deploy(
             Device.model_validate(request["device"]),
             Bundle.load(Path(request["bundle"]), verify=False),
-            Path(request["where"]),
+            Path(request["path"]),
             Settings.model_validate(request["settings"]),
             listeners=[heard],
         )

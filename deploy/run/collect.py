@@ -1,6 +1,6 @@
-"""Bring a run's outputs back and set them beside the reference.
+"""Fetch a run's outputs and compare them with the reference.
 
-Nothing the device says is taken on trust: names are ours, sizes are limited, digests are computed again here.
+The device is not trusted: names are ours, sizes are limited, digests are computed again here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ETDUMP_LIMIT = 1 << 30
 
 
 def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
-    """The runner's JSON: from what came with the run's end, else from the run's folder; empty when it left none."""
+    """The runner's JSON: from the files that came with the run's end, else from the run's folder; empty if missing."""
     if runner.RESULT in sent:
         return sent[runner.RESULT]
     with tempfile.TemporaryDirectory() as folder:
@@ -33,7 +33,7 @@ def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], d
         try:
             transport.get(f"{store.run_folder}/{runner.RESULT}", local, runner.RESULT_LIMIT, deadline)
         except AnswerError:
-            raise  # it left one, and it is too long
+            raise  # it exists and is too long
         except TransferError:
             return b""
         return local.read_bytes()
@@ -48,13 +48,13 @@ def fetch(
     etdump: bool,
     deadline: Deadline,
 ) -> list[str]:
-    """Bring the outputs (and the ETDump) to ``folder``; their names.
+    """Fetch the outputs (and the ETDump) to ``folder``; return their names.
 
     Args:
         sent: files that came with the run's end.
 
     Raises:
-        TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or no array.
+        TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or not an array.
     """
     names: list[str] = []
     total = 0
@@ -77,7 +77,7 @@ def fetch(
         if (dtype, array.shape, compare.digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
             raise TransferError(
                 f"{name} is not what the runner on {transport.name} computed: its SHA-256, dtype or shape differs.",
-                "it changed on the way or on the device's disk",
+                "it changed during the transfer or on the device's disk",
                 "the same command again",
                 (name,),
             )
@@ -98,12 +98,14 @@ def compare_all(
         name = f"{runner.OUTPUT}{index}"
         got = folder / f"{name}.npy"
         if index >= count:
-            rows.append(Comparison(name=name, dtype="", shape=(), verdict="differs", why="the run gave no such output"))
+            rows.append(
+                Comparison(name=name, dtype="", shape=(), verdict="differs", why="the run did not give this output")
+            )
         elif index < len(references):
             tolerance = tolerances[index] if index < len(tolerances) else None
             rows.append(compare.compare(name, got, references[index], tolerance))
         elif references:
-            extra = {"verdict": "differs", "why": "the reference has no such output"}
+            extra = {"verdict": "differs", "why": "the reference does not have this output"}
             rows.append(compare.unreferenced(name, got).model_copy(update=extra))
         else:
             rows.append(compare.unreferenced(name, got))

@@ -1,4 +1,4 @@
-"""Outputs against the reference: every element, NaN and infinity where they belong, the figures stated."""
+"""Outputs against the reference: every element, NaN and infinity included, with figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Verdict = Literal["identical", "agrees", "differs", "no reference"]
 
 
 class Comparison(BaseModel):
-    """One output against its reference. Errors are ``None`` where there is no number to give."""
+    """One output against its reference. Errors are ``None`` if they are not numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -48,7 +48,7 @@ class Comparison(BaseModel):
     elements: int = 0
     tolerance: Tolerance | None = None
     why: str = ""
-    """Why it differs when that is not a matter of numbers: another shape or dtype."""
+    """Why it differs in other ways than by numbers: another shape or dtype."""
 
 
 def digest(array: np.ndarray[Any, Any]) -> str:
@@ -57,7 +57,7 @@ def digest(array: np.ndarray[Any, Any]) -> str:
 
 
 def unreferenced(name: str, got: Path) -> Comparison:
-    """An output that has nothing to be compared with."""
+    """An output without a counterpart."""
     dtype, array = load(got)
     return Comparison(name=name, dtype=dtype, shape=array.shape, verdict="no reference", elements=array.size)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def ready(device: Device) -> None:
-    """What goes before the first connection and counts towards no deadline: start a virtual device, install labgrid.
+    """Prepare the first connection, outside of every deadline: start a virtual device, install labgrid.
 
     Raises:
         UnreachableError: it does not start. HostError, ConfigError
@@ -65,12 +65,12 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
         end = virtual.ensure(device.virtual)
         return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)
     server = users_server()
-    assert server is not None  # noqa: S101 - started when there was none
+    assert server is not None  # noqa: S101 - started above
     return attached(server, device.name, device.serial, deadline=deadline)
 
 
 def ssh_address(device: Device) -> Address:
-    """Where ``device`` is: a virtual device is started, ``~/.ssh/config`` is read for a real one.
+    """The address of ``device``: a virtual device is started, ``~/.ssh/config`` is read for a real one.
 
     Raises:
         ConfigError: that file cannot be read, or its jumps go in circles.
@@ -97,7 +97,7 @@ def ssh_address(device: Device) -> Address:
 
 
 def _listed(device: Device) -> bool:
-    """Whether the inventory has it, or names where its host key is kept: then its name may be typed."""
+    """Whether the inventory has it, or names the file of its host key: then its name may be typed."""
     try:
         return bool(device.known_hosts) or device.name in load_devices()
     except ConfigError:

@@ -12,10 +12,10 @@ PROVIDERS = ("xnnpack", "cpu")
 def engine_flags(
     engine: str, *, provider: str = "", ort_threads: str = "", ort_spinning: bool = False, profile: bool = False
 ) -> list[str]:
-    """The flags for what was asked of ``engine``.
+    """The flags for the requested settings of ``engine``.
 
     Raises:
-        UsageError: another engine than ONNX Runtime was asked for such a thing, or a value that makes no sense.
+        UsageError: a setting for another engine than ONNX Runtime, or a senseless value.
     """
     if provider and provider not in PROVIDERS:
         raise UsageError(

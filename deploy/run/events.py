@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a step.
+    """An event of a step.
 
     ``progress`` carries ``done`` and ``total`` in bytes; ``end`` and ``fail`` the step's ``seconds``; ``findings``
     a preflight's.
@@ -34,7 +34,7 @@ Listener = Callable[[Event], None]
 
 @dataclass
 class Steps:
-    """Runs steps one after another, tells every listener, and keeps how long each took (seconds)."""
+    """Runs steps one after another, notifies every listener, and keeps the time of each (seconds)."""
 
     listeners: list[Listener] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -67,16 +67,16 @@ class Step:
     steps: Steps
     name: str
     outcome: str = ""
-    """Said when the step ends: ``3 files, 14.2 MB``."""
+    """Summary, shown at the step's end: ``3 files, 14.2 MB``."""
 
     def progress(self, done: int, total: int, text: str = "") -> None:
-        """So many bytes of so many are through."""
+        """Report progress in bytes."""
         self.steps.tell(Event(self.name, "progress", text, done=done, total=total))
 
     def note(self, text: str) -> None:
-        """One line for people."""
+        """Report one line for people."""
         self.steps.tell(Event(self.name, "note", text))
 
     def show(self, findings: Sequence[Finding]) -> None:
-        """A preflight is done, well or not."""
+        """Report a preflight's findings, good or bad."""
         self.steps.tell(Event(self.name, "findings", findings=tuple(findings)))

@@ -1,6 +1,6 @@
 """``./inv devices.run``: push any executable to a device, run it there, and bring back its streams and exit status.
 
-The same store, run folder, supervisor and deadline as a deploy; what is there already is not pushed again.
+It uses the same store, run folder, supervisor and deadline as a deploy; files that are there are not pushed again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Executed:
     stdout: bytes
     stderr: bytes
     seconds: float
-    """From its start on the device to its end, as seen from here."""
+    """Seconds from its start on the device to its end, as measured here."""
     uploaded: int
     """Bytes that the device lacked."""
 
@@ -58,14 +58,14 @@ def execute(
     timeout: float = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Executed:
-    """Run ``executable`` on ``device`` in a folder of its own, which is removed afterwards; the device is locked.
+    """Lock ``device`` and run ``executable`` on it, in a folder of its own, which is removed afterwards.
 
     Args:
-        files: put beside it, under their own names; its working folder holds them.
+        files: files for its working folder, under their own names.
         timeout: seconds from the first attempt to connect to the end; 0 takes the device's own.
 
     Raises:
-        UsageError: a file is not there, or two have one name. PreflightError: it cannot run on the device.
+        UsageError: a file is missing, or two have the same name. PreflightError: it cannot run on the device.
         SlipwayError: what connecting, uploading and running raise.
     """
     blobs = _blobs(executable, files)
@@ -109,10 +109,10 @@ def _blobs(executable: Path, files: Sequence[Path]) -> dict[str, Blob]:
 
 
 def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:
-    """What an ELF file asks of a device; ``None`` for scripts and whatever else the device may know how to run.
+    """What an ELF file requires of a device; ``None`` for scripts and other files that the device may be able to run.
 
     Args:
-        beside: files that go with it; a library among them is not asked of the device.
+        beside: files that are uploaded with it; the device need not have the libraries among them.
     """
     with executable.open("rb") as file:
         if file.read(4) != b"\x7fELF":
@@ -130,10 +130,10 @@ def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:
 
 
 def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) -> None:
-    """See that an executable is of the device's kind.
+    """Check that the device can run an executable.
 
     Raises:
-        PreflightError: another machine, or a loader, library or version that is not there.
+        PreflightError: another machine, or a loader, library or version that the device lacks.
     """
     wrong = [f"{facts.root} is mounted noexec"] if facts.noexec else []
     if needs is not None:
@@ -161,7 +161,7 @@ def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: 
     if survey.stale:
         store.discard(survey.stale, deadline)
     there = [f"store/{blob.sha256}" for blob in blobs.values() if survey.has(f"store/{blob.sha256}", blob)]
-    # A run links what it needs, which changes how it looks: its digest is computed each time.
+    # A run links its files, which changes their looks: their digests are computed each time.
     whole = {digest for digest, _ in store.verify(there, deadline).values()} if there else set()
     missing = {blob.sha256: blob for blob in blobs.values() if blob.sha256 not in whole}
     if missing:

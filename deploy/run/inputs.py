@@ -1,4 +1,4 @@
-"""Inputs against what the method declares: before a device is asked for anything, and before a byte is uploaded."""
+"""Check inputs against the method's declaration, before connecting to a device."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _MOST_DIMENSION = 2**31 - 1
 
 @dataclass(frozen=True)
 class Given:
-    """What stands for an input: from a file's header, or from ``--input-shapes`` (then of any element type)."""
+    """A given input: from a file's header, or from ``--input-shapes`` (then of any element type)."""
 
-    where: str
+    source: str
     shape: tuple[int, ...]
     dtype: str = ""
 
 
 def check_inputs(job: Job, needs: ProgramNeeds) -> None:
-    """Compare what the job gives with what its method declares: count, rank, element type and every size.
+    """Compare the job's inputs with its method's declaration: count, rank, element type and every size.
 
-    Of a program with a description, ranges of sizes and those that must be equal are compared, too.
+    For a program with a description, ranges of sizes and sizes that must be equal are compared as well.
 
-    A program that nobody could describe here is left to the runner, which checks the same. That every file is a
-    ``.npy`` file of numbers, the expected outputs, too, is checked in any case.
+    If the program could not be described here, the runner checks its inputs. Every input and expected output must be a
+    ``.npy`` file of numbers in any case.
 
     Raises:
-        UsageError: an input does not fit, or its file is no ``.npy`` file; it names the input, what the method
-            declares and what was given.
+        UsageError: an input does not fit, or its file is not a ``.npy`` file; it names the input, the declaration and
+            the given values.
     """
     given = shapes_of(job.shapes) if job.shapes else [header_of(blob.source) for blob in job.inputs]
     for file in job.references:
@@ -53,7 +53,7 @@ def check_inputs(job: Job, needs: ProgramNeeds) -> None:
 
 
 def _description(job: Job) -> Program | None:
-    """What the export wrote down of the job's program, also where the program file alone was named."""
+    """The description of the job's program, also if the user named only the program file."""
     if job.program is not None:
         return job.program
     with contextlib.suppress(ProgramError):
@@ -78,7 +78,7 @@ def shapes_of(text: str) -> list[Given]:
     """The shapes in ``1x3x224x224,1x8,scalar``.
 
     Raises:
-        UsageError: it is not of this form.
+        UsageError: it does not have this form.
     """
     found = []
     for word in text.split(","):
@@ -99,7 +99,7 @@ def header_of(file: Path) -> Given:
         dtype, shape = npy.header(file)
     except AnswerError as error:
         raise UsageError(
-            f"{file} is not a .npy file that a program can take or give.",
+            f"{file} is not a .npy file of an element type that programs have.",
             error.cause or error.what,
             "save it with numpy.save(path, array)",
             [str(file)],
@@ -110,7 +110,7 @@ def header_of(file: Path) -> Given:
 def _check(index: int, port: Port, given: Given) -> None:
     if port.dtype in ("", "unknown"):
         raise UsageError(
-            f"Input {index} is of a kind that no file has ({port.kind}).",
+            f"Input {index} has a type that a file cannot hold ({port.kind}).",
             "a runner passes tensors, ints, floats and bools",
             "export the method with such inputs",
         )
@@ -127,15 +127,15 @@ def _check(index: int, port: Port, given: Given) -> None:
         advice = as_bits if port.dtype == npy.BFLOAT16 else f"convert it: array.astype({port.dtype!r})"
     raise UsageError(
         f"Input {index} does not fit: the method declares {port.dtype} {_text(port)}, "
-        f"{given.where} has {given.dtype}{' ' if given.dtype else ''}{_joined(given.shape)}.",
+        f"{given.source} has {given.dtype}{' ' if given.dtype else ''}{_joined(given.shape)}.",
         "nothing was uploaded",
         advice,
-        [given.where],
+        [given.source],
     )
 
 
 def _check_sizes(sizes: Sequence[Sequence[Dimension]], given: Sequence[Given]) -> None:
-    """Compare with what the export wrote down: a ``.pte`` holds no least sizes, and not which sizes must be equal."""
+    """Compare with the export's description: a ``.pte`` holds neither minimal sizes nor which sizes must be equal."""
     known: dict[str, tuple[Fraction, str]] = {}
     for index, (dimensions, one) in enumerate(zip(sizes, given, strict=True)):
         text = _joined([dimension.text for dimension in dimensions])
@@ -148,23 +148,23 @@ def _check_sizes(sizes: Sequence[Sequence[Dimension]], given: Sequence[Given]) -
             if not dimension.symbol:
                 continue
             value = Fraction(size - dimension.plus, dimension.times)
-            first, where = known.setdefault(dimension.symbol, (value, f"dimension {axis} of input {index} is {size}"))
+            first, source = known.setdefault(dimension.symbol, (value, f"dimension {axis} of input {index} is {size}"))
             if value != first or value.denominator != 1:
                 need = first * dimension.times + dimension.plus
                 what = (
-                    f"dimension {axis} must be {need}, since {where}"
+                    f"dimension {axis} must be {need}, since {source}"
                     if need.denominator == 1 and value != first
                     else f"dimension {axis} must be {dimension.plus} more than a multiple of {dimension.times}"
                 )
-                raise _misfit(index, one, what, "give inputs whose sizes belong together")
+                raise _misfit(index, one, what, "give inputs whose sizes fit together")
 
 
 def _misfit(index: int, given: Given, what: str, advice: str) -> UsageError:
     return UsageError(
-        f"Input {index} does not fit: {what}, {given.where} has {_joined(given.shape)}.",
+        f"Input {index} does not fit: {what}, {given.source} has {_joined(given.shape)}.",
         "the model was exported so, and nothing was uploaded",
         f"{advice}, or export the model with other dynamic_shapes",
-        [given.where],
+        [given.source],
     )
 
 
@@ -177,5 +177,5 @@ def _joined(sizes: Sequence[object]) -> str:
 
 
 def _text(port: Port) -> str:
-    """``2x16``; ``1..8x24`` where a size may change, ``0..x3`` where it has no bound."""
+    """``2x16``; ``1..8x24`` where a size may change, ``0..x3`` if it is unbounded."""
     return _joined([str(low) if low == high else f"{low}..{'' if high is None else high}" for low, high in port.sizes])

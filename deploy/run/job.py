@@ -1,4 +1,4 @@
-"""What shall run: a program with its inputs, and the reference if there is one."""
+"""A job: a program with its inputs, and the reference if it exists."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class Job:
     model: Blob
     inputs: tuple[Blob, ...]
     references: tuple[Path, ...]
-    """Expected outputs, in order; empty when there are none."""
+    """Expected outputs, in order; may be empty."""
     tolerances: tuple[Tolerance, ...]
-    """One for each reference, or none: then each dtype's default."""
+    """One for each reference; empty: each dtype's default."""
     shapes: str
     method: str
     program: Program | None
     reference_engine: str = ""
-    """What computed the references, where that is known."""
+    """What computed the references, if known."""
     data: dict[str, Blob] = field(default_factory=dict)
-    """Files beside the program that hold weights of it, by the names that it has for them."""
+    """Files beside the program with its weights, by the names that it uses."""
 
     @property
     def format(self) -> Format:
-        """What the program is."""
+        """The program's format."""
         return self.program.format if self.program else format_of(self.model.source)
 
     @property
@@ -67,12 +67,12 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """Names the folder on the device: other files, or the same under other names, have another one."""
+        """The folder's name on the device: other files, or the same under other names, get another one."""
         lines = "".join(f"{blob.sha256} {name}\n" for name, blob in sorted(self.files.items()))
         return hashlib.sha256(lines.encode()).hexdigest()[:32]
 
     def with_reference(self, computed: Computed) -> Job:
-        """The job with outputs to be compared with."""
+        """The job with reference outputs."""
         return replace(
             self,
             references=computed.outputs,
@@ -84,7 +84,7 @@ class Job:
         """The job with the files that the program names as its weights.
 
         Raises:
-            ProgramError: one is missing, or lies elsewhere than beside the program.
+            ProgramError: one is missing, or is not in the program's folder.
         """
         folder = self.model.source.parent
         elsewhere = [name for name in names if not name or Path(name).name != name or name in self.files]
@@ -98,7 +98,7 @@ class Job:
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise ProgramError(
-                f"{self.model.source} has weights in {', '.join(missing)}, and nothing of that name is beside it.",
+                f"{self.model.source} has weights in {', '.join(missing)}, which is not beside it.",
                 "the program was copied without its weights",
                 f"put {', '.join(missing)} into {folder}",
                 missing,
@@ -106,21 +106,21 @@ class Job:
         return replace(self, data={name: _blob(folder / name) for name in names})
 
 
-def check_engine(where: Path, engine: str, program: Program | None = None) -> None:
+def check_engine(path: Path, engine: str, program: Program | None = None) -> None:
     """Refuse a program that ``engine`` does not read.
 
     Raises:
         UsageError: an ``.onnx`` for ExecuTorch, a ``.pte`` for ONNX Runtime.
     """
     reads = ENGINES.get(engine)
-    kind = program.format if program else format_of(where)
+    kind = program.format if program else format_of(path)
     if reads is None or reads == kind:
         return
     right = next(name for name, format_ in ENGINES.items() if format_ == kind)
     raise UsageError(
-        f"The engine {engine} reads .{reads} files, and {where} is an .{kind}."
+        f"The engine {engine} reads .{reads} files, and {path} is an .{kind}."
         if kind == "onnx"
-        else f"The engine {engine} reads .{reads} files, and {where} is a .{kind}.",
+        else f"The engine {engine} reads .{reads} files, and {path} is a .{kind}.",
         "the program's format decides which engine can run it",
         f"leave out --engine, or --engine {right}",
         [engine],
@@ -128,15 +128,15 @@ def check_engine(where: Path, engine: str, program: Program | None = None) -> No
 
 
 def check_bundle(job: Job, bundle: Bundle) -> None:
-    """`check_engine` for a bundle that is there already."""
+    """`check_engine` for an existing bundle."""
     check_engine(job.model.source, bundle.manifest.engine, job.program)
 
 
-def load_job(where: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
-    """The job for ``where``: a folder that an export left, or any ``.pte``, ``.onnx`` or ``.ort`` file.
+def load_job(path: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
+    """The job for ``path``: an export's folder, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
     Args:
-        program: the folder's description, when it has been read already.
+        program: the folder's description, if it has been read already.
         settings: inputs instead of the reference's own (then there is no reference but ``expected``), and the method.
 
     Raises:
@@ -146,34 +146,34 @@ def load_job(where: Path, program: Program | None = None, settings: Settings = D
     missing = [str(file) for file in (*inputs, *expected) if not file.is_file()]
     if missing:
         raise UsageError(f"There is no file {', '.join(missing)}.", "", "give .npy files, comma-separated", missing)
-    if where.is_dir() or program is not None:
-        program = program or load_program(where)
+    if path.is_dir() or program is not None:
+        program = program or load_program(path)
         own = not inputs and not shapes
         return Job(
             name=program.name,
-            model=_blob(where / program.file, program.sha256),
-            inputs=tuple(_blob(file) for file in (inputs or (_reference(where, item.file) for item in program.inputs)))
+            model=_blob(path / program.file, program.sha256),
+            inputs=tuple(_blob(file) for file in (inputs or (_reference(path, item.file) for item in program.inputs)))
             if not shapes
             else (),
             references=tuple(expected)
-            or (tuple(_reference(where, item.file) for item in program.outputs) if own else ()),
+            or (tuple(_reference(path, item.file) for item in program.outputs) if own else ()),
             tolerances=tuple(program.tolerance_of(index) for index in range(len(program.outputs))),
             shapes=shapes,
             method=method or program.method,
             program=program,
             reference_engine=program.reference_engine if own or expected else "",
         )
-    if not where.is_file():
+    if not path.is_file():
         raise ProgramError(
-            f"There is no program {where}.",
-            "neither a .pte or .onnx file nor a folder that an export left",
+            f"There is no program {path}.",
+            "it is neither a .pte or .onnx file nor a folder of ./inv export",
             "./inv models, then ./inv export --model NAME",
         )
-    if where.name == DESCRIPTION:
-        return load_job(where.parent, None, settings)
+    if path.name == DESCRIPTION:
+        return load_job(path.parent, None, settings)
     return Job(
-        name=where.stem,
-        model=_blob(where),
+        name=path.stem,
+        model=_blob(path),
         inputs=tuple(_blob(file) for file in inputs),
         references=tuple(expected),
         tolerances=(),

@@ -1,4 +1,4 @@
-"""What a program needs, as the bundle's own runner describes it on this machine before a device is asked.
+"""What a program needs, as the bundle's own runner describes it on this machine, before connecting to a device.
 
 The runner of another architecture runs under QEMU user mode. The answer depends on nothing but the two files,
 so it is kept by their digests.
@@ -23,7 +23,7 @@ from deploy.run.runner import RESULT_LIMIT, Node, error_in, failure
 _SECONDS = 120.0
 _MEMORY = 2 << 30
 _MEMORY_TIMES = 16
-"""Of the program's size: more than the runner allows itself (``runtime/src/describe_limits.h``), for an emulator."""
+"""Multiples of the program's size: more than the runner's limits (``runtime/src/describe_limits.h``), for emulators."""
 _BEYOND = (9, 11)
 """The runner's exit codes for memory and for a limit."""
 _STRANGE = "a program that an exporter wrote takes a fraction of what is allowed"
@@ -40,16 +40,16 @@ class Port(_Answer):
     shape: tuple[int, ...] = ()
     kind: str = "tensor"
     ranges: tuple[tuple[int, int | None], ...] = ()
-    """Least and most of each dimension, as far as the file says; ``None``: there is no bound."""
+    """Smallest and largest size of each dimension, if the file has them; ``None``: unbounded."""
 
     @property
     def sizes(self) -> tuple[tuple[int, int | None], ...]:
-        """The ranges; of a runner that does not say them, the shape as it stands."""
+        """The ranges; if the runner does not report them, the shape itself."""
         return self.ranges if len(self.ranges) == len(self.shape) else tuple((size, size) for size in self.shape)
 
 
 class Method(_Answer):
-    """A method of the program, with what the bundle lacks for it."""
+    """A method of the program, with the operators and backends that the bundle lacks for it."""
 
     name: str
     inputs: tuple[Port, ...] = ()
@@ -59,27 +59,27 @@ class Method(_Answer):
     missing_backends: tuple[str, ...] = ()
     missing_operators: tuple[str, ...] = ()
     planned_bytes: int = 0
-    """What it has planned for values, state, inputs and outputs."""
+    """Bytes planned for values, state, inputs and outputs."""
     nodes: tuple[Node, ...] = ()
-    """Where each node is expected to run, from engines that divide a graph between providers."""
+    """The expected provider of each node, from engines that divide a graph between providers."""
 
 
 class ProgramFacts(_Answer):
-    """What the runner says of the file itself."""
+    """The runner's description of the file itself."""
 
     opsets: dict[str, int] = {}
     """Of an ``.onnx``: the version of each operator set by its domain."""
     data_files: tuple[str, ...] = ()
-    """Files beside the program that hold weights of it."""
+    """Files beside the program with its weights."""
 
 
 class ProgramNeeds(_Answer):
-    """A program as ``pte_runner --describe`` sees it."""
+    """A program as ``pte_runner --describe`` describes it."""
 
     methods: tuple[Method, ...]
     program: ProgramFacts = ProgramFacts()
     unchecked: str = ""
-    """Why nobody looked, when nobody did."""
+    """Why the program was not described; empty if it was."""
 
     def method(self, name: str) -> Method | None:
         """The method called ``name``."""
@@ -93,13 +93,13 @@ def lacking(needs: ProgramNeeds, method: str) -> tuple[str, ...]:
 
 
 def bundle_digest(bundle: Bundle) -> str:
-    """What a bundle is called on devices: SHA-256 over its files' paths, digests and run bits."""
+    """The name of a bundle on devices: SHA-256 over its files' paths, digests and run bits."""
     lines = sorted(f"{entry.sha256} {int(entry.executable)} {entry.path}\n" for entry in bundle.manifest.files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
-    """What ``program`` (whose digest is ``sha256``) needs, and what of it ``bundle`` lacks.
+    """The needs of ``program`` (whose digest is ``sha256``), and those that ``bundle`` does not meet.
 
     Raises:
         ProgramError: the engine cannot read it: truncated, damaged, another version.
@@ -108,7 +108,7 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
     try:
         return validated(ProgramNeeds, parse_json(kept.read_bytes(), limit=RESULT_LIMIT))
     except (OSError, JsonError):
-        pass  # not asked before, or not readable any more: ask
+        pass  # not kept, or not readable any more: run the runner
     try:
         runner = runner_here(bundle)
     except (NotSupportedError, HostError, ConfigError) as error:
@@ -140,7 +140,7 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
 
 
 def limits_for(program: Path) -> Limits:
-    """What describing ``program``, which may come from anywhere, may take.
+    """The limits for describing ``program``, which is not trusted.
 
     By its size, and that of an ``.onnx`` with what is beside it: its weights may be there, under any name.
     """

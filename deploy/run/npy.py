@@ -1,8 +1,8 @@
 """``.npy`` files from a device or a user: every byte of the header is checked before NumPy sees one.
 
-NumPy's reader evaluates the header as Python, asks for memory for whatever shape stands there, and takes booleans and
-negative numbers for sizes. Here a header is the dictionary of three entries that NumPy and the runner write, and the
-file holds exactly the elements that it names.
+NumPy's reader evaluates the header as Python, allocates memory for any shape in it, and accepts booleans and negative
+numbers as sizes. Here a header is the dictionary of three entries that NumPy and the runner write, and the file holds
+exactly the elements that it names.
 
 Format: numpy.lib.format's documentation, "Format Version 1.0" to "3.0".
 """
@@ -72,7 +72,7 @@ def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
 
 
 def header(path: Path) -> tuple[str, tuple[int, ...]]:
-    """The dtype's name and the shape; the elements are not read, but the file has exactly so many.
+    """The dtype's name and the shape; the elements are not read, but their number is checked.
 
     Raises:
         AnswerError: as `load`.
@@ -92,7 +92,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _checked(name: str, file: BinaryIO) -> tuple[tuple[Order, str, int], bool, tuple[int, ...], int]:
-    """`_header` of a file that is as long as it says."""
+    """`_header`, after a check that the file is as long as it says."""
     total = os.fstat(file.fileno()).st_size
     code, fortran, shape, begin = _header(name, file.read(12 + HEADER))
     count, size = math.prod(shape), code[2]
@@ -116,7 +116,7 @@ def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple
         return AnswerError(f"{name} is not a .npy file.", why)
 
     if head[:6] != _MAGIC or len(head) < 12 or head[6] not in (1, 2, 3):
-        raise bad("it does not begin as one")
+        raise bad("it does not begin like one")
     begin = 10 if head[6] == 1 else 12
     length = int.from_bytes(head[8:begin], "little")
     if length > HEADER or len(head) < begin + length:
@@ -142,7 +142,7 @@ def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple
 
 
 def _entries(text: str) -> dict[str, str] | None:
-    """The three entries by their names; ``None`` when it is anything else."""
+    """The three entries by their names; ``None`` for any other text."""
     inside = re.fullmatch(r"\{(.*\})[ \n]*", text, re.DOTALL)
     if inside is None:
         return None
@@ -173,8 +173,8 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
     """Bytes of a ``.npy`` file with such an array, its header included, at most.
 
     Raises:
-        AnswerError: no dtype of ours.
+        AnswerError: an unknown dtype.
     """
     if dtype not in SIZES:
-        raise AnswerError(f"An output of dtype {dtype[:40]!r} cannot be fetched.", "no NumPy dtype has that name")
+        raise AnswerError(f"An output of dtype {dtype[:40]!r} cannot be fetched.", "NumPy has no dtype of that name")
     return math.prod(shape) * SIZES[dtype] + HEADER

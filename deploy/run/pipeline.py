@@ -1,7 +1,7 @@
-"""The way of a program to a device and of its result back.
+"""Deploy a program to a device and bring its result back.
 
-describe (here) → connect → probe → survey → preflight → upload → run → fetch → compare → result. Whatever goes
-wrong, Ctrl-C included, nothing partial keeps a final name and nothing of ours goes on running on the device.
+describe (here) → connect → probe → survey → preflight → upload → run → fetch → compare → result. After every failure,
+Ctrl-C included, partial files do not have a final name and our processes on the device have ended.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from deploy.transport.retry import retrying
 def deploy(
     device: Device,
     bundle: Bundle,
-    where: Path,
+    path: Path,
     settings: Settings = DEFAULT,
     *,
     program: Program | None = None,
     compute: Callable[[], Computed | None] | None = None,
     listeners: Sequence[Listener] | None = None,
 ) -> Result:
-    """Run a program on a device and compare what it gives with the reference.
+    """Run a program on a device and compare its outputs with the reference.
 
     Args:
-        where: a folder that an export left, or a program file (then the settings may say what is expected).
+        path: an export's folder, or a program file (then the settings may have the expected outputs).
         settings: how to run it.
         program: the folder's description, if it is read already.
-        compute: gives the outputs of a program file that comes without any, computed on this machine; called when
-            the bundle has read the program and lacks nothing for it.
+        compute: computes, on this machine, the outputs of a program file that comes without any; called after the
+            bundle has read the program and can run it.
         listeners: called with every event; the console's when ``None``.
 
     Returns:
@@ -57,9 +57,9 @@ def deploy(
 
         listeners = [ConsoleListener()]
     steps = Steps(list(listeners))
-    mask_of(settings.cpu_affinity)  # a wrong list of cores is refused before anything is done
+    mask_of(settings.cpu_affinity)  # refuse a wrong list of cores first
     with steps.step("describe", "reading the program"):
-        job = load_job(where, program, settings)
+        job = load_job(path, program, settings)
         check_bundle(job, bundle)
         needs = describe(bundle, job.model.source, job.model.sha256)
         check_inputs(job, needs)
@@ -89,7 +89,7 @@ def deploy(
         steps.tell(Event("connect", "note", f"{error.what} Trying again in {pause:.1f} s."))
 
     def left() -> float:
-        return deadline.left()  # of the present one: an attempt may make another
+        return deadline.left()  # of this connection: an attempt may make another
 
     result: Result = retrying(settings.retries, left, on_retry)(attempt)
     return result

@@ -1,4 +1,4 @@
-"""Bundle needs against device facts, program needs against bundle offers: all findings, before a byte is pushed."""
+"""Compare bundle needs with device facts and program needs with bundle offers: all findings, before any upload."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Verdict = Literal["ok", "bad", "unknown"]
 _MARGIN = 1 << 20
 """Bytes left free on the device's disk beside the payload: folders, outputs, the result."""
 _RUNNER_MEMORY = 16 << 20
-"""Bytes a runner takes before any program: measured peak RSS of an empty run is below this."""
+"""Bytes of memory of a runner without a program: the measured peak RSS of an empty run is lower."""
 
 RUNS = {
     "x86_64": {"x86_64", "amd64"},
@@ -30,7 +30,7 @@ RUNS = {
     "armv7l": {"armv7l", "armv8l", "aarch64"},
     "armv6l": {"armv6l", "armv7l", "armv8l", "aarch64"},
 }
-"""Machines (``uname -m``) whose kernel may run a bundle's; whether its system can, the loader shows."""
+"""Machines (``uname -m``) whose kernel may run a bundle's; the loader shows whether their system can."""
 
 _ABIS = {"aarch64": "arm64-v8a", "armv7l": "armeabi-v7a", "x86_64": "x86_64", "i686": "x86"}
 """Android's names of a bundle's machine: a 64-bit phone may have a 32-bit system, and the reverse."""
@@ -40,7 +40,7 @@ _SYSTEMS = {"linux": "Linux", "android": "Linux", "macos": "Darwin"}
 
 
 class Finding(BaseModel):
-    """One check: what is needed, what is there."""
+    """One check: what is needed, and what the device has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,7 +68,7 @@ def check(
     Args:
         upload_bytes: payload that the device lacks.
         program_bytes: size of the program.
-        versions: what the program was exported with, by package, as far as that is known.
+        versions: the versions that the program was exported with, by package, if known.
     """
     return [
         *_machine(bundle, facts), *_system(bundle, facts),
@@ -212,12 +212,12 @@ def _float_abi(facts: DeviceFacts) -> str:
 
 
 def space_needed(upload_bytes: int) -> int:
-    """Bytes that must be free on the device for an upload of so many."""
+    """Bytes that must be free on the device for an upload of ``upload_bytes``."""
     return upload_bytes + _MARGIN if upload_bytes else 0
 
 
 def _planned(needs: ProgramNeeds, method: str) -> int:
-    """Bytes that the method has planned, as far as it was described."""
+    """Bytes that the method has planned; 0 if it was not described."""
     described = needs.method(method)
     return described.planned_bytes if described else 0
 
@@ -250,8 +250,8 @@ def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int) -> list[Fin
 def _versions(bundle: Bundle, exported: Mapping[str, str]) -> list[Finding]:
     """The engine against the version that the program was exported with.
 
-    An engine reads what older exporters of its own wrote; what a newer one wrote it may not know. Whether it does,
-    reading the program here has shown where that could be done: hence never worse than unknown.
+    An engine reads programs of older exporters, but may not read those of a newer one. If the program could be read
+    here, it can; so this finding is never worse than unknown.
     """
     offers = bundle.manifest.offers
     wrote = exported.get(offers.engine, "")
@@ -291,9 +291,9 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
 
 
 def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:
-    """What there is to say of an ``.onnx``: its operator sets, and who is expected to run how much of it.
+    """The findings about an ``.onnx``: its operator sets, and how many nodes each provider is expected to run.
 
-    That a node falls back is no fault: the program runs all the same, slower.
+    A node that falls back is not an error: the program runs as well, but slower.
     """
     if not needs.program.opsets:
         return []
@@ -307,18 +307,18 @@ def _onnx(needs: ProgramNeeds, method: Method) -> list[Finding]:
 
 
 def _offered(
-    name: str, wanted: Sequence[str], missing: Sequence[str], offers: Offers, kind: str, otherwise: str
+    name: str, needed: Sequence[str], missing: Sequence[str], offers: Offers, kind: str, otherwise: str
 ) -> Finding:
-    """What the runner says is missing counts, and so does what the manifest does not list.
+    """A name is missing if the runner says so, or if the manifest does not list it.
 
-    An empty list is one that the engine does not tell; a selective bundle's is empty when it has none.
+    An empty list means that the engine does not report it; that of a selective bundle may really be empty.
     """
     offered = offers.backends if kind == "backend" else offers.operators
-    told = bool(offered or offers.programs)
-    lacking = tuple(dict.fromkeys([*missing, *(each for each in wanted if told and each not in offered)]))
+    listed = bool(offered or offers.programs)
+    lacking = tuple(dict.fromkeys([*missing, *(each for each in needed if listed and each not in offered)]))
     has = f"without {', '.join(lacking)}" if lacking else "all of them"
     fix = f"export without the {kind}{'s' if len(lacking) > 1 else ''}, or {otherwise}"
-    row = _finding(name, _count(wanted, kind), has, not lacking, fix)
+    row = _finding(name, _count(needed, kind), has, not lacking, fix)
     return row.model_copy(update={"error": "missing-operator", "names": lacking})
 
 
@@ -329,10 +329,10 @@ def _count(names: Sequence[str], kind: str) -> str:
 
 
 def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> SlipwayError | None:
-    """The error for what is bad among ``findings``, naming all of it; None when nothing is.
+    """The error that names all bad findings; ``None`` if there are none.
 
-    Its class is that of the gravest: a device that cannot run the bundle at all comes before a program that the
-    bundle cannot run, and both before a disk that is full.
+    Its class is that of the gravest one: first a device that cannot run the bundle, then a program that the bundle
+    cannot run, then a full disk.
     """
     bad = [finding for finding in findings if finding.verdict == "bad"]
     if not bad:
@@ -345,13 +345,13 @@ def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> Slip
     what = {
         "preflight": f"The {bundle.manifest.target} bundle cannot run on {device.name}",
         "missing-operator": f"The {bundle.manifest.target} bundle of {bundle.manifest.engine} cannot run the program",
-        "device-full": f"{device.name} has no room for what it lacks",
+        "device-full": f"{device.name} has no space for the upload",
     }
     kind, error = next((kind, error) for kind, error in kinds if any(finding.error == kind for finding in bad))
     cause = "\n".join(f"  {finding.check}: needs {finding.needs}; has {finding.has}" for finding in bad)
     fixes = list(dict.fromkeys(finding.fix for finding in bad if finding.error == kind and finding.fix))
     if any(finding.check in _FIRST for finding in bad):
-        # Of another kind altogether: what its loader or libraries lack is no advice.
+        # On another architecture, advice about its loader or libraries is useless.
         other = bundle.manifest.target != device.target
         fixes = [f"./inv deploy --device {device.name} --target {device.target}"] if other else fixes[:1]
     names = [name for finding in bad for name in (finding.names or (finding.check,))]

@@ -1,8 +1,8 @@
-"""What the runner says of the bytes that it ran: digests of the program, of its files of weights and of its inputs.
+"""The runner's report on the bytes that it ran: digests of the program, of its weights and of its inputs.
 
-Two digests vouch for a file on a device before it runs (`deploy.store.vouch`). The runner's own is of what it read
-itself; it computes that of a program and its weights where this takes less than 5 % of the run, that of every input
-always.
+Before a run, digests vouch for the files on a device (`deploy.store.vouch`). The runner computes digests of the bytes
+that it read itself: always those of the inputs, and those of the program and its weights if this takes less than 5 % of
+the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deploy.run.runner import RunnerResult
 MAY_BE_DAMAGE: tuple[type[SlipwayError], ...] = (
     CrashError, MissingOperatorError, ProgramError, RunError, UsageError,
 )  # fmt: skip
-"""A runner's ends that damaged bytes, of the program or of the runner itself, can have caused."""
+"""Exit codes that damaged bytes, of the program or of the runner itself, can have caused."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Read:
     """The files of a job that the runner digested."""
 
     same: frozenset[str]
-    """Names of those whose digest is the one that they were uploaded with."""
+    """Names of the files that had the uploaded digest."""
     other: dict[str, str]
-    """Names of the others, with the digest that the runner has of them."""
+    """Names of the others, with the digests that the runner computed."""
 
 
 NOTHING = Read(frozenset(), {})
@@ -46,19 +46,19 @@ NOTHING = Read(frozenset(), {})
 
 def read(answer: RunnerResult, job: Job) -> Read:
     """Compare the digests in ``answer`` with those of ``job``."""
-    wanted = {name: blob.sha256 for name, blob in job.files.items() if name not in job.input_names}
+    expected = {name: blob.sha256 for name, blob in job.files.items() if name not in job.input_names}
     files = answer.digests.files if answer.digests else ()
-    found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in wanted}
+    found = {name: each.sha256 for each in files if (name := re.split(r"[/\\]", each.path)[-1]) in expected}
     if len(answer.inputs) == len(job.inputs):
         for name, blob, tensor in zip(job.input_names, job.inputs, answer.inputs, strict=True):
-            wanted[name] = digest(load(blob.source)[1])
+            expected[name] = digest(load(blob.source)[1])
             found[name] = tensor.sha256
-    same = frozenset(name for name, sha256 in found.items() if sha256 == wanted[name])
+    same = frozenset(name for name, sha256 in found.items() if sha256 == expected[name])
     return Read(same, {name: sha256 for name, sha256 in found.items() if name not in same})
 
 
 def check(found: Read, device: str) -> None:
-    """Refuse what the runner did with other bytes.
+    """Refuse a run of other bytes.
 
     Raises:
         TransferError: it read other bytes than those that were uploaded.
@@ -85,7 +85,7 @@ def noted(failures: list[SlipwayError]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def instead(failures: list[SlipwayError]) -> Iterator[None]:
-    """Raise the run's own failure, if there is one, when looking for its cause fails, too."""
+    """Raise the run's own failure, if any, if the search for its cause fails too."""
     try:
         yield
     except SlipwayError as error:

@@ -78,7 +78,7 @@ def _summary(value: Result) -> None:
 
 
 def _verified(value: Result) -> list[list[str]]:
-    """What vouches for the bytes that ran."""
+    """The evidence for the bytes that ran."""
     found = value.verified
     if found is None:
         return []
@@ -87,7 +87,7 @@ def _verified(value: Result) -> list[list[str]]:
 
 
 def _engine_rows(value: Result) -> list[list[str]]:
-    """Settings of engines that have some, and how many nodes each of its providers ran."""
+    """The engine's settings, if it has any, and the number of nodes that each provider ran."""
     rows = []
     if value.runner.settings:
         rows.append(["settings", ", ".join(f"{name} {text}" for name, text in value.runner.settings.items())])
@@ -112,7 +112,7 @@ def _providers(value: Result) -> None:
     fallen = Counter((node.operator, node.why) for node in placement.nodes if node.why) if placement else Counter()
     if placement and fallen:
         console.table(
-            "Not on the provider asked for",
+            "Not on the requested provider",
             ["operator", "count", "why"],
             [[operator, str(count), why] for (operator, why), count in fallen.most_common()],
             caption="\n".join(placement.hints),
@@ -139,7 +139,7 @@ def _providers(value: Result) -> None:
 
 
 def _conditions(value: Result) -> list[list[str]]:
-    """Clock, warmth and throttling around the run, as far as the device tells."""
+    """Clocks, temperature and throttling around the run, if the device reports them."""
     found = value.conditions
     before, after = found.before, found.after
     clocks = [max(each.frequencies_khz.values()) / 1000 for each in (before, after) if each.frequencies_khz]
@@ -151,7 +151,7 @@ def _conditions(value: Result) -> list[list[str]]:
     if len(warmth) == 2:
         rows.append(["temperature", f"{warmth[0]:.1f} → {warmth[1]:.1f} °C"])
     if found.throttled:
-        rows.append(["THROTTLED", f"{', '.join(found.throttled)}: these times say little"])
+        rows.append(["THROTTLED", f"{', '.join(found.throttled)}: these times mean little"])
     if found.affinity:
         rows.append(["cores", found.affinity])
     return rows
@@ -183,7 +183,7 @@ def findings(found: Sequence[Finding]) -> list[list[str]]:
 
 
 def preflight(found: Sequence[Finding]) -> None:
-    """Print a preflight on stderr: it explains an error, and stdout may be somebody's JSON."""
+    """Print a preflight on stderr: it explains an error, and stdout may carry JSON."""
     console.table("Preflight", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
 
 

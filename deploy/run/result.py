@@ -34,7 +34,7 @@ class BundleUsed(_Model):
     engine_version: str
     toolchain: str
     digest: str
-    """What it is called on the device."""
+    """Its name on the device."""
 
 
 class ProgramUsed(_Model):
@@ -51,7 +51,7 @@ class ProgramUsed(_Model):
 
 
 class Upload(_Model):
-    """Payload moved for this run, and payload that was there already. Bytes are file contents."""
+    """Payload uploaded for this run, and payload that was there already. Bytes are file contents."""
 
     files: int
     bytes: int
@@ -59,10 +59,10 @@ class Upload(_Model):
     present_files: int
     present_bytes: int
     resumed_bytes: int = 0
-    """Of ``bytes``, what an interrupted upload had brought already."""
+    """Those of ``bytes`` that an interrupted upload had sent already."""
 
     def after(self, earlier: Upload) -> Upload:
-        """This upload together with one that came before it in the same deploy."""
+        """This upload combined with an earlier one of the same deploy."""
         return self.model_copy(
             update={
                 "files": earlier.files + self.files,
@@ -74,7 +74,7 @@ class Upload(_Model):
 
 
 class Verified(_Model):
-    """What vouches for the bytes that ran being those whose digests stand here."""
+    """The evidence that the bytes that ran have these digests."""
 
     program: Vouched
     """The program, its own files of weights and its inputs."""
@@ -96,17 +96,17 @@ class Result(_Model):
     transport: str
     emulated: bool
     latency_note: str = ""
-    """``emulated: not a latency figure`` where it is none."""
+    """``emulated: not a latency figure`` on an emulated device."""
     facts: DeviceFacts
     bundle: BundleUsed
     program: ProgramUsed
     preflight: tuple[Finding, ...]
     upload: Upload
     verified: Verified | None = None
-    """None in results of versions that looked at files' sizes alone."""
+    """``None`` in results of versions that checked only files' sizes."""
     runner: RunnerResult
     conditions: Conditions = Conditions()
-    """The device around the run; ``conditions.throttled`` marks a run whose times say little."""
+    """The device around the run; ``conditions.throttled`` marks a run whose times mean little."""
     outputs: tuple[Comparison, ...]
     verdict: Literal["identical", "agrees", "differs", "no reference"]
     seconds: dict[str, float]
@@ -114,7 +114,7 @@ class Result(_Model):
     files: tuple[str, ...] = ()
     """Outputs and ETDump kept, relative to the result's own folder."""
     path: Path | None = Field(default=None, exclude=True)
-    """Where this result was written."""
+    """The file of this result."""
 
     @property
     def key(self) -> str:
@@ -163,7 +163,7 @@ def overall(outputs: tuple[Comparison, ...]) -> Literal["identical", "agrees", "
 
 
 def result_key(device: str, program: str, engine: str) -> str:
-    """A file name from three names, nothing in it but letters, digits, ``._-``."""
+    """A file name from three names, with only letters, digits and ``._-``."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{device}-{program}-{engine}")
 
 

@@ -1,4 +1,4 @@
-"""The runner on the device: its command line, its answer, and what its end means."""
+"""The runner on the device: its command line, its answer, and the meaning of its exit codes."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ class Node(_Answer):
     operator: str
     provider: str
     why: str = ""
-    """Why the provider asked for did not take it."""
+    """Why the requested provider did not take it."""
 
 
 class Placement(_Answer):
-    """Where the nodes ran."""
+    """The providers on which the nodes ran."""
 
     nodes: tuple[Node, ...] = ()
     coverage: dict[str, Count] = {}
     """Nodes by provider."""
     hints: tuple[str, ...] = ()
-    """What could make it faster."""
+    """Advice to make it faster."""
 
 
 class Kernel(_Answer):
@@ -100,13 +100,13 @@ class Kernel(_Answer):
     node: str
     kernel: str
     library: str
-    """Whose it is: ``XNNPACK`` or ``KleidiAI``."""
+    """The library of the function: ``XNNPACK`` or ``KleidiAI``."""
     feature: str
-    """What it wants of the processor; ``scalar``: nothing."""
+    """CPU features that it needs; ``scalar``: none."""
 
 
 class Fallback(_Answer):
-    """What the engine did otherwise than the program says, because that processor cannot."""
+    """A change that the engine made to the program because the processor lacks a feature."""
 
     where: str
     wanted: str
@@ -142,15 +142,15 @@ class FileDigest(_Answer):
 
 
 class Digests(_Answer):
-    """Digests of the program and its files of weights; no files where they would have cost too much."""
+    """Digests of the program and its files of weights; no files if they would have cost too much."""
 
     files: tuple[FileDigest, ...] = Field(default=(), max_length=_MOST_OUTPUTS)
     ms: Milliseconds = 0.0
-    """What computing them, or finding out that they cost too much, took."""
+    """Time to compute them, or to find out that they cost too much."""
     estimate_ms: Milliseconds = 0.0
-    """What all of them take."""
+    """Bytes of all of them."""
     limit_ms: Milliseconds | None = None
-    """What they might cost: 5 % of the run."""
+    """Their time limit: 5 % of the run."""
 
 
 class RunnerResult(_Answer):
@@ -170,13 +170,13 @@ class RunnerResult(_Answer):
     """Settings of the engine that were in effect: providers and thread pools of ``onnxruntime``."""
     placement: Placement | None = None
     kernels: tuple[Kernel, ...] = ()
-    """Of every matrix product, linear layer and convolution, from engines that tell."""
+    """Kernels of every matrix product, linear layer and convolution, from engines that report them."""
     fallbacks: tuple[Fallback, ...] = ()
     weights: Weights | None = None
     digests: Digests | None = None
-    """None from runners that compute none."""
+    """``None`` from runners that do not compute digests."""
     profile: tuple[ProfileRow, ...] = ()
-    """By operator, the costliest first; empty when none was asked for."""
+    """By operator, the costliest first; empty unless requested."""
 
 
 def command(
@@ -222,7 +222,7 @@ def parse_result(raw: bytes) -> RunnerResult:
     """The runner's answer, checked; texts in it are `plain`.
 
     Raises:
-        AnswerError: it is none.
+        AnswerError: it is not an answer of the runner.
     """
     try:
         return validated(RunnerResult, plain_values(parse_json(raw, limit=RESULT_LIMIT)))
@@ -257,7 +257,7 @@ _WHAT = {
     10: "The runner crashed",
     11: "The run reached a limit",
     126: "The runner is not allowed to run",
-    127: "The runner, or the loader it names, is not there",
+    127: "The runner, or the loader that it names, is missing",
 }
 
 _SIGNALS = {
@@ -285,20 +285,20 @@ _HINTS = {
     10: _REPORT,
     11: "a program that needs less; docs/runner.md says what is limited",
 }
-"""Our advice by the runner's exit code: what a device suggests is shown as its own words, never as ours."""
+"""Our advice by the runner's exit code: a device's own suggestion is shown as a quotation."""
 
 _NAMES = 1000
-"""Of things concerned, as a device may list them."""
+"""Number of names that a device may list."""
 
 
-def failure(code: int, stderr: str, answer: dict[str, Any], where: str, *, here: bool = False) -> SlipwayError:
+def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *, here: bool = False) -> SlipwayError:
     """The error for a runner that ended with ``code`` (128 + n: signal n).
 
     Args:
-        stderr: what it said last.
-        answer: the ``error`` object of its JSON, if it got that far.
-        where: completes "... on"; the device's name.
-        here: it ran on this machine, started by us from our own bundle: its advice is ours.
+        stderr: its last messages.
+        answer: the ``error`` object of its JSON, if it wrote one.
+        device_name: completes "... on".
+        here: it ran on this machine from our own bundle, so that its advice is ours.
     """
     message = _text(answer, "message") or "\n".join(stderr.strip().splitlines()[-6:])
     fix = _text(answer, "fix")
@@ -306,28 +306,28 @@ def failure(code: int, stderr: str, answer: dict[str, Any], where: str, *, here:
     names = (
         tuple(one_line(name) for name in listed[:_NAMES] if isinstance(name, str)) if isinstance(listed, list) else ()
     )
-    said = message if here else says(where, message)
+    said = message if here else says(device_name, message)
     if fix and not here:
-        said += f'\n{where} suggests: "{one_line(fix)}"' if said else says(where, fix)
+        said += f'\n{device_name} suggests: "{one_line(fix)}"' if said else says(device_name, fix)
     if code > 128:
         try:
             number = signal.Signals(code - 128)
         except ValueError:
-            return RunError(f"The runner on {where} was ended by signal {code - 128}.", said)
+            return RunError(f"The runner on {device_name} was ended by signal {code - 128}.", said)
         meaning = _SIGNALS.get(number, number.name)
         kind, advice = (CrashError, _REPORT) if number in _CRASHES else (RunError, _SMALLER)
         return kind(
-            f"The runner on {where} was ended by {number.name}.",
+            f"The runner on {device_name} was ended by {number.name}.",
             meaning + (f"; {said}" if said else ""),
             "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
         )
-    what = f"{_WHAT.get(code, 'The runner failed')} on {where} (exit {code})."
+    what = f"{_WHAT.get(code, 'The runner failed')} on {device_name} (exit {code})."
     if code == 8 and "space" in message.lower():
         return DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
     return _CLASSES.get(code, RunError)(what, said, fix if here and fix else _HINTS.get(code, ""), names)
 
 
 def _text(answer: dict[str, Any], name: str) -> str:
-    """A text of the ``error`` object; anything else there is nothing."""
+    """A text of the ``error`` object; empty if it is not a text."""
     found = answer.get(name)
     return found.strip() if isinstance(found, str) else ""

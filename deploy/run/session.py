@@ -44,19 +44,19 @@ from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 
 _CLEANUP = 20.0
-"""Seconds for tidying up on the device."""
+"""Seconds for cleaning up on the device."""
 _DEFAULT_ROOT = ".slipway"
 _NOTHING = Survey()
 _SMALL = 256 << 10
-"""Bytes of results that come with the run's end; what is larger is fetched."""
+"""Bytes of results that come with the run's end; larger ones are fetched."""
 _COOLING = 2.0
 """Seconds between two looks at the temperature."""
 _PATIENCE = 2.0
-"""Seconds that taking the lock may last before it counts as waiting for somebody."""
+"""Seconds after which taking the lock counts as waiting for another session."""
 
 
 def device_root(device: Device) -> str:
-    """Where ``device`` keeps Slipway's files: the inventory's ``root``, or the place its transport has for that."""
+    """The folder of Slipway's files on ``device``: the inventory's ``root``, or its transport's default."""
     if device.root:
         return device.root
     if device.transport == "local":
@@ -87,7 +87,7 @@ class Session:
         self.steps, self.deadline, self.transport = steps, deadline, transport
         self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
-        """What came with the run's end."""
+        """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.program = f"programs/{job.digest}"
@@ -95,11 +95,13 @@ class Session:
         """The same, seen from the run's folder."""
         self.replaced: tuple[str, ...] = ()
         self.moved: dict[str, Blob] = {}
-        """What was uploaded, by SHA-256."""
+        """The uploaded files, by SHA-256."""
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
-            if entry.path.startswith(("bin/", "lib/"))  # licences stay with the one who distributes the bundle
+            if entry.path.startswith(
+                ("bin/", "lib/")
+            )  # licences stay on this machine, with the person who distributes the bundle
         }
 
     def go(self, settings: Settings, attempts: int = 1) -> Result:
@@ -117,7 +119,7 @@ class Session:
             missing = self._missing(survey or _NOTHING)
             with self.steps.step("preflight") as step:
                 found = self._preflight(facts, missing, step)
-            if survey is None:  # a device that is new to us, and nothing touched on it before this line
+            if survey is None:  # a new device: nothing was touched on it before this line
                 survey = self._open(store, settings, make=True) or _NOTHING
                 voucher.records = Records.of(store.lock.id)
                 survey = self._verified(store, voucher, survey)
@@ -144,20 +146,20 @@ class Session:
         return probe(self.transport, device_root(self.device), self.bundle.manifest.needs, self.deadline)
 
     def _ask(self, store: Store, settings: Settings) -> tuple[DeviceFacts, Survey | None]:
-        """What the device is and what is there, the lock with it; one round trip, if everything is as it mostly is."""
-        with self.steps.step("probe", "asking the device what it is"):
+        """Probe, lock and survey the device; usually in one round trip."""
+        with self.steps.step("probe", "probing the device"):
             facts, kind, survey = store.ask(self._folders(), self.bundle.manifest.needs, self.deadline)
         if kind == "busy":
             return facts, self._open(store, settings, make=False)
-        if survey is None or all(self._placed(survey, folder) for folder in self._wanted()):
+        if survey is None or all(self._has_folder(survey, folder) for folder in self._files()):
             return facts, survey
         with self.steps.step("survey"):
             parts = store.survey([f"store/{blob.sha256}" for blob in self._blobs()], self.deadline)
         return facts, replace(survey, looks={**survey.looks, **parts.looks})
 
     def _verified(self, store: Store, voucher: Voucher, survey: Survey) -> Survey:
-        """The survey without what is damaged: what changed since it was verified is verified again."""
-        there = {f"{folder}/{path}": blob for folder, files in self._wanted().items() for path, blob in files.items()}
+        """The survey without damaged files: files that changed since their verification are verified again."""
+        there = {f"{folder}/{path}": blob for folder, files in self._files().items() for path, blob in files.items()}
         there |= {f"store/{blob.sha256}": blob for blob in self._blobs()}
         unknown = voucher.unknown(survey.looks, there)
         if not unknown:
@@ -175,15 +177,15 @@ class Session:
                     f"{names[there[name].sha256]} was damaged on {self.device.name} ({name.partition('/')[0]}): its "
                     f"SHA-256 is {digest[:16]}…, not {there[name].sha256[:16]}…; it is uploaded again"
                 )
-            # The store's own was not looked at where everything was in its place.
+            # The store's own copy was not checked if all links were there.
             more = store.survey([f"store/{blob.sha256}" for blob in self._blobs()], self.deadline)
         looks = {name: look for name, look in {**survey.looks, **more.looks}.items()
                  if name not in there or there[name].sha256 not in bad}  # fmt: skip
         return self._verified(store, voucher, replace(survey, looks=looks))
 
     def _open(self, store: Store, settings: Settings, make: bool) -> Survey | None:
-        """Lock the device and see what is there; waiting for another deploy does not use up this one's time."""
-        with self.steps.step("survey", f"looking at what is on {self.device.name}") as step:
+        """Lock and survey the device; waiting for another deploy does not use up this one's time."""
+        with self.steps.step("survey", f"listing the files on {self.device.name}") as step:
             begun = time.monotonic()
             patience = Deadline.after(settings.wait + self.deadline.left())
 
@@ -198,10 +200,10 @@ class Session:
         return survey
 
     def _make_room(self, store: Store, survey: Survey, facts: DeviceFacts) -> DeviceFacts:
-        """Remove what dead sessions left, but for parts of what is missing, and old files when space is short."""
+        """Remove dead sessions' files, except parts of missing files, and old files if space is short."""
         missing = self._missing(survey)
-        wanted = tuple(f"incoming/{blob.sha256}." for blob in missing)
-        stale = [name for name in survey.stale if not name.startswith(wanted or ("\0",))]
+        resumable = tuple(f"incoming/{blob.sha256}." for blob in missing)
+        stale = [name for name in survey.stale if not name.startswith(resumable or ("\0",))]
         store.discard(stale, self.deadline)
         if survey.pinned:
             words = ["sh", "-c", script("unpin"), "slipway", store.path("governor")]
@@ -220,7 +222,7 @@ class Session:
         return {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
 
     def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
-        """After a good run: the bundle becomes the current one, and a store that grew is held to its limits."""
+        """After a good run: make the bundle the current one, and shrink a store that grew above its limits."""
         key = f"{self.bundle.manifest.target}-{self.bundle.manifest.engine}"
         if survey.current.get(key) != self.digest:
             store.lock.check()
@@ -237,39 +239,39 @@ class Session:
         try:
             yield
         except BaseException as error:
-            # A transfer for which the time did not suffice goes on from here the next time.
+            # A transfer that ran out of time resumes here the next time.
             store.abandon(Deadline.after(_CLEANUP), parts=not isinstance(error, DeadlineError))
             raise
         if settings.keep_run:
             with contextlib.suppress(SlipwayError):  # the result is here
                 store.keep(self.program, Deadline.after(_CLEANUP))
 
-    def _wanted(self) -> dict[str, dict[str, Blob]]:
+    def _files(self) -> dict[str, dict[str, Blob]]:
         """Folder on the device to the files it must hold."""
         return {self.home: self.parts, self.program: self.job.files}
 
     def _blobs(self) -> list[Blob]:
-        return [blob for files in self._wanted().values() for blob in files.values()]
+        return [blob for files in self._files().values() for blob in files.values()]
 
     def _folders(self) -> list[str]:
         """Those of the bundle and the program, each with a slash."""
-        paths = (f"{folder}/{path}" for folder, files in self._wanted().items() for path in files)
+        paths = (f"{folder}/{path}" for folder, files in self._files().items() for path in files)
         return list(dict.fromkeys(path.rpartition("/")[0] + "/" for path in paths))
 
     def _names(self) -> list[str]:
         return [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
 
-    def _placed(self, survey: Survey, folder: str) -> bool:
-        """Whether the files of ``folder`` are in their places already."""
-        return all(survey.has(f"{folder}/{path}", blob) for path, blob in self._wanted()[folder].items())
+    def _has_folder(self, survey: Survey, folder: str) -> bool:
+        """Whether the device has all files of ``folder`` already."""
+        return all(survey.has(f"{folder}/{path}", blob) for path, blob in self._files()[folder].items())
 
     def _missing(self, survey: Survey) -> list[Blob]:
-        """What must be uploaded."""
-        wanted = [
-            blob for folder, files in self._wanted().items() if not self._placed(survey, folder)
+        """The files to upload."""
+        needed = [
+            blob for folder, files in self._files().items() if not self._has_folder(survey, folder)
             for blob in files.values()
         ]  # fmt: skip
-        missing = {blob.sha256: blob for blob in wanted if not survey.has(f"store/{blob.sha256}", blob)}
+        missing = {blob.sha256: blob for blob in needed if not survey.has(f"store/{blob.sha256}", blob)}
         return list(missing.values())
 
     def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob], step: Step) -> list[Finding]:
@@ -306,8 +308,8 @@ class Session:
                 resumed = store.upload(missing, progress, self.deadline)
             for blob in missing:
                 voucher.uploaded(blob)
-            for folder, files in self._wanted().items():
-                if not self._placed(survey, folder):
+            for folder, files in self._files().items():
+                if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
             step.outcome = (
                 f"uploaded {preflight.files(len(missing))}, {preflight.size(total)}"
@@ -379,10 +381,10 @@ class Session:
     def _sound_run(
         self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings
     ) -> tuple[Upload, runner.RunnerResult]:
-        """Upload and run; once more where the run shows, or may show, that what it read is damaged.
+        """Upload and run; repeat once if the run shows, or may show, that it read damaged bytes.
 
-        A damaged byte can make the runner fail in any way. So after a failure the device digests what it has not
-        digested during this deploy; only if all of it is sound, the failure stands as it is.
+        A damaged byte can make the runner fail in any way. So after a failure the device computes the digests that it
+        has not computed during this deploy; only if all of them are right, the failure is reported.
         """
         upload = self._upload(store, voucher, survey, missing)
         first = True
@@ -409,7 +411,7 @@ class Session:
             return upload, answer
 
     def _uploaded_again(self, store: Store, voucher: Voucher, doubtful: set[str]) -> Upload | None:
-        """Have the device digest files, and replace those that are damaged; None when all of them are sound."""
+        """Have the device digest files, and replace the damaged ones; ``None`` if all of them are right."""
         for sha256 in doubtful:
             voucher.doubt(sha256)
         before = self.replaced
@@ -419,10 +421,10 @@ class Session:
         return self._upload(store, voucher, survey, self._missing(survey))
 
     def _cool_down(self, degrees: float) -> float:
-        """Wait until the device's warmest zone is at most so warm; seconds waited.
+        """Wait until the device's warmest zone has cooled down; return the seconds waited.
 
         Raises:
-            DeadlineError: it does not get there in time.
+            DeadlineError: it does not cool down in time.
         """
         begun = time.monotonic()
         with self.steps.step("cool down", f"waiting for {self.device.name} to cool down") as step:
@@ -430,7 +432,7 @@ class Session:
                 words = ["sh", "-c", script("state"), "slipway", conditions.SYSFS]
                 now = conditions.snapshot(run(self.transport, words, deadline=self.deadline).text).hottest_c
                 if now is None:
-                    step.note(f"{self.device.name} tells no temperature: not waited")
+                    step.note(f"{self.device.name} does not report a temperature: not waiting")
                 if now is None or now <= degrees:
                     return time.monotonic() - begun
                 self.deadline.check(f"{self.device.name} was at {now:.1f} °C, waiting for {degrees:g} °C")

@@ -18,11 +18,11 @@ WORDS = (
 )
 """Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
 RETRIES = 2
-"""Further attempts after an error that may pass."""
+"""Further attempts after a transient error."""
 EXECUTIONS = (10, 1)
-"""Timed ones and those before them, for one deploy."""
+"""Timed executions and warm-up, for one deploy."""
 EMULATED = (1, 0)
-"""The same on an emulated device, whose times mean nothing."""
+"""The same on an emulated device, whose times are not latency figures."""
 
 
 class Settings(BaseModel):
@@ -31,17 +31,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_executions: int | None = None
-    """Timed executions; `on` puts in what is usual."""
+    """Timed executions; `on` fills in the usual number."""
     warmup: int | None = None
     """Executions before them."""
     threads: int = 0
-    """On the device; 0 leaves the choice to the runner (physical cores)."""
+    """Threads on the device; 0: the runner's choice (physical cores)."""
     timeout: float = 0
     """Seconds from the first attempt to connect to the last byte; 0 takes the device's own."""
     wait: float = 300.0
     """Seconds to wait for a device that another deploy uses; they do not count towards ``timeout``."""
     retries: int = RETRIES
-    """Further attempts, each on a connection of its own, after an error that may pass."""
+    """Further attempts, each on a connection of its own, after a transient error."""
     pin_governor: str = ""
     """CPU frequency governor for the run (``performance``), set back afterwards, even on failure."""
     cpu_affinity: str = ""
@@ -68,7 +68,7 @@ class Settings(BaseModel):
         """From the words of the command line (`WORDS`; empty ones are left out) and ``others`` that need no check.
 
         Raises:
-            UsageError: a word that makes no sense.
+            UsageError: a word with a senseless value.
         """
         return cls(
             num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,

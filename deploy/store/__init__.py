@@ -1,1 +1,1 @@
-"""The device's content-addressed store: files, locks, garbage collection, and what vouches for bytes."""
+"""The device's content-addressed store: files, locks, garbage collection, and the verification of bytes."""

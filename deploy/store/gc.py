@@ -1,7 +1,7 @@
-"""Garbage collection of a device's store: what is old or too much goes, what is current never does.
+"""Garbage collection of a device's store: remove old files and those above the size limit, never current ones.
 
-The device lists, this side decides (`plan` is a function of the listing alone), the device removes. Ages are told by
-the device's own clock; should that jump, the worst that follows is an upload that could have been spared.
+The device lists, this side decides (`plan` is a function of the listing alone), the device removes. Ages are measured
+by the device's own clock; if it jumps, the worst consequence is an unnecessary upload.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Listing:
 
 
 def parse(lines: Iterable[str]) -> Listing:
-    """What `LISTING` printed."""
+    """The store in the output of `listing.sh`."""
     found = Listing()
     bundle = ""
     for line in lines:
@@ -84,13 +84,13 @@ def plan(
     in_use: Collection[str] = (),
     kept_runs: bool = False,
 ) -> list[str]:
-    """Paths below the root that may go.
+    """Paths below the root to remove.
 
     Args:
-        max_bytes: what all files may take; the least recently used go first, programs before bundles.
-        max_days: what was not used for longer goes.
-        in_use: digests of blobs and bundles that stay whatever their age.
-        kept_runs: folders of runs that were kept on purpose too, by age.
+        max_bytes: limit of all files together; the least recently used go first, programs before bundles.
+        max_days: days without use after which files go.
+        in_use: digests of blobs and bundles that stay at any age.
+        kept_runs: also remove folders of runs that were kept on purpose, by age.
     """
 
     def old(entry: Entry) -> bool:
@@ -133,7 +133,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection did."""
+    """The outcome of a collection."""
 
     removed: tuple[str, ...]
     bytes: int
@@ -156,7 +156,7 @@ def collect(
     done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
     listing = parse(done.text.splitlines())
     names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use, kept_runs=kept_runs)
-    # Folders go before the blobs that only they hold: broken off in between, nothing lacks a file.
+    # Folders go before the blobs that only they use: after an interruption every folder is still complete.
     names.sort(key=lambda name: name.startswith("store/"))
     store.discard(names, deadline)
     gone = [blob for blob in listing.blobs.values() if blob.name in set(names)]

@@ -1,4 +1,4 @@
-"""One deploy at a time on a device, whichever machine it comes from.
+"""One deploy at a time on a device, across all machines.
 
 The lock is a folder on the device, held by a process on the device that this side keeps alive by a beat over the
 connection (``deploy/scripts/lock.sh`` says how it is taken and given back). No machine's clock is trusted: a
@@ -37,24 +37,24 @@ wait behind an upload in the buffers of a slow link."""
 _ANSWER = 30.0
 """Seconds within which the device must have answered."""
 _TELLING = 90.0
-"""As many more when it is asked what it is: reading a library through takes a slow one a while."""
+"""Additional seconds if the command also probes: a slow device takes a while to search a library."""
 _RELEASE = 8.0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the device said to one attempt."""
+    """The device's answer to one attempt."""
 
     kind: str
     """``absent``, ``busy``, ``refused`` or ``acquired``."""
     mark: str = ""
-    """Generation and beat, when busy; why, when refused."""
+    """Generation and beat, if busy; the reason, if refused."""
     who: str = ""
-    """The holder in words, when busy; the path, when refused."""
+    """The holder in words, if busy; the path, if refused."""
     lines: tuple[str, ...] = ()
     """The survey, when acquired."""
-    told: str = ""
-    """What the device said of itself, when it was asked."""
+    probed: str = ""
+    """The probe's output, if it was requested."""
 
 
 class DeviceLock:
@@ -63,7 +63,7 @@ class DeviceLock:
     def __init__(self, transport: Transport, root: str, owner: str) -> None:
         self._transport, self.root, self._owner = transport, root, owner
         self.id = ""
-        """What the root's marker says, once the lock is held: another root has another one."""
+        """The id in the root's marker, once the lock is held."""
         self._channel: Channel | None = None
         self._stop = threading.Event()
         self._beater: threading.Thread | None = None
@@ -82,22 +82,22 @@ class DeviceLock:
         make: bool = False,
         waiting: Callable[[str], None] | None = None,
     ) -> Answer:
-        """Take the lock, waiting up to ``wait`` seconds for another's end.
+        """Take the lock, waiting up to ``wait`` seconds for its holder's end.
 
         Args:
             names: paths below the root for the survey that comes with the lock.
-            make: make the root when it is not there; without it the answer is ``absent`` then.
-            waiting: told once, when there is something to wait for, who holds the lock.
+            make: make the root if it is missing; otherwise the answer is ``absent`` then.
+            waiting: called once with the lock's holder, if the lock is held.
 
         Returns:
             ``acquired`` with the survey, or ``absent``.
 
         Raises:
-            DeviceBusyError: somebody else holds it still. RootError: the root is not ours. UnreachableError,
+            DeviceBusyError: another session still holds it. RootError: the root is not ours. UnreachableError,
             TransferError, DeviceFullError.
         """
         patience = Deadline.after(wait)
-        seen, since, pause, told = "", time.monotonic(), 0.4, False
+        seen, since, pause, announced = "", time.monotonic(), 0.4, False
         while True:
             stood = time.monotonic() - since
             answer = self._attempt(names, seen if seen and stood > STALE else "", make, deadline)
@@ -107,8 +107,8 @@ class DeviceLock:
                 seen, since = answer.mark, time.monotonic()
             if patience.over or deadline.over:
                 raise self._busy(answer.who, wait)
-            if waiting is not None and not told:
-                told = True
+            if waiting is not None and not announced:
+                announced = True
                 waiting(answer.who)
             time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
             pause = min(pause * 1.6, 5.0)
@@ -117,10 +117,10 @@ class DeviceLock:
         """One attempt to take the lock, together with the probe: all in one round trip.
 
         Args:
-            question: the probe's words; the device finds the root by them, and makes none.
+            question: the probe's words; the device finds the root by them and does not make one.
 
         Returns:
-            ``acquired``, ``absent`` or ``busy``, with what the device told.
+            ``acquired``, ``absent`` or ``busy``, with the probe's output.
 
         Raises:
             RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
@@ -128,18 +128,18 @@ class DeviceLock:
         return self._attempt(names, "", make=False, deadline=deadline, question=question)
 
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
-        """Whether the device takes a command that does what `ask` does."""
+        """Whether the device accepts a command as long as that of `ask`."""
         return len(quoted(self._words(names, "", False, question)).encode()) <= self._transport.longest
 
     def look(self, names: Sequence[str], deadline: Deadline) -> Answer:
-        """The same as `ask` of a device that was asked already what it is."""
+        """The same as `ask` for a device that was probed already."""
         return self._attempt(names, "", make=False, deadline=deadline)
 
     def check(self) -> None:
-        """See that the lock is still ours.
+        """Check that the lock is still ours.
 
         Raises:
-            DeviceBusyError: another took it over while this side was asleep. UnreachableError: the connection broke.
+            DeviceBusyError: another session took it over while this side slept. UnreachableError: the connection broke.
         """
         if self._channel is None:
             return
@@ -162,7 +162,7 @@ class DeviceLock:
             )
 
     def release(self) -> None:
-        """Give it back; the device removes the run's folder with it. What fails leaves a stale lock, and no error."""
+        """Release it; the device removes the run's folder with it. A failure leaves a stale lock, not an error."""
         channel = self._channel
         if channel is None:
             return
@@ -182,7 +182,7 @@ class DeviceLock:
         if answer.kind == "refused":
             if answer.mark != "unmarked":
                 raise roots.refusal(self._transport.name, answer.mark, answer.who)
-            adopt(self._transport, parse(answer.told).root if question else self.root, deadline)
+            adopt(self._transport, parse(answer.probed).root if question else self.root, deadline)
             answer = self._once(names, stale, make, deadline, question)
         if answer.kind == "refused":
             raise roots.refusal(self._transport.name, answer.mark, answer.who)
@@ -196,7 +196,7 @@ class DeviceLock:
         channel = self._transport.start(self._words(names, stale, make, question), deadline)
         channel.heard.limit, channel.heard.doing = ANSWER, doing
         try:
-            answer = self._read(channel, deadline, doing, asked=bool(question))
+            answer = self._read(channel, deadline, doing, with_probe=bool(question))
         except BaseException:
             channel.close()
             raise
@@ -214,9 +214,9 @@ class DeviceLock:
         own = [self._owner, signature(), stale, "yes" if make else "no", roots.new_id()]
         return ["sh", "-c", text, "slipway", *first, *own, *names]
 
-    def _read(self, channel: Channel, deadline: Deadline, doing: str, asked: bool) -> Answer:
-        patience = Deadline.after(deadline.left(_ANSWER + _TELLING if asked else _ANSWER))
-        code, told, lines = None, "", [""]
+    def _read(self, channel: Channel, deadline: Deadline, doing: str, with_probe: bool) -> Answer:
+        patience = Deadline.after(deadline.left(_ANSWER + _TELLING if with_probe else _ANSWER))
+        code, probed, lines = None, "", [""]
         seen = -1
         while code is None:
             code = channel.pump(patience.left(0.2))
@@ -224,26 +224,26 @@ class DeviceLock:
             if len(heard) != seen and (code is not None or b"\nready\n" in heard):
                 seen = len(heard)
                 text = heard.decode(errors="replace")
-                if asked:
-                    told, end, text = text.partition(END)
-                    told += end
+                if with_probe:
+                    probed, end, text = text.partition(END)
+                    probed += end
                 lines = text.splitlines() or [""]
                 if "ready" in lines and (match := re.fullmatch(r"acquired [0-9]{1,19} ([0-9a-f]*)", lines[0])):
                     self.id = match[1]
-                    return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), told=told)
+                    return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), probed=probed)
             if code is None and patience.over:
                 raise deadline.error(doing) if deadline.over else UnreachableError(
                     f"{self._transport.name} stopped answering while {doing}.", "", "the same command again"
                 )  # fmt: skip
-        if asked and not told.endswith(END):
-            parse(told)  # raises: it is no answer
+        if with_probe and not probed.endswith(END):
+            parse(probed)  # raises: the answer is incomplete
         first = lines[0]
         if code == 0 and first == "absent":
-            return Answer("absent", told=told)
+            return Answer("absent", probed=probed)
         if code == 0 and (match := re.fullmatch(r"busy ([0-9]{1,19}:[0-9]{0,19})", first)):
-            return Answer("busy", match[1], one_line("".join(lines[1:2]), 120), told=told)
+            return Answer("busy", match[1], one_line("".join(lines[1:2]), 120), probed=probed)
         if code == 0 and (match := re.fullmatch(r"refused ([a-z]+)", first)):
-            return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), told=told)
+            return Answer("refused", match[1], one_line("".join(lines[1:2]), 400), probed=probed)
         said = channel.heard.stderr[-600:].decode(errors="replace").strip()
         if "no space" in said.lower() or "quota" in said.lower():
             raise DeviceFullError(
@@ -277,17 +277,17 @@ class DeviceLock:
         by = who or "another deploy"
         return DeviceBusyError(
             f"{self._transport.name} is in use by {by}.",
-            f"it was waited for, {wait:.0f} s" if wait else "one deploy at a time may use a device",
+            f"waited for {wait:.0f} s" if wait else "one deploy at a time may use a device",
             "the same command with a longer --wait SECONDS",
             (by,),
         )
 
 
 def adopt(transport: Transport, root: str, deadline: Deadline) -> None:
-    """Mark a root that an earlier version made; nothing else is ever taken over.
+    """Mark a root that an earlier version made; any other folder is refused.
 
     Raises:
-        RootError: it holds something that no version made.
+        RootError: it holds something that Slipway did not make.
     """
     done = run(
         transport, ["sh", "-c", script("adopt"), "slipway", root, roots.new_id()], deadline=deadline,

@@ -1,4 +1,4 @@
-"""Who makes something on a device: a name for one session, and whether a session of this machine still lives."""
+"""The owner of things on a device: a name for each session, and whether a session of this machine still lives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _active: set[str] = set()
 
 
 def _host_mark() -> str:
-    """Eight hex digits for "processes whose numbers mean something here": host, boot and pid namespace."""
+    """Eight hex digits that identify host, boot and pid namespace, within which process numbers are comparable."""
     parts = [socket.gethostname(), str(os.getuid()) if hasattr(os, "getuid") else ""]
     for file in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
         with contextlib.suppress(OSError):
@@ -27,7 +27,7 @@ def _host_mark() -> str:
 
 
 def new_owner() -> str:
-    """A name for what one session makes: this machine, this process, and a random part."""
+    """A name for one session's files: this machine, this process, and a random part."""
     return f"{_host_mark()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
@@ -47,7 +47,7 @@ def owner_of(name: str) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether ``owner`` was of this machine and is no more. Another machine's is never called dead."""
+    """Whether ``owner`` was a session of this machine and has ended; false for another machine's sessions."""
     match = _OWNER.fullmatch(owner)
     if match is None or match["host"] != _host_mark():
         return False
@@ -64,7 +64,7 @@ def is_dead(owner: str) -> bool:
 
 
 def signature() -> str:
-    """Who we are, for people on another machine: ``ann@laptop, process 4711``; without what a shell's echo changes."""
+    """This process, for people on other machines: ``ann@laptop, process 4711``; without what a shell's echo changes."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -2,19 +2,19 @@
 
 Below the device's root::
 
-    incoming/<sha256>.<owner>.part   on its way; nothing reads it; an interrupted upload goes on from here
-    store/<sha256>                   whole and verified on the device; read-only
-    bundles/<digest>/bin, lib        hard links into the store (copies where links are refused), and SHA256SUMS
+    incoming/<sha256>.<owner>.part   being uploaded; nothing reads it; an interrupted upload resumes here
+    store/<sha256>                   complete and verified on the device; read-only
+    bundles/<digest>/bin, lib        hard links into the store (copies if links are refused), and SHA256SUMS
     programs/<digest>/               a program with its inputs, in the same way
-    current/<target>-<engine>        link to the bundle that ran last and well; previous/ the one before it
+    current/<target>-<engine>        link to the last bundle that ran well; previous/ the one before it
     runs/<owner>/                    one run: its outputs, gone afterwards
-    lock/<number>/                   who uses the device (`deploy.store.lock`)
-    .slipway-root                    the mark of a root that is ours (`deploy.devices.roots`)
+    lock/<number>/                   the session that uses the device (`deploy.store.lock`)
+    .slipway-root                    the marker of a root that is ours (`deploy.devices.roots`)
 
-A blob gets its final name only after the device itself computed the right SHA-256 of it (or, where it has nothing to do
-that with, after it was read back and compared), so a name in
-``store`` was proof when it was given; `deploy.store.vouch` says when it is looked at again. ``<owner>`` names the
-session on this side that made a thing, so that the next session removes what a dead one left, and only that.
+A blob gets its final name only after the device itself computed the right SHA-256 of it (or, if the device lacks a
+program for that, after it was read back and compared). So a blob was right when it got its name; `deploy.store.vouch`
+says when it is checked again. ``<owner>`` names the session on this side that made a file, so that the next session
+removes only what a dead session left.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "is_dead", "new_owner"]
 
 BATCH = 8 << 20
-"""Bytes after which uploaded blobs are verified and named, so that a break loses at most so much."""
+"""Bytes after which uploaded blobs are verified and named, *so that a break loses at most so much."""
 
 WORDS = 2400
 """Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
 _FEW = 1000
-"""The same for the longest script, which asks the device everything at once."""
+"""The same for the longest script, which probes, locks and surveys at once."""
 
 _LEFT = re.compile(r"(incoming|runs|bundles|programs)/[^\s/]+")
 _LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
@@ -63,7 +63,7 @@ _LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
 
 @dataclass(frozen=True)
 class Blob:
-    """A file that the device shall have."""
+    """A file that the device must have."""
 
     source: Path
     sha256: str
@@ -78,37 +78,37 @@ class Blob:
 
 @dataclass(frozen=True)
 class Look:
-    """A file as the device sees it without reading it."""
+    """A file's state on the device, without its content."""
 
     size: int
     stamp: str
-    """Inode, and when its bytes and itself were last changed: another text whenever the bytes are changed."""
+    """Inode, and the last change of its bytes and of itself: a text that changes whenever the bytes change."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is on the device, paths below the root."""
+    """The files on the device, by paths below the root."""
 
     looks: Mapping[str, Look] = field(default_factory=dict)
-    """Those asked for that exist."""
+    """*The requested ones that exist."""
     left: tuple[str, ...] = ()
     """Unfinished files and run folders, of any session."""
     stale: tuple[str, ...] = ()
-    """Those of ``left`` whose maker is no more."""
+    """Those of ``left`` whose session has ended."""
     current: Mapping[str, str] = field(default_factory=dict)
     """Target and engine to the digest of the bundle their link points to."""
     usage: int = 0
-    """Bytes that everything below the root takes; 0 when that was not asked, as it is a walk through all files."""
+    """Bytes of everything below the root; 0 if not requested, since it takes a walk through all files."""
     pinned: bool = False
     """Whether a run that set the governor never set it back."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of those asked for that exist."""
+        """Bytes of the requested files that exist."""
         return {name: look.size for name, look in self.looks.items()}
 
     def has(self, name: str, blob: Blob) -> bool:
-        """Whether ``name`` is there, as long as ``blob``."""
+        """Whether ``name`` exists and is as long as ``blob``."""
         return name in self.looks and self.looks[name].size == blob.size
 
 
@@ -132,7 +132,7 @@ class Store:
 
     @property
     def root(self) -> str:
-        """As it was given; absolute once the device was asked."""
+        """As configured; absolute after the first answer of the device."""
         return self.lock.root
 
     @property
@@ -142,7 +142,7 @@ class Store:
 
     @property
     def pidfile(self) -> str:
-        """Where the run's process group is noted on the device."""
+        """The file on the device with the run's process group."""
         return f"{self.run_folder}/.pid"
 
     def path(self, name: str) -> str:
@@ -152,7 +152,7 @@ class Store:
     def ask(
         self, names: Iterable[str], needs: Needs | None, deadline: Deadline
     ) -> tuple[DeviceFacts, str, Survey | None]:
-        """Ask the device what it is, lock it, and look at what is there: in one round trip.
+        """Probe the device, lock it, and list the files that it has: in one round trip.
 
         Args:
             names: paths below the root, for the survey.
@@ -168,7 +168,7 @@ class Store:
         question = arguments(self.root, needs)
         if self.lock.fits(first, question):
             answer = self.lock.ask(first, question, deadline)
-            facts = parse(answer.told)
+            facts = parse(answer.probed)
             self.lock.root = facts.root
         else:  # one trip more
             facts = probe(self._transport, self.root, needs, deadline)
@@ -179,7 +179,7 @@ class Store:
         return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)
 
     def _completed(self, found: Survey, others: Sequence[Sequence[str]], deadline: Deadline) -> Survey:
-        """The survey with what did not go into its first command."""
+        """The survey, completed with the names that its first command had no room for."""
         if not others:
             return found
         more = self.survey([name for words in others for name in words], deadline)
@@ -194,10 +194,10 @@ class Store:
         make: bool = False,
         waiting: Callable[[str], None] | None = None,
     ) -> Survey | None:
-        """Lock the device for this session and look at what is there, in one round trip.
+        """Lock the device for this session and list the files that it has, in one round trip.
 
         Returns:
-            ``None`` when there is no root yet (and ``make`` is not set): nothing was touched then.
+            ``None`` if the root does not exist yet (and ``make`` is not set); then nothing was touched.
 
         Raises:
             DeviceBusyError: another session holds the device for longer than ``wait`` seconds.
@@ -210,10 +210,10 @@ class Store:
         return self._completed(self._parse(answer.lines), others, deadline)
 
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
-        """Looks of those of ``names`` (below the root) that exist, and what else `Survey` holds."""
+        """The survey of those of ``names`` (below the root) that exist."""
         lines: list[str] = []
         for words in _pieces([name] for name in names) or [[]]:
-            lines += self._script(script("survey"), words, deadline, "looking at what is there").text.splitlines()
+            lines += self._script(script("survey"), words, deadline, "listing the device's files").text.splitlines()
         return self._parse(lines)
 
     def _parse(self, lines: Iterable[str]) -> Survey:
@@ -236,7 +236,7 @@ class Store:
         return Survey(_looks(lines), self._left, stale, current, usage, pinned)
 
     def _is_stale(self, owner: str) -> bool:
-        """With the lock in our hands, everybody else's unfinished work is nobody's."""
+        """While we hold the lock, all unfinished work of other sessions is abandoned."""
         return owner != self.owner and (self.lock.held or is_dead(owner))
 
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
@@ -249,13 +249,13 @@ class Store:
         self._script(script("keep"), [self.owner, program], deadline, "keeping the run's folder")
 
     def abandon(self, deadline: Deadline, parts: bool = True) -> None:
-        """After a failure: remove whatever of this owner's is not whole, as far as the device can be reached.
+        """After a failure: remove this owner's unfinished files, if the device can still be reached.
 
         Args:
-            parts: unfinished uploads too; else they stay for the next session to go on with.
+            parts: unfinished uploads too; otherwise they stay, and the next session resumes them.
         """
         if not self.root.startswith("/"):
-            return  # the device never said where it is: nothing was made there
+            return  # the device never reported the root's path: nothing was made there
         with uninterrupted(), contextlib.suppress(SlipwayError):
             left = self.survey([], deadline).left
             mine = [name for name in left if self.owner in name]
@@ -264,14 +264,14 @@ class Store:
     def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
         """Put ``blobs`` into the store: temporary name, SHA-256 on the device, fsync, rename.
 
-        Where an interrupted upload left the beginning of a file, and the
-        device's own digest of it is that of the same bytes here, it goes on from there.
+        If an interrupted upload left the beginning of a file, and the device's own digest of it is that of the same
+        bytes here, the upload resumes after it.
 
         Returns:
-            Bytes that needed not be sent again; ``progress`` is told of them too.
+            Bytes that were not sent again; ``progress`` counts them too.
 
         Raises:
-            DeviceFullError, TransferError, UnreachableError; no partial file has a final name then.
+            DeviceFullError, TransferError, UnreachableError; partial files never have a final name.
         """
         blobs = list(blobs)
         if not self.lock.held:
@@ -305,26 +305,26 @@ class Store:
     def _begun(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, int]:
         """How many bytes of each are on the device, verified; other sessions' parts only under the lock."""
         parts = " ".join(self._left)
-        wanted = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
+        resumable = {blob.sha256: blob for blob in blobs if self.lock.held and f"incoming/{blob.sha256}." in parts}
         begun: dict[str, int] = {}
         wrong: list[str] = []
-        for words in _pieces([blob.sha256, str(blob.size)] for blob in wanted.values()):
+        for words in _pieces([blob.sha256, str(blob.size)] for blob in resumable.values()):
             done = self._script(script("resume"), [self.owner, *words], deadline, "looking for interrupted uploads")
             for line in done.text.splitlines():
                 sha256, number, digest = (line.split() + ["", "", ""])[:3]
                 begins = natural(number)
-                if sha256 in wanted and begins is not None:
-                    size = min(begins, wanted[sha256].size)
-                    if _digest(wanted[sha256].source, size) == digest:
+                if sha256 in resumable and begins is not None:
+                    size = min(begins, resumable[sha256].size)
+                    if _digest(resumable[sha256].source, size) == digest:
                         begun[sha256] = size
                     else:
                         wrong.append(f"incoming/{sha256}.{self.owner}.part")
-        if wrong:  # a file is made anew, never written over
+        if wrong:  # a file is created anew, never overwritten
             self.discard(wrong, deadline)
         return begun
 
     def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> dict[str, Look]:
-        """Make ``folder`` (below the root) hold ``files`` (by path in it) from the store; whole or not at all.
+        """Make ``folder`` (below the root) hold ``files`` (by path in it) from the store; completely or not at all.
 
         Returns:
             Paths below the root of those that are the store's own files, not copies of them, with their looks.
@@ -338,7 +338,7 @@ class Store:
         return _looks(done.text.splitlines()) if pieces else {}
 
     def verify(self, names: Iterable[str], deadline: Deadline) -> dict[str, tuple[str, Look]]:
-        """Have the device compute the SHA-256 of files below the root; where it cannot, they are read back.
+        """Have the device compute the SHA-256 of files below the root; if it cannot, read them back.
 
         Returns:
             For those of ``names`` that are files: SHA-256 and the look before it was computed.
@@ -363,7 +363,7 @@ class Store:
             return sha256_file(local)
 
     def flip(self, key: str, digest: str, deadline: Deadline) -> None:
-        """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` what it was."""
+        """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` the one that it was."""
         self._script(script("flip"), [key, digest], deadline, "pointing to the bundle")
 
     def _part(self, blob: Blob) -> str:
@@ -389,7 +389,7 @@ class Store:
                 )
 
     def _read_back(self, blobs: Sequence[Blob], deadline: Deadline) -> dict[str, str]:
-        """For devices that compute no SHA-256: fetch what was uploaded, compare here, and have it named or removed."""
+        """For devices that cannot compute SHA-256: read the upload back, compare it, and have it named or removed."""
         parts = {blob.sha256: self._part(blob).removeprefix(f"{self.root}/") for blob in blobs}
         answers = {blob.sha256: self._fetched_digest(parts[blob.sha256], blob.size, deadline) for blob in blobs}
         good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
@@ -408,7 +408,8 @@ def on_device(transport: Transport, script: str, words: Sequence[str], deadline:
     """Run one of ``deploy/scripts``; ``words`` begin with the store's root.
 
     Raises:
-        DeviceFullError, TransferError: it failed. UnreachableError, DeadlineError: see `deploy.transport.base.run`.
+        DeviceFullError, TransferError: the script failed.
+        UnreachableError, DeadlineError: see `deploy.transport.base.run`.
     """
     done = run(
         transport,

@@ -1,12 +1,12 @@
-"""What vouches for the bytes of a file on a device: a digest of now, or an earlier one and nothing changed since.
+"""Evidence for the bytes of a file on a device: a digest of now, or an earlier one without any change since.
 
 A digest of every file before every run would cost more than a small run itself. So it is computed when a file is
-uploaded, and what the device says of the file right after is noted here, on this machine: its size, its inode, and the
-times of the last change to its bytes and to itself. While all of these stay the same, the digest stands; the last of
-them cannot be set back by any program on the device short of changing its clock. As soon as one differs, and after
-so many days in any case (bits rot without any trace in these), the digest is computed again.
+uploaded, and the file's state right after is recorded on this machine: its size, its inode, and the times of the last
+change to its bytes and to itself. While all of these stay the same, the digest is valid; a program on the device can
+set the last of them back only by changing the device's clock. As soon as one differs, and after some days in any case
+(a failing disk changes none of these), the digest is computed again.
 
-The notes are kept by the id in the root's marker, so that another root, or the same one made anew, starts afresh.
+The records are kept by the id in the root's marker, so that another root, or a new one, starts without records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deploy.transport.deadline import Deadline
 
 DAY = 86_400.0
 _KEPT = 4
-"""Looks of one file that are remembered: links to it are copies where a file system has none."""
+"""Looks of one file that are remembered: links to it are copies on a file system without hard links."""
 _FORGOTTEN = 400 * DAY
 _ROOTS = 1000
 """Roots that are remembered."""
@@ -38,15 +38,15 @@ How = Literal["runner", "digest now", "unchanged"]
 
 
 class Vouched(BaseModel):
-    """What vouches for a program's files, or a bundle's: the weakest of all of them."""
+    """The evidence for a program's files, or a bundle's: the weakest of all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     how: How
-    """``runner``: the runner computed it of what it ran; ``digest now``: the device did during this deploy, at the
-    upload or afterwards; ``unchanged``: earlier, and nothing changed since."""
+    """``runner``: the runner computed the digest of the bytes that it ran; ``digest now``: the device computed it
+    during this deploy; ``unchanged``: it was computed earlier, and nothing changed since."""
     since: str = ""
-    """When the digest that counts was computed, by this machine's clock: UTC, ISO 8601."""
+    """When this digest was computed, by this machine's clock: UTC, ISO 8601."""
     files: int
 
     @property
@@ -60,16 +60,16 @@ class Vouched(BaseModel):
 
 @dataclass
 class Records:
-    """What was verified in one root: SHA-256 to looks, each with the time of its digest (s since 1970)."""
+    """The verified files of one root: SHA-256 to looks, each with the time of its digest (s since 1970)."""
 
     file: Path | None
-    """None for a root without an id: nothing is remembered then."""
+    """``None`` for a root without an id: nothing is remembered then."""
     seen: dict[str, dict[str, float]] = field(default_factory=dict)
     """SHA-256 to ``SIZE STAMP`` to the time of the digest."""
 
     @classmethod
     def of(cls, root_id: str) -> Records:
-        """Those of the root whose marker says ``root_id``; a file that cannot be read counts as none."""
+        """The records of the root with the id ``root_id``; empty if their file cannot be read."""
         if not re.fullmatch(r"[0-9a-f]{32}", root_id):
             return cls(None)
         records = cls(cache_dir("verified") / f"{root_id}.json")
@@ -77,20 +77,20 @@ class Records:
         return records
 
     def since(self, sha256: str, look: Look, days: float) -> float | None:
-        """When ``look`` was that of a file with this digest; None when that is unknown, or too long ago."""
+        """When a file with this digest had ``look``; ``None`` if unknown or too long ago."""
         found = self.seen.get(sha256, {}).get(_key(look))
         return found if found is not None and 0 <= time.time() - found < days * DAY else None
 
     def note(self, sha256: str, look: Look, when: float) -> None:
-        """The file that looks so has this digest, which was computed ``when``."""
+        """Record that a file with this look has this digest, which was computed ``when``."""
         self.seen.setdefault(sha256, {})[_key(look)] = when
 
     def forget(self, sha256: str) -> None:
-        """A file of this name was found damaged."""
+        """Forget a digest whose file was found damaged."""
         self.seen[sha256] = {}
 
     def save(self) -> None:
-        """Write what is known now; what another session wrote meanwhile about other files stays."""
+        """Write the records; those that another session wrote meanwhile about other files stay."""
         if self.file is None:
             return
         with locked(f"verified-{self.file.stem}"):
@@ -106,14 +106,14 @@ class Records:
 
     @staticmethod
     def _prune(folder: Path) -> None:
-        """Roots come and go; what was not written for longest is forgotten, which costs a digest at most."""
+        """Forget the oldest roots, which costs at most a digest each."""
         if len(names := list(folder.glob("*.json"))) > _ROOTS:
             for file in sorted(names, key=_age)[: len(names) - _ROOTS // 2]:
                 file.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, dict[str, float]]:
         try:
-            assert self.file is not None  # noqa: S101 - asked by the callers
+            assert self.file is not None  # noqa: S101 - the callers check it
             data: Any = json.loads(self.file.read_text(encoding="utf-8"))
             return {
                 str(sha256): {str(look): float(when) for look, when in looks.items()}
@@ -136,20 +136,20 @@ def _key(look: Look) -> str:
 
 @dataclass
 class Voucher:
-    """Looks after what vouches for the files of one deploy."""
+    """Collects the evidence for the files of one deploy."""
 
     store: Store
     days: float
     records: Records
     times: dict[str, float] = field(default_factory=dict)
-    """SHA-256 to when the digest that counts was computed."""
+    """SHA-256 to the time of its digest."""
     now: set[str] = field(default_factory=set)
-    """Those of which it was computed during this deploy."""
+    """Digests that the device computed during this deploy."""
     ran: set[str] = field(default_factory=set)
-    """Those of which the runner computed it."""
+    """Digests that the runner computed."""
 
     def unknown(self, looks: Mapping[str, Look], files: Mapping[str, Blob]) -> dict[str, Blob]:
-        """Those of ``files`` (paths below the root) that are there, and that nothing vouches for as they look."""
+        """Those of ``files`` (paths below the root) that exist and have no valid evidence."""
         found = {}
         for name, blob in files.items():
             if name not in looks or looks[name].size != blob.size:
@@ -162,7 +162,7 @@ class Voucher:
         return found
 
     def verify(self, files: Mapping[str, Blob], deadline: Deadline) -> dict[str, str]:
-        """Have the digests of ``files`` computed; those that are not what they should be, with what they are."""
+        """Have the digests of ``files`` computed; return the wrong ones, with their digests."""
         damaged = {}
         answers = self.store.verify(files, deadline)
         for name, blob in files.items():
@@ -175,27 +175,27 @@ class Voucher:
         return damaged
 
     def doubt(self, sha256: str) -> None:
-        """Forget all that vouches for files with this digest: it is computed again where they are looked at next."""
+        """Forget all evidence for files with this digest: it is computed again at the next check."""
         self.records.forget(sha256)
         self.times.pop(sha256, None)
         self.now.discard(sha256)
         self.ran.discard(sha256)
 
     def by_runner(self, blob: Blob) -> None:
-        """The runner computed the digest of what it ran, and it is the right one."""
+        """Record that the runner read the right bytes."""
         self.ran.add(blob.sha256)
         self.times[blob.sha256] = time.time()
 
     def uploaded(self, blob: Blob) -> None:
-        """The device computed its digest a moment ago."""
+        """Record that the device has just computed the digest."""
         self.now.add(blob.sha256)
         self.times[blob.sha256] = time.time()
 
     def arranged(self, looks: Mapping[str, Look], files: Mapping[str, Blob]) -> dict[str, Blob]:
-        """Files got another link, which changes their looks: by us, a moment after they were vouched for.
+        """Record that our new link to a file, made right after its check, changed its look.
 
         Returns:
-            Those of ``files`` that are copies instead of links: nothing vouches for these.
+            Those of ``files`` that are copies instead of links: there is no evidence for these yet.
         """
         copies = {}
         for name, blob in files.items():
@@ -211,7 +211,7 @@ class Voucher:
         self.records.note(sha256, look, self.times[sha256])
 
     def vouched(self, files: Mapping[str, Blob]) -> Vouched:
-        """What vouches for all of ``files`` together."""
+        """The evidence for all of ``files`` together."""
         digests = {blob.sha256 for blob in files.values()}
         oldest = min((self.times[sha256] for sha256 in digests), default=0.0)
         stamp = datetime.datetime.fromtimestamp(oldest, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""What a way to a device must offer: run a command, put a file, get a file.
+"""What a transport must offer: run a command, put a file, get a file.
 
 Everything above (probe, store, run) is written once against `Transport`. A driver supplies three things:
 `Transport.start` (a `Channel`), `put` and `get`; running to the end under a deadline, and ending what runs
@@ -33,7 +33,7 @@ _TICK = 0.2
 _MESSAGE = 4096
 """Bytes of output that an error looks at."""
 _SLOW = 12.0
-"""Seconds beyond the grace that a slow or busy device may take to end a group. Seen ended, it is not waited for."""
+"""Seconds beyond the grace that a slow or busy device may take to end a group; once it has ended, nothing waits."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Completed:
 
     @property
     def message(self) -> str:
-        """The last lines of standard error, else of standard output: the device's own words, to be marked as such."""
+        """The last lines of standard error, else of standard output; quote them as the device's own words."""
         for stream in (self.stderr, self.stdout):
             if lines := stream[-_MESSAGE:].decode(errors="replace").strip().splitlines():
                 return "\n".join(lines[-8:])
@@ -61,11 +61,11 @@ class Completed:
 
 
 class Channel(Protocol):
-    """A command running on the device; what it says collects in ``heard``, within limits."""
+    """A command running on the device; its output collects in ``heard``, within limits."""
 
     heard: Heard
     stdout: bytearray
-    """`Heard`'s, as is ``stderr``."""
+    """Of `Heard`, as is ``stderr``."""
     stderr: bytearray
 
     def pump(self, seconds: float) -> int | None:
@@ -76,7 +76,7 @@ class Channel(Protocol):
         """
 
     def send(self, data: bytes) -> None:
-        """Write a few bytes to the command's standard input; what cannot be delivered any more is dropped.
+        """Write a few bytes to the command's standard input; bytes that cannot be delivered any more are dropped.
 
         Called from another thread than `pump`.
         """
@@ -85,7 +85,7 @@ class Channel(Protocol):
         """Close the command's standard input: the supervisor's sign to end it."""
 
     def close(self) -> None:
-        """Let go of it, whatever its state."""
+        """Release it in any state."""
 
 
 class Transport(Protocol):
@@ -109,7 +109,7 @@ class Transport(Protocol):
 
         Args:
             offset: ``remote`` holds so many bytes of ``local`` already, and no more: only what follows them is
-                sent (and told to ``progress``).
+                sent (and reported to ``progress``).
 
         Raises:
             DeviceFullError: no space. TransferError: refused. UnreachableError: the connection broke.
@@ -119,7 +119,7 @@ class Transport(Protocol):
         """Read the file ``remote``, at most ``limit`` bytes of it, to ``local``.
 
         Raises:
-            TransferError: missing or unreadable. AnswerError: longer than ``limit``. HostError: no room here.
+            TransferError: missing or unreadable. AnswerError: longer than ``limit``. HostError: no space here.
         """
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ def run(
 ) -> Completed:
     """Run ``argv`` on the device to its end, in a process group of its own.
 
-    However this function is left (deadline, Ctrl-C, broken connection), the group is ended on the device.
+    Whatever ends this function (deadline, Ctrl-C, broken connection), the group is ended on the device.
 
     Args:
         cwd: absolute folder on the device, made when only it is not there; or the login folder.
@@ -183,7 +183,7 @@ def run(
 
 
 def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
-    """End the supervised command of ``channel`` and see it end; ask again from outside when it does not."""
+    """End the supervised command of ``channel`` and wait for it; if it goes on, end it by its group's number."""
     patience = Deadline.after(GRACE + _SLOW)
     channel.heard.forget()
     try:
@@ -192,17 +192,17 @@ def _end(transport: Transport, channel: Channel, pidfile: str) -> None:
             if channel.pump(patience.left(_TICK)) is not None:
                 return
     except SlipwayError:
-        return  # the connection is gone, so the lifeline is: the device's supervisor ends the group
+        return  # with the connection the lifeline is gone: the device's supervisor ends the group
     ended: bool | None = None
     with contextlib.suppress(SlipwayError):
         ended = end_group(transport, pidfile) if pidfile else None
     if ended is None:
-        # Nothing comes through: what else is to be done there would wait in vain. The lifeline ends with the line.
+        # The connection is dead: further commands would only wait. Closing it ends the lifeline.
         transport.close()
 
 
 def end_group(transport: Transport, pidfile: str) -> bool | None:
-    """End the process group whose number is in ``pidfile`` on the device; whether it is gone now, None: no answer."""
+    """End the process group whose number is in ``pidfile`` on the device; whether it is gone (``None``: no answer)."""
     patience = Deadline.after(GRACE + _SLOW)
     channel = transport.start(["sh", "-c", script("end"), "slipway", pidfile], patience)
     channel.heard.forget()
@@ -217,7 +217,7 @@ def end_group(transport: Transport, pidfile: str) -> bool | None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C for a short, bounded clean-up: the first one brought us here, a second must not spoil it."""
+    """Hold back Ctrl-C for a short, bounded clean-up: a second one must not interrupt it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -230,7 +230,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupted_after() -> Iterator[None]:
-    """Let a first Ctrl-C take effect at the block's end, for what must not be left half done; a second one at once."""
+    """Delay a first Ctrl-C to the block's end, so that its work is completed; a second one takes effect at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""One monotonic end for a row of steps, handed down instead of scattered timeouts."""
+"""One monotonic end for a sequence of steps, passed down instead of scattered timeouts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Deadline:
         return cls(time.monotonic() + seconds, seconds)
 
     def left(self, at_most: float = math.inf) -> float:
-        """Seconds left, never negative, ``at_most`` so many."""
+        """Seconds left, never negative and at most ``at_most``."""
         return max(0.0, min(self.at - time.monotonic(), at_most))
 
     def later(self, seconds: float) -> Deadline:
-        """The same with ``seconds`` more, which somebody else used up."""
+        """The same deadline ``seconds`` later, for time that somebody else used."""
         return Deadline(self.at + seconds, self.allowed)
 
     @property

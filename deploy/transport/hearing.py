@@ -1,7 +1,7 @@
-"""Everything that a device says goes through here, and here it is limited: streams, answers, files that come back.
+"""Limits on everything that a device sends: streams, answers, files that come back.
 
-A device may print without end, answer a question with a gigabyte, or drip a byte a minute. What is kept of it has a
-limit in bytes; the reader looks at the one deadline between two pieces, and each piece is small.
+A device may print without end, answer a question with a gigabyte, or send a byte each minute. The kept output has a
+limit in bytes; the reader checks the deadline between two pieces, and each piece is small.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.errors import AnswerError, HostError
 from core.files import disk_errors
 
 PIECE = 1 << 18
-"""Bytes taken at once: the deadline is looked at after each."""
+"""Bytes read at once: the deadline is checked after each piece."""
 
 MAX_OUTPUT = 64 << 20
 """Bytes of output accepted from one command that a user runs (both streams together)."""
@@ -48,7 +48,7 @@ class Heard:
         """Add ``data`` to one of the two streams.
 
         Raises:
-            AnswerError: that is too much; what came before is forgotten, too.
+            AnswerError: that is too much; earlier output is dropped too.
         """
         if self._deaf:
             return
@@ -58,7 +58,7 @@ class Heard:
         stream += data
 
     def forget(self) -> None:
-        """Keep nothing any more: what comes from now on is read, so that the command can end, and dropped."""
+        """Keep nothing from now on: further output is read, so that the command can end, and dropped."""
         self._deaf = True
         self.stdout.clear()
         self.stderr.clear()
@@ -90,7 +90,7 @@ def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes]
         device: whose file it is.
 
     Yields:
-        What takes a piece.
+        The function that takes each piece.
 
     Raises:
         AnswerError: longer than ``limit``. HostError: no room for it here.
@@ -130,7 +130,7 @@ def open_ordinary(path: str | Path) -> int:
     """A descriptor to read an ordinary file; a pipe or a device of that name is refused, not waited for.
 
     Raises:
-        OSError: not there, not allowed, or nothing ordinary.
+        OSError: missing, not allowed, or not an ordinary file.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):

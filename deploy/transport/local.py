@@ -72,7 +72,7 @@ class LocalChannel:
         _close(self._child.stdin)
 
     def close(self) -> None:
-        """Closing the lifeline ends what still runs; the supervisor's own end is waited for."""
+        """Closing the lifeline ends what still runs; wait for the supervisor's own end."""
         for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
             _close(pipe)
         self._selector.close()
@@ -102,7 +102,7 @@ class LocalTransport:
         return LocalChannel(argv)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
-        """See `deploy.transport.base.Transport`. A copy, no link: the store's bytes must not change with the source."""
+        """See `deploy.transport.base.Transport`. It copies: the store's bytes must not change with the source."""
         try:
             with local.open("rb") as source, Path(remote).open("ab" if offset else "xb") as sink:
                 source.seek(offset)

@@ -1,6 +1,6 @@
-"""Name a process so that it is never mistaken for a later one that got the same number.
+"""Identify a process so that a later one with the same number is never mistaken for it.
 
-A pid alone is not a name: the kernel gives it away again. Pid, start time and boot together are.
+A pid alone does not identify a process: the kernel reuses it. Pid, start time and boot together do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _boot() -> str:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of this machine, by a name that no other ever has."""
+    """One process of this machine, identified uniquely."""
 
     pid: int
     start_time: int

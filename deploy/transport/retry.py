@@ -1,4 +1,4 @@
-"""Try again what may work a little later, and only that: transient errors, with growing and jittered pauses."""
+"""Retry after transient errors only, with growing and jittered pauses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.errors import DeviceBusyError, SlipwayError
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same step may succeed a little later; a busy device has been waited for already."""
+    """Whether the same step may succeed a little later; a busy device does not count, since `--wait` covers it."""
     return isinstance(error, SlipwayError) and error.transient and not isinstance(error, DeviceBusyError)
 
 
@@ -23,12 +23,12 @@ def retrying(
     first: float = 0.5,
     longest: float = 10.0,
 ) -> Retrying:
-    """What calls a function again after transient errors; the last one is raised.
+    """A caller that calls a function again after transient errors; it raises the last one.
 
     Args:
         retries: attempts after the first.
-        left: seconds that are left for all of it: no attempt is begun, nor waited for, that would come too late, so
-            that what is raised says what went wrong and not only that the time was over.
+        left: seconds that are left for all attempts: one that would come too late is not begun, so that the raised
+            error names the cause and not only the time limit.
         on_retry: called with the error and the pause (s) that follows.
         first, longest: seconds of the first pause and at most; up to half of ``first`` is added at random, so that
             many hosts do not return at the same moment.

@@ -2,12 +2,12 @@
 
 It gives the command a session (hence process group) of its own and ends that whole group when
 
-- its standard input closes, which is how this side says "enough", and what happens by itself when the
+- its standard input closes: this side closes it to end the command, and it closes by itself when the
   connection breaks or this side dies;
-- more seconds pass than were granted, should the connection hang half-open.
+- its time is over, in case the connection hangs half-open.
 
-It exits only when no process of the group is left, so an exit status seen is an end seen.
-Plain POSIX sh plus ``sleep`` and, where there, ``setsid``: dash, busybox, mksh and bash all run it.
+It exits only when no process of the group is left, so an exit status means that all of them ended.
+Plain POSIX sh plus ``sleep`` and, if available, ``setsid``: dash, busybox, mksh and bash all run it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from deploy.scripts import script
 GRACE = 3
 """Seconds between TERM and KILL."""
 _PAUSES = "0.1 0.1 0.2 0.3 0.5 0.8 1"
-"""Between looks at whether the group is gone, `GRACE` in all. Few and growing: on a slow device each look starts a
-program that takes longer than the pause itself."""
+"""Pauses between two checks whether the group is gone, `GRACE` in all. Few and growing: on a slow device each check
+starts a program that takes longer than the pause itself."""
 
 _LONGEST = 24 * 3600
 _EXTRA = 5.0
-"""Seconds the device's own timer waits longer than this side: this side's end has the better message."""
+"""Seconds the device's own timer waits longer than this side: this side's message is better."""
 
 
 def supervised(

@@ -1,1 +1,1 @@
-"""What people do with devices besides running on them: add, trust, verify, roll back, clear."""
+"""Management of devices: add, trust, verify, roll back, clear."""

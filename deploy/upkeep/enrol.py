@@ -21,14 +21,14 @@ from deploy.transport.deadline import Deadline
 
 _SECONDS = 60.0
 _ANY = "any"
-"""Stands for the only device that adb sees."""
+"""Placeholder for the only device that adb sees."""
 
 _ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
 @dataclass(frozen=True)
 class Added:
-    """A device that stands in the inventory now."""
+    """A device that was added to the inventory."""
 
     device: Device
     facts: DeviceFacts
@@ -41,10 +41,10 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
     Args:
         adb: a serial, ``address:port``, or ``any`` for the only one attached.
         ssh: ``user@host``, ``user@host:port``, or a ``Host`` of ``~/.ssh/config``.
-        name: what to call it; else its model or host gives the name.
+        name: its name; by default from its model or host.
 
     Raises:
-        UsageError: neither or both ways, or no address. ConfigError: the name is taken.
+        UsageError: neither or both of adb and ssh, or not an address. ConfigError: the name is taken.
         SlipwayError: what connecting and probing raise.
     """
     if bool(adb) == bool(ssh):
@@ -68,7 +68,7 @@ def _adb_table(serial: str) -> dict[str, Any]:
 def _ssh_table(address: str) -> dict[str, Any]:
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise UsageError(f"{address!r} is no address.", "", "./inv devices.add --ssh USER@HOST or USER@HOST:PORT")
+        raise UsageError(f"{address!r} is not an address.", "", "./inv devices.add --ssh USER@HOST or USER@HOST:PORT")
     table: dict[str, Any] = {"transport": "ssh", "host": match["host"].strip("[]")}
     if match["port"]:
         table["port"] = int(match["port"])
@@ -93,7 +93,7 @@ def _name(facts: DeviceFacts, table: dict[str, Any]) -> str:
 
 
 def _write(name: str, table: dict[str, Any]) -> Device:
-    """Append the table to the user's file; what stands there is left as it is, comments included."""
+    """Append the table to the user's file; its content stays, comments included."""
     file = user_file()
     with locked("inventory"):
         before = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -102,18 +102,18 @@ def _write(name: str, table: dict[str, Any]) -> Device:
         if name in load_devices():
             raise ConfigError(
                 f"There is a device {name} in the inventory already.",
-                "names are given once",
+                "each name may be used once",
                 f"the same command with --name {name}-2, or remove the table [{name}] from {file}",
             )
         gap = "" if not before or before.endswith("\n\n") else "\n" if before.endswith("\n") else "\n\n"
         text = before + gap + _toml(name, table)
-        devices = parse(text, file)  # what would not be read again is not written
+        devices = parse(text, file)  # a table that could not be read back is not written
         write_atomic(file, text)
     return devices[name]
 
 
 def _toml(name: str, table: dict[str, Any]) -> str:
     lines = [f"[{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name)}]"]
-    # A JSON string is a TOML one, but for DEL, which the probe lets through from nobody.
+    # A JSON string is a TOML one, except for DEL, which the probe always removes.
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value != ""]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What looking after a device did, for people and machines."""
+"""The outcomes of managing a device, for people and machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def trusted(hosts: Sequence[Trusted], as_json: bool = False) -> None:
-    """Print whose key is on record now."""
+    """Print the hosts whose keys are on record now."""
     if as_json:
         console.print_json([dataclasses.asdict(host) for host in hosts])
         return
@@ -24,7 +24,7 @@ def trusted(hosts: Sequence[Trusted], as_json: bool = False) -> None:
 
 
 def rolled(device: str, value: Rolled, as_json: bool = False) -> None:
-    """Print which bundle is the current one now."""
+    """Print the bundle that is current now."""
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})
         return

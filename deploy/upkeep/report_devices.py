@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def devices(as_json: bool = False, name: str = "") -> None:
     """Print the inventory (or the one device ``name``), with the state of virtual and adb devices.
 
-    What adb sees and the inventory lacks is listed too. Nothing is started to find out.
+    What adb sees and the inventory lacks is listed too. Nothing is started for it.
     """
     from deploy.devices.inventory import get_device, load_devices
 
@@ -38,7 +38,15 @@ def devices(as_json: bool = False, name: str = "") -> None:
         )
         return
     cells = [
-        [device.name, device.transport, device.target, at or _where(device), state, " ".join(device.tags), device.title]
+        [
+            device.name,
+            device.transport,
+            device.target,
+            at or _address_of(device),
+            state,
+            " ".join(device.tags),
+            device.title,
+        ]
         for device, state, at in rows
     ]
     cells += [
@@ -59,7 +67,7 @@ def added(value: Added, as_json: bool = False) -> None:
     rows = [
         ["name", device.name],
         ["what", device.title],
-        ["where", f"{device.transport}: {_where(device)}"],
+        ["where", f"{device.transport}: {_address_of(device)}"],
         ["system", f"{facts.system} {facts.kernel}" + (f", API level {facts.api_level}" if facts.api_level else "")],
         ["machine", " · ".join(part for part in (facts.machine, facts.cpu, f"{facts.cores} cores") if part)],
         ["ABIs", " ".join(facts.abis) or facts.libc or "not told"],
@@ -72,7 +80,7 @@ def added(value: Added, as_json: bool = False) -> None:
 def executed(value: Executed, as_json: bool = False) -> None:
     """Pass on what an executable wrote, stream by stream, or all of it as JSON.
 
-    Into a file or a pipe it goes byte by byte; a terminal gets `plain` text: it is the device's, and obeys nobody.
+    A file or a pipe gets the exact bytes; a terminal gets `plain` text, since a device must not control it.
     """
     if as_json:
         console.print_json(value.to_json())
@@ -88,7 +96,7 @@ def executed(value: Executed, as_json: bool = False) -> None:
     console.note(f"{value.argv[0]} on {value.device}: exit {value.code} after {value.seconds:.1f} s; {sent}")
 
 
-def _where(device: Device) -> str:
+def _address_of(device: Device) -> str:
     if device.transport == "local":
         return "here"
     if device.virtual:
@@ -102,7 +110,7 @@ def _where(device: Device) -> str:
 
 
 def _attached() -> tuple[list[Seen], str]:
-    """What adb's server sees, if one is up, and what is to be said about it."""
+    """The devices that adb's server sees, if one is up, and a complaint if it cannot be read."""
     from deploy.transport.adb.port import default_port, listens
 
     try:
@@ -117,9 +125,9 @@ def _attached() -> tuple[list[Seen], str]:
 
 
 def _state(device: Device, attached: list[Seen]) -> tuple[str, str]:
-    """State and, where it is known and not the inventory's, address.
+    """State and, if known from elsewhere than the inventory, address.
 
-    ``up``, ``booting`` or ``down`` for a virtual device; nothing is claimed of a real one that was not asked.
+    ``up``, ``booting`` or ``down`` for a virtual device; ``not asked`` for a real one over SSH.
     """
     if device.virtual:
         from deploy.virtual.machines import HOST, status

@@ -1,4 +1,4 @@
-"""Looking after a device's store: going back to the bundle before, and removing what is old."""
+"""Management of a device's store: roll back to the previous bundle, verify, and remove old files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from deploy.transport.deadline import Deadline
 
 @dataclass(frozen=True)
 class Rolled:
-    """A rollback that was made: digests of bundles."""
+    """A completed rollback: digests of bundles."""
 
     now: str
     before: str
@@ -36,9 +36,9 @@ class Checked:
 
     files: int
     bytes: int
-    """Of files whose digest was computed; several links to one file count once."""
+    """Bytes of the files whose digest was computed; several links to one file count once."""
     damaged: tuple[str, ...]
-    """Paths below the root of files that are not what they should be, or are gone."""
+    """Paths below the root of damaged or missing files."""
 
     def check(self, device: str) -> None:
         """Raise `TransferError` when something is damaged."""
@@ -57,7 +57,7 @@ def rollback_bundle(transport: Transport, root: str, key: str, deadline: Deadlin
     """Let ``current/<key>`` be what ``previous/<key>`` is, after the device verified every file of it.
 
     Returns:
-        ``None`` when there is no bundle before; what is damaged when it is not whole.
+        ``None`` if there is no previous bundle; otherwise its damage, empty if it is complete.
     """
     done = on_device(transport, script("rollback"), [root, key], deadline, "going back to the bundle before")
     first, *others = done.text.splitlines() or ["none"]
@@ -72,7 +72,7 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
     """The device's store, locked.
 
     Raises:
-        ConfigError: there is none on the device. DeviceBusyError: see ``wait`` (s).
+        ConfigError: the device has no store. DeviceBusyError: see ``wait`` (s).
     """
     ready(device)
     deadline = Deadline.after(device.timeout)
@@ -90,7 +90,7 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
 
 
 def rollback(device: Device, target: str = "", engine: str = "", wait: float = 60.0) -> Rolled:
-    """Go back to the bundle that was current before, for one target and engine.
+    """Roll back to the previous bundle, for one target and engine.
 
     Args:
         target, engine: needed when the device has current bundles of several.
@@ -127,9 +127,9 @@ def rollback(device: Device, target: str = "", engine: str = "", wait: float = 6
 
 
 def verify(device: Device, wait: float = 60.0) -> Checked:
-    """Compute the digest of every file in the device's store, and note what is whole for the deploys to come.
+    """Compute the digest of every file in the device's store, and record the good ones for later deploys.
 
-    Nothing is removed: a deploy looks at what nothing vouches for, and uploads again what is damaged.
+    Nothing is removed: a deploy verifies the other files itself and uploads damaged ones again.
 
     Raises:
         ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
@@ -137,28 +137,28 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
     with _opened(device, wait) as (transport, store, _, deadline):
         lines = on_device(transport, script("holdings"), [store.root], deadline, "listing the store").text.splitlines()
         rows = [line.split(" ", 2)[1:] for line in lines if re.fullmatch(r"of [0-9a-f]{64} .+", line)]
-        wanted = {path: sha256 for sha256, path in rows}
-        looks = store.survey(wanted, deadline).looks
+        expected = {path: sha256 for sha256, path in rows}
+        looks = store.survey(expected, deadline).looks
         once: dict[Look, str] = {}
         for path, look in looks.items():
             once.setdefault(look, path)
         records = Records.of(store.lock.id)
         found = store.verify(once.values(), deadline)
         damaged = []
-        for path, sha256 in wanted.items():
+        for path, sha256 in expected.items():
             answer = found.get(once[looks[path]]) if path in looks else None
             if answer is not None and answer[0] == sha256:
                 records.note(sha256, answer[1], time.time())
             else:
                 damaged.append(path)
         for path in damaged:
-            records.forget(wanted[path])
+            records.forget(expected[path])
         records.save()
-        return Checked(len(wanted), sum(look.size for look in once), tuple(damaged))
+        return Checked(len(expected), sum(look.size for look in once), tuple(damaged))
 
 
 def collect(device: Device, days: float | None = None, gib: float | None = None, wait: float = 60.0) -> Collected:
-    """Remove what was not used for ``days`` days and what is more than ``gib`` GiB; the device's own limits else."""
+    """Remove files unused for ``days`` days and those above ``gib`` GiB; by default the device's own limits."""
     with _opened(device, wait) as (transport, store, survey, deadline):
         store.discard(survey.stale, deadline)
         return gc.collect(

@@ -1,4 +1,4 @@
-"""The private adb server of the virtual devices: supervised like a machine, and like one it ends after disuse.
+"""The private adb server of the virtual devices: supervised like a machine, it ends after disuse.
 
 It listens on 127.0.0.1 alone, on a port of its own, touches no USB device and keeps its key beside its state: the
 user's own server, devices and ``~/.android`` are left alone.
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from deploy.transport.adb.server import Server
 
 NAME = "adb-server"
-"""Of its folder among the devices'."""
+"""Name of its folder among those of the devices."""
 _IDLE_SECONDS = 20 * 60.0
 _START_SECONDS = 20.0
 
 
 def ensure_server() -> int:
-    """The port of the server, which is up then and counts as used.
+    """The port of the server; starts it if needed and marks it as used.
 
     Raises:
-        HostError: there is no adb, or it does not start.
+        HostError: this machine has no adb, or it does not start.
     """
     folder = Folder.of(NAME)
     folder.touch()
@@ -42,7 +42,7 @@ def ensure_server() -> int:
 
 
 def private_server() -> Server:
-    """The server for virtual devices: started when it is not there, ended by its supervisor after disuse."""
+    """The server for virtual devices: started if it is not running, ended by its supervisor after disuse."""
     from deploy.transport.adb.server import Server
 
     return Server(host=HOST, port=ensure_server())

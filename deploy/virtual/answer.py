@@ -1,4 +1,4 @@
-"""Whether a server inside a virtual device speaks: QEMU takes connections long before there is one."""
+"""Whether a server inside a virtual device answers: QEMU accepts connections long before it does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def answers(login: str, host: str, port: int, seconds: float = 3.0) -> bool:
             connection.settimeout(seconds)
             if login == "adb":
                 connection.sendall(_adb_message(b"CNXN", _VERSION, _MAX_DATA, _BANNER))
-                # AUTH and STLS are greetings too: a server that wants to know who is there.
+                # AUTH and STLS are greetings too, of a server that checks the client's key.
                 return connection.recv(4, socket.MSG_WAITALL) in {b"CNXN", b"AUTH", b"STLS"}
             return connection.recv(4, socket.MSG_WAITALL) == b"SSH-"
     except OSError:

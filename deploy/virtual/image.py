@@ -24,7 +24,7 @@ from deploy.virtual.spec import Spec
 from toolchains.debian import packages as debian
 
 _FORMAT = 2
-"""Raised when this module makes something else of the same ingredients."""
+"""Increased when this module changes what it makes of the same packages."""
 
 _STAMP = "image.json"
 
@@ -40,11 +40,11 @@ class Image:
 
 
 def image(spec: Spec) -> Image:
-    """The image of ``spec``, built when it is not there.
+    """The image of ``spec``, built if it is missing.
 
     Raises:
-        HostError: packages cannot be had.
-        ConfigError: the table names what the packages do not hold.
+        HostError: packages cannot be downloaded.
+        ConfigError: the table names files that the packages lack.
     """
     kernel, system = trees(spec)
     versions = debian.versions(kernel) | debian.versions(system)
@@ -59,7 +59,7 @@ def image(spec: Spec) -> Image:
 
 
 def _usable(folder: Path) -> bool:
-    """Whether the image is there, as it was made."""
+    """Whether the image exists and is unchanged."""
     return (folder / _STAMP).is_file() and sealed.whole(folder)
 
 
@@ -108,23 +108,23 @@ def _one(root: Path, *patterns: str) -> Path:
 
 def _programs(spec: Spec, system: Path) -> Iterator[cpio.Entry]:
     """The programs of the table, every library they load, and one of them under the names of its applets."""
-    wanted = [_one(system, pattern) for pattern in spec.system.programs]
+    pending = [_one(system, pattern) for pattern in spec.system.programs]
     seen: set[Path] = set()
-    while wanted:
-        path = wanted.pop()
+    while pending:
+        path = pending.pop()
         if path in seen:
             continue
         seen.add(path)
         if path.is_symlink():
             target = path.parent.resolve() / path.readlink()
             yield cpio.link(_inside(path, system), str(path.readlink()))
-            wanted.append(target.parent.resolve() / target.name)
+            pending.append(target.parent.resolve() / target.name)
             continue
         data = path.read_bytes()
-        # A set-user-id bit is not there to be kept: the tree has none.
+        # The tree has no set-user-id bits to keep.
         yield cpio.file(_inside(path, system), data, stat.S_IMODE(path.stat().st_mode))
         if data[:4] == b"\x7fELF":
-            wanted.extend(_needed(path, system))
+            pending.extend(_needed(path, system))
     taken = {_inside(path, system) for path in seen}
     for applet in spec.system.applets:
         path_of_applet = f"{spec.system.folder}/{applet}"
@@ -133,7 +133,7 @@ def _programs(spec: Spec, system: Path) -> Iterator[cpio.Entry]:
 
 
 def _inside(path: Path, root: Path) -> str:
-    """Path in the device: of the folder where it really lies, for ``lib`` is a link to ``usr/lib``."""
+    """Path in the device with links resolved, since ``lib`` is a link to ``usr/lib``."""
     return (path.parent.resolve() / path.name).relative_to(root.resolve()).as_posix()
 
 

@@ -34,7 +34,7 @@ def modinfo(raw: bytes) -> dict[str, list[str]]:
 
 
 def _plain(name: str) -> str:
-    """File names may have dashes where modules' names have underscores."""
+    """The module's name in a file's name, which may have dashes instead of underscores."""
     return name.replace("-", "_")
 
 
@@ -46,11 +46,11 @@ def find(root: Path) -> tuple[dict[str, Path], frozenset[str]]:
     return modules, frozenset(_plain(Path(line).name.split(".ko")[0]) for line in lines)
 
 
-def load_order(wanted: Iterable[str], modules: Mapping[str, Path], builtin: frozenset[str]) -> list[Path]:
-    """The files to load for ``wanted``, each after all it depends on.
+def load_order(required: Iterable[str], modules: Mapping[str, Path], builtin: frozenset[str]) -> list[Path]:
+    """The files to load for ``required``, each after its dependencies.
 
     Raises:
-        ConfigError: a module that the kernel's package does not hold.
+        ConfigError: the kernel's package lacks a module.
     """
     order: list[Path] = []
     seen: set[str] = set()
@@ -79,6 +79,6 @@ def load_order(wanted: Iterable[str], modules: Mapping[str, Path], builtin: froz
             visit(_plain(word), name)
         order.append(file)
 
-    for name in wanted:
+    for name in required:
         visit(_plain(name), "deploy/virtual/virtual.toml")
     return order

@@ -1,8 +1,8 @@
 """Start, find and end virtual devices.
 
 A machine outlives the command that started it, so that the next command finds it up; its supervisor
-(`deploy.virtual.supervisor`) ends it after a time of disuse. It listens on 127.0.0.1 alone, and lets in
-anyone who has the key in the device's folder.
+(`deploy.virtual.supervisor`) ends it after a time of disuse. It listens only on 127.0.0.1 and accepts only
+the key in the device's folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOST = "127.0.0.1"
 _END_SECONDS = 12.0
 """The supervisor gives QEMU 5 s to end well."""
 
-# The checkout's folder first: with -m alone a module of the current folder could take the place of ours.
+# The checkout's folder first: with -m alone a module of the current folder could replace ours.
 _RUN = (
     "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('deploy.virtual.supervisor', None, '__main__')"
 )
@@ -61,7 +61,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Status:
-    """What is known of a virtual device; ``str()`` of it is ``up``, ``booting`` or ``down``."""
+    """The state of a virtual device; ``str()`` of it is ``up``, ``booting`` or ``down``."""
 
     name: str
     title: str
@@ -101,11 +101,11 @@ def status(name: str) -> Status:
 
 
 def ensure(name: str) -> Endpoint:
-    """``name`` up and answering; it counts as used now.
+    """Start ``name`` unless it is up, wait until it answers, and mark it as used.
 
     Raises:
         ConfigError: no such device.
-        HostError: QEMU or Debian's packages cannot be had.
+        HostError: QEMU or Debian's packages are not available.
         UnreachableError: it was started and its server did not answer in time.
     """
     spec, folder = get_spec(name), Folder.of(name)
@@ -123,12 +123,12 @@ def start(name: str) -> Endpoint:
 
 
 def toucher(name: str) -> Callable[[], None]:
-    """What says that ``name`` is in use, for transports whose open connections do not."""
+    """A function that marks ``name`` as used, for transports whose open connections do not show it."""
     return Folder.of(name).touch
 
 
 def _up(folder: Folder) -> State | None:
-    # Touched before the look: the supervisor takes the state away before it looks at the touch for the last time.
+    # Touch first, then read: the supervisor removes the state before it checks the touch for the last time.
     folder.touch()
     state = read_state(folder)
     return state if state is not None and state.ready and state.running else None
@@ -137,7 +137,7 @@ def _up(folder: Folder) -> State | None:
 def stop(name: str) -> bool:
     """End ``name``; true when it was up. Returns when nothing of it is left.
 
-    Only processes that are proven to be the machine's own are ended: a pid that now belongs to something else
+    Only processes that are proven to be the machine's own are ended; a pid that another process has now
     is left alone.
     """
     get_spec(name)
@@ -147,7 +147,7 @@ def stop(name: str) -> bool:
 
 
 def stop_all() -> list[str]:
-    """End every virtual device that is up; their names. Also those that the table does not have any more."""
+    """End every virtual device that is up; their names. Also those that were removed from the table."""
     return [folder.path.name for folder in Folder.all() if (state := read_state(folder)) and _end(state, folder)]
 
 
@@ -168,7 +168,7 @@ def _boot(spec: Spec, folder: Folder) -> State:
 
     files = image(spec)
     left = read_state(folder)
-    if left is not None:  # one that never answered, or whose starter was killed
+    if left is not None:  # it never answered, or the process that started it was killed
         _end(left, folder)
     with _telling(f"booting virtual device {spec.name}"):
         public = _prepare(folder, files.initrd)
@@ -185,7 +185,7 @@ def _boot(spec: Spec, folder: Folder) -> State:
 
 @contextlib.contextmanager
 def _telling(text: str) -> Iterator[None]:
-    """A line that moves on a terminal, a plain one elsewhere."""
+    """A spinner on a terminal, a plain line elsewhere."""
     if err().is_terminal:
         with err().status(text):
             yield
@@ -232,7 +232,7 @@ def _launch(spec: Spec, files: Image, folder: Folder) -> None:
         "-device", f"{spec.netdev},netdev=net0",
         *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
-    # adb's server keeps its connection for ever: only what goes through it counts as use, and says so by a touch.
+    # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
     Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
     folder.console.unlink(missing_ok=True)
     folder.private(folder.log, f"$ {quote(argv)}\n")
@@ -286,7 +286,7 @@ def _await_answer(spec: Spec, folder: Folder, pid: int, public: str) -> State:
 
 
 _TAIL = 16 << 10
-"""Bytes of a log that a message looks at: the machine may have written any amount."""
+"""Bytes of a log that a message quotes: the machine may have written any amount."""
 
 
 def last_lines(file: Path, lines: int = 8) -> str:

@@ -45,7 +45,7 @@ _SHELL = 2000
 
 
 def entries(spec: Spec) -> Iterator[cpio.Entry]:
-    """Everything of ``spec`` that no package brings."""
+    """Everything of ``spec`` that is not in a package."""
     yield from _common(spec)
     yield from _android(spec) if spec.system.login == "adb" else _debian(spec)
 
@@ -66,7 +66,7 @@ def _common(spec: Spec) -> Iterator[cpio.Entry]:
 
 
 def _fstab(spec: Spec, home: str, owner: str) -> Iterator[cpio.Entry]:
-    """Mount points: ``home`` belongs to the login's user, the rest to everybody."""
+    """Mount points: ``home`` belongs to the login's user, everyone may write to the others."""
     mounts = ["devpts /dev/pts devpts mode=620,ptmxmode=666 0 0"]
     if spec.system.login == "ssh":  # Android has none
         mounts.append("tmpfs /dev/shm tmpfs mode=1777 0 0")

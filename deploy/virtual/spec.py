@@ -86,7 +86,7 @@ def get_spec(name: str) -> Spec:
     """The virtual device ``name``.
 
     Raises:
-        ConfigError: there is none; near matches are named.
+        ConfigError: unknown; near matches are named.
     """
     specs = load_specs()
     if name not in specs:

@@ -1,4 +1,4 @@
-"""What is kept about a virtual device: one folder each, ``devices/<name>`` in the cache.
+"""The stored state of a virtual device: one folder each, ``devices/<name>`` in the cache.
 
 ``SLIPWAY_DEVICES`` moves these folders alone; downloads and images stay shared.
 """
@@ -27,13 +27,13 @@ def _root() -> Path:
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a device's files are."""
+    """The paths of a device's files."""
 
     path: Path
 
     @classmethod
     def of(cls, name: str) -> Folder:
-        """The folder of device ``name``; only its owner may look into it."""
+        """The folder of device ``name``; only its owner may read it."""
         path = _root() / name
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(path)
@@ -103,7 +103,7 @@ class Folder:
         return self.path / "last-used"
 
     def touch(self) -> None:
-        """The device is used now."""
+        """Mark the device as used."""
         self.last_used.touch()
 
     def idle_seconds(self) -> float:
@@ -143,7 +143,7 @@ class State:
 
 
 def read_state(folder: Folder) -> State | None:
-    """The stored state, or ``None`` when there is none that can be read."""
+    """The stored state, or ``None`` if it is missing or unreadable."""
     try:
         value = json.loads(folder.state.read_text(encoding="utf-8"))
         supervisor, qemu = Process.from_json(value["supervisor"]), Process.from_json(value["qemu"])

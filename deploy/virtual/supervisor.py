@@ -26,15 +26,15 @@ from deploy.transport.processes import Process
 from deploy.virtual.state import Folder, State, read_state
 
 PORT = "{port}"
-"""Stands for the port in the launch file's argv."""
+"""Placeholder for the port in the launch file's argv."""
 
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
 _PORT_TRIES = 8
 _TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
-"""What QEMU and adb's server say."""
+"""Messages of QEMU and adb's server about a port that is in use."""
 _EARLY_SECONDS = 1.0
-"""QEMU sets its forwards up at once: when it lives so long, the port is its own."""
+"""Seconds after which QEMU has its port: it sets up forwards at once, or ends."""
 _GRACE = 5.0
 MOST_PRINTED = 256 << 20
 """Bytes that a machine may print, on its console and by its emulator: they are on this machine's disk."""
@@ -47,7 +47,7 @@ class Launch:
     argv: tuple[str, ...]
     idle_seconds: float
     connections_count: bool = True
-    """Whether an open connection to the port is use, or only `Folder.touch` is."""
+    """Whether an open connection to the port counts as use, or only `Folder.touch`."""
 
     @classmethod
     def read(cls, folder: Folder) -> Launch:
@@ -61,7 +61,7 @@ class Launch:
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
-    """For the child between fork and exec: be killed when the supervisor is gone, however it went."""
+    """For the child between fork and exec: have the kernel kill it when the supervisor ends in any way."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
@@ -128,7 +128,7 @@ def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder
 
 
 def _withdraw(folder: Folder, idle_seconds: float) -> bool:
-    """Take the state away so that nobody finds the machine any more, unless somebody just did."""
+    """Remove the state so that no process finds the machine any more, unless one just did."""
     state = read_state(folder)
     folder.state.unlink(missing_ok=True)
     if folder.idle_seconds() > idle_seconds:
@@ -144,7 +144,7 @@ def _say(text: str) -> None:
 
 
 class _Ended(BaseException):
-    """Somebody asked for the end."""
+    """Another process requested the end."""
 
 
 def _on_signal(_number: int, _frame: object) -> None:
@@ -152,9 +152,9 @@ def _on_signal(_number: int, _frame: object) -> None:
 
 
 def main(path: Path) -> None:
-    """Run the machine whose orders lie in ``path`` until it is not used any more."""
+    """Run the machine whose orders are in ``path`` until it is not used any more."""
     os.chdir("/")
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what starts it may hold a lock (flock, make): not for hours
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # release inherited locks (flock, make), which would be held for hours
     folder = Folder(path)
     launch = Launch.read(folder)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -160,7 +160,7 @@ def test_changed_host_key(tmp_path: Path) -> None:
 
 def test_full_disk_is_foreseen(go: Go, program: Path, pi: Transport, device: Device) -> None:
     small = device.model_copy(update={"root": "/small/slipway"})
-    with pytest.raises(DeviceFullError, match="has no room") as caught:
+    with pytest.raises(DeviceFullError, match="has no space for the upload") as caught:
         go(program, on=small)
     assert caught.value.names == ("free space",)
     assert ask(pi, "ls /small") == ""

@@ -6,16 +6,16 @@ from typing import Any
 
 from deploy.devices.inventory import Device
 from deploy.matrix.model import CellResult, Impossible, Matrix, Output, Problem, Times
-from deploy.matrix.plan import Cell, Wanted
+from deploy.matrix.plan import Cell, Exportable
 
-MLP = Wanted("mlp-fp32", "mlp", "fp32", "pte")
+MLP = Exportable("mlp-fp32", "mlp", "fp32", "pte")
 SHELF = Device(name="shelf", transport="ssh", host="shelf.invalid", target="linux-arm64", tags=("shelf",))
 EMULATED = Device(name="emu", transport="ssh", virtual="pi", target="linux-arm64", tags=("emulated",))
 TIMES = Times(count=50, warmup=5, load=1.0, min=9.0, p50=10.0, p90=11.0, p99=12.0, mean=10.1)
 OUTPUT = Output(name="output0", sha256="ab" * 32, verdict="agrees", max_abs=1e-6, tolerance="1e-05", atol=1e-5)
 
 
-def cell(device: Device = SHELF, program: Wanted = MLP, engine: str = "lean") -> Cell:
+def cell(device: Device = SHELF, program: Exportable = MLP, engine: str = "lean") -> Cell:
     return Cell(device, device.target, engine, program)
 
 

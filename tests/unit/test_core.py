@@ -141,7 +141,7 @@ def test_a_line_without_end_comes_in_parts(tmp_path: Path) -> None:
 
 
 def test_run_of_a_missing_program_is_an_error_in_words() -> None:
-    with pytest.raises(HostError, match="not there to be run"):
+    with pytest.raises(HostError, match="does not exist"):
         commands.run(["no-such-program-here"])
 
 

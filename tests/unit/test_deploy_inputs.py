@@ -58,7 +58,7 @@ def test_shapes_that_fit(program: Path, ports: tuple[Port, ...], shapes: str) ->
         ((FIXED,), "twox2", "unreadable shape 'twox2'"),
         ((FIXED,), "99999999999999999999", "unreadable shape"),
         ((FIXED,), "", "takes 1 inputs"),
-        ((Port(dtype="unknown", shape=(), kind="String"),), "scalar", "of a kind that no file has"),
+        ((Port(dtype="unknown", shape=(), kind="String"),), "scalar", "has a type that a file cannot hold"),
     ],
 )  # fmt: skip
 def test_shapes_that_do_not(program: Path, ports: tuple[Port, ...], shapes: str, says: str) -> None:

@@ -12,13 +12,13 @@ from commands.matrix import catalogue
 from core.errors import ConfigError, NotSupportedError, UsageError
 from deploy.devices.inventory import Device, get_device
 from deploy.matrix import report as matrix_report
-from deploy.matrix.matrix import Asked
-from deploy.matrix.plan import Plan, Selection, Wanted, plan
+from deploy.matrix.matrix import MatrixRequest
+from deploy.matrix.plan import Exportable, Plan, Selection, plan
 from deploy.matrix.words import parse
 from toolchains.targets import get_target, host_target
 
 CATALOGUE = [
-    Wanted(f"{model}-{scheme}" + ("-onnx" if kind == "onnx" else ""), model, scheme, kind)
+    Exportable(f"{model}-{scheme}" + ("-onnx" if kind == "onnx" else ""), model, scheme, kind)
     for model, schemes, kind in (
         ("mlp", ("fp32", "fp16", "qs8"), "pte"), ("matmul", ("fp32",), "pte"), ("mobilenet_v2", ("fp32", "qs8"), "pte"),
         ("mlp", ("fp32",), "onnx"),
@@ -144,7 +144,7 @@ def test_models_of_the_users_own_are_in_the_catalogue_by_their_names(tmp_path: P
     file = tmp_path / "nets.py"
     file.write_text("def make_model():\n    return None\n")
     source = f"{file}:make_model"
-    asked, programs = catalogue(Asked(models=("mlp", source), schemes=("fp32", "fp16")))
+    asked, programs = catalogue(MatrixRequest(models=("mlp", source), schemes=("fp32", "fp16")))
     own = {each for each in programs if each.source}
     assert {(each.scheme, each.format) for each in own} == {("fp32", "pte"), ("fp32", "onnx"), ("fp16", "pte")}
     assert {each.source for each in own} == {source}

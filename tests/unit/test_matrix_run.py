@@ -19,13 +19,13 @@ from core.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix import run as matrix_run
 from deploy.matrix.model import CellResult, Problem
-from deploy.matrix.plan import Cell, Plan, Wanted
+from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.run import Filling
 from deploy.run.result import Result
 from tests.support.matrices import MLP, SHELF, cell, problem
 from tests.unit.test_result import make
 
-OTHER = Wanted("linear-fp32", "linear", "fp32", "pte")
+OTHER = Exportable("linear-fp32", "linear", "fp32", "pte")
 BENCH = SHELF.model_copy(update={"name": "bench"})
 HERE = Device(name="local", transport="local", target="linux-arm64")
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_made_fails_its_cells_alone(filling: Any, tmp_path: Path)
             raise BuildError("It does not compile.")
         return Bundle.model_construct(path=tmp_path, manifest=MANIFEST)
 
-    def export(programs: Sequence[Wanted]) -> dict[Wanted, Any]:
+    def export(programs: Sequence[Exportable]) -> dict[Exportable, Any]:
         return {MLP: tmp_path / "mlp-fp32", OTHER: ExportError("No such operator.")}
 
     made = filling(cell(), cell(engine="executorch"), cell(BENCH, OTHER), build=build, export=export)

@@ -132,5 +132,5 @@ def test_torn_and_mixed(tmp_path: Path) -> None:
 
 def test_how_long_a_file_may_be() -> None:
     assert size_of("float32", (2, 3)) == 24 + HEADER
-    with pytest.raises(AnswerError, match="no NumPy dtype"):
+    with pytest.raises(AnswerError, match="NumPy has no dtype"):
         size_of("f4,(", (1,))

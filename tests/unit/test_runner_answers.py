@@ -32,7 +32,8 @@ ANSWER: dict[str, Any] = {
     [
         (2, RunError, "arguments"), (3, ProgramError, "cannot be loaded"), (4, MissingOperatorError, "operators"),
         (5, MissingOperatorError, "backend"), (6, UsageError, "inputs"), (7, RunError, "while it ran"),
-        (8, RunError, "outputs"), (9, RunError, "Memory"), (126, RunError, "not allowed"), (127, RunError, "not there"),
+        (8, RunError, "outputs"), (9, RunError, "Memory"),
+        (126, RunError, "not allowed"), (127, RunError, "is missing"),
         (10, CrashError, "crashed"), (11, RunError, "limit"), (77, RunError, "exit 77"),
         (128 + 4, CrashError, "SIGILL"), (128 + 6, CrashError, "SIGABRT"), (128 + 7, CrashError, "SIGBUS"),
         (128 + 8, CrashError, "SIGFPE"), (128 + 9, RunError, "out of memory"), (128 + 11, CrashError, "SIGSEGV"),

@@ -25,17 +25,17 @@ from deploy.transport.hearing import receiving
 _CHUNK = 64 << 10
 """Bytes in one DATA message: SYNC_DATA_MAX."""
 _PIECE = 4 * _CHUNK
-"""Bytes that are sent at once: each call costs adb's server and its device a turn."""
+"""Bytes sent at once: each call costs a round trip through adb's server."""
 _SILENCE = 60.0
 """Seconds without any progress after which a transfer is given up."""
 _LONGEST_PATH = 1024
-"""Bytes of a path: the service takes no longer one."""
+"""Bytes of a path: the service's own limit."""
 _MODE = 0o100644
 _HEAD = struct.Struct("<4sI")
 
 
 def broken(name: str, error: BaseException | None) -> UnreachableError:
-    """The error for a connection that was there and is not any more."""
+    """The error for a connection that broke."""
     detail = f" ({error})" if error is not None and str(error) else ""
     return UnreachableError(
         f"The connection to {name} broke.",
@@ -63,7 +63,7 @@ class Files:
             while piece := source.read(_PIECE):
                 connection.settimeout(max(0.1, deadline.left(_SILENCE)))
                 if select.select([connection], [], [], 0)[0]:
-                    _answer(connection, deadline)  # it refuses in mid-file, and takes the rest only to throw it away
+                    _answer(connection, deadline)  # a refusal in mid-file: the rest is received and thrown away
                 connection.sendall(_messages(piece))
                 progress(len(piece))
             connection.sendall(_HEAD.pack(b"DONE", int(time.time()) & 0xFFFFFFFF))
@@ -80,7 +80,7 @@ class Files:
                 if kind == b"FAIL":
                     raise Refused(_words(connection, size, deadline))
                 if kind != b"DATA" or size > _CHUNK:
-                    raise Refused(f"an answer that is none: {kind!r}")
+                    raise Refused(f"an unreadable answer: {kind!r}")
                 take(_exactly(connection, size, deadline))
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ def _messages(piece: bytes) -> bytes:
 def _answer(connection: socket.socket, deadline: Deadline) -> None:
     kind, size = _HEAD.unpack(_exactly(connection, _HEAD.size, deadline))
     if kind != b"OKAY":
-        raise Refused(_words(connection, size, deadline) if kind == b"FAIL" else f"an answer that is none: {kind!r}")
+        raise Refused(_words(connection, size, deadline) if kind == b"FAIL" else f"an unreadable answer: {kind!r}")
 
 
 def _words(connection: socket.socket, size: int, deadline: Deadline) -> str:
@@ -159,7 +159,7 @@ def _words(connection: socket.socket, size: int, deadline: Deadline) -> str:
 
 
 def _exactly(connection: socket.socket, count: int, deadline: Deadline) -> bytes:
-    """So many bytes, however slowly they come, but not beyond the deadline."""
+    """Exactly so many bytes, before the deadline."""
     data = bytearray()
     while len(data) < count:
         if deadline.over:

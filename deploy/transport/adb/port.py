@@ -1,4 +1,4 @@
-"""Where adb's server listens. Apart from the rest of adb, for the rest takes a fifth of a second to import."""
+"""The port of adb's server. In a module of its own, since the rest of adb takes 0.2 s to import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_PORT = 5037
 
 
 def listens(port: int) -> bool:
-    """Whether anybody listens on ``port`` of this machine."""
+    """Whether a process listens on ``port`` of this machine."""
     try:
         socket.create_connection((HOST, port), 1).close()
     except OSError:
@@ -25,7 +25,7 @@ def default_port() -> int:
     """adb's own port.
 
     Raises:
-        ConfigError: the environment names none.
+        ConfigError: the environment's value is not a port.
     """
     text = os.environ.get(PORT_VARIABLE, "")
     if not text:

@@ -1,4 +1,4 @@
-"""adb's server: find the one that is there, start one where none is, and never end somebody else's.
+"""adb's server: use the running one or start one, and never end a server that others started.
 
 Real devices belong to the server on adb's own port (``ANDROID_ADB_SERVER_PORT``, 5037): one that answers is used
 whatever its version, because it is spoken to without the ``adb`` program, which would end a server of another
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deploy.transport.deadline import Deadline
 
 OLDEST = 39
-"""Of servers: 1.0.39 is the first that lists and routes as it is done here."""
+"""Oldest protocol version of a server: 1.0.39 is the first that lists and routes as this module does."""
 PATIENCE = 10.0
 """Seconds for a device that is just appearing (``offline``, ``connecting``) to be there."""
 
@@ -59,16 +59,16 @@ class Seen:
 
 
 class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no types
-    """Without adbutils' own start of a server, which looks at neither the port nor who is there already."""
+    """A client without adbutils' own start of a server, which does not look for a running one first."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._where = (host, port)
+        self._address = (host, port)
         self.until = math.inf
         """The moment (monotonic) when an answer must be here, whole."""
         super().__init__(host, port)
 
     def _read_fully(self, n: int) -> bytes:
-        """Called by adbutils; its own waits anew for each byte."""
+        """Called by adbutils; its own method waits anew for each byte."""
         data = b""
         while len(data) < n:
             left = self.until - time.monotonic()
@@ -83,7 +83,7 @@ class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no ty
         return data
 
     def _safe_connect(self) -> socket.socket:
-        made = socket.create_connection(self._where, _CONNECT_SECONDS)
+        made = socket.create_connection(self._address, _CONNECT_SECONDS)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.settimeout(None)
@@ -92,11 +92,11 @@ class _Connection(AdbConnection):  # type: ignore[misc] # adbutils carries no ty
 
 @contextlib.contextmanager
 def _understood() -> Iterator[None]:
-    """`AdbError` for an answer whose length is no number, or that is not text."""
+    """`AdbError` for an answer whose length is not a number, or that is not text."""
     try:
         yield
     except ValueError as error:
-        raise AdbError(f"an answer that is none: {error}") from error
+        raise AdbError(f"an unreadable answer: {error}") from error
 
 
 class Server(AdbClient):  # type: ignore[misc] # adbutils carries no types
@@ -156,15 +156,15 @@ def parse_devices(text: str) -> list[Seen]:
     return found
 
 
-def pick(seen: Sequence[Seen], wanted: str) -> str:
-    """The serial to use: ``wanted``, or the only device that is there.
+def pick(seen: Sequence[Seen], serial: str) -> str:
+    """The serial to use: ``serial``, or the only device that is there.
 
     Raises:
         ConfigError: several, and none chosen.
         AuthenticationError: it has not allowed this computer.
         UnreachableError: none there, or not ready.
     """
-    if not wanted:
+    if not serial:
         ready = [each for each in seen if each.state == "device"] or list(seen)
         if len(ready) > 1:
             names = [each.serial for each in ready]
@@ -180,11 +180,11 @@ def pick(seen: Sequence[Seen], wanted: str) -> str:
                 "none is plugged in, its USB debugging is off, or the cable only charges",
                 "plug it in, switch on USB debugging in its developer options, then adb devices -l",
             )
-        wanted = ready[0].serial
-    state = next((each.state for each in seen if each.serial == wanted), "absent")
+        serial = ready[0].serial
+    state = next((each.state for each in seen if each.serial == serial), "absent")
     if state != "device":
-        raise _not_ready(wanted, state, seen)
-    return wanted
+        raise _not_ready(serial, state, seen)
+    return serial
 
 
 def _not_ready(serial: str, state: str, seen: Sequence[Seen]) -> UnreachableError | AuthenticationError:
@@ -192,7 +192,7 @@ def _not_ready(serial: str, state: str, seen: Sequence[Seen]) -> UnreachableErro
     if state in {"unauthorized", "authorizing"}:
         return AuthenticationError(
             f"{serial} has not allowed this computer (adb says {state}).",
-            "its screen asks whether to allow USB debugging, or it was told never to",
+            'its screen asks whether to allow USB debugging, or "never" was chosen there',
             "unlock it and tap Allow; if it does not ask: developer options, Revoke USB debugging authorizations",
             (state,),
         )
@@ -216,10 +216,10 @@ def _is_address(serial: str) -> bool:
 
 
 def running_server(port: int) -> Server | None:
-    """The server that answers on ``port``; ``None`` when nobody listens.
+    """The server that answers on ``port``; ``None`` if the port is free.
 
     Raises:
-        HostError: something that is no adb server, or one that is too old.
+        HostError: another program listens there, or the adb server is too old.
     """
     if not listens(port):
         return None
@@ -234,7 +234,7 @@ def running_server(port: int) -> Server | None:
         ) from error
     if version < OLDEST:
         raise HostError(
-            f"The adb server on port {port} is version 1.0.{version}; 1.0.{OLDEST} is the oldest that will do.",
+            f"The adb server on port {port} is version 1.0.{version}; 1.0.{OLDEST} is the oldest that works.",
             "an old adb program started it",
             f"adb kill-server with that program, or keep it and export {PORT_VARIABLE}=5038",
         )
@@ -265,7 +265,7 @@ def adb_program() -> str:
     """The ``adb`` that starts servers: the one that came with adbutils, else this machine's own.
 
     Raises:
-        HostError: there is none.
+        HostError: this machine has no adb.
     """
     import adbutils
 
@@ -279,7 +279,7 @@ def adb_program() -> str:
 
 
 def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
-    """What the server sees now; ``seconds`` are for its answer.
+    """The devices that the server sees now; it has ``seconds`` to answer.
 
     Raises:
         UnreachableError: it does not answer any more.
@@ -293,7 +293,7 @@ def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
 
 
 class _PassingError(UnreachableError):
-    """Not there yet, and may be in a moment."""
+    """A device that is not ready yet and may be soon."""
 
 
 class _StopAt(stop_base):
@@ -305,7 +305,7 @@ class _StopAt(stop_base):
 
 
 def attach(server: Server, serial: str, deadline: Deadline) -> str:
-    """The serial of a device that is ready: the one that is wanted, or the only one.
+    """The serial of a device that is ready: ``serial``, ``ANDROID_SERIAL``, or the only one.
 
     A TCP address is connected first. A device that is just appearing is waited for, with growing and jittered
     pauses, `PATIENCE` seconds at most.
@@ -316,20 +316,20 @@ def attach(server: Server, serial: str, deadline: Deadline) -> str:
     from deploy.transport.deadline import Deadline
 
     patience = Deadline.after(deadline.left(PATIENCE))
-    wanted = serial or os.environ.get("ANDROID_SERIAL", "")
-    deadline.check(f"looking for {wanted or 'a device'} through adb")
+    chosen = serial or os.environ.get("ANDROID_SERIAL", "")
+    deadline.check(f"looking for {chosen or 'a device'} through adb")
 
     def once() -> str:
         seen = listed(server, max(_LEAST, deadline.left(10)))
-        if _is_address(wanted) and not any(each.serial == wanted and each.state == "device" for each in seen):
-            connect(server, wanted, max(_LEAST, deadline.left(20)))
+        if _is_address(chosen) and not any(each.serial == chosen and each.state == "device" for each in seen):
+            connect(server, chosen, max(_LEAST, deadline.left(20)))
             seen = listed(server, max(_LEAST, deadline.left(10)))
         try:
-            return pick(seen, wanted)
+            return pick(seen, chosen)
         except (AuthenticationError, UnreachableError) as error:
             state = error.names[0] if error.names else ""
-            # A serial without an address that is absent stays so: nobody plugs it in while we wait.
-            if state in _PASSING and (state != "absent" or _is_address(wanted)):
+            # A serial without an address that is absent stays so: waiting does not plug it in.
+            if state in _PASSING and (state != "absent" or _is_address(chosen)):
                 raise _PassingError(error.what, error.cause, error.hint, error.names) from error
             raise
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 HOME = "/data/local/tmp"
-"""Where the user shell may write and run programs. There is no /tmp on Android: TMPDIR points here."""
+"""The folder in which the user shell may write and run programs. Android lacks /tmp: TMPDIR points here."""
 
 _OPEN_SECONDS = 30.0
 _HEAD = struct.Struct("<BI")
@@ -69,7 +69,7 @@ class AdbChannel:
         return self._packets()
 
     def _packets(self) -> int | None:
-        """Take apart what has come; the exit status when it is among it."""
+        """Parse the received packets; the exit status if it is among them."""
         at, code = 0, None
         while len(self._buffer) - at >= _HEAD.size:
             kind, size = _HEAD.unpack_from(self._buffer, at)
@@ -97,7 +97,7 @@ class AdbChannel:
         """Write to the command's input.
 
         Raises:
-            UnreachableError: the connection broke, or nothing was taken for so long.
+            UnreachableError: the connection broke, or the device took nothing for too long.
         """
         self._socket.settimeout(max(seconds, 0.1))
         try:
@@ -116,7 +116,7 @@ class AdbChannel:
             self._socket.sendall(_HEAD.pack(_CLOSE_STDIN, 0))
 
     def close(self) -> None:
-        """Let go of it: adbd closes the command's input, the supervisor ends what still runs."""
+        """Close the stream: adbd closes the command's input, and the supervisor ends what still runs."""
         with contextlib.suppress(OSError, AdbError):
             self._socket.close()
 
@@ -125,7 +125,7 @@ class AdbTransport:
     """A device over adb."""
 
     longest = _LONGEST - 1000
-    """The rest is the service's own words."""
+    """The rest of a request is the service's own name."""
 
     def __init__(self, server: Server, serial: str, name: str, touch: Callable[[], None] | None = None) -> None:
         self.name = name
@@ -165,7 +165,7 @@ class AdbTransport:
             self._files.put(local, remote, counted, deadline)
 
     def _append(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int) -> None:
-        """Go on with a file: the sync service only knows whole ones, a command's input takes any bytes."""
+        """Resume a file: the sync service sends only whole files, but a command's input takes any bytes."""
         doing = f"uploading {local.name} to {self.name}"
         deadline.check(doing)
         channel = self.start(["sh", "-c", 'exec cat >>"$1"', "slipway", remote])
@@ -193,7 +193,7 @@ class AdbTransport:
         self._files.get(remote, local, limit, deadline)
 
     def require_shell(self, deadline: Deadline = NEVER) -> None:
-        """See that the device speaks the shell protocol.
+        """Check that the device speaks the shell protocol.
 
         Raises:
             NotSupportedError: it is older than Android 7. UnreachableError: it does not answer.
@@ -212,7 +212,7 @@ class AdbTransport:
             )
 
     def close(self) -> None:
-        """Close the streams; adb's server stays, it may not be ours."""
+        """Close the streams; adb's server keeps running, because others may use it."""
         self._files.close()
 
     def _open(self, service: str, seconds: float) -> Any:
@@ -221,7 +221,7 @@ class AdbTransport:
         return self.server.open_service(self.serial, service, seconds)
 
     def _used(self) -> None:
-        """A virtual device counts as used while something goes on; once in a while is enough."""
+        """Mark a virtual device as used, at most once in a few seconds."""
         if self._touch is not None and time.monotonic() - self._touched > _TOUCH_SECONDS:
             self._touched = time.monotonic()
             self._touch()

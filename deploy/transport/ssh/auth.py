@@ -1,9 +1,9 @@
 """paramiko's transport that asks once for the service which checks keys and passwords, as RFC 4252 has it.
 
-The classic one asks before each attempt, which servers that keep to the letter answer by hanging up. The newer one of
-paramiko 5.1 loses answers that come early, waits for ever when the connection ends, and has a broken `auth_none`;
-these three are put right here. An error of any class in its reading thread, as cryptography's ``InvalidTag`` after a
-changed byte, reaches the caller as paramiko's own.
+The classic one asks before each attempt, and strict servers hang up then. The newer one of paramiko 5.1 loses answers
+that come early, waits for ever if the connection ends, and has a broken `auth_none`; this module corrects these three.
+An error of any class in its reading thread, such as cryptography's ``InvalidTag`` after a changed byte, reaches the
+caller as paramiko's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a host is, as the user's own ``~/.ssh/config`` has it; `deploy.run.connect` adds what the inventory says.
+"""A host's address, as the user's own ``~/.ssh/config`` has it; `deploy.run.connect` adds the inventory's values.
 
 OpenSSH's names are followed: HostName, Port, User, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
 ProxyJump, ProxyCommand, Compression, ConnectTimeout, Include.
@@ -36,7 +36,7 @@ class Address:
     user: str
     key: Path | None
     known_hosts: tuple[Path, ...]
-    """Never empty; new keys go into the first."""
+    """Files of known hosts, never empty; new keys go into the first."""
     listed: bool = True
     """Whether the inventory has the device, so that its name may be typed."""
     virtual: str = ""
@@ -45,7 +45,7 @@ class Address:
     keys: tuple[Path, ...] = ()
     """Further private keys to offer."""
     only_these: bool = False
-    """Offer no keys but ``key`` and ``keys`` (the agent's among them only)."""
+    """Offer only ``key`` and ``keys`` (of the agent's keys only these)."""
     alias: str = ""
     """Name under which known_hosts keeps the host key, instead of host and port."""
     jump: Address | None = None
@@ -63,14 +63,14 @@ class Address:
         return self.alias or (self.host if self.port == 22 else f"[{self.host}]:{self.port}")
 
     def command(self) -> str:
-        """The ssh command that goes the same way."""
+        """The ssh command that connects in the same way."""
         port = f" -p {self.port}" if self.port != 22 else ""
         jump = f" -J {self.jump}" if self.jump else ""
         return f"ssh{port}{jump} {self.user}@{self.host}"
 
 
 def configured(device: str, host: str, user: str = "", port: int = 0, *, listed: bool = True) -> Address:
-    """Where ``host`` is, which the device called ``device`` is reached at; ``user`` and ``port`` win when given.
+    """The address of ``host``, at which the device called ``device`` is reached; ``user`` and ``port`` win if given.
 
     Raises:
         ConfigError: the file cannot be read, or its jumps go in circles.
@@ -118,7 +118,9 @@ def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, liste
     for part in text.split(","):
         match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d{1,5}))?", part.strip())
         if match is None:
-            raise ConfigError(f"{device}: ProxyJump {text!r} of ~/.ssh/config is none.", "", "[user@]host[:port]")
+            raise ConfigError(
+                f"{device}: ProxyJump {text!r} of ~/.ssh/config is not a jump host.", "", "[user@]host[:port]"
+            )
         host, user, port = match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0
         found = _look_up(config, device, host, user, port, depth + 1, listed)
         via = Address(**{**found.__dict__, "jump": via}) if via else found
@@ -137,7 +139,7 @@ def _words_of(config: paramiko.SSHConfig, name: str) -> dict[str, Any]:
     """
     try:
         return dict(config.lookup(name))
-    except Exception as error:  # paramiko's, socket's, shlex's and int's, by what stands there
+    except Exception as error:  # of paramiko, socket, shlex or int, depending on the file
         raise ConfigError(f"~/.ssh/config cannot be applied to {name}.", str(error), _HINT) from error
 
 

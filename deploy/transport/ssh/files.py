@@ -1,9 +1,9 @@
 """Files over SSH: to the device by SFTP with pipelined requests, or a plain ``cat`` where the server has no SFTP; from
 the device by ``cat``, which is one round trip.
 
-paramiko waits for the answer to each write unless told otherwise, which on a link with latency is
-slower by an order of magnitude; one SFTP channel serves all files of a connection. Its read-ahead has a thread of its
-own, which fails aloud when the connection breaks.
+By default paramiko waits for the answer to each write, which is ten times slower on a link with latency; one SFTP
+channel serves all files of a connection. Its read-ahead has a thread of its own, which prints a traceback when the
+connection breaks.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _SILENCE = 60.0
 _OPEN = 30.0
 """Seconds for a session to be granted."""
 _LOOK = 10.0
-"""Seconds to look at why a transfer failed."""
+"""Seconds to find out why a transfer failed."""
 _SMALL = 256 << 10
 """A file system with less than this left counts as full when a write fails without saying why."""
 
 
 def broken(name: str, error: BaseException | None) -> UnreachableError:
-    """The error for a connection that was there and is not any more."""
+    """The error for a connection that broke."""
     detail = f" ({error})" if error is not None and str(error) else ""
     return UnreachableError(
         f"The connection to {name} broke.",
@@ -75,7 +75,7 @@ class Files:
 
     @contextlib.contextmanager
     def _guarded(self, name: str, remote: str, deadline: Deadline) -> Iterator[None]:
-        """Our errors for paramiko's. When the time is up a timer closes the channel under whatever waits for it."""
+        """Our errors for paramiko's. When the time is up, a timer closes the channel, so that every wait ends."""
         doing = f"moving {name} to or from {self._name}"
         deadline.check(doing)
         timer = threading.Timer(deadline.left(threading.TIMEOUT_MAX), self._abort)
@@ -84,7 +84,7 @@ class Files:
         try:
             yield
         except BaseException as error:
-            # A write cut short leaves the SFTP conversation in the middle of a packet: do not reuse it.
+            # A write cut short leaves the SFTP conversation in the middle of a packet: do not use it again.
             self.close()
             if isinstance(error, (OSError, EOFError, paramiko.SSHException)):
                 raise (deadline.error(doing) if deadline.over else self._explain(error, name, remote)) from error
@@ -130,7 +130,7 @@ class Files:
         self, sftp: paramiko.SFTPClient, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int
     ) -> None:
         with local.open("rb") as source:
-            # No `with` for the sink: after Ctrl-C in mid-packet a polite close would wait for an answer in vain.
+            # No `with` for the sink: after Ctrl-C in mid-packet a regular close would wait for ever.
             sink = sftp.open(remote, "r+b" if offset else "wxb")
             if offset:
                 source.seek(offset)

@@ -1,7 +1,6 @@
 """Private keys in files: which are there, which need a passphrase, and which others may read.
 
-OpenSSH does not use a key of the user's own that anybody else may read or write (sshkey_perm_ok in its authfile.c);
-neither is one used here.
+OpenSSH refuses a user's key that others may read or write (sshkey_perm_ok in its authfile.c); so does this module.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _DEFAULTS = ("rsa", "ecdsa", "ed25519")
 def exposed(file: Path) -> str:
     """Why a private key must not be used; empty when it may be.
 
-    As OpenSSH has it, only files of the user's own count: whose another's are, the system decides.
+    As in OpenSSH, only the user's own files are checked: for files of others the system decides.
     """
     try:
         info = file.stat()
@@ -33,7 +32,7 @@ def exposed(file: Path) -> str:
 
 
 def defaults() -> list[Path]:
-    """The user's own key files that are offered where nothing else is said."""
+    """The user's own key files, which are offered by default."""
     return [file for file in (Path(f"~/.ssh/id_{kind}").expanduser() for kind in _DEFAULTS) if file.is_file()]
 
 
@@ -41,7 +40,7 @@ def load(file: Path, device: str) -> paramiko.PKey | None:
     """The private key that ``device`` names; ``None`` when it needs a passphrase.
 
     Raises:
-        ConfigError: not there, no private key, or open to others.
+        ConfigError: missing, not a private key, or readable by others.
     """
     if why := exposed(file):
         raise ConfigError(f"{device}: the private key {file} is not used.", why, f"chmod 600 {file}")
@@ -51,7 +50,7 @@ def load(file: Path, device: str) -> paramiko.PKey | None:
         raise ConfigError(f"{device}: there is no key file {file}.", "", "correct key = in devices.toml") from error
     except (OSError, ValueError, TypeError, paramiko.SSHException) as error:
         if _means_locked(error):
-            return None  # the agent may hold it open; if not, its passphrase is asked for
+            return None  # the agent may hold it unlocked; if not, the user is prompted for its passphrase
         raise ConfigError(
             f"{device}: {file} is not a private key.", str(error), "correct key = in devices.toml"
         ) from error
@@ -72,7 +71,7 @@ def unlocked(file: Path, phrase: str) -> paramiko.PKey:
     Raises:
         paramiko.SSHException, ValueError, TypeError, OSError: that is not its passphrase.
     """
-    secret: Any = phrase.encode()  # what paramiko hands on must be bytes, whatever its annotation says
+    secret: Any = phrase.encode()  # paramiko passes it on and needs bytes, although its annotation says otherwise
     return paramiko.PKey.from_path(file, secret)
 
 

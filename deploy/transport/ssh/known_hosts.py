@@ -2,8 +2,8 @@
 
 A line is for a host when a pattern of its list fits (``*``, ``?``) or its hashed name does, and none that begins with
 ``!`` fits. A key that a line for the host marks as ``@revoked`` is refused, whatever other lines say. A line of a
-certificate authority (``@cert-authority``) is no host's own key: certificates of hosts are not checked here, so such a
-host counts as unknown. A damaged line is for nobody, and no reason to give up.
+certificate authority (``@cert-authority``) is not a host's own key: certificates of hosts are not checked here, so such
+a host counts as unknown. A damaged line is skipped.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Known:
         return not self.revokes(key) and any(each == key for each in self.keys)
 
     def revokes(self, key: paramiko.PKey) -> bool:
-        """Whether a line revokes this key: its owner is not to be trusted."""
+        """Whether a line revokes this key: then do not trust its owner."""
         return key.get_base64() in self.revoked
 
     @property
@@ -137,9 +137,9 @@ def read(files: Iterable[Path], record: str) -> Known:
 
 
 def replaced(lines: Iterable[str], record: str, new: str) -> list[str]:
-    """The lines of a file with ``new`` in the place of every key for ``record``; all else stays as it is.
+    """The lines of a file with ``new`` instead of every key for ``record``; all other lines stay.
 
-    Marked lines stay in any case: what was revoked stays revoked.
+    Marked lines always stay: a revoked key stays revoked.
     """
     kept: list[str] = []
     for text in lines:
@@ -168,7 +168,7 @@ def _fits(pattern: str, host: str) -> bool:
 
 
 def _one_star(pattern: str) -> str:
-    """Several stars in a row are one: they would cost time without end."""
+    """Several stars in a row become one: they would make matching exponentially slow."""
     return re.sub(r"\*+", "*", pattern)
 
 

@@ -1,8 +1,8 @@
-"""paramiko's packets with limits: nothing that the other side sends takes more of this machine's memory than these.
+"""Limits on paramiko's packets, which bound the memory that the other side can make this machine use.
 
-paramiko reads a packet of whatever length stands before it (4 GiB), a greeting without end, data beyond the window
-that it granted, and lets a small packet unpack to a large one. Until the host key was verified, anybody on the network
-may be the other side.
+paramiko reads a packet of any announced length (up to 4 GiB), an endless greeting and data beyond the window that it
+granted, and it lets a small packet unpack to a large one. Until the host key is verified, the other side may be anyone
+on the network.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LimitedPacketizer(Packetizer):
             raise paramiko.SSHException(f"its greeting has more than {GREETING:,} bytes")
         return found
 
-    def set_inbound_compressor(self, compressor: Any) -> None:  # noqa: ARG002 - ours takes its place
+    def set_inbound_compressor(self, compressor: Any) -> None:  # noqa: ARG002 - ours replaces it
         """Called by paramiko when compression was agreed upon."""
         super().set_inbound_compressor(_Inflate())  # type: ignore[arg-type] # called as paramiko's is
 
@@ -79,4 +79,4 @@ CHANNEL_HANDLERS: dict[int, Callable[[Channel, Any], None]] = {
     MSG_CHANNEL_DATA: _within_window(Channel._feed),  # type: ignore[attr-defined]
     MSG_CHANNEL_EXTENDED_DATA: _within_window(Channel._feed_extended),  # type: ignore[attr-defined]
 }
-"""In the place of paramiko's own."""
+"""Replaces paramiko's own."""

@@ -12,13 +12,13 @@ import subprocess
 import sys
 
 SERVICE = "slipway-ssh"
-"""Under this name the keyring keeps them: ``keyring set slipway-ssh pi@raspberrypi.local``."""
+"""The keyring's service name: ``keyring set slipway-ssh pi@raspberrypi.local``."""
 
 
 def secret(account: str, prompt: str) -> str | None:
-    """The secret of ``account``: from the keyring where the package ``keyring`` is installed, else asked for.
+    """The secret of ``account``: from the keyring if the package ``keyring`` is installed, else from a prompt.
 
-    Asked is the program that ``SSH_ASKPASS`` names, or the terminal. ``None`` when there is nobody to ask.
+    The prompt is the program that ``SSH_ASKPASS`` names, or the terminal. ``None`` if there is neither.
     """
     return from_keyring(account) or _from_askpass(prompt) or _from_terminal(prompt)
 
@@ -29,13 +29,13 @@ def from_keyring(account: str) -> str | None:
         return None
     try:
         found = importlib.import_module("keyring").get_password(SERVICE, account)
-    except Exception:  # noqa: BLE001 - every backend has errors of its own; none is worth more than a question
+    except Exception:  # noqa: BLE001 - every backend has errors of its own; after any of them the user is prompted
         return None
     return str(found) if found else None
 
 
 def _from_askpass(prompt: str) -> str | None:
-    """OpenSSH's way where no terminal is: a program that shows the prompt and prints the answer."""
+    """Prompt without a terminal as OpenSSH does: a program shows the prompt and prints the answer."""
     program = os.environ.get("SSH_ASKPASS")
     if not program or (sys.stdin.isatty() and os.environ.get("SSH_ASKPASS_REQUIRE") not in {"force", "prefer"}):
         return None

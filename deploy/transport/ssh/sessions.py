@@ -13,10 +13,10 @@ from collections.abc import Callable
 import paramiko
 
 CONNECTIONS = 5
-"""At most so many connections to one device; servers limit new ones too (``MaxStartups``)."""
+"""Maximum number of connections to one device; servers limit new ones too (``MaxStartups``)."""
 
 PULSE = 10.0
-"""Seconds between two questions whether the other side still lives."""
+"""Seconds between two keep-alive requests."""
 SILENCE = 60.0
 """Seconds without an answer after which a connection is given up: an answer may have to wait behind an upload in the
 buffers of a slow link."""
@@ -52,10 +52,10 @@ class Sessions:
         return len(self._clients)
 
     def open(self, seconds: float = 30.0) -> paramiko.Channel:
-        """A new session, on a further connection when the server refuses it on those there are.
+        """A new session; on a further connection if the server refuses it on the existing ones.
 
         Raises:
-            paramiko.SSHException, OSError, EOFError: the connection broke, or nothing more is granted.
+            paramiko.SSHException, OSError, EOFError: the connection broke, or the server grants no more sessions.
         """
         refused: paramiko.ChannelException | None = None
         for client in self._clients:
@@ -86,7 +86,7 @@ class Sessions:
 
 
 class Pulse:
-    """Asks the other side for a sign of life now and then; closes a connection that gives none.
+    """Sends keep-alive requests; closes a connection that does not answer them.
 
     TCP alone does not notice a device behind a jump host that lost its power.
     """
@@ -97,7 +97,7 @@ class Pulse:
         threading.Thread(target=self._watch, name="ssh-pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop."""
         self._stop.set()
 
     def _watch(self) -> None:
@@ -107,6 +107,6 @@ class Pulse:
             patience.daemon = True
             patience.start()
             with contextlib.suppress(*LOST):
-                # Refused is answered too; paramiko returns when the connection ends.
+                # A refusal is an answer too; paramiko returns when the connection ends.
                 transport.global_request("keepalive@openssh.com", wait=True)
             patience.cancel()

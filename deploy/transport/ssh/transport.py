@@ -61,7 +61,7 @@ class SshChannel:
         return None
 
     def _drain(self) -> bool:
-        """Take a piece of each stream that has arrived; whether any had."""
+        """Take a piece of each stream that has data; whether any had."""
         channel, any_came = self._channel, False
         if channel.recv_ready():
             self.heard.take(self.heard.stdout, channel.recv(PIECE))
@@ -100,7 +100,7 @@ class SshChannel:
 
 @contextlib.contextmanager
 def _closed_after(channel: paramiko.Channel, seconds: float) -> Iterator[None]:
-    """Close the channel when the time is up: paramiko waits for an answer to a request without end otherwise."""
+    """Close the channel when the time is up: otherwise paramiko waits for an answer for ever."""
     timer = threading.Timer(seconds, channel.close)
     timer.daemon = True
     timer.start()
@@ -119,11 +119,11 @@ _SHORT = 8_900
 class SshTransport:
     """A device over SSH."""
 
-    def __init__(self, sessions: Sessions, where: Address) -> None:
-        self.name = where.device
-        self.where = where
+    def __init__(self, sessions: Sessions, address: Address) -> None:
+        self.name = address.device
+        self.address = address
         self._sessions = sessions
-        self._files = Files(sessions, where.device)
+        self._files = Files(sessions, address.device)
 
     @property
     def longest(self) -> int:
@@ -154,6 +154,6 @@ class SshTransport:
         self.close()
 
 
-def open_ssh(where: Address, deadline: Deadline = NEVER) -> SshTransport:
-    """Connect to ``where``."""
-    return SshTransport(Sessions(connect(where, deadline), lambda: connect(where, deadline)), where)
+def open_ssh(address: Address, deadline: Deadline = NEVER) -> SshTransport:
+    """Connect to ``address``."""
+    return SshTransport(Sessions(connect(address, deadline), lambda: connect(address, deadline)), address)
