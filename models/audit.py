@@ -55,10 +55,10 @@ def _never_quantized(layer: Layer, scheme: Scheme) -> str:
     return unknown
 
 
-def _judge(wanted: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -> str:
+def _judge(expected: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -> str:
     """Why the program computes this layer in floating point; empty when it does not."""
-    if not wanted.weight_quantized:
-        return _never_quantized(wanted, scheme)
+    if not expected.weight_quantized:
+        return _never_quantized(expected, scheme)
     if got is None or not got.weight_quantized:
         return "quantized, but the delegate takes its weight dequantized and computes in float"
     if not got.delegated:
@@ -84,14 +84,14 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[tuple[str, 
     for layer in lowered.layers:
         left[layer.path].append(layer)
     missing = []
-    wanted_layers = list(layers(program))
-    for wanted in wanted_layers:
-        same = left[wanted.path]
+    expected_layers = list(layers(program))
+    for expected in expected_layers:
+        same = left[expected.path]
         # A module that computes several layers gives them in the same order before and after lowering.
-        got = next((one for one in same if one.weight == wanted.weight), same[0] if same else None)
+        got = next((one for one in same if one.weight == expected.weight), same[0] if same else None)
         if got is not None:
             same.remove(got)
-        cause = _judge(wanted, got, scheme, lowered)
+        cause = _judge(expected, got, scheme, lowered)
         if cause:
-            missing.append(f"{_name(wanted)}: {cause}")
-    return tuple(missing), len(missing) == len(wanted_layers)
+            missing.append(f"{_name(expected)}: {cause}")
+    return tuple(missing), len(missing) == len(expected_layers)

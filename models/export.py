@@ -66,7 +66,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     chosen = partitioners.make(request.partitioners, request.options)
     # Lowering rewrites the graph it is given, and what was meant is asked about later.
     lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
-    where = delegation.describe(lowered)
+    placement = delegation.describe(lowered)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
     lowered.manager.save(str(folder / request.file))
 
@@ -75,7 +75,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
     inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
-    missing = host.missing([*where.backends, *(one.name for one in where.outside)])
+    missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
     if missing:
         warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
         computed = reference.eager(quantized.program.module(), quantized.inputs)
@@ -110,10 +110,10 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
         reference_engine=reference.engine(host=not missing),
         tolerance=tolerances.widest(per_output),
         tolerances=per_output,
-        delegates=where.calls,
-        backends=where.backends,
-        delegated=where.inside,
-        undelegated=where.outside,
+        delegates=placement.calls,
+        backends=placement.backends,
+        delegated=placement.inside,
+        undelegated=placement.outside,
         quantization=Quantization(scheme=request.scheme.name, skipped=skipped),
         partitioners=request.partitioners,
         options=request.options.to_json(),

@@ -51,7 +51,7 @@ def last_lines(error: BaseException, count: int = 4) -> str:
     return "\n".join(lines[:1] + lines[1:][-count:]) or type(error).__name__
 
 
-def _where(error: BaseException, file: Path) -> str:
+def _line_of(error: BaseException, file: Path) -> str:
     """``line 12`` of the user's file, when the error passed through it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     return f", line {lines[-1]}" if lines else ""
@@ -67,7 +67,7 @@ def _users_code(file: Path, doing: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:  # it is their code: anything can come
         cause = f"{type(error).__name__}: {last_lines(error)}"
         raise ExportError(
-            f"{doing} {file}{_where(error, file)} failed.", cause, "fix the file and export again"
+            f"{doing} {file}{_line_of(error, file)} failed.", cause, "fix the file and export again"
         ) from error
 
 

@@ -108,42 +108,44 @@ class Target:
         """Engines that can be built for it, the default first."""
         return tuple(engine for engine in ENGINES if self.engines.get(engine) == WORKS)
 
-    def engine(self, wanted: str = "") -> str:
+    def engine(self, requested: str = "") -> str:
         """The engine to build: ``wanted``, or the default when it is empty.
 
         Raises:
             ConfigError: no engine has that name.
             NotSupportedError: the engine does not run on this target, or not yet.
         """
-        if wanted and wanted not in ENGINES:
-            raise ConfigError(f"There is no engine {wanted!r}.", f"engines are {', '.join(ENGINES)}", "./inv targets")
-        if wanted and self.engines.get(wanted) == WORKS:
-            return wanted
-        if not wanted and self.working_engines:
+        if requested and requested not in ENGINES:
+            raise ConfigError(
+                f"There is no engine {requested!r}.", f"engines are {', '.join(ENGINES)}", "./inv targets"
+            )
+        if requested and self.engines.get(requested) == WORKS:
+            return requested
+        if not requested and self.working_engines:
             return self.working_engines[0]
         instead = _instead(self.name)
-        if wanted:
-            needs = self.engines.get(wanted, "a place in the plan: it is not meant for this target")
+        if requested:
+            needs = self.engines.get(requested, "a place in the plan: it is not meant for this target")
             raise NotSupportedError(
-                f"The engine {wanted} cannot be built for {self.name} yet.", f"it still needs {needs}", instead
+                f"The engine {requested} cannot be built for {self.name} yet.", f"it still needs {needs}", instead
             )
         needs = "; ".join(f"{engine}: {text}" for engine, text in self.engines.items())
         raise NotSupportedError(f"{self.name} cannot be built yet.", f"still needed: {needs}", instead)
 
-    def toolchain(self, wanted: str = "") -> str:
+    def toolchain(self, requested: str = "") -> str:
         """The compiler family: ``wanted`` or the default.
 
         Raises:
             ConfigError: that family does not build this target.
         """
-        if wanted and wanted not in self.toolchains:
-            why = self.not_built_with.get(wanted)
+        if requested and requested not in self.toolchains:
+            why = self.not_built_with.get(requested)
             raise ConfigError(
-                f"The toolchain {wanted!r} does not build {self.name}.",
+                f"The toolchain {requested!r} does not build {self.name}.",
                 f"what does: {', '.join(self.toolchains)}" + (f"; {why}" if why else ""),
                 f"./inv build --target {self.name} --toolchain {self.default_toolchain}",
             )
-        return wanted or self.default_toolchain
+        return requested or self.default_toolchain
 
 
 def _instead(name: str) -> str:

@@ -113,14 +113,14 @@ def _make(architecture: Architecture, scheme: str, folder: Path) -> None:
     write_json(folder / "reference.json", said)
 
 
-def references(wanted: Sequence[tuple[Architecture, str]]) -> list[Reference]:
+def references(requested: Sequence[tuple[Architecture, str]]) -> list[Reference]:
     """Export what is not kept yet, and give all of it, in the order asked for.
 
     Raises:
         ExportError: one cannot be exported.
     """
     found = []
-    for architecture, scheme in wanted:
+    for architecture, scheme in requested:
         folder = _folder(architecture, scheme)
         if not (folder / "reference.json").is_file():
             with locked(f"architecture-{folder.name}"):

@@ -10,10 +10,10 @@ import pytest
 
 from core.bundle import Bundle
 from toolchains.build.builder import build
-from toolchains.emulation import places
+from toolchains.emulation import platforms
 from toolchains.targets import get_target
 from verify.agree import kept as agree_kept
-from verify.agree.look import Spot, look
+from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, prepare, table
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -27,18 +27,18 @@ def programs() -> dict[str, Compared]:
     return {one.about.name: one for one in prepare([table()[name] for name in ("mlp fp32", "mlp qs8", "mixed fp32")])}
 
 
-def at(target: str, cpu: str) -> Spot:
+def at(target: str, cpu: str) -> Executor:
     bundle: Bundle = build(target, "lean")
-    return Spot.of(bundle, places.place(get_target(target), cpu))
+    return Executor.of(bundle, platforms.platform_for(get_target(target), cpu))
 
 
 @pytest.mark.parametrize(("target", "cpu"), PLACES)
 def test_the_table_is_right_today(programs: dict[str, Compared], target: str, cpu: str) -> None:
     column = agree_kept.load(agree_kept.KEPT).get(target, cpu)
     assert column is not None
-    spot = at(target, cpu)
+    executor = at(target, cpu)
     for name, program in programs.items():
-        cell = look(spot, program).cell
+        cell = look(executor, program).cell
         assert cell.good and column.cells[name].good, f"{name}: {cell}"
         if program.about.exact:
             assert cell.outcome == column.cells[name].outcome == "exact"

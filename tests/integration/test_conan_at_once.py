@@ -49,8 +49,8 @@ from core.locks import Clock, waited
 from toolchains.build import conan_packages
 begun, clock = time.monotonic(), Clock()
 words = ["--profile:all=" + sys.argv[1], "--no-remote", "--lockfile=", "--options=" + sys.argv[3]]
-wanted = conan_packages.Wanted(["--requires=" + sys.argv[2]], words, Path(sys.argv[4]), "Building")
-conan_packages.prepare(wanted)
+request = conan_packages.Request(["--requires=" + sys.argv[2]], words, Path(sys.argv[4]), "Building")
+conan_packages.prepare(request)
 print(f"{time.time():.1f} {waited():.1f} {clock}")
 """
 
@@ -137,7 +137,7 @@ def test_another_checkouts_newer_recipe_is_not_taken(home: Home) -> None:
     second = json.loads(conan.conan(["export", recipe, "--format=json"], log=log))["reference"]
     assert first != second
     words = [f"--profile:all={home.profile}", "--no-remote", "--lockfile="]
-    conan_packages.prepare(conan_packages.Wanted([f"--requires={first}"], words, log, "Building"))
+    conan_packages.prepare(conan_packages.Request([f"--requires={first}"], words, log, "Building"))
     listed = json.loads(conan.conan(["list", "quick/1.0#*:*", "--format=json"], log=log))
     revisions = listed["Local Cache"]["quick/1.0"]["revisions"]
     built = [revision for revision, item in revisions.items() if item.get("packages")]

@@ -36,7 +36,9 @@ def compile_tests(target_name: str, engine: str = "executorch") -> Path:
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
     words += ["--lockfile-partial", f"--remote={conan.remote()}", f"--options=&:engine={engine}"]
     with conan_packages.building():
-        conan_packages.prepare(conan_packages.Wanted([os.fspath(ROOT)], words, log, "Building the C++ tests' packages"))
+        conan_packages.prepare(
+            conan_packages.Request([os.fspath(ROOT)], words, log, "Building the C++ tests' packages")
+        )
         extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
         conan.conan(["build", ROOT, *words, *extra], log=log)
     build = next(folder.rglob("CMakeCache.txt")).parent

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from core.bundle import Bundle
-from toolchains.emulation import places
+from toolchains.emulation import platforms
 from toolchains.targets import get_target
-from verify.agree.look import Spot
+from verify.agree.look import Executor
 from verify.upstream import compare as upstream_compare
 from verify.upstream import worker as upstream_worker
 from verify.upstream.suites import Case, Test, collect
@@ -34,17 +34,17 @@ def tests() -> dict[str, Test]:
 
 
 @pytest.fixture(scope="module")
-def spot() -> Spot:
+def executor() -> Executor:
     """This machine's own bundle of the lean engine."""
     from toolchains.build.builder import build
     from toolchains.targets import host_target
 
     bundle: Bundle = build(host_target().name, "lean")
-    return Spot.of(bundle, places.place(get_target(host_target().name), places.NATIVE))
+    return Executor.of(bundle, platforms.platform_for(get_target(host_target().name), platforms.NATIVE))
 
 
-def test_upstreams_programs_agree(tests: dict[str, Test], spot: Spot) -> None:
-    found = {name: [upstream_compare.look_at(spot, case) for case in test.cases] for name, test in tests.items()}
+def test_upstreams_programs_agree(tests: dict[str, Test], executor: Executor) -> None:
+    found = {name: [upstream_compare.look_at(executor, case) for case in test.cases] for name, test in tests.items()}
     assert all(cell.good for cells in found.values() for cell in cells), found
     # A bias of one row, three sizes of layers, each lowered in two ways.
     assert {name: len(cells) for name, cells in found.items()} == {ABS: 1, ADDMM: 6, SKIPPED: 0, FILE: 1, PORTABLE: 1}
@@ -81,7 +81,7 @@ def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:
 
 @pytest.mark.parametrize(("kinds", "right"), [(("output",), "lean"), (("output", "eager"), "upstream")])
 def test_a_planted_error_is_found_and_pytorch_says_whose(
-    tests: dict[str, Test], spot: Spot, tmp_path: Path, kinds: tuple[str, ...], right: str
+    tests: dict[str, Test], executor: Executor, tmp_path: Path, kinds: tuple[str, ...], right: str
 ) -> None:
-    cell = upstream_compare.look_at(spot, planted(tests[ADDMM].cases[0], tmp_path, kinds))
+    cell = upstream_compare.look_at(executor, planted(tests[ADDMM].cases[0], tmp_path, kinds))
     assert (cell.outcome, cell.right) == ("differs", right), cell

@@ -13,15 +13,15 @@ import pytest
 from core import environment
 from core.errors import ConfigError, MismatchError, UsageError
 from core.program import Tolerance
-from toolchains.emulation import places
-from toolchains.emulation.places import Place
+from toolchains.emulation import platforms
+from toolchains.emulation.platforms import Platform
 from toolchains.targets import get_target, load_targets
 from verify.agree import agree
 from verify.agree import kept as agree_kept
 from verify.agree import look as agree_look
 from verify.agree import programs as agree_programs
 from verify.agree.kept import Cell, Column, Columns, Facts
-from verify.agree.look import Seen, Spot
+from verify.agree.look import Executor, Seen
 from verify.agree.programs import FURTHER, About, Compared
 
 ABOUT = About("mlp fp32", FURTHER, "mlp", "", "fp32", exact=False)
@@ -123,11 +123,11 @@ def test_words_that_name_nothing_are_refused() -> None:
     with pytest.raises(ConfigError, match="mpl"):
         agree_programs.chosen("mlp,mpl")
     with pytest.raises(ConfigError, match="pentium3"):
-        agree.spots("linux-arm64", "pentium3")
+        agree.executors_for("linux-arm64", "pentium3")
     with pytest.raises(ConfigError, match="macos-arm64"):
-        agree.spots("macos-arm64", "")
+        agree.executors_for("macos-arm64", "")
     with pytest.raises(UsageError, match="--cpu"):
-        agree.spots("all", "max")
+        agree.executors_for("all", "max")
 
 
 def cells(**found: str) -> dict[str, Cell]:
@@ -152,10 +152,10 @@ def test_cells_are_kept_one_by_one(tmp_path: Path) -> None:
         agree_kept.load(file)
 
 
-def spot(target: str, cpu: str, key: str = "runner") -> Spot:
+def executor(target: str, cpu: str, key: str = "runner") -> Executor:
     """A place whose bundle nobody asks for."""
-    place = Place(get_target(target), cpu, f"qemu -cpu {cpu}")
-    return Spot(cast("Any", None), place, key)
+    platform = Platform(get_target(target), cpu, f"qemu -cpu {cpu}")
+    return Executor(cast("Any", None), platform, key)
 
 
 class Looks:
@@ -165,10 +165,10 @@ class Looks:
         self.asked: list[tuple[str, str]] = []
         self.until = until
 
-    def __call__(self, where: Spot, program: Compared) -> Seen:
+    def __call__(self, executor: Executor, program: Compared) -> Seen:
         if len(self.asked) == self.until:
             raise KeyboardInterrupt
-        self.asked.append((where.place.cpu, program.about.name))
+        self.asked.append((executor.platform.cpu, program.about.name))
         return Seen(Cell(outcome="exact"))
 
 
@@ -179,34 +179,34 @@ def test_a_sweep_goes_on_where_it_was_interrupted(
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     (tmp_path / "large.pte").write_bytes(bytes(100))
     large = replace(program, about=replace(ABOUT, name="mlp fp16"), file=tmp_path / "large.pte")
-    where = [spot("linux-arm64", "cortex-a53"), spot("linux-armv6", "arm1176")]
+    executors = [executor("linux-arm64", "cortex-a53"), executor("linux-armv6", "arm1176")]
 
-    def sweep(*spots: Spot, until: int = 99, again: bool = False) -> list[tuple[str, str]]:
+    def sweep(*executors: Executor, until: int = 99, again: bool = False) -> list[tuple[str, str]]:
         looks = Looks(until)
         monkeypatch.setattr(agree, "look", looks)
         with contextlib.suppress(KeyboardInterrupt):
-            agree.sweep(spots, [large, program], again)
+            agree.sweep(executors, [large, program], again)
         return looks.asked
 
-    assert sweep(*where, until=3) == [
+    assert sweep(*executors, until=3) == [
         ("cortex-a53", "mlp fp32"), ("arm1176", "mlp fp32"), ("cortex-a53", "mlp fp16"),
     ], "small programs first"  # fmt: skip
-    assert sweep(*where) == [("arm1176", "mlp fp16")]
-    assert sweep(*where) == []
-    newer = spot("linux-armv6", "arm1176", "another runner")
-    assert sweep(where[0], newer) == [("arm1176", "mlp fp32"), ("arm1176", "mlp fp16")]
+    assert sweep(*executors) == [("arm1176", "mlp fp16")]
+    assert sweep(*executors) == []
+    newer = executor("linux-armv6", "arm1176", "another runner")
+    assert sweep(executors[0], newer) == [("arm1176", "mlp fp32"), ("arm1176", "mlp fp16")]
     large.file.write_bytes(bytes(101))
     large = replace(large)  # what it knew of its files is forgotten
-    assert sweep(where[0], newer) == [("cortex-a53", "mlp fp16"), ("arm1176", "mlp fp16")]
-    assert len(sweep(where[0], again=True)) == 2
+    assert sweep(executors[0], newer) == [("cortex-a53", "mlp fp16"), ("arm1176", "mlp fp16")]
+    assert len(sweep(executors[0], again=True)) == 2
 
 
 def test_a_wrong_cell_fails_the_command(program: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Seen(Cell(outcome="differs", max_abs=0.5, why="output0: 1 of 12 elements"))
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
-    monkeypatch.setattr(agree, "spots", lambda target, cpu: [spot("linux-armv6", "arm1176")])
+    monkeypatch.setattr(agree, "executors_for", lambda target, cpu: [executor("linux-armv6", "arm1176")])
     monkeypatch.setattr(agree, "prepare", lambda abouts: [program])
-    monkeypatch.setattr(agree, "look", lambda where, program: wrong)
+    monkeypatch.setattr(agree, "look", lambda executor, program: wrong)
     monkeypatch.setattr(environment, "ensure_export", lambda: None)
     with pytest.raises(MismatchError, match="mlp fp32 on linux-armv6 arm1176"):
         agree.run("linux-armv6", "", "mlp fp32", as_json=False, update=False)
@@ -239,7 +239,7 @@ def test_every_place_has_its_place_in_the_order() -> None:
     order = [(target.name, cpu) for target, cpu in agree_kept.everywhere()]
     assert len(order) == len(set(order))
     for name, target in load_targets().items():
-        assert {(name, cpu) for cpu in places.cpus(target)} <= set(order)
+        assert {(name, cpu) for cpu in platforms.cpus(target)} <= set(order)
 
 
 def test_what_the_docs_say_of_every_place() -> None:

@@ -111,12 +111,12 @@ def test_a_failed_check_leaves_what_was_there(made: list[str], monkeypatch: pyte
 
 def test_auto_is_debian_where_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "available", lambda: "")
-    assert native.place("auto") == "debian"
+    assert native.choose_source("auto") == "debian"
     monkeypatch.setattr(debian, "available", lambda: "no apt")
-    assert native.place("auto") == "git"
-    assert native.place("debian") == "debian"
+    assert native.choose_source("auto") == "git"
+    assert native.choose_source("debian") == "debian"
     with pytest.raises(ConfigError, match="auto, debian, git"):
-        native.place("svn")
+        native.choose_source("svn")
 
 
 # -- layout ---------------------------------------------------------------------------------------------------------

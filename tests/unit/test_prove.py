@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import BuildError, ConfigError
 from core.paths import ROOT
-from toolchains.emulation import emulators, places
+from toolchains.emulation import emulators, platforms
 from toolchains.targets import get_target, load_targets
 from verify.kernels import names as kernels
 from verify.prove import proof, prove
@@ -139,7 +139,7 @@ def test_new_results_replace_those_of_the_same_cpu_only() -> None:
 
 def test_every_target_has_somewhere_to_run_or_says_why_not() -> None:
     for name, target in load_targets().items():
-        wanted = places.cpus(target)
+        wanted = platforms.cpus(target)
         assert wanted or target.os in ("macos", "ios") or name == "windows-arm64", name
         assert target.qemu_cpu in wanted or not target.qemu
     assert "sme2" in emulators.cpus(get_target("android-arm64"))

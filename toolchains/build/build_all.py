@@ -44,7 +44,7 @@ def build_all(toolchain: str = "", sources: str = "auto", force: bool = False) -
     Raises:
         ConfigError: there are no such sources.
     """
-    native.place(sources)
+    native.choose_source(sources)
     rows: list[Row] = []
     table = list(load_targets().values())
     for number, target in enumerate(table, 1):

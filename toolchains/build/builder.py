@@ -130,8 +130,8 @@ def _package(job: _Job, steps: Steps) -> tuple[Path, dict[str, Any]]:
         exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=job.log, what=what))
     subject = [f"--requires={exported['reference']}"]
     force = ("slipway-runtime",) if job.force else ()
-    wanted = conan_packages.Wanted(subject, words, job.log, what, force)
-    graph = conan_packages.install(wanted, ["--envs-generation=false"], heard, steps.heard)
+    request = conan_packages.Request(subject, words, job.log, what, force)
+    graph = conan_packages.install(request, ["--envs-generation=false"], heard, steps.heard)
     inputs.hold_against(job.engine, graph)
     steps.begin(compiling)
     nodes = graph["nodes"].values()

@@ -39,7 +39,7 @@ Heard = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Request:
     """What is to be there, and how it is built."""
 
     subject: Sequence[str]
@@ -96,15 +96,15 @@ def forget(reference: str, log: Path) -> None:
                 conan.forget(reference, log)
 
 
-def _missing(wanted: Wanted) -> list[_Missing]:
+def _missing(request: Request) -> list[_Missing]:
     """What has to be built, every package behind those that it needs."""
-    build = ["--build=missing", *(f"--build={name}/*" for name in wanted.force)]
-    asked = [*wanted.subject, *wanted.words, *build]
+    build = ["--build=missing", *(f"--build={name}/*" for name in request.force)]
+    arguments = [*request.subject, *request.words, *build]
     with locked(conan.LOCK, WAITING):
         text = conan.conan(
-            ["graph", "build-order", *asked, "--order-by=configuration", "--reduce", "--format=json"],
-            log=wanted.log,
-            what=wanted.what,
+            ["graph", "build-order", *arguments, "--order-by=configuration", "--reduce", "--format=json"],
+            log=request.log,
+            what=request.what,
         )
     found: list[_Missing] = []
     for level in json.loads(text)["order"]:
@@ -120,9 +120,9 @@ def _missing(wanted: Wanted) -> list[_Missing]:
     return found
 
 
-def _build(wanted: Wanted, package: _Missing, heard: Heard | None) -> None:
+def _build(request: Request, package: _Missing, heard: Heard | None) -> None:
     name = package.reference.partition("/")[0]
-    forced = name in wanted.force
+    forced = name in request.force
     pattern = package.reference.partition("#")[0]
     how = f"--build={pattern}" if forced else f"--build=missing:{pattern}"
     mine = f"conan-{name}-{package.package_id[:16]}"
@@ -137,10 +137,10 @@ def _build(wanted: Wanted, package: _Missing, heard: Heard | None) -> None:
             if heard:
                 heard(line)
 
-        argv = ["install", *package.arguments, *wanted.words, how, "--envs-generation=false"]
-        conan.conan(argv, log=wanted.log, what=wanted.what, heard=hear)
+        argv = ["install", *package.arguments, *request.words, how, "--envs-generation=false"]
+        conan.conan(argv, log=request.log, what=request.what, heard=hear)
         # Thousands of object files that nothing needs any more; those of others are theirs.
-        conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=wanted.log)
+        conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=request.log)
 
 
 def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[str]:
@@ -157,7 +157,7 @@ def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[
     return [f"--profile:host={host}", f"--profile:build={own}", *chosen, *pinned]
 
 
-def install(wanted: Wanted, extra: Sequence[str], building: Heard, installing: Heard) -> dict[str, Any]:
+def install(request: Request, extra: Sequence[str], building: Heard, installing: Heard) -> dict[str, Any]:
     """Build what Conan lacks of what is wanted, then install all of it; Conan's graph.
 
     Args:
@@ -167,15 +167,15 @@ def install(wanted: Wanted, extra: Sequence[str], building: Heard, installing: H
     Raises:
         BuildError, HostError: as `conan.conan`.
     """
-    prepare(wanted, building)
+    prepare(request, building)
     with locked(conan.LOCK, WAITING):
-        argv = ["install", *wanted.subject, *wanted.words, *extra, "--format=json"]
-        text = conan.conan(argv, log=wanted.log, what=wanted.what, heard=installing)
+        argv = ["install", *request.subject, *request.words, *extra, "--format=json"]
+        text = conan.conan(argv, log=request.log, what=request.what, heard=installing)
     graph: dict[str, Any] = json.loads(text)["graph"]
     return graph
 
 
-def prepare(wanted: Wanted, heard: Heard | None = None) -> None:
+def prepare(request: Request, heard: Heard | None = None) -> None:
     """Build every package that Conan lacks of what is wanted; nothing when it has all.
 
     Do not hold `conan.LOCK`.
@@ -184,5 +184,5 @@ def prepare(wanted: Wanted, heard: Heard | None = None) -> None:
         BuildError, HostError: as `conan.conan`.
     """
     with building():
-        for package in _missing(wanted):
-            _build(wanted, package, heard)
+        for package in _missing(request):
+            _build(request, package, heard)

@@ -22,7 +22,7 @@ from toolchains.targets import Target, get_target
 
 SOURCES = ("auto", "debian", "git")
 
-Place = Literal["debian", "git"]
+Source = Literal["debian", "git"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Job:
 
     target: Target
     toolchain: str
-    sources: Place
+    sources: Source
     force: bool
     quiet: bool
 
@@ -44,7 +44,7 @@ class _Job:
         return cache_dir("logs") / f"native-{self.target.name}.log"
 
 
-def place(sources: str) -> Place:
+def choose_source(sources: str) -> Source:
     """Where sources come from: ``auto`` is Debian's archive where this machine can read it, else upstream's git.
 
     Raises:
@@ -88,7 +88,7 @@ def build_native(
     """
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
-    job = _Job(target.built_with(family_name), family_name, place(sources), force, quiet)
+    job = _Job(target.built_with(family_name), family_name, choose_source(sources), force, quiet)
     digest = inputs.digest(inputs.NATIVE, job.target, job.toolchain, job.sources)
     making = Making(job.folder, digest, Native.load)
     return making.ensure(lambda: _build(job, digest), "waiting: these packages are being built already", force=force)
@@ -119,14 +119,14 @@ def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], P
     """Build the packages that Conan lacks, and the program that proves them; Conan's graph and that program."""
     from toolchains.build import conan_packages
 
-    wanted = tools.table()["native"]
+    pinned = tools.table()["native"]
     what = f"Building the native packages for {job.target.name}"
     words = conan_packages.words(job.target, job.toolchain, job.log, job.sources)
     steps.begin(f"building the packages (sources: {job.sources})")
-    requires = [f"--requires={reference}" for reference in wanted["requires"]]
-    force = [reference.partition("/")[0] for reference in wanted["requires"]] if job.force else []
-    asked = conan_packages.Wanted(requires, words, job.log, what, force)
-    graph = conan_packages.install(asked, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
+    requires = [f"--requires={reference}" for reference in pinned["requires"]]
+    force = [reference.partition("/")[0] for reference in pinned["requires"]] if job.force else []
+    request = conan_packages.Request(requires, words, job.log, what, force)
+    graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
     steps.begin("building the program that proves them")
     return graph, _proof(job, steps, words, scratch)

@@ -222,10 +222,10 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
         zig: the zig program.
         env: the variables that say where zig's caches are.
     """
-    wanted = table()["libstdcxx"]
-    newest: Mapping[str, str] = wanted["newest"]
+    pinned = table()["libstdcxx"]
+    newest: Mapping[str, str] = pinned["newest"]
     root = sysroot(target)
-    headers = _headers(root, target, wanted["gcc"])
+    headers = _headers(root, target, pinned["gcc"])
     names = ("libstdc++.so.6", "libgcc_s.so.1", *_LOADERS.get(target.machine, ()))
     libraries = [library(root, target, name) for name in names]
     newest = {**newest, "GLIBC": target.max_glibc}

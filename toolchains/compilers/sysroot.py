@@ -22,8 +22,8 @@ def sysroot(target: Target) -> Path:
         raise NotSupportedError(f"{target.name} has no sysroot.", f"its C library is {target.libc}", "./inv targets")
     from toolchains.debian import packages as debian
 
-    wanted = table()["libstdcxx"]
-    return debian.tree(wanted["suite"], target.debian_arch, tuple(wanted["packages"]))
+    pinned = table()["libstdcxx"]
+    return debian.tree(pinned["suite"], target.debian_arch, tuple(pinned["packages"]))
 
 
 def library(root: Path, target: Target, name: str) -> Path:

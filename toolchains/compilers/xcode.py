@@ -28,7 +28,7 @@ def usable(target: Target) -> str:
     return "" if shutil.which("xcrun") else "Xcode's command line tools are not installed: xcode-select --install"
 
 
-def _asked(sdk: str, *words: str) -> str:
+def _xcrun(sdk: str, *words: str) -> str:
     return run(["xcrun", "--sdk", sdk, *words], what="Asking Xcode", hint="xcode-select --install").stdout.strip()
 
 
@@ -44,10 +44,10 @@ def ensure(target: Target) -> Compilers:
         kind = HostError if platform.system() == "Darwin" else NotSupportedError
         raise kind(f"{target.name} cannot be built with Xcode here.", reason, command)
     sdk = _SDKS[target.os]
-    found = {tool: _asked(sdk, "--find", tool) for tool in ("clang", "clang++", "ar", "ranlib")}
-    first = _asked(sdk, "clang", "--version").splitlines()[0]
+    found = {tool: _xcrun(sdk, "--find", tool) for tool in ("clang", "clang++", "ar", "ranlib")}
+    first = _xcrun(sdk, "clang", "--version").splitlines()[0]
     version = next((word for word in first.split() if word[:1].isdigit()), "")
-    sdk_version, path = _asked(sdk, "--show-sdk-version"), _asked(sdk, "--show-sdk-path")
+    sdk_version, path = _xcrun(sdk, "--show-sdk-version"), _xcrun(sdk, "--show-sdk-path")
     settings = {"compiler": "apple-clang", "compiler.version": version.split(".")[0], "compiler.libcxx": "libc++"}
     if target.os == "ios":
         settings["os.sdk"] = sdk

@@ -56,7 +56,7 @@ def pinned_version() -> str:
     return str(table()["ziglang"]["version"])
 
 
-def _place() -> Path:
+def _program_path() -> Path:
     """Where the zig program is, or will be when it is installed.
 
     Raises:
@@ -74,7 +74,7 @@ def installed() -> Path | None:
     Raises:
         HostError: none is pinned for this machine.
     """
-    zig = _place()
+    zig = _program_path()
     return zig if zig.is_file() else None
 
 
@@ -84,22 +84,22 @@ def program() -> Path:
     Raises:
         HostError: none is pinned for this machine, or it could not be fetched.
     """
-    zig = _place()
+    zig = _program_path()
     folder = zig.parent.parent
     if zig.is_file() and sealed.whole(folder):
         return zig
-    wanted = table()["ziglang"]
+    pinned = table()["ziglang"]
     with locked("tools-ziglang"):
         changed = sealed.damage(folder) if sealed.is_sealed(folder) else []
         if not zig.is_file() or changed or not (sealed.is_sealed(folder) or _as_recorded(folder)):
             if changed:
                 console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
-            console.note(f"fetching zig {wanted['version']} (about {wanted['megabytes']} MB, once)")
+            console.note(f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)")
             begin = time.monotonic()
             with new_folder(folder) as new:
-                _install(new, f"ziglang=={wanted['version']}", wanted["sha256"][_host()])
+                _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()])
                 sealed.seal(new)
-            console.note(f"zig {wanted['version']} is ready ({time.monotonic() - begin:.0f} s)")
+            console.note(f"zig {pinned['version']} is ready ({time.monotonic() - begin:.0f} s)")
     return zig
 
 

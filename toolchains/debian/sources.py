@@ -180,8 +180,8 @@ def find_mirror() -> Mirror:
     Raises:
         HostError: none is configured, or its keyring is missing.
     """
-    if wanted := os.environ.get(VARIABLE):
-        return Mirror((wanted,), find_keyring())
+    if mirror := os.environ.get(VARIABLE):
+        return Mirror((mirror,), find_keyring())
     source = choose(read_sources(), system_codename())
     if source is None:
         raise HostError(

@@ -79,8 +79,8 @@ def _user_program(name: str, suite: str) -> str:
             raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian_apt.NOT_DEBIAN)
         return _installed((name, f"{name}-static"), why)
     # The package holds forty emulators, half a gigabyte: only those of the table are kept.
-    wanted = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")
-    root = debian.tree(suite, host_arch(), [_USER], keep=[f"usr/bin/{program}" for program in wanted])
+    programs = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")
+    root = debian.tree(suite, host_arch(), [_USER], keep=[f"usr/bin/{program}" for program in programs])
     return str(root / "usr/bin" / name)
 
 

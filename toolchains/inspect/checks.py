@@ -52,14 +52,14 @@ def scan(target: Target, file: Path) -> isa_scan.Scan:
     """
     floor = ",".join(sorted(isa.table().floor(target)))
     key = sha256_bytes("\n".join([_key(), sha256_file(file), floor]).encode())
-    place = cache_dir("scans") / f"{key}.json"
+    kept = cache_dir("scans") / f"{key}.json"
     try:
-        known = json.loads(place.read_text(encoding="utf-8"))
+        known = json.loads(kept.read_text(encoding="utf-8"))
         findings = tuple(isa_scan.Finding(**{**row, "file": file.name}) for row in known.pop("findings"))
         return isa_scan.Scan(**{**known, "features": tuple(known["features"])}, findings=findings)
     except (OSError, ValueError, TypeError, KeyError):
         found = isa_scan.scan(target, file)
-        write_json(place, dataclasses.asdict(found))
+        write_json(kept, dataclasses.asdict(found))
         return found
 
 

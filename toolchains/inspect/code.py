@@ -50,16 +50,16 @@ def functions(path: Path, member: str, data: bytes) -> tuple[list[Function], boo
     Raises:
         BuildError: damaged, or none of the formats.
     """
-    where = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
+    label = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
     if data[:4] in _BITCODE:
-        raise broken(where, "it holds LLVM bitcode, whose instructions the linker chooses: build without -flto")
+        raise broken(label, "it holds LLVM bitcode, whose instructions the linker chooses: build without -flto")
     reader = _READERS.get(format_of(data))
     if reader is None:
-        raise broken(where, "it is no ELF, PE, COFF or Mach-O file")
+        raise broken(label, "it is no ELF, PE, COFF or Mach-O file")
     try:
         read = reader(data)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, SystemError, ValueError, struct.error) as error:
-        raise broken(where, str(error)) from error
+        raise broken(label, str(error)) from error
     return [function for section in read.sections for function in _cut(section, member)], read.named
 
 
@@ -80,8 +80,8 @@ def _cut(section: Section, file: str) -> Iterator[Function]:
 def _runs(section: Section, begin: int, stop: int, switches: list[int]) -> Iterator[Run]:
     first = bisect.bisect_right(switches, begin)
     mode = section.modes[switches[first - 1]] if first else section.mode
-    places = [begin, *switches[first : bisect.bisect_left(switches, stop)], stop]
-    for start, end in itertools.pairwise(places):
+    bounds = [begin, *switches[first : bisect.bisect_left(switches, stop)], stop]
+    for start, end in itertools.pairwise(bounds):
         mode = section.modes.get(start, mode)
         if mode != "data" and end > start:
             yield Run(mode, start, section.code[start - section.address : end - section.address])

@@ -37,8 +37,8 @@ class Finding:
     """As messages name it: ``ARMv6T2``."""
 
     def __str__(self) -> str:
-        place = f"{self.file}({self.member})" if self.member else self.file
-        return f"{self.function} in {place} has {self.instruction} at {self.address:#x}, which needs {self.feature}"
+        file = f"{self.file}({self.member})" if self.member else self.file
+        return f"{self.function} in {file} has {self.instruction} at {self.address:#x}, which needs {self.feature}"
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,16 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...], kind: Form
     Raises:
         BuildError: it is damaged.
     """
-    where = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
+    label = path.with_name(f"{path.name}({member.replace('/', '_')})") if member else path
     try:
         with warnings.catch_warnings():
             # lief warns of numbers that it has no name for.
             warnings.simplefilter("ignore", RuntimeWarning)
             found = _read(path, data, member, here, kind)
     except (AttributeError, LookupError, MemoryError, RuntimeError, ValueError) as error:
-        raise broken(where, str(error)) from error
+        raise broken(label, str(error)) from error
     if not found:
-        raise broken(where, "it is not whole")
+        raise broken(label, "it is not whole")
     return found
 
 

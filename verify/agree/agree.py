@@ -17,17 +17,17 @@ from core.bundle import Bundle
 from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
 from core.paths import bundle_dir
 from core.sweep import Journal
-from toolchains.emulation import places
+from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
 from verify.agree.kept import Cell, Column, Facts, counts, publish, text
-from verify.agree.look import Spot, look
+from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, chosen, prepare
 
 ENGINE = "lean"
 ALL = "all"
 
 
-def spots(target: str, cpu: str) -> list[Spot]:
+def executors_for(target: str, cpu: str) -> list[Executor]:
     """Where to compare: one target, built if need be, or every target that was built; at one place of it or at all.
 
     Raises:
@@ -36,47 +36,51 @@ def spots(target: str, cpu: str) -> list[Spot]:
     if target == ALL:
         if cpu:
             raise UsageError("--cpu goes with one target.", "every target has CPUs of its own", "./inv agree")
-        return [spot for name in load_targets() for spot in _built(name)]
+        return [executor for name in load_targets() for executor in _built(name)]
     from toolchains.build.builder import build
 
-    wanted = places.cpus(get_target(target))
-    if not wanted or cpu not in ("", *wanted):
+    cpus = platforms.cpus(get_target(target))
+    if not cpus or cpu not in ("", *cpus):
         raise ConfigError(
             f"Programs for {target} are not run on {cpu!r}." if cpu else f"Nothing here runs programs for {target}.",
-            f"CPU models are {', '.join(wanted)}" if wanted else get_target(target).proof,
+            f"CPU models are {', '.join(cpus)}" if cpus else get_target(target).proof,
             "./inv agree --target linux-arm64",
         )
-    return _at(build(target, ENGINE), (cpu,) if cpu else wanted)
+    return _at(build(target, ENGINE), (cpu,) if cpu else cpus)
 
 
-def _built(target: str) -> list[Spot]:
-    wanted = places.cpus(get_target(target))
+def _built(target: str) -> list[Executor]:
+    cpus = platforms.cpus(get_target(target))
     try:
-        return _at(Bundle.load(bundle_dir(target, ENGINE)), wanted) if wanted else []
+        return _at(Bundle.load(bundle_dir(target, ENGINE)), cpus) if cpus else []
     except BundleError as error:
         console.note(f"{target}: left out: {error.what} {error.hint}")
         return []
 
 
-def _at(bundle: Bundle, cpus: Sequence[str]) -> list[Spot]:
-    return [spot for cpu in cpus if (spot := _spot(bundle, cpu))]
+def _at(bundle: Bundle, cpus: Sequence[str]) -> list[Executor]:
+    return [executor for cpu in cpus if (executor := _executor(bundle, cpu))]
 
 
-def _spot(bundle: Bundle, cpu: str) -> Spot | None:
+def _executor(bundle: Bundle, cpu: str) -> Executor | None:
     """The bundle at a place, unless that cannot be had on this machine."""
     try:
-        return Spot.of(bundle, places.place(get_target(bundle.manifest.target), cpu))
+        return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), cpu))
     except (HostError, NotSupportedError) as error:
         console.note(f"{bundle.manifest.target} on {cpu}: left out: {error.what} {error.cause}")
         return None
 
 
-def _how(spot: Spot, features: Sequence[str]) -> str:
+def _how(executor: Executor, features: Sequence[str]) -> str:
     """How programs ran there; of an x86 of this machine's own, with the greatest of the features that kernels want."""
-    if not features or spot.place.cpu != places.NATIVE or spot.place.target.machine not in ("x86_64", "i686"):
-        return spot.place.how
+    if (
+        not features
+        or executor.platform.cpu != platforms.NATIVE
+        or executor.platform.target.machine not in ("x86_64", "i686")
+    ):
+        return executor.platform.how
     level = next((word for name, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if name in features), "SSE")
-    return f"{spot.place.how} ({level})"
+    return f"{executor.platform.how} ({level})"
 
 
 def facts(program: Compared) -> Facts:
@@ -103,12 +107,12 @@ def _name(target: str, cpu: str, program: str) -> str:
     return f"{target} {cpu}: {program}"
 
 
-def _compared(spot: Spot, program: Compared) -> Compare:
-    seen = look(spot, program)
-    return Compare(cell=seen.cell, how=_how(spot, seen.features))
+def _compared(executor: Executor, program: Compared) -> Compare:
+    seen = look(executor, program)
+    return Compare(cell=seen.cell, how=_how(executor, seen.features))
 
 
-def sweep(where: Sequence[Spot], programs: Sequence[Compared], again: bool = False) -> list[Column]:
+def sweep(executors: Sequence[Executor], programs: Sequence[Compared], again: bool = False) -> list[Column]:
     """Compare all programs at all places, cheap programs first.
 
     Raises:
@@ -116,33 +120,33 @@ def sweep(where: Sequence[Spot], programs: Sequence[Compared], again: bool = Fal
     """
     cells = [
         sweeping.Cell(
-            _name(spot.target, spot.place.cpu, program.about.name),
-            spot.cell_key(program),
-            partial(_compared, spot, program),
+            _name(executor.target, executor.platform.cpu, program.about.name),
+            executor.cell_key(program),
+            partial(_compared, executor, program),
         )
         for program in sorted(programs, key=lambda one: one.file.stat().st_size)
-        for spot in where
+        for executor in executors
     ]
     sweeping.sweep("comparing", cells, journal(), again=again, remark=_remark)
-    return found(where, [program.about.name for program in programs])
+    return found(executors, [program.about.name for program in programs])
 
 
 def _remark(seen: Compare) -> str:
     return "" if seen.cell.good else f"{text(seen.cell)} {seen.cell.why}"
 
 
-def found(where: Sequence[Spot], names: Sequence[str]) -> list[Column]:
+def found(executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
     """What was seen last of these places and programs."""
     seen = dict(journal().all())
     columns = []
-    for spot in where:
-        at = {name: seen.get(_name(spot.target, spot.place.cpu, name)) for name in names}
+    for executor in executors:
+        at = {name: seen.get(_name(executor.target, executor.platform.cpu, name)) for name in names}
         cells = {name: one.cell for name, one in at.items() if one}
         if cells:
             # A program that did not run says nothing of the CPU's features.
-            hows = [one.how for one in at.values() if one and one.cell.good] or [spot.place.how]
+            hows = [one.how for one in at.values() if one and one.cell.good] or [executor.platform.how]
             how = hows[-1]
-            columns.append(Column(target=spot.target, cpu=spot.place.cpu, how=how, cells=cells))
+            columns.append(Column(target=executor.target, cpu=executor.platform.cpu, how=how, cells=cells))
     return columns
 
 
@@ -151,7 +155,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
 
     Args:
         target: one, or `ALL`.
-        cpu: one of its `places.cpus`; all when empty.
+        cpu: one of its `platforms.cpus`; all when empty.
         expression: which programs, as `chosen` reads it.
         update: put what was seen into the docs' file, also what an interrupted sweep saw.
         again: run also what is gathered.
@@ -162,14 +166,16 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
     from core.environment import ensure_export
 
     abouts = chosen(expression)
-    where = spots(target, cpu)
+    executors = executors_for(target, cpu)
     ensure_export()
     programs = list(prepare(abouts))
     try:
-        columns = sweep(where, programs, again)
+        columns = sweep(executors, programs, again)
     finally:
         if update:
-            publish(found(where, [about.name for about in abouts]), {one.about.name: facts(one) for one in programs})
+            publish(
+                found(executors, [about.name for about in abouts]), {one.about.name: facts(one) for one in programs}
+            )
     show(columns, programs, as_json)
     wrong = [
         f"{name} on {one.target} {one.cpu}"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from core.errors import ConfigError
 from core.files import locked, write_json
 from core.paths import ROOT
-from toolchains.emulation import places
+from toolchains.emulation import platforms
 from toolchains.targets import Target, load_targets
 from verify.agree.programs import table
 
@@ -55,7 +55,7 @@ class Column(_Model):
 
     target: str
     cpu: str
-    """One of `toolchains.emulation.places.cpus`."""
+    """One of `toolchains.emulation.platforms.cpus`."""
     how: str
     cells: Mapping[str, Cell] = {}
     """By the program's name."""
@@ -91,7 +91,7 @@ class Columns(_Model):
 
 def everywhere() -> list[tuple[Target, str]]:
     """Every target with every place that its programs may run at on some machine, in the table's order."""
-    return [(one, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *places.cpus(one)))]
+    return [(one, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *platforms.cpus(one)))]
 
 
 def load(path: Path) -> Columns:

@@ -16,8 +16,8 @@ import numpy as np
 from core.bundle import Bundle
 from core.errors import HostError, MismatchError
 from core.files import sha256_file
-from toolchains.emulation import places
-from toolchains.emulation.places import WINE, Place
+from toolchains.emulation import platforms
+from toolchains.emulation.platforms import WINE, Platform
 from toolchains.targets import get_target
 from verify.agree.kept import INFINITE, Cell
 from verify.agree.programs import FURTHER, About, Compared, of_reference
@@ -46,30 +46,30 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Spot:
+class Executor:
     """A place with the bundle that runs there."""
 
     bundle: Bundle
-    place: Place
+    platform: Platform
     key: str
     """Digest of the runner."""
 
     @property
     def target(self) -> str:
         """The target's name."""
-        return self.place.target.name
+        return self.platform.target.name
 
     @classmethod
-    def of(cls, bundle: Bundle, place: Place) -> Spot:
+    def of(cls, bundle: Bundle, platform: Platform) -> Executor:
         """The bundle at a place."""
-        return cls(bundle, place, sha256_file(Path(bundle.emulated_argv[-1]))[:16])
+        return cls(bundle, platform, sha256_file(Path(bundle.emulated_argv[-1]))[:16])
 
     def cell_key(self, program: Compared) -> str:
         """What a cell depends on; the same key means that there is nothing to do."""
         return f"{program.digest}-{self.key}"
 
 
-def execute(spot: Spot, program: Compared, folder: Path, seconds: float = SECONDS) -> Answer:
+def execute(executor: Executor, program: Compared, folder: Path, seconds: float = SECONDS) -> Answer:
     """Run a program as often in a row as it wants.
 
     Args:
@@ -78,9 +78,9 @@ def execute(spot: Spot, program: Compared, folder: Path, seconds: float = SECOND
     Raises:
         HostError: it took longer than ``seconds``, or nothing can run it.
     """
-    first, *rest = spot.bundle.emulated_argv
+    first, *rest = executor.bundle.emulated_argv
     runner, files = Path(first), (program.file, *program.inputs)
-    wine = spot.place.cpu == WINE
+    wine = executor.platform.cpu == WINE
     if wine:  # it sees one folder
         for file in (runner, *files):
             shutil.copy(file, folder)
@@ -93,8 +93,8 @@ def execute(spot: Spot, program: Compared, folder: Path, seconds: float = SECOND
     words += [f"--json={word(folder / 'result.json')}", f"--num_executions={program.runs}"]
     words += [f"--inputs={','.join(word(file) for file in program.inputs)}"] if program.inputs else []
     # Threads that wait for each other in an emulator cost minutes and change no sum.
-    words += ["--cpu_threads=1"] if spot.place.emulated else []
-    done = spot.place.run(runner, words, timeout=seconds)
+    words += ["--cpu_threads=1"] if executor.platform.emulated else []
+    done = executor.platform.run(runner, words, timeout=seconds)
     try:
         said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -134,7 +134,7 @@ class Seen:
     """Of the CPU; none where the program did not run."""
 
 
-def look(spot: Spot, program: Compared, seconds: float = SECONDS) -> Seen:
+def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Seen:
     """Run one program at one place and compare.
 
     Raises:
@@ -142,11 +142,11 @@ def look(spot: Spot, program: Compared, seconds: float = SECONDS) -> Seen:
     """
     with tempfile.TemporaryDirectory(prefix="slipway-agree-") as folder:
         try:
-            answer = execute(spot, program, Path(folder), seconds)
+            answer = execute(executor, program, Path(folder), seconds)
         except HostError as error:
             if not isinstance(error.__cause__, subprocess.TimeoutExpired):
                 raise
-            why = f"over {seconds:.0f} s, {spot.place.how}"
+            why = f"over {seconds:.0f} s, {executor.platform.how}"
             return Seen(Cell(outcome="too slow", why=why))
         if not answer.error:
             return Seen(judge(program, answer.outputs), answer.features)
@@ -155,8 +155,8 @@ def look(spot: Spot, program: Compared, seconds: float = SECONDS) -> Seen:
         return Seen(Cell(outcome="refused" if refused else "failed", why=why))
 
 
-def _native(bundle: Bundle) -> Spot:
-    return Spot.of(bundle, places.place(get_target(bundle.manifest.target), places.NATIVE))
+def _native(bundle: Bundle) -> Executor:
+    return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), platforms.NATIVE))
 
 
 def look_native(bundle: Bundle, reference: Reference) -> Cell:

@@ -100,14 +100,14 @@ def chosen(expression: str) -> list[About]:
         ConfigError: one of them names nothing.
     """
     known = table()
-    wanted = [part.strip() for part in expression.split(",") if part.strip()]
-    for part in wanted:
+    parts = [part.strip() for part in expression.split(",") if part.strip()]
+    for part in parts:
         if not any(_names(part, name) for name in known):
             models = ", ".join(dict.fromkeys(about.model for about in known.values()))
             raise ConfigError(
                 f"No program to compare is called {part!r}.", f"they are {models}, each with a scheme", "./inv agree"
             )
-    return [about for name, about in known.items() if not wanted or any(_names(part, name) for part in wanted)]
+    return [about for name, about in known.items() if not parts or any(_names(part, name) for part in parts)]
 
 
 def _names(part: str, name: str) -> bool:

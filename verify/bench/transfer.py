@@ -108,20 +108,26 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
         return {}
     from deploy.run.connect import ssh_address
 
-    where = ssh_address(device)
-    options = ["-o", f"UserKnownHostsFile={where.known_hosts[0]}", "-o", "BatchMode=yes"]
-    options += ["-i", str(where.key), "-o", "IdentitiesOnly=yes"] if where.key else []
-    ends = f"{where.user}@{where.host}"
+    address = ssh_address(device)
+    options = ["-o", f"UserKnownHostsFile={address.known_hosts[0]}", "-o", "BatchMode=yes"]
+    options += ["-i", str(address.key), "-o", "IdentitiesOnly=yes"] if address.key else []
+    ends = f"{address.user}@{address.host}"
     found: dict[str, Send] = {}
     if shutil.which("scp"):
         found["scp"] = _program(
-            lambda file, name: ["scp", "-q", "-P", str(where.port), *options, str(file), f"{ends}:{folder}/{name}"]
+            lambda file, name: ["scp", "-q", "-P", str(address.port), *options, str(file), f"{ends}:{folder}/{name}"]
         )
-        ssh = ["ssh", "-p", str(where.port), *options, ends]
+        ssh = ["ssh", "-p", str(address.port), *options, ends]
         found["scp, ssh sha256sum"] = _verified(found["scp"], ssh, folder)
     own, far = bench_rsync.here(), bench_rsync.there(device, transport, folder)
     if own and far:
-        words = [*own, "--whole-file", "-e", " ".join(["ssh", "-p", str(where.port), *options]), f"--rsync-path={far}"]
+        words = [
+            *own,
+            "--whole-file",
+            "-e",
+            " ".join(["ssh", "-p", str(address.port), *options]),
+            f"--rsync-path={far}",
+        ]
         found["rsync"] = _program(lambda file, name: [*words, str(file), f"{ends}:{folder}/{name}"])
     return found
 
@@ -173,13 +179,13 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
         bundle = build(device.target)
     except NotSupportedError as error:
         return {"why_not": f"{error.what} Its transfers were measured, a deploy was not."}
-    where = export("mlp", "fp32")
+    program = export("mlp", "fp32")
     once = Settings(num_executions=1, warmup=0)
-    deploy(device, bundle, where, once, listeners=[])
+    deploy(device, bundle, program, once, listeners=[])
     rows: list[dict[str, float]] = []
     for _ in range(runs):
         begun = time.monotonic()
-        result = deploy(device, bundle, where, once, listeners=[])
+        result = deploy(device, bundle, program, once, listeners=[])
         took = time.monotonic() - begun
         ran = result.conditions.ran_seconds
         apart = {**result.seconds, "run": result.seconds["run"] - (ran or 0.0), "ran": ran or 0.0}
@@ -187,8 +193,8 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
         rows.append({**apart, "overhead": rest, "elsewhere": took - sum(result.seconds.values())})
     with tempfile.TemporaryDirectory() as here:
         changed = Path(here) / "changed.pte"
-        changed.write_bytes((where / "model.pte").read_bytes() + secrets.token_bytes(16))
-        fed = once.model_copy(update={"inputs": (where / "input0.npy",)})
+        changed.write_bytes((program / "model.pte").read_bytes() + secrets.token_bytes(16))
+        fed = once.model_copy(update={"inputs": (program / "input0.npy",)})
         again = deploy(device, bundle, changed, fed, listeners=[])
         size = changed.stat().st_size
     medians = {key: round(statistics.median(row.get(key, 0.0) for row in rows), 3) for key in rows[0]}

@@ -25,15 +25,15 @@ _DEEP = 3
 
 def symbols(program: str, addresses: Iterable[str]) -> Mapping[str, str]:
     """Names of functions, with files and lines where the program has them; the addresses where nothing tells."""
-    wanted = sorted(set(addresses))
+    distinct = sorted(set(addresses))
     tool = shutil.which("llvm-symbolizer")
-    if not wanted or tool is None:
-        return {address: address for address in wanted}
+    if not distinct or tool is None:
+        return {address: address for address in distinct}
     argv = [tool, "-e", program, "--output-style=JSON", "--no-inlines"]
-    asked = "\n".join(f"0x{address}" for address in wanted)
-    said = subprocess.run(argv, input=asked, capture_output=True, text=True, check=False).stdout
+    lines = "\n".join(f"0x{address}" for address in distinct)
+    said = subprocess.run(argv, input=lines, capture_output=True, text=True, check=False).stdout
     names = {}
-    for address, line in zip(wanted, said.splitlines(), strict=False):
+    for address, line in zip(distinct, said.splitlines(), strict=False):
         symbol = (json.loads(line).get("Symbol") or [{}])[0]
         name = str(symbol.get("FunctionName") or address).split("(")[0]
         file = Path(str(symbol.get("FileName") or "")).name
@@ -62,14 +62,14 @@ def grouped(findings: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str,
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for (program, one), ats in zip(findings, calls, strict=True):
         known = [names[program].get(at, at) for at in ats[:14]]
-        where = " < ".join([name for name in known if not name.startswith(_NOT_OURS)][:_DEEP])
-        groups.setdefault((what(one), where), []).append(one)
+        location = " < ".join([name for name in known if not name.startswith(_NOT_OURS)][:_DEEP])
+        groups.setdefault((what(one), location), []).append(one)
     return [
         {
             "count": len(group),
             "what": said,
-            "where": where,
+            "where": location,
             "example": f"{group[0]['program']}: {group[0]['path']} {group[0]['was']} -> {group[0]['now']}",
         }
-        for (said, where), group in sorted(groups.items(), key=lambda item: -len(item[1]))
+        for (said, location), group in sorted(groups.items(), key=lambda item: -len(item[1]))
     ]

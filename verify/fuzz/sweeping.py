@@ -86,13 +86,13 @@ def programs(pattern: str) -> dict[str, Path]:
     from models.zoo import everything
 
     names = {f"{model}-{scheme}": (model, scheme) for model, scheme in everything()}
-    wanted = [name for name in names if any(fnmatch.fnmatch(name, word) for word in (pattern or "*").split(","))]
-    if not wanted:
+    chosen = [name for name in names if any(fnmatch.fnmatch(name, word) for word in (pattern or "*").split(","))]
+    if not chosen:
         raise ConfigError(
             f"No program of the zoo is called {pattern}.", f"there are {', '.join(names)}", "./inv models"
         )
     found = {}
-    for name in wanted:
+    for name in chosen:
         folder = export(*names[name])
         found[name] = folder / load_program(folder).file
     return found

@@ -75,16 +75,16 @@ def uses_of(kernels: list[dict[str, str]]) -> tuple[Use, ...]:
 
 def look(bundle: Bundle, cpu: str, folder: Path, program: str, outputs: Path) -> Looked:
     """Run a program of ``folder`` and describe it; outputs are ``outputs`` followed by number and ``.npy``."""
-    from toolchains.emulation.places import place
+    from toolchains.emulation.platforms import platform_for
     from toolchains.targets import get_target
 
-    where = place(get_target(TARGET), cpu)
+    platform = platform_for(get_target(TARGET), cpu)
     inputs = sorted(folder.glob(f"{program}.in*.npy"))
     common = ["--json", f"--model_path={folder / program}.pte"]
     words = [f"--inputs={','.join(map(str, inputs))}", "--cpu_threads=2", "--num_executions=2", "--profile"]
     said = []
     for more in ([*words, f"--output_file={outputs}"], ["--describe"]):
-        done = where.run(bundle.path / RUNNER, [*common, *more], timeout=120)
+        done = platform.run(bundle.path / RUNNER, [*common, *more], timeout=120)
         if done.returncode:
             raise RefusedError(f"{program} on {cpu}: {done.stderr}")
         said.append(json.loads(done.stdout))
@@ -131,12 +131,12 @@ def main() -> None:
     bundle = build(TARGET, "lean")
     seen: dict[str, dict[str, list[list[str]]]] = {}
     with tempfile.TemporaryDirectory(prefix="slipway-kernels-") as folder:
-        place = Path(folder)
-        make(place)
+        work = Path(folder)
+        make(work)
         for program in TITLES:
             for cpu in CPUS:
                 try:
-                    uses = look(bundle, cpu, place, program, place / "out").uses
+                    uses = look(bundle, cpu, work, program, work / "out").uses
                 except RefusedError as why:
                     console.note(str(why))
                     uses = ()

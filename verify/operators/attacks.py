@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from verify.operators.written import Out, Place, Writer
+from verify.operators.written import Out, ValueRef, Writer
 
 Maker = Callable[[Writer], None]
 _LARGEST = 2**31 - 1
@@ -14,11 +14,11 @@ _ROWS = 1 << 22
 _SIDE = 1 << 13
 
 
-def _made(writer: Writer, like: torch.Tensor, value: float) -> Place:
+def _made(writer: Writer, like: torch.Tensor, value: float) -> ValueRef:
     """A tensor that the program itself fills."""
-    place = Place(writer.tensor(like))
-    writer.call("aten::full.out", list(like.shape), value, place)
-    return place
+    index = ValueRef(writer.tensor(like))
+    writer.call("aten::full.out", list(like.shape), value, index)
+    return index
 
 
 def _moved_into_an_input(writer: Writer) -> None:
@@ -26,11 +26,11 @@ def _moved_into_an_input(writer: Writer) -> None:
     from executorch.exir import schema
 
     rows = _made(writer, torch.zeros(_ROWS - 1, 3), 2.0)
-    grows = Place(writer.tensor(torch.zeros(_ROWS, 3), bounded=True))
+    grows = ValueRef(writer.tensor(torch.zeros(_ROWS, 3), bounded=True))
     writer.call("aten::full.out", [1, 3], 1.0, grows)
     first, second = writer._argument([rows]), writer._argument([rows, grows])
     writer.instructions.append(schema.Instruction(schema.MoveCall(move_from=second, move_to=first)))
-    writer.call("aten::cat.out", Place(first), 0, grows)
+    writer.call("aten::cat.out", ValueRef(first), 0, grows)
 
 
 def _into_a_constant(writer: Writer) -> None:
@@ -55,20 +55,20 @@ def _weights_of_floats(writer: Writer) -> None:
 def _indices_that_wrap(writer: Writer) -> None:
     """Indices that broadcast to 2^64 + 418 places."""
     sizes = (15242, 5821, 11683, 26443, 673)
-    places = []
+    indices = []
     for dim, size in enumerate(sizes):
         shape = [1] * len(sizes)
         shape[dim] = size
-        places.append(_made(writer, torch.zeros(shape, dtype=torch.int64), 0))
+        indices.append(_made(writer, torch.zeros(shape, dtype=torch.int64), 0))
     target = writer.given(torch.ones(1 << 20, 1, 1, 1, 1, 1))
-    writer.call("aten::index_put_", target, [None, *places], torch.ones(1), False, target)
+    writer.call("aten::index_put_", target, [None, *indices], torch.ones(1), False, target)
 
 
 def _pairs_that_wrap(writer: Writer) -> None:
     """So many rows without columns that their pairs are 2^64 n + 361."""
     rows = writer.given(torch.zeros(1, 0, dtype=torch.int8))
     for times in (1707817486, 1189435391):
-        more = Place(writer.tensor(torch.zeros(_LARGEST, 0, dtype=torch.int8), bounded=True))
+        more = ValueRef(writer.tensor(torch.zeros(_LARGEST, 0, dtype=torch.int8), bounded=True))
         writer.call("aten::repeat.out", rows, [times, 1], more)
         rows = more
     writer.call("aten::_pdist_forward.out", rows, 2.0, Out(torch.zeros(361)))
@@ -88,14 +88,14 @@ def _result_in_an_argument(writer: Writer) -> None:
     given = writer.given(torch.ones(4))
     result = writer.tensor(torch.zeros(4))
     writer.values[result].val.allocation_info.memory_offset_low = 8
-    writer.call("aten::relu.out", given, Place(result))
+    writer.call("aten::relu.out", given, ValueRef(result))
 
 
 def _results_in_one_another(writer: Writer) -> None:
     given = writer.given(torch.ones(4, 4))
-    values, places = writer.tensor(torch.zeros(4)), writer.tensor(torch.zeros(4, dtype=torch.int64))
-    writer.values[places].val.allocation_info = writer.values[values].val.allocation_info
-    writer.call("aten::max.dim_max", given, 1, False, Place(values), Place(places))
+    values, indices = writer.tensor(torch.zeros(4)), writer.tensor(torch.zeros(4, dtype=torch.int64))
+    writer.values[indices].val.allocation_info = writer.values[values].val.allocation_info
+    writer.call("aten::max.dim_max", given, 1, False, ValueRef(values), ValueRef(indices))
 
 
 WRONG: dict[str, Maker] = {
@@ -115,7 +115,7 @@ WRONG: dict[str, Maker] = {
 
 def _split(writer: Writer) -> None:
     part = writer.tensor(torch.zeros(0, 1))
-    writer.call("aten::split_copy.Tensor_out", torch.zeros(0, _LARGEST), 1, 1, [Place(part)])
+    writer.call("aten::split_copy.Tensor_out", torch.zeros(0, _LARGEST), 1, 1, [ValueRef(part)])
 
 
 def _sort(writer: Writer) -> None:

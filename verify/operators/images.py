@@ -83,10 +83,10 @@ def _pool(op: Any, *, dilated: bool) -> Maker:
 def _max_pool_backward(draw: Draw) -> Call:
     x = _image(draw, 2)
     settings = ([3, 2], [2, 2], [1, 1], [1, 1], draw(st.booleans()))
-    found, places = aten.max_pool2d_with_indices.default(x, *settings)
+    found, indices = aten.max_pool2d_with_indices.default(x, *settings)
     return (
         lambda g, x, p: aten.max_pool2d_with_indices_backward.default(g, x, *settings, p),
-        (torch.randn_like(found), x, places),
+        (torch.randn_like(found), x, indices),
     )
 
 
@@ -193,11 +193,11 @@ def _embedding(op: Any, bits: int, **settings: Any) -> Maker:
         kind = torch.int8 if bits == 8 else torch.uint8
         low, high = (-128, 127) if bits == 8 else (0, 255)
         table = _codes(draw, rows, 4 * groups, low=low, high=high, of=kind)
-        places = tensor(draw, (draw(SIZES),), torch.int64, 0, rows - 1)
+        indices = tensor(draw, (draw(SIZES),), torch.int64, 0, rows - 1)
         edges = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         scales = _scales(draw, rows, groups)
         assert 4 * groups * per_byte % groups == 0
-        return lambda t, s, p: op(t, s, None, *edges, p, **settings), (table, scales, places)
+        return lambda t, s, p: op(t, s, None, *edges, p, **settings), (table, scales, indices)
 
     return make
 

@@ -80,19 +80,19 @@ def _embedding(draw: Draw) -> Call:
     return aten.embedding.default, (table, tensor(draw, shape(draw, 1, 2), torch.int64, 0, table.shape[0] - 1))
 
 
-def _at_places(op: Any, of: tuple[torch.dtype, ...], *, source: bool = False, number: Any = None) -> Maker:
+def _at_indices(op: Any, of: tuple[torch.dtype, ...], *, source: bool = False, number: Any = None) -> Maker:
     """Along one dimension, at places that are different along a line."""
 
     def make(draw: Draw) -> Call:
         x = tensor(draw, shape(draw, 2, 3), dtype(draw, of))
         dim = dim_of(draw, x)
         noise = tensor(draw, x.shape, torch.float64)
-        places = noise.argsort(dim).narrow(dim, 0, draw(st.integers(1, x.shape[dim])))
+        indices = noise.argsort(dim).narrow(dim, 0, draw(st.integers(1, x.shape[dim])))
         if source:
-            return lambda x, p, s: op(x, dim, p, s), (x, places, tensor(draw, places.shape, x.dtype))
+            return lambda x, p, s: op(x, dim, p, s), (x, indices, tensor(draw, indices.shape, x.dtype))
         if number is not None:
-            return lambda x, p: op(x, dim, p, number), (x, places)
-        return lambda x, p: op(x, dim, p), (x, places)
+            return lambda x, p: op(x, dim, p, number), (x, indices)
+        return lambda x, p: op(x, dim, p), (x, indices)
 
     return make
 
@@ -210,10 +210,10 @@ MAKERS: dict[str, Maker] = {
     "aten::topk.values": _topk,
     "aten::sort.values": _sort,
     "aten::embedding.out": _embedding,
-    "aten::gather.out": _at_places(aten.gather.default, ALL),
-    "aten::scatter.src_out": _at_places(aten.scatter.src, ALL, source=True),
-    "aten::scatter.value_out": _at_places(aten.scatter.value, _NUMBERS, number=2),
-    "aten::scatter_add.out": _at_places(aten.scatter_add.default, _NUMBERS, source=True),
+    "aten::gather.out": _at_indices(aten.gather.default, ALL),
+    "aten::scatter.src_out": _at_indices(aten.scatter.src, ALL, source=True),
+    "aten::scatter.value_out": _at_indices(aten.scatter.value, _NUMBERS, number=2),
+    "aten::scatter_add.out": _at_indices(aten.scatter_add.default, _NUMBERS, source=True),
     "aten::index_select.out": _index_select,
     "aten::index.Tensor_out": _index,
     "aten::index_put.out": _index_put,

@@ -35,8 +35,8 @@ def _along(op: Any, *settings: Any, least: int = 1) -> Maker:
 
 def _view(draw: Draw) -> Call:
     x = _any(draw, 2)
-    wanted = draw(st.sampled_from([[-1], [x.shape[0], -1], [-1, x.shape[-1]], [x.numel(), 1]]))
-    return lambda x: aten.view_copy.default(x, wanted), (x,)
+    sizes = draw(st.sampled_from([[-1], [x.shape[0], -1], [-1, x.shape[-1]], [x.numel(), 1]]))
+    return lambda x: aten.view_copy.default(x, sizes), (x,)
 
 
 def _unsqueeze(draw: Draw) -> Call:
@@ -68,8 +68,8 @@ def _transpose(draw: Draw) -> Call:
 
 def _expand(draw: Draw) -> Call:
     x = _any(draw, 1, 3).unsqueeze(0)
-    wanted = [draw(SIZES), draw(SIZES), *([-1] * (x.dim() - 1))]
-    return lambda x: aten.expand_copy.default(x, wanted), (x,)
+    sizes = [draw(SIZES), draw(SIZES), *([-1] * (x.dim() - 1))]
+    return lambda x: aten.expand_copy.default(x, sizes), (x,)
 
 
 def _select(draw: Draw) -> Call:

@@ -34,7 +34,7 @@ class Writer:
     inputs: list[torch.Tensor] = field(default_factory=list)
     results: list[torch.Tensor] = field(default_factory=list)
     _given: list[int] = field(default_factory=list)
-    _wanted: list[int] = field(default_factory=list)
+    _outputs: list[int] = field(default_factory=list)
     _used: int = 0
     _constants: list[bytes] = field(default_factory=lambda: [b""])
 
@@ -50,17 +50,17 @@ class Writer:
         from executorch.exir.tensor import scalar_type_enum
 
         size = max(like.numel() * like.element_size(), 1)
-        place = schema.AllocationDetails(1, self._used, 0)
+        allocation = schema.AllocationDetails(1, self._used, 0)
         self._used += -(-size // 16) * 16
         kinds = schema.TensorShapeDynamism
         return self._put(
             schema.Tensor(
-                scalar_type_enum(like.dtype), 0, list(like.shape), list(range(like.dim())), False, 0, 0, place,
+                scalar_type_enum(like.dtype), 0, list(like.shape), list(range(like.dim())), False, 0, 0, allocation,
                 kinds.DYNAMIC_BOUND if bounded else kinds.STATIC,
             )
         )  # fmt: skip
 
-    def constant(self, value: torch.Tensor) -> Place:
+    def constant(self, value: torch.Tensor) -> ValueRef:
         """A tensor of the program's own."""
         from executorch.exir import schema
         from executorch.exir.tensor import scalar_type_enum
@@ -70,12 +70,12 @@ class Writer:
         static = schema.TensorShapeDynamism.STATIC
         kind, buffer = scalar_type_enum(value.dtype), len(self._constants) - 1
         stored = schema.Tensor(kind, 0, list(value.shape), order, False, 0, buffer, None, static)
-        return Place(self._put(stored))
+        return ValueRef(self._put(stored))
 
-    def _output(self, place: int, result: torch.Tensor) -> int:
+    def _output(self, index: int, result: torch.Tensor) -> int:
         self.results.append(result)
-        self._wanted.append(place)
-        return place
+        self._outputs.append(index)
+        return index
 
     def _plain(self, value: Any) -> Any:
         """Numbers and lists as the file has them; a list of numbers refers to numbers among the values."""
@@ -92,7 +92,7 @@ class Writer:
     def _argument(self, value: Any) -> int:
         from executorch.exir import schema
 
-        if isinstance(value, Place):
+        if isinstance(value, ValueRef):
             return value.index
         if isinstance(value, torch.Tensor):
             return self.given(value).index
@@ -112,16 +112,16 @@ class Writer:
         indices = [self._argument(one) for one in arguments]
         self.instructions.append(schema.Instruction(schema.KernelCall(self.operators.index(kernel), indices)))
 
-    def returned(self, place: Place, result: torch.Tensor) -> None:
+    def returned(self, value: ValueRef, result: torch.Tensor) -> None:
         """Give a value of the method as an output, too."""
-        self._wanted.append(place.index)
+        self._outputs.append(value.index)
         self.results.append(result)
 
-    def given(self, value: torch.Tensor, *, bounded: bool = False) -> Place:
+    def given(self, value: torch.Tensor, *, bounded: bool = False) -> ValueRef:
         """An input, to be used in several calls."""
         self.inputs.append(value)
         self._given.append(self.tensor(value, bounded=bounded))
-        return Place(self._given[-1])
+        return ValueRef(self._given[-1])
 
     def program(self) -> bytes:
         """The file."""
@@ -130,7 +130,7 @@ class Writer:
 
         plan = schema.ExecutionPlan(
             name="forward", container_meta_type=schema.ContainerMetadata("", ""), values=self.values,
-            inputs=self._given, outputs=self._wanted,
+            inputs=self._given, outputs=self._outputs,
             chains=[schema.Chain([], [], self.instructions, None)],
             operators=[schema.Operator(*_split(name)) for name in self.operators],
             delegates=[], non_const_buffer_sizes=[0, max(self._used, 16)],
@@ -141,7 +141,7 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Place:
+class ValueRef:
     """Where a value of the method is."""
 
     index: int

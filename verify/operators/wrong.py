@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from verify.operators import attacks
-from verify.operators.written import Out, Place, Writer
+from verify.operators.written import Out, ValueRef, Writer
 
 
-def _unplaced(writer: Writer, like: torch.Tensor) -> Place:
+def _unplaced(writer: Writer, like: torch.Tensor) -> ValueRef:
     """A tensor that has no memory, neither planned nor given."""
-    place = writer.tensor(like)
-    writer.values[place].val.allocation_info = None
-    return Place(place)
+    index = writer.tensor(like)
+    writer.values[index].val.allocation_info = None
+    return ValueRef(index)
 
 
 def _reads_without_memory(writer: Writer) -> None:

@@ -15,8 +15,8 @@ from core.errors import BuildError, BundleError, ConfigError, HostError, NotSupp
 from core.files import sha256_bytes, sha256_file
 from core.paths import native_dir
 from core.sweep import Cell, Journal, sweep
-from toolchains.emulation import places
-from toolchains.emulation.places import NATIVE, WINE, Place
+from toolchains.emulation import platforms
+from toolchains.emulation.platforms import NATIVE, WINE, Platform
 from toolchains.targets import Target, get_target, load_targets
 from verify.kernels import names as kernels
 from verify.prove import proof
@@ -29,7 +29,7 @@ def _key(native: Native, cpu: str, with_kernels: bool) -> str:
     """What decides a row: the program, how it is run there, and what is looked at."""
     target = get_target(native.manifest.target)
     try:
-        how = places.place(target, cpu).how
+        how = platforms.platform_for(target, cpu).how
     except (HostError, NotSupportedError):
         how = ""  # such a row is not kept
     program = sha256_file(native.path / native.manifest.proof) if native.manifest.proof else ""
@@ -40,7 +40,7 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: 
     """Run the proof program of ``dist/<target>/native`` on one CPU model or on all: a sweep (`core.sweep`).
 
     Args:
-        cpu: one of `places.cpus`; all when empty.
+        cpu: one of `platforms.cpus`; all when empty.
         with_kernels: find out which kernels ran, which takes one more run a case under QEMU, and a fifth of a second
             a case natively.
         again: run it also where it passed before.
@@ -50,15 +50,15 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: 
         BundleError: the native packages are not there, or not whole.
     """
     target = get_target(target_name)
-    wanted = places.cpus(target)
-    if cpu and cpu not in wanted:
+    cpus = platforms.cpus(target)
+    if cpu and cpu not in cpus:
         raise ConfigError(
             f"Programs for {target_name} are not run on {cpu!r}.",
-            f"CPU models are {', '.join(wanted)}" if wanted else "nothing here runs them",
+            f"CPU models are {', '.join(cpus)}" if cpus else "nothing here runs them",
             f"./inv prove --target {target_name}",
         )
     native = Native.load(native_dir(target_name))
-    if not wanted:
+    if not cpus:
         return [_not_run(target, native, "", f"not run: {target.proof}")]
     cells = [
         Cell(
@@ -66,7 +66,7 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: 
             _key(native, name, with_kernels),
             partial(prove_one, native, name, with_kernels=with_kernels),
         )
-        for name in ((cpu,) if cpu else wanted)
+        for name in ((cpu,) if cpu else cpus)
     ]
     rows = sweep("proving", cells, Journal.of("prove", Row), again=again, holds=lambda row: row.outcome == "passed")
     return list(rows.values())
@@ -118,30 +118,30 @@ def prove_one(native: Native, cpu: str, *, with_kernels: bool = True, only: Sequ
         )
     program = native.path / native.manifest.proof
     try:
-        place = places.place(target, cpu)
+        platform = platforms.platform_for(target, cpu)
     except (HostError, NotSupportedError) as error:
         return _not_run(target, native, cpu, f"{error.what} {error.cause}")
     sampling = with_kernels and cpu == NATIVE
     words = ["--json", *(word for name in only for word in ("--case", name))]
-    done = place.run(program, [*words, *(["--samples", str(_SAMPLE_MS)] if sampling else [])])
+    done = platform.run(program, [*words, *(["--samples", str(_SAMPLE_MS)] if sampling else [])])
     if done.returncode not in (0, 1):
         # QEMU warns of what it does not emulate of a CPU.
         said = [line for line in (done.stderr or done.stdout).splitlines() if line and "warning:" not in line]
         last = "; ".join(said[-3:])
         why = f"the program ended with {done.returncode}: {last}"
-        return Row(target=target.name, cpu=cpu, how=place.how, outcome="failed", why=why)
+        return Row(target=target.name, cpu=cpu, how=platform.how, outcome="failed", why=why)
     report = proof.parse_report(done.stdout, program)
     if sampling:
         named, by = _sampled(report, program), "sampling"
     elif with_kernels and cpu != WINE:
-        named, by = _translated(report, place, program), "translation"
+        named, by = _translated(report, platform, program), "translation"
     else:
         named, by = {}, ""
     failed = [case for case in report.cases if case.outcome == "failed"]
     return Row(
         target=target.name,
         cpu=cpu,
-        how=place.how,
+        how=platform.how,
         outcome="failed" if failed else "passed",
         why="; ".join(f"{case.name}: {case.why}" for case in failed),
         xnnpack=report.xnnpack.version,
@@ -163,14 +163,14 @@ def _sampled(report: Report, program: Path) -> Mapping[str, tuple[str, ...]]:
     return {case.name: kernels.sampled(case.samples, symbols) for case in report.cases}
 
 
-def _translated(report: Report, place: Place, program: Path) -> Mapping[str, tuple[str, ...]]:
+def _translated(report: Report, platform: Platform, program: Path) -> Mapping[str, tuple[str, ...]]:
     """Kernels of every case: each runs alone, so that what the emulator translates is for it."""
     names = [case.name for case in report.cases if case.outcome == "passed"]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return dict(zip(names, pool.map(lambda name: _kernels_of(place, program, name), names), strict=True))
+        return dict(zip(names, pool.map(lambda name: _kernels_of(platform, program, name), names), strict=True))
 
 
-def _kernels_of(place: Place, program: Path, case: str) -> tuple[str, ...]:
+def _kernels_of(platform: Platform, program: Path, case: str) -> tuple[str, ...]:
     """Kernels that one case runs under QEMU.
 
     Raises:
@@ -178,10 +178,10 @@ def _kernels_of(place: Place, program: Path, case: str) -> tuple[str, ...]:
     """
     with tempfile.TemporaryDirectory(prefix="slipway-proof-") as folder:
         log = Path(folder) / "translated.log"
-        done = place.run(program, ["--json", "--case", case], ("-d", "in_asm", "-D", os.fspath(log)))
+        done = platform.run(program, ["--json", "--case", case], ("-d", "in_asm", "-D", os.fspath(log)))
         if done.returncode:
             raise BuildError(
-                f"{case} passed among all cases and not alone ({place.how}).", done.stdout[-300:], "./inv test"
+                f"{case} passed among all cases and not alone ({platform.how}).", done.stdout[-300:], "./inv test"
             )
         return kernels.translated(log)
 

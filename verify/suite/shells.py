@@ -31,11 +31,11 @@ def program() -> list[str]:
     Raises:
         HostError: this machine has neither.
     """
-    wanted = table()["shellcheck"]
+    pinned = table()["shellcheck"]
     reason = debian.available()
     if not reason:
-        package = f"shellcheck={wanted['version']}"
-        root = debian.tree(wanted["suite"], host_arch(), [package], closure=True, name="shellcheck")
+        package = f"shellcheck={pinned['version']}"
+        root = debian.tree(pinned["suite"], host_arch(), [package], closure=True, name="shellcheck")
         return debian.installed_program(root, "usr/bin/shellcheck")
     if installed := shutil.which("shellcheck"):
         return [installed]

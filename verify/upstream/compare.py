@@ -18,7 +18,7 @@ from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes
 from core.program import Tolerance
 from verify.agree.kept import INFINITE
-from verify.agree.look import Spot, execute, look
+from verify.agree.look import Executor, execute, look
 from verify.agree.programs import About, Compared
 from verify.upstream import exact as upstream_exact
 from verify.upstream import kept as upstream_kept
@@ -62,10 +62,10 @@ def _numbers(file: Path) -> Numbers:
     return np.asarray(array, np.float64)
 
 
-def distance(ours: Sequence[Numbers], wanted: Sequence[Numbers]) -> float:
+def distance(ours: Sequence[Numbers], expected: Sequence[Numbers]) -> float:
     """The largest difference of some outputs from others; infinite for other shapes or where one alone is finite."""
     worst = 0.0
-    for one, other in zip(ours, wanted, strict=True):
+    for one, other in zip(ours, expected, strict=True):
         if one.shape != other.shape:
             return INFINITE
         with np.errstate(all="ignore"):
@@ -85,9 +85,9 @@ def who_is_right(case: Case, ours: Sequence[Path]) -> tuple[str, str]:
     if exactly is not None:
         references["the exact sums of XNNPACK's whole numbers"] = [exactly]
     figures = ""
-    for of, wanted in reversed(references.items()):  # what is exact decides
-        lean = distance([_numbers(file) for file in ours], wanted)
-        upstream = distance([_numbers(file) for file in case.files("output")], wanted)
+    for of, expected in reversed(references.items()):  # what is exact decides
+        lean = distance([_numbers(file) for file in ours], expected)
+        upstream = distance([_numbers(file) for file in case.files("output")], expected)
         figures = f"from {of} lean is {lean:.2g} away, upstream {upstream:.2g}"
         right = "lean" if lean * _CLEARLY < upstream else "upstream" if upstream * _CLEARLY < lean else ""
         if right:
@@ -95,7 +95,7 @@ def who_is_right(case: Case, ours: Sequence[Path]) -> tuple[str, str]:
     return "", figures or "PyTorch's outputs are not there"
 
 
-def look_at(spot: Spot, case: Case) -> Cell:
+def look_at(executor: Executor, case: Case) -> Cell:
     """One case at one place.
 
     Raises:
@@ -103,21 +103,21 @@ def look_at(spot: Spot, case: Case) -> Cell:
     """
     program = compared(case)
     if case.refused:
-        return _without_upstream(spot, case, program)
-    seen = look(spot, program).cell
+        return _without_upstream(executor, case, program)
+    seen = look(executor, program).cell
     cell = Cell(outcome=seen.outcome, max_abs=seen.max_abs, why=seen.why)
     if seen.outcome != "differs":
         return cell
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
-        answer = execute(spot, program, Path(folder))
+        answer = execute(executor, program, Path(folder))
         right, figures = who_is_right(case, answer.outputs)
     return cell.model_copy(update={"right": right, "why": f"{seen.why}; {figures}"})
 
 
-def _without_upstream(spot: Spot, case: Case, program: Compared) -> Cell:
+def _without_upstream(executor: Executor, case: Case, program: Compared) -> Cell:
     """A program that upstream's own runtime refuses: the same here, or outputs that are PyTorch's."""
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
-        answer = execute(spot, program, Path(folder))
+        answer = execute(executor, program, Path(folder))
         if answer.error:
             why = " ".join(str(answer.error.get("message", "")).split())
             return Cell(outcome="refused", right="both", why=f"{why} Upstream's runtime: {case.refused}")
@@ -140,12 +140,16 @@ class Collected:
         return cls(tuple(tests), tuple(cases), tuple(listed))
 
 
-def _sweep(where: Sequence[Spot], cases: Sequence[Case], again: bool) -> None:
+def _sweep(executors: Sequence[Executor], cases: Sequence[Case], again: bool) -> None:
     """Compare all cases at all places."""
     keys = {case.name: upstream_kept.digest(case) for case in cases}
     cells = [
-        sweep.Cell(upstream_kept.cell_name(spot, case), f"{keys[case.name]}-{spot.key}", partial(look_at, spot, case))
-        for spot in where
+        sweep.Cell(
+            upstream_kept.cell_name(executor, case),
+            f"{keys[case.name]}-{executor.key}",
+            partial(look_at, executor, case),
+        )
+        for executor in executors
         for case in cases
     ]
     sweep.sweep("comparing", cells, upstream_kept.journal(), again=again, remark=_remark)
@@ -194,16 +198,16 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
             "./inv agree --upstream-tests --update",
         )
     from core.environment import ensure_export, ensure_test
-    from verify.agree.agree import spots
+    from verify.agree.agree import executors_for
 
-    where = spots(target, cpu)
+    executors = executors_for(target, cpu)
     ensure_export()
     ensure_test()
     found = Collected.of(some.tests(jobs), upstream_suites.names())
     try:
-        _sweep(where, [case for case in found.cases if some.takes(case)], again)
+        _sweep(executors, [case for case in found.cases if some.takes(case)], again)
     finally:
-        columns = upstream_kept.columns(where, found.cases)
+        columns = upstream_kept.columns(executors, found.cases)
         summary = upstream_kept.summarize(found.tests, found.listed, columns)
         if update:
             upstream_kept.publish(summary)

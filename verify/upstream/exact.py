@@ -133,8 +133,8 @@ def exact(case: Case) -> Numbers | None:
     raw = blob(weights["tensor_value"]["constant_buffer_idx"])
     wide = np.frombuffer(raw, np.int8)[: outputs * inputs] if kind == "xnn_datatype_qcint8" else None
     matrix = unpacked(raw, outputs, inputs) if wide is None else wide.reshape(outputs, inputs).astype(np.float64)
-    where = channels["scale_buffer_idx"]
-    scales = np.frombuffer(blob(where), np.float32)[:outputs] if where else np.array(channels["scale"], np.float32)
+    buffer = channels["scale_buffer_idx"]
+    scales = np.frombuffer(blob(buffer), np.float32)[:outputs] if buffer else np.array(channels["scale"], np.float32)
     given = np.load(case.files("input")[0], allow_pickle=False)
     image = len(nodes) > _ALONE
     together = values[layer["input1_id"]]["quant_params"]["num_nonbatch_dims"]

@@ -16,7 +16,7 @@ from core.sweep import Journal
 from verify.agree.kept import Outcome
 
 if TYPE_CHECKING:
-    from verify.agree.look import Spot
+    from verify.agree.look import Executor
     from verify.upstream.suites import Case, Test
 
 KEPT = ROOT / "docs" / "data" / "upstream-tests.json"
@@ -96,9 +96,9 @@ def journal() -> Journal[Cell]:
     return Journal.of("upstream-tests", Cell)
 
 
-def cell_name(spot: Spot, case: Case) -> str:
+def cell_name(executor: Executor, case: Case) -> str:
     """The cell of a case at a place."""
-    return f"{spot.target} {spot.place.cpu}: {case.name}"
+    return f"{executor.target} {executor.platform.cpu}: {case.name}"
 
 
 def digest(case: Case) -> str:
@@ -111,14 +111,14 @@ Columns = Mapping[tuple[str, str, str], Mapping[str, Cell]]
 """By target, CPU and how programs run there; then by the case's name."""
 
 
-def columns(where: Sequence[Spot], cases: Sequence[Case]) -> Columns:
+def columns(executors: Sequence[Executor], cases: Sequence[Case]) -> Columns:
     """What was seen last of these cases at these places."""
     seen = dict(journal().all())
     return {
-        (spot.target, spot.place.cpu, spot.place.how): {
-            case.name: seen[name] for case in cases if (name := cell_name(spot, case)) in seen
+        (executor.target, executor.platform.cpu, executor.platform.how): {
+            case.name: seen[name] for case in cases if (name := cell_name(executor, case)) in seen
         }
-        for spot in where
+        for executor in executors
     }
 
 
@@ -232,12 +232,12 @@ _RIGHT = {"lean": "; lean is right", "upstream": "; upstream is right", "both": 
 
 def _remarks(notable: Sequence[Notable]) -> list[str]:
     """What does not plainly agree: a line for a program, or for all of which the same is said at the same places."""
-    places: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for one in notable:
         said = f"{one.outcome}{_RIGHT.get(one.right, '')}: {one.why}"
-        places.setdefault((one.case, said), []).append(f"{one.target} {one.cpu}")
+        groups.setdefault((one.case, said), []).append(f"{one.target} {one.cpu}")
     cases: dict[tuple[str, str], list[str]] = {}
-    for (case, said), at in places.items():
+    for (case, said), at in groups.items():
         cases.setdefault((", ".join(at), said), []).append(case)
     return [f"- {', '.join(names)}, {at}: {_plain(said)}" for (at, said), names in cases.items()]
 

@@ -195,8 +195,8 @@ class _Shard:
         for name in self.left:
             folder = _folder(self._base, name)
             if (folder / STARTED).is_file():
-                where = " in upstream's runtime" if (folder / RUNNING).is_file() else ""
-                why = f"the process {outcome}{where}, exit status {self._child.returncode}"
+                runtime = " in upstream's runtime" if (folder / RUNNING).is_file() else ""
+                why = f"the process {outcome}{runtime}, exit status {self._child.returncode}"
                 write_json(folder / RECORD, {"test": name, "outcome": outcome, "why": why, "cases": []})
                 self.left.remove(name)
                 return True
@@ -258,13 +258,13 @@ def chosen(pattern: str) -> list[str]:
     return [name for name in known if not parts or any(part in name for part in parts)]
 
 
-def ran(wanted: Sequence[str]) -> list[Test]:
+def ran(names: Sequence[str]) -> list[Test]:
     """Those tests that ran here before."""
     base = base_folder()
-    return [found for name in wanted if (found := read(base, name)) is not None]
+    return [found for name in names if (found := read(base, name)) is not None]
 
 
-def collect(wanted: Sequence[str], jobs: int = 0) -> list[Test]:
+def collect(names: Sequence[str], jobs: int = 0) -> list[Test]:
     """Run those tests that did not run yet, and give all.
 
     Args:
@@ -274,13 +274,13 @@ def collect(wanted: Sequence[str], jobs: int = 0) -> list[Test]:
         ExportError: upstream's tests cannot be run here.
     """
     base = base_folder()
-    todo = [name for name in wanted if not _ran(base, name)]
+    todo = [name for name in names if not _ran(base, name)]
     if todo:
         with contextlib.ExitStack() as stack:
             if len(todo) > _FEW:
                 waiting = "waiting for another ./inv agree --upstream-tests"
                 stack.enter_context(locked("upstream-tests", waiting))
-            todo = [name for name in wanted if not _ran(base, name)]
-            console.note(f"upstream's tests: {len(todo)} of {len(wanted)} to run")
+            todo = [name for name in names if not _ran(base, name)]
+            console.note(f"upstream's tests: {len(todo)} of {len(names)} to run")
             _run(base, todo, jobs or min(4, os.cpu_count() or 1))
-    return ran(wanted)
+    return ran(names)

@@ -18,7 +18,7 @@ _TIMEOUT = 900.0
 
 
 @dataclass(frozen=True)
-class Place:
+class Platform:
     """Somewhere to run a target's program."""
 
     target: Target
@@ -74,7 +74,7 @@ def cpus(target: Target) -> tuple[str, ...]:
     return (*((NATIVE,) if _runs_here(target) else ()), *emulators.cpus(target))
 
 
-def place(target: Target, cpu: str) -> Place:
+def platform_for(target: Target, cpu: str) -> Platform:
     """How to run on ``cpu``, one of `cpus`.
 
     Raises:
@@ -82,13 +82,13 @@ def place(target: Target, cpu: str) -> Place:
     """
     if cpu == WINE:
         wine.require(target)
-        return Place(target, cpu, "Wine, on this machine's CPU")
+        return Platform(target, cpu, "Wine, on this machine's CPU")
     if cpu != NATIVE:
         root = sysroot(target) if target.libc == "glibc" else None
         before = emulators.user_argv(target, cpu, root)
-        return Place(target, cpu, emulators.describe(target, cpu), tuple(before))
+        return Platform(target, cpu, emulators.describe(target, cpu), tuple(before))
     if target.libc != "glibc" or emulators.is_native(target):
-        return Place(target, cpu, "this machine's CPU")
+        return Platform(target, cpu, "this machine's CPU")
     # 32-bit programs on a 64-bit system that may have no loader for them.
     loader = library(sysroot(target), target, "ld-linux.so.2")
-    return Place(target, cpu, "this machine's CPU", (os.fspath(loader), "--library-path", os.fspath(loader.parent)))
+    return Platform(target, cpu, "this machine's CPU", (os.fspath(loader), "--library-path", os.fspath(loader.parent)))
