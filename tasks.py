@@ -1,6 +1,6 @@
 """Slipway's tasks: what ``./inv --list`` shows.
 
-Each task is a few lines that call a room; nothing heavy is imported before a task needs it.
+Each task is a few lines that call a package; nothing heavy is imported before a task needs it.
 Defaults come from ``invoke.yaml`` or ``INVOKE_SLIPWAY_<NAME>`` (``INVOKE_SLIPWAY_DEVICE=pi ./inv deploy``).
 """
 
@@ -42,7 +42,7 @@ def targets(c: Any, json: bool = False) -> None:
     report.targets(json)
 
 
-@task(help={"cache": "read all of the cache that is sealed, and name what is damaged", "json": JSON})
+@task(help={"cache": "read all sealed folders of the cache, and name damaged files", "json": JSON})
 def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
     """Check this machine: what works, what is missing, and the one command that fixes it.
 
@@ -64,7 +64,7 @@ def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
         "ops-from": "link only what these programs need (comma-separated files or folders; the engine lean)",
         "packages": "only the native packages: XNNPACK and what it needs, from source",
         "all": "every target that this machine can build: native packages, and the default engine's bundle",
-        "sources": "where sources come from: debian, git or auto (Debian's archive where this machine can read it)",
+        "sources": "origin of the sources: debian, git or auto (Debian's archive if this machine can read it)",
         "force": "build even if nothing changed",
         "allow-newer-glibc": "accept a bundle that needs newer C and C++ libraries than the target promises",
         "json": "print what was built as JSON",
@@ -120,11 +120,11 @@ def prove(
     docs: bool = False,
     json: bool = False,
 ) -> None:
-    """Prove that XNNPACK and KleidiAI compute rightly for a target, on every CPU model that can be had here.
+    """Prove that XNNPACK and KleidiAI compute correctly for a target, on every CPU model that runs here.
 
-    Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and tells which kernels ran.
+    Runs dist/<target>/native/bin/xnnpack_proof under QEMU, Wine and natively, and shows which kernels ran.
     Build the packages first: ./inv build --target NAME --packages. Exit code 0 means that nothing failed. What passed
-    is kept in dist/sweeps: the same command goes on where it was interrupted.
+    is kept in dist/sweeps: after an interruption, the same command continues.
 
     Example: ./inv prove --target linux-arm64 --cpu cortex-a76
     """
@@ -157,7 +157,7 @@ def prove(
         "model": "a model of the zoo (./inv models lists them), 'all', or yours as path/to/file.py:make_model",
         "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all' that make sense for the model",
         "format": "pte for ExecuTorch, onnx for ONNX Runtime (fp32 and qs8) (default: pte)",
-        "partitioners": "comma-separated, the first takes first; 'none': no delegate (default: xnnpack)",
+        "partitioners": "comma-separated, in priority order; 'none': no delegate (default: xnnpack)",
         "per-op-mode": "one delegate for each operator instead of the largest possible ones",
         "config-precisions": "only these go to XNNPACK: fp32, static_quant, dynamic_quant (comma-separated)",
         "options": "further export options as KEY=VALUE;KEY=VALUE (docs/models.md lists them)",
@@ -214,8 +214,8 @@ def models(c: Any, json: bool = False) -> None:
         "provider": "onnxruntime: xnnpack or cpu (default: xnnpack)",
         "ort-threads": "onnxruntime: threads of its own pool (default: 1 beside XNNPACK's pool, else --cpu-threads)",
         "ort-spinning": "onnxruntime: let that pool's threads spin while they wait",
-        "profile": "also show where the time goes, by operator",
-        "num-executions": "timed executions (default: 10; 1 on an emulated device, whose times mean nothing)",
+        "profile": "also show the time by operator",
+        "num-executions": "timed executions (default: 10; 1 on an emulated device)",
         "warmup": "executions before the timed ones (default: 1; 0 on an emulated device)",
         "cpu-threads": "threads on the device, 0 for its physical cores (default: 0)",
         "timeout": "seconds from connecting to the last byte (default: the device's own, else 600)",
@@ -225,7 +225,7 @@ def models(c: Any, json: bool = False) -> None:
         "method": "which of the program's methods (default: forward)",
         "keep-run": "leave the run's folder on the device",
         "wait": "seconds to wait while another deploy uses the device (default: 300)",
-        "retries": "further attempts after errors that may pass, such as a broken connection (default: 2)",
+        "retries": "further attempts after transient errors, such as a broken connection (default: 2)",
         "pin-governor": "CPU frequency governor for the run, such as performance; set back afterwards",
         "cpu-affinity": "cores to keep the run to, as 0,2-3",
         "cooldown": "degrees Celsius to which the device may cool down before the run",
@@ -266,9 +266,9 @@ def deploy(
 ) -> None:
     """Build, export, push to a device, run there, and check the outputs against the host.
 
-    Does only what is not done yet: builds the bundle if needed, exports the program if needed, boots a
-    virtual device that is down, uploads what the device lacks. Everything that can be foreseen to fail
-    is reported before a byte is pushed. Exit code 0 means the outputs agree.
+    It does only the steps that are not done yet: builds the bundle if needed, exports the program if needed, boots a
+    virtual device that is down, uploads the files that the device lacks. Foreseeable failures are reported before
+    anything is uploaded. Exit code 0 means that the outputs agree.
 
     Example: ./inv deploy --device pi --model mobilenet_v2
     """
@@ -288,18 +288,18 @@ def deploy(
         "schemes": "comma-separated quantization schemes, patterns, or 'all' (default: fp32,qs8)",
         "name": "the reports' folder, dist/matrix/NAME (default: default)",
         "resume": "keep the cells of that folder that passed and whose bundle, program and device are unchanged",
-        "list": "only say what would be run, and what cannot be, and why",
+        "list": "only list the cells that would run, and the impossible ones with the reason",
         "print-matrix": "only print the jobs as JSON for GitHub Actions' fromJson",
         "jobs": "devices served at once (default: as many as there are cores here, at least 2)",
         "baseline": "a baseline to compare with",
-        "fail-on-regression": "how much worse than the baseline a figure may be, as 10%",
-        "save-baseline": "keep the figures in this file when all is well",
+        "fail-on-regression": "the fraction by which a figure may be worse than the baseline, as 10%",
+        "save-baseline": "keep the figures in this file if every cell passed",
         "num-executions": "timed executions (default: 50; 1 on emulated devices)",
         "warmup": "executions before the timed ones (default: 5; 0 on emulated devices)",
         "cpu-threads": "threads on the devices, 0 for their physical cores (default: 0)",
         "timeout": "seconds for one deploy (default: each device's own, else 600)",
         "wait": "seconds to wait while another deploy uses a device (default: 300)",
-        "retries": "further attempts after errors that may pass, such as a broken connection (default: 2)",
+        "retries": "further attempts after transient errors, such as a broken connection (default: 2)",
         "pin-governor": "CPU frequency governor for the runs, such as performance; set back afterwards",
         "cooldown": "degrees Celsius to which a device may cool down before each run",
         "toolchain": "which compilers build (default: each target's own default)",

@@ -1,1 +1,1 @@
-"""What a command does that takes several rooms: export with `models`, build with `toolchains`, run with `deploy`."""
+"""Commands that need several packages: export with `models`, build with `toolchains`, run with `deploy`."""

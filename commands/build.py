@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def run(words: Words) -> None:
-    """Build what the words of ``./inv build`` name, and print it.
+    """Build what the arguments of ``./inv build`` name, and print it.
 
     Raises:
-        UsageError: words that do not go together.
+        UsageError: arguments that contradict each other.
     """
     from toolchains.build import report
 
@@ -49,7 +49,7 @@ def run(words: Words) -> None:
 
 
 def _selection(programs: str) -> Selection:
-    """What the programs need, as this machine's own bundle of the engine lean reads them."""
+    """The needs of the programs, as this machine's own bundle of the engine lean reads them."""
     from core.files import sha256_file
     from core.program import load_program
     from deploy.run.needs import describe
@@ -73,7 +73,7 @@ def _selection(programs: str) -> Selection:
 
 
 def _without_engine(name: str) -> bool:
-    """Whether no engine works on the target yet; said, as its native packages are built instead."""
+    """Whether the target lacks a working engine; prints that its native packages are built instead."""
     from core import console
     from toolchains.targets import get_target
 

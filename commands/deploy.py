@@ -17,7 +17,7 @@ from deploy.run.settings import Settings
 
 
 def run(words: Words) -> None:
-    """Do what the words of ``./inv deploy`` ask for, as far as it is not done yet, and print the result.
+    """Do the steps of ``./inv deploy`` that are not done yet, and print the result.
 
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
@@ -62,7 +62,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 def _program(words: Words) -> Path | None:
-    """The program file or folder; none for a model of the zoo or of the user's own.
+    """The program file or folder; ``None`` for a model of the zoo or of the user's own.
 
     Raises:
         UsageError: words that do not go together.
@@ -86,7 +86,7 @@ def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:
     """The bundle that ``--bundle`` names, if any, and the engine.
 
     Raises:
-        UsageError: words that do not go together. BundleError: there is no such bundle.
+        UsageError: arguments that contradict each other. BundleError: unknown bundle.
     """
     if not words["bundle"]:
         return None, words["engine"]
@@ -103,7 +103,7 @@ def _build(target: str, engine: str, toolchain: str) -> Bundle:
 
 
 def _compute(file: Path, inputs: list[Path], shapes: str) -> Computed | None:
-    """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; none where it cannot be had."""
+    """Reference outputs of a user's own ``.onnx``, by this machine's ONNX Runtime; empty if it is not available."""
     from core.console import note
     from core.environment import ensure
     from core.errors import HostError

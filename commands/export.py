@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(words: Words) -> None:
-    """Export what the words of ``./inv export`` name, and print it."""
+    """Export what the arguments of ``./inv export`` name, and print it."""
     from models import report
     from models.options import pairs
 
@@ -52,7 +52,7 @@ def together(
     force: bool = False,
     format: str = "pte",  # noqa: A002
 ) -> list[Path]:
-    """Export what is not current, at once; torch is installed and imported only when something is."""
+    """Export the outdated programs together; torch is installed and imported only if there are any."""
     from models.current import current
     from models.request import resolve
 
@@ -74,7 +74,7 @@ def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError
 
     for kind in ("pte", "onnx"):
         same = [one for one in programs if one.format == kind]
-        if len(same) > 1:  # at once, for the exporter takes long to load; whose the errors are is seen below
+        if len(same) > 1:  # together, since the exporter takes long to load; the errors are assigned below
             with contextlib.suppress(SlipwayError):
                 together(jobs(same), format=kind)
 

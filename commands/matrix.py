@@ -14,7 +14,7 @@ from deploy.run.settings import Settings
 
 
 def run(words: Words) -> None:
-    """Do what the words of ``./inv matrix`` ask for.
+    """Run ``./inv matrix``.
 
     Raises:
         MatrixError: cells failed. RegressionError: figures are worse than allowed. UsageError, ConfigError
@@ -52,7 +52,7 @@ def run(words: Words) -> None:
 
 
 def catalogue(request: MatrixRequest) -> tuple[MatrixRequest, list[Exportable]]:
-    """Every program that can be exported, the user's own models of --models included; these by their names in it."""
+    """Every program that can be exported, with the user's own models of --models, and the request with their names."""
     from models.request import ONNX_SCHEMES, resolve
     from models.zoo import everything
 

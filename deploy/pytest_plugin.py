@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a device of the inventory, 'all', or an expression such as 'linux-arm64 & !emulated'; repeatable (local)",
     )  # fmt: skip
     group.addoption(
-        "--device-wait", type=float, default=300.0, metavar="SECONDS", help="wait so long for a busy device"
+        "--device-wait", type=float, default=300.0, metavar="SECONDS", help="seconds to wait for a busy device"
     )
 
 
@@ -71,12 +71,12 @@ def chosen(words: Sequence[str]) -> list[Device]:
 
 
 def words_of(device: Device) -> dict[str, tuple[str, ...]]:
-    """What an expression may call ``device``: by its name, its target, or a tag of it."""
+    """The words of ``device`` for expressions: its name, its target and its tags."""
     return {"device": (device.name,), "target": (device.target,), "tag": device.tags}
 
 
 def misfit(device: Device, markers: Iterable[pytest.Mark]) -> str:
-    """Why a test with these markers is not for ``device``; empty when it is.
+    """Why a test with these markers does not run on ``device``; empty if it does.
 
     Raises:
         UsageError: a marker has other arguments than ``target`` and ``needs``.

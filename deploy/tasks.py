@@ -23,7 +23,7 @@ def devices_list(c: Any, json: bool = False) -> None:
     help={
         "adb": "a phone's serial as adb devices shows it, address:port, or 'any' for the only one attached",
         "ssh": "USER@HOST, USER@HOST:PORT, or a Host of your ~/.ssh/config",
-        "name": "what to call it (default: its model's or its host's name)",
+        "name": "its name (default: its model's or its host's name)",
         "json": JSON,
     },
     name="add",
@@ -96,7 +96,7 @@ def devices_start(c: Any, name: str, json: bool = False) -> None:
 
 @task(help={"name": "the virtual device to stop", "json": JSON}, name="stop")
 def devices_stop(c: Any, name: str, json: bool = False) -> None:
-    """Stop a virtual device; nothing of it stays behind but its cached image.
+    """Stop a virtual device; only its cached image stays.
 
     Example: ./inv devices.stop pi
     """
@@ -110,16 +110,16 @@ def devices_stop(c: Any, name: str, json: bool = False) -> None:
 @task(
     help={
         "name": "a device of the inventory, or [user@]host[:port]",
-        "fingerprint": "SHA256:... as the device itself shows it, instead of being asked",
-        "replace": "take the place of another key on record",
+        "fingerprint": "SHA256:... as the device itself shows it, instead of a prompt",
+        "replace": "replace another key on record",
         "json": JSON,
     },
     name="trust",
 )
 def devices_trust(c: Any, name: str, fingerprint: str = "", replace: bool = False, json: bool = False) -> None:
-    """Learn a device's host key once: shows its fingerprint, asks, and stores it in the file of known hosts.
+    """Learn a device's host key once: shows its fingerprint, prompts, and stores it in the file of known hosts.
 
-    Nothing else ever accepts a key. Jump hosts on the way are asked about too.
+    No other command accepts a key. It also prompts for jump hosts on the way.
 
     Example: ./inv devices.trust shelf-pi
     """
@@ -139,7 +139,7 @@ def devices_trust(c: Any, name: str, fingerprint: str = "", replace: bool = Fals
     name="rollback",
 )
 def devices_rollback(c: Any, name: str, target: str = "", engine: str = "", json: bool = False) -> None:
-    """Let the bundle that was current before be the current one again, after the device verified its files.
+    """Roll back to the previous bundle, after the device verified its files.
 
     Example: ./inv devices.rollback local
     """
@@ -153,7 +153,7 @@ def devices_rollback(c: Any, name: str, target: str = "", engine: str = "", json
 @task(
     help={
         "name": "the device",
-        "days": "remove what was not used for so long (default: the device's store_days, else 30)",
+        "days": "remove files that were not used for so many days (default: the device's store_days, else 30)",
         "gib": "remove the least recently used beyond so much (default: the device's store_gib, else 4)",
         "json": JSON,
     },
@@ -179,9 +179,9 @@ def devices_gc(c: Any, name: str, days: str = "", gib: str = "", json: bool = Fa
 
 @task(help={"name": "the device", "json": JSON}, name="verify")
 def devices_verify(c: Any, name: str, json: bool = False) -> None:
-    """Have a device compute the digest of every file that it keeps; what is damaged is named.
+    """Have a device compute the digest of every file that it keeps, and name damaged files.
 
-    A deploy does so by itself for what changed since it was verified, and for what was not verified for verify_days.
+    A deploy does so by itself for files that changed since their verification, and after verify_days.
 
     Example: ./inv devices.verify local
     """

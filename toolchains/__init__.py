@@ -1,1 +1,1 @@
-"""From a target's name to compilers, Conan profiles, emulators and, in the end, a bundle."""
+"""Everything that a build needs for a target: compilers, Conan profiles, emulators, and the checks on a bundle."""

@@ -1,4 +1,4 @@
-"""What of this machine works, what is missing, and the one command that fixes it."""
+"""The state of this machine: what works, what is missing, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Check:
     ok: bool
     detail: str
     fix: str = ""
-    """The command that fixes it; empty when nothing is to be done."""
+    """The command that fixes it; empty if it works."""
     optional: bool = False
-    """Nothing needs it unless asked for."""
+    """It is optional."""
 
 
 def _python() -> Check:
@@ -111,7 +111,7 @@ def _conan() -> Check:
 
 
 def _made(target: Target, family: str) -> str:
-    """What a compiler family's programs for the target are like."""
+    """A description of a compiler family's programs for the target."""
     if family == "ndk":
         return f"for Android's own C library, API level {target.android_api} and newer; never run by Slipway's tests"
     if family == "xcode":
@@ -170,7 +170,7 @@ def _emulators() -> list[Check]:
 
 
 def checks() -> list[Check]:
-    """All findings, in the order in which they matter. Nothing is fetched, and no network is asked."""
+    """All findings, the most important first. Uses no network."""
     single: list[Callable[[], Check]] = [_python, _disk, _pip, _debian, _zig, _ccache, _conan]
     return [*(check() for check in single), *_toolchains(), *_emulators()]
 
@@ -179,7 +179,7 @@ def report(as_json: bool) -> None:
     """Print the findings.
 
     Raises:
-        HostError: something that Slipway needs is missing.
+        HostError: this machine lacks something that Slipway needs.
     """
     found = checks()
     if as_json:

@@ -1,4 +1,4 @@
-"""Where the user's Android NDK is said to be. Apart from the family: the table of targets needs no more of it."""
+"""The folder of the user's Android NDK. Apart from the compiler family: the table of targets needs only this."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "armv8l": "armv7l", "i386": 
 
 @dataclass(frozen=True)
 class Target:
-    """What we build for. The fields are explained at the head of ``targets.toml``."""
+    """One target. The fields are explained at the head of ``targets.toml``."""
 
     name: str
     os: str
@@ -70,7 +70,7 @@ class Target:
 
     @property
     def default_toolchain(self) -> str:
-        """The compiler family used unless another one is asked for.
+        """The default compiler family.
 
         Android's is the NDK only where the environment or Conan's configuration names one.
         """
@@ -109,7 +109,7 @@ class Target:
         return tuple(engine for engine in ENGINES if self.engines.get(engine) == WORKS)
 
     def engine(self, requested: str = "") -> str:
-        """The engine to build: ``wanted``, or the default when it is empty.
+        """The engine to build: ``requested``, or the default if it is empty.
 
         Raises:
             ConfigError: no engine has that name.
@@ -125,7 +125,7 @@ class Target:
             return self.working_engines[0]
         instead = _instead(self.name)
         if requested:
-            needs = self.engines.get(requested, "a place in the plan: it is not meant for this target")
+            needs = self.engines.get(requested, "a plan: it is not meant for this target")
             raise NotSupportedError(
                 f"The engine {requested} cannot be built for {self.name} yet.", f"it still needs {needs}", instead
             )
@@ -133,7 +133,7 @@ class Target:
         raise NotSupportedError(f"{self.name} cannot be built yet.", f"still needed: {needs}", instead)
 
     def toolchain(self, requested: str = "") -> str:
-        """The compiler family: ``wanted`` or the default.
+        """The compiler family: ``requested`` or the default.
 
         Raises:
             ConfigError: that family does not build this target.
@@ -149,7 +149,7 @@ class Target:
 
 
 def _instead(name: str) -> str:
-    """The command that works in the place of one that does not: the nearest target that can be built."""
+    """The hint to build the nearest target that can be built instead."""
     working = [other for other in load_targets().values() if other.working_engines]
     same = [t for t in working if t.name == name] or difflib.get_close_matches(name, [t.name for t in working], 1, 0.0)
     if not same:
@@ -202,7 +202,7 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
 
 
 def _inconsistent(target: Target) -> str:
-    """What of a row contradicts the rest of it; empty when nothing does."""
+    """A contradiction within a row; empty if there is none."""
     zig = "zig" in target.toolchains
     apple = target.os in ("macos", "ios")
     unknown = [engine for engine in target.engines if engine not in ENGINES]

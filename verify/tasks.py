@@ -15,7 +15,7 @@ from core.cli import JSON, number, setting, task
         "lint": "style and types only: ruff, mypy, clang-format and shellcheck",
         "keyword": "only tests whose names match, as pytest's -k; long ones, too",
         "verbose": "a line for every test",
-        "times": "run nothing; show where the minutes of the last whole run went",
+        "times": "run nothing; show the times of the last whole run",
         "update": "with --times: keep these figures in docs/development.md",
     },
 )
@@ -120,7 +120,7 @@ def fuzz(
 
     By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
     libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
-    tried is kept in dist/sweeps: the same command goes on where it was interrupted. Exit code 0 means that nothing
+    tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
     crashed, leaked, hung or was refused without words.
 
     Example: ./inv fuzz --sweep --form shipped --program 'mlp-*'
@@ -145,7 +145,7 @@ def fuzz(
 @task(
     help={
         "target": "the bundle's target, emulated unless it is this machine's (default: linux-x86_64)",
-        "together": "many forms in one model: quicker where the runner is emulated",
+        "together": "many forms in one model: quicker if the runner is emulated",
         "only": "only forms whose names hold this text, as conv-2d",
         "again": "run also forms that were run before with the same bundle",
         "update": "keep what was seen in docs/data/onnx-operators.json",
@@ -163,7 +163,7 @@ def operators(
 ) -> None:
     """Run every operator of ONNX Runtime's XNNPACK provider, in each form, against the CPU provider.
 
-    What was run is kept in dist/sweeps, form by form: the same command goes on where it was interrupted.
+    Results are kept in dist/sweeps, form by form: after an interruption, the same command continues.
 
     Example: ./inv operators --target linux-arm64
     """
@@ -174,7 +174,7 @@ def operators(
 
 @task(
     help={
-        "target": "whose bundle, or all: every target that was built (default: linux-x86_64)",
+        "target": "the bundle's target, or all: every target that was built (default: linux-x86_64)",
         "cpu": "only on this CPU model of the target's, native or wine (default: on all)",
         "program": "only programs of these names, as llama or 'mlp q*,conv fp32' (default: the zoo and all others)",
         "again": "run also what was run before with the same program and runner",
@@ -199,9 +199,9 @@ def agree(
     update: bool = False,
     json: bool = False,
 ) -> None:
-    """Run programs on the lean engine on every CPU that can be had here, and compare with upstream's runtime.
+    """Run programs on the lean engine on every CPU model that runs here, and compare with upstream's runtime.
 
-    What was run is kept in dist/sweeps, a comparison at a time: the same command goes on where it was interrupted.
+    Results are kept in dist/sweeps, one comparison at a time: after an interruption, the same command continues.
 
     Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
     """

@@ -24,7 +24,7 @@ _STEPS = 5
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be built."""
+    """The bundle to build."""
 
     target: Target
     engine: str
@@ -51,7 +51,7 @@ def build(
     allow_newer_glibc: bool = False,
     selection: Selection | None = None,
 ) -> Bundle:
-    """The bundle of ``target_name``, built if it is not there or something it is made from has changed.
+    """The bundle of ``target_name``, built if it is missing or outdated.
 
     Two builds at once take turns; an interrupted one leaves the previous bundle as it was.
 
@@ -102,7 +102,7 @@ def _build(job: _Job, digest: str) -> None:
             conan_packages.forget("slipway-runtime/*", job.log)
             binaries = layout.check(origin, new)
             checked = layout.scan(origin, new, binaries)
-            steps.begin("asking pte_runner what it offers, where it can be run")
+            steps.begin("running pte_runner --capabilities, if it runs here")
             offered = layout.offers(origin, new)
             name = f"slipway-{job.engine}-{job.target.name}"
             write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))

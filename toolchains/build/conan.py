@@ -1,8 +1,8 @@
 """Conan, run as a program with a home of its own in the cache.
 
 Recipes come from the checkout's ``recipes/`` through a local-recipes-index remote. Several checkouts may share the
-cache, so a remote's name carries the checkout, and the revisions of this checkout's recipes (which follow from
-their contents) are pinned by a lockfile: whatever another checkout put into the cache last is never picked up.
+cache, so a remote's name contains the checkout, and a lockfile pins the revisions of this checkout's recipes (which
+follow from their contents): a build never uses a recipe that another checkout put into the cache.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def remote() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The user's environment without Conan settings of other projects; CMake and Ninja of our own first."""
+    """The user's environment without Conan settings of other projects; with our own CMake and Ninja first."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONAN_", "CMAKE_", "CCACHE_"))}
     drop = ("CC", "CXX", "AR", "RANLIB", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PYTHONPATH")
     for name in drop:
@@ -146,7 +146,7 @@ _HOST_FAULTS = {
     "could not be fetched": "check the network (./inv doctor), then again",
     "pip could not fetch": "check the network and pip's index (pip config list), then again",
 }
-"""Words of a failed build that are this machine's fault and no mistake in what is built, with the way out."""
+"""Messages of a failed build that this machine caused, not the sources, each with a hint."""
 
 
 _MARKS = ("FAILED:", "CMake Error", "error:", "ERROR:")
@@ -155,7 +155,7 @@ _AROUND = 400
 
 
 class Messages:
-    """What of a build's messages can say why it failed; the rest is in the log alone."""
+    """The messages of a build that may explain its failure; the log has all of them."""
 
     def __init__(self) -> None:
         self._errors: list[str] = []
@@ -187,7 +187,7 @@ def reasons(lines: Sequence[str], most: int = 20) -> list[str]:
 
 
 def _remotes(log: Path) -> None:
-    """See to it that this checkout's recipes are the remote they should be, and ConanCenter none at all."""
+    """Make this checkout's recipes a Conan remote, and remove ConanCenter."""
     file = home() / "remotes.json"
     try:
         known = {item["name"]: item["url"] for item in json.loads(file.read_text(encoding="utf-8"))["remotes"]}
@@ -240,8 +240,8 @@ def sources_are(choice: str) -> bool:
 def sources(choice: str, log: Path) -> list[str]:
     """The words that make recipes take their sources from ``debian`` or ``git``.
 
-    Conan keeps one folder of sources a recipe, wherever they came from: it is emptied when the choice changes. Then
-    nobody else may be building (`toolchains.build.conan_packages.alone`).
+    Conan keeps one folder of sources for each recipe, of either origin: it is emptied when the choice changes. Then
+    no other process may build (`toolchains.build.conan_packages.alone`).
     """
     if not sources_are(choice):
         conan(["cache", "clean", "*", "--source"], log=log)
@@ -292,7 +292,7 @@ def _profile(name: str, target: Target, toolchain: str, build_type: str) -> Path
     compilers = family(toolchain).ensure(target)
     launchers = ccache.variables(home(), compilers.key)
     text = render(target, compilers, build_type, launchers) + "\n"
-    # Another checkout's may be another one, and is read while this one is written.
+    # Another checkout may have other profiles, and may read this one while it is written.
     file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
     keep_text(file, text)
     return file

@@ -1,14 +1,13 @@
-"""Building what Conan lacks, one package at a time, so that builds for different ends do not wait for each other.
+"""Build the packages that Conan lacks, one at a time, so that different builds do not wait for each other.
 
-Conan's home is written to by many ``./inv``. What it bears: its database is SQLite and waits for others' writes; a
-package is built in a folder of its own and enters the database when it is whole. What it does not bear: two that export
-or remove recipes at once, two that get the sources of one recipe at once, and two that build the same package. Hence
-four locks:
+Several ``./inv`` write to Conan's home. This is safe: its database is SQLite and waits for other writers; a package is
+built in a folder of its own and enters the database when it is complete. This is not safe: two processes that export or
+remove recipes, fetch the sources of one recipe, or build the same package at the same time. Hence four locks:
 
 - `conan.LOCK`: short, around all that reads or writes recipes and the graph;
 - one for each recipe's sources, while a package's sources are got ready;
 - one for each package, while it is built;
-- ``conan-builders``: shared by all that build; who removes sources or recipes waits until nobody does.
+- ``conan-builders``: shared by all builds; a process that removes sources or recipes waits for all of them.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from toolchains.build import conan
 from toolchains.targets import Target
 
 BUILDERS = "conan-builders"
-"""Name of the lock that all hold who build, together."""
+"""Name of the lock that all builds share."""
 
 WAITING = "      waiting for Conan"
 
 _SOURCES_READY = ("Calling generate()", "Calling build()")
-"""What Conan says of a package when its sources are there."""
+"""Conan's message about a package whose sources are there."""
 
 Heard = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be there, and how it is built."""
+    """The packages to have, and how to build them."""
 
     subject: Sequence[str]
     """A folder with a ``conanfile.py``, or ``--requires=...``."""
@@ -48,9 +47,9 @@ class Request:
     """Profiles, lockfile, options, remote."""
     log: Path
     what: str
-    """What it is for, in an error's first line."""
+    """The purpose, for an error's first line."""
     force: Sequence[str] = ()
-    """Names of recipes whose packages are built although they are there."""
+    """Names of recipes whose packages are built again."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,12 @@ class _Missing:
     """``xnnpack/cci.20241108#revision``."""
     package_id: str
     arguments: tuple[str, ...]
-    """Conan's own words that ask for this package with these options; without those that have it built."""
+    """Conan's arguments for this package with these options, without those that build it."""
 
 
 @contextlib.contextmanager
 def building(choice: str = "", log: Path | None = None) -> Iterator[None]:
-    """No sources, recipes and packages are removed while the block runs.
+    """While the block runs, sources, recipes and packages are not removed.
 
     Args:
         choice: where recipes take their sources from, ``debian`` or ``git``; while it stays, all build with the same.
@@ -83,13 +82,13 @@ def building(choice: str = "", log: Path | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(waiting: str) -> Iterator[None]:
-    """Nobody else works in Conan's home while the block runs, not even at a single package."""
+    """While the block runs, no other process works in Conan's home."""
     with locked(BUILDERS, waiting), locked(conan.LOCK, waiting):
         yield
 
 
 def forget(reference: str, log: Path) -> None:
-    """Remove old revisions of ``reference``, unless somebody is building: then the next build does it."""
+    """Remove old revisions of ``reference``, unless another process builds: then the next build does it."""
     with locks.attempt(cache_dir("locks") / f"{BUILDERS}.lock") as free:
         if free:
             with locked(conan.LOCK):
@@ -97,7 +96,7 @@ def forget(reference: str, log: Path) -> None:
 
 
 def _missing(request: Request) -> list[_Missing]:
-    """What has to be built, every package behind those that it needs."""
+    """The packages to build, each after those that it needs."""
     build = ["--build=missing", *(f"--build={name}/*" for name in request.force)]
     arguments = [*request.subject, *request.words, *build]
     with locked(conan.LOCK, WAITING):
@@ -139,7 +138,7 @@ def _build(request: Request, package: _Missing, heard: Heard | None) -> None:
 
         argv = ["install", *package.arguments, *request.words, how, "--envs-generation=false"]
         conan.conan(argv, log=request.log, what=request.what, heard=hear)
-        # Thousands of object files that nothing needs any more; those of others are theirs.
+        # Thousands of object files that are not needed any more; other builds remove their own.
         conan.conan(["cache", "clean", f"{package.reference}:{package.package_id}", "--build"], log=request.log)
 
 
@@ -158,7 +157,7 @@ def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[
 
 
 def install(request: Request, extra: Sequence[str], building: Heard, installing: Heard) -> dict[str, Any]:
-    """Build what Conan lacks of what is wanted, then install all of it; Conan's graph.
+    """Build the requested packages that Conan lacks, then install all of them; return Conan's graph.
 
     Args:
         extra: words of the installation alone.
@@ -176,7 +175,7 @@ def install(request: Request, extra: Sequence[str], building: Heard, installing:
 
 
 def prepare(request: Request, heard: Heard | None = None) -> None:
-    """Build every package that Conan lacks of what is wanted; nothing when it has all.
+    """Build every requested package that Conan lacks.
 
     Do not hold `conan.LOCK`.
 

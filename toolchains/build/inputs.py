@@ -1,7 +1,7 @@
-"""What a build is made from: the files that count, and their digest.
+"""The inputs of a build: the files that count, and their digest.
 
-Files count by where they are and by their kind, so that a stray file (an editor's, a compiler's) builds nothing again.
-Git is not asked: a newcomer's machine need not have it.
+Files count by their folder and their suffix, so that a stray file (of an editor or a compiler) does not cause a
+rebuild. Git is not used: a newcomer's machine need not have it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _MODULES = (
     *("inspect/isa.toml", "ndk_folder.py", "systems.py", "systems.toml"),
 )
 _OURS = ("core/bundle.py", *(f"toolchains/{name}" for name in _MODULES))
-"""Modules and tables that decide what comes out, the manifest's schema among them. The other tables count by the rows
-that are used."""
+"""Modules and tables that decide a build's result, the manifest's schema among them. Of the other tables, the used rows
+count."""
 _TOOLS: Mapping[str, tuple[str, ...]] = {NATIVE: ("libstdcxx", "native", "ziglang")}
 _RUNNERS_TOOLS = ("libstdcxx", "ziglang")
 _CODE = ROOT
@@ -80,7 +80,7 @@ def _counts(path: Path) -> bool:
 
 
 def digest(kind: str, target: Target, *facts: object) -> str:
-    """The digest of everything that decides what a build makes; the same digest means nothing to do.
+    """The digest of everything that decides a build's result; an unchanged digest means nothing to do.
 
     Args:
         facts: what else was chosen: compilers, options.

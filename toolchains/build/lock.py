@@ -14,7 +14,7 @@ FILE = ROOT / "conan.lock"
 
 
 def current() -> str:
-    """What the file must say of the recipes as they are now."""
+    """The content that the file must have for the current recipes."""
     from toolchains.build import conan
 
     with locked(conan.LOCK):

@@ -1,4 +1,4 @@
-"""One build at a time of a folder in ``dist/``, and none when it was made from these very inputs already."""
+"""One build at a time of a folder in ``dist/``; skipped if it was made from the same inputs already."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Making(Generic[T]):
 
     @property
     def stamp(self) -> Path:
-        """Beside the folder, not in it: what it was made from."""
+        """The record of its inputs, beside the folder, not in it."""
         return self.folder.parent / f".{self.folder.name}.built.json"
 
     def _facts(self) -> dict[str, str]:
         return {"inputs": self.digest, "manifest": sha256_file(self.folder / MANIFEST)}
 
     def current(self) -> T | None:
-        """What is there, if it is whole and was made from these very inputs."""
+        """The existing folder, if it is complete and was made from the same inputs."""
         try:
             if json.loads(self.stamp.read_text(encoding="utf-8")) != self._facts():
                 return None
@@ -43,11 +43,11 @@ class Making(Generic[T]):
             return None
 
     def ensure(self, build: Callable[[], None], waiting: str, *, force: bool) -> T:
-        """What is there, built before if that is necessary; two builds at once take turns.
+        """The folder, built first if necessary; two builds at once take turns.
 
         Args:
             build: makes the folder; an interrupted one leaves the previous folder as it was.
-            waiting: what to say while another process builds it.
+            waiting: printed while another process builds it.
             force: build although nothing has changed.
         """
         found = None if force else self.current()

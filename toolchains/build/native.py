@@ -27,7 +27,7 @@ Source = Literal["debian", "git"]
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be built."""
+    """The native packages to build."""
 
     target: Target
     toolchain: str
@@ -45,10 +45,10 @@ class _Job:
 
 
 def choose_source(sources: str) -> Source:
-    """Where sources come from: ``auto`` is Debian's archive where this machine can read it, else upstream's git.
+    """The origin of the sources: ``auto`` is Debian's archive if this machine can read it, else upstream's git.
 
     Raises:
-        ConfigError: no such place.
+        ConfigError: unknown source.
     """
     if sources not in SOURCES:
         raise ConfigError(f"There are no sources {sources!r}.", f"sources are {', '.join(SOURCES)}", "--sources auto")
@@ -70,9 +70,9 @@ def why_not(target: Target, toolchain: str) -> str:
 def build_native(
     target_name: str, toolchain: str = "", sources: str = "auto", force: bool = False, *, quiet: bool = False
 ) -> Native:
-    """The native packages of ``target_name``, built if they are not there or something they are made from changed.
+    """The native packages of ``target_name``, built if they are missing or outdated.
 
-    Packages that Conan has already are taken as they are, whoever built them; two builds at once take turns; an
+    Packages that Conan has already are used as they are; two builds at once take turns; an
     interrupted one leaves the previous packages as they were.
 
     Args:

@@ -20,7 +20,7 @@ LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
 
 @dataclass(frozen=True)
 class Origin:
-    """What native packages are made of and for."""
+    """The inputs and the purpose of native packages."""
 
     target: Target
     toolchain: str
@@ -56,7 +56,7 @@ def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
 
 
 def check(origin: Origin, folder: Path) -> Checks:
-    """Read every library and the proof program and refuse what the target's devices would.
+    """Read every library and the proof program, and refuse files that the target's devices cannot run.
 
     Raises:
         BuildError: one is for another machine or ABI, or has instructions above the floor outside of kernels.
@@ -65,7 +65,7 @@ def check(origin: Origin, folder: Path) -> Checks:
 
 
 def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
-    """Whether XNNPACK was built with KleidiAI, and which one or why not."""
+    """The KleidiAI version that XNNPACK was built with, or why there is none."""
     for node in sbom.host_nodes(graph):
         if node["name"] == "kleidiai":
             prebuilt = sbom.origin(node).get("place") == "debian"
@@ -77,7 +77,7 @@ def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
 
 
 def notes(target: Target, toolchain: str) -> tuple[str, ...]:
-    """What a user must know of these packages."""
+    """What a user must know about these packages."""
     if target.os == "android" and toolchain.partition(" ")[0] != "ndk":
         return ("Android without an NDK: static programs with musl, not bionic; they use no library of Android's",)
     return ()

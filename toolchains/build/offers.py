@@ -1,4 +1,4 @@
-"""What a bundle offers: the runner is asked, under an emulator where needed; where nothing runs it, it is read."""
+"""The offers of a bundle: reported by its runner, under an emulator if needed, or read from it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ put numbers before it, whose last bytes look like up to three letters: ``00 00 0
 
 
 def ask(target: Target, engine: str, folder: Path, backends: tuple[str, ...]) -> Offers:
-    """What the runner in ``folder`` says of itself when it is run.
+    """The capabilities that the runner in ``folder`` reports.
 
     Args:
         backends: those that the engine always has, for a runner that nothing here can run.
 
     Raises:
-        BuildError: it does not run, or says something else than it should.
+        BuildError: it does not run, or does not print its capabilities.
     """
     argv, env, how = _start(target, folder)
     if not argv:
@@ -68,7 +68,7 @@ def ask(target: Target, engine: str, folder: Path, backends: tuple[str, ...]) ->
 
 def _start(target: Target, folder: Path) -> tuple[list[str], Mapping[str, str], str]:
     """Argv that starts the runner, its environment, and how it is run; no argv when nothing here runs it."""
-    # Nothing of the caller's may lend the runner a library that the bundle lacks.
+    # The caller's environment must not give the runner a library that the bundle lacks.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
     if target.os == "windows" and wine.runs(target):
         return wine.argv(target, folder / runner_in(folder)), wine.environment(target), "wine"

@@ -2,7 +2,7 @@
 
 Such a bundle holds, besides ``bin/pte_runner.real`` and ``lib/``: the script ``bin/pte_runner``, which chooses the
 loader on the device; ``lib/glibc/`` with the loader and the C library; and ``lib/glibc/glibc_probe``, the program by
-which the script tells whether the device's own C library will do.
+which the script finds out whether the device's own C library is new enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ describe the CPU, which ONNX Runtime's fixed library does (see its recipe)."""
 
 
 def present(folder: Path) -> bool:
-    """Whether a package or bundle is of this kind."""
+    """Whether a package or bundle has its own loader."""
     return (folder / REAL_RUNNER).is_file()
 
 
@@ -38,7 +38,7 @@ def files(package: Path) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class OwnLibc:
-    """What the bundle's own C library is."""
+    """The bundle's own C library."""
 
     loader: str
     version: str
@@ -76,7 +76,7 @@ def read(folder: Path) -> OwnLibc:
     """The C library in ``lib/glibc`` of a bundle.
 
     Raises:
-        BuildError: there is none, or no loader.
+        BuildError: it or the loader is missing.
     """
     loaders = sorted((folder / FOLDER).glob("ld-linux*"))
     libc = folder / FOLDER / "libc.so.6"
@@ -90,7 +90,7 @@ def read(folder: Path) -> OwnLibc:
 
 
 def problems(folder: Path, binaries: Sequence[inspect.Binary]) -> list[str]:
-    """What would keep such a bundle from starting: with its own C library, or a device's that the probe accepts."""
+    """Reasons why such a bundle would not start: with its own C library, or with a device's that the probe accepts."""
     own = read(folder)
     found = inspect.too_new(binaries, {"GLIBC": own.version})
     accepted = probed(folder)
@@ -109,7 +109,7 @@ def probed(folder: Path) -> str:
 
 
 def needs(folder: Path, plain: Needs) -> Needs:
-    """What the bundle asks of a device, given what its binaries alone would."""
+    """The bundle's needs, derived from those of its binaries."""
     own = read(folder)
     return plain.model_copy(
         update={

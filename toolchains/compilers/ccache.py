@@ -1,4 +1,4 @@
-"""ccache: what was compiled once is not compiled again, whichever build or checkout asks.
+"""ccache: a file that was compiled once is not compiled again, in any build or checkout.
 
 It stands before the compiler as CMake's compiler launcher, in Conan's profile, so that every recipe's C, C++ and
 assembly go through it. Nothing that is built depends on it: no package's identity counts it.
@@ -28,7 +28,7 @@ _LANGUAGES = ("C", "CXX", "ASM")
 
 
 def off() -> bool:
-    """Whether the user does without it."""
+    """Whether the user switched it off."""
     return os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false")
 
 
@@ -45,7 +45,7 @@ def describe() -> tuple[bool, str]:
 
 
 def _program() -> list[str]:
-    """Argv of ccache; empty when there is none to be had."""
+    """Argv of ccache; empty if it is not available."""
     if off():
         return []
     if not debian.available():

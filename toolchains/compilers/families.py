@@ -36,7 +36,7 @@ class Compilers:
     variables: Mapping[str, str] = field(default_factory=dict)
     """CMake's: programs that it looks for besides the compilers."""
     flags: tuple[str, ...] = ()
-    """For every C and C++ file, ahead of the file's own: what lifts the compilers' floor to the target's."""
+    """Flags for every C and C++ file, ahead of the file's own: they raise the compilers' floor to the target's."""
 
 
 class Family(Protocol):
@@ -50,14 +50,14 @@ class Family(Protocol):
 
 
 FAMILIES = ("zig", "gnu", "ndk", "xcode")
-"""Every compiler family: modules of this room."""
+"""Every compiler family: modules of this package."""
 
 
 def family(name: str) -> Family:
     """The module of the family ``name``.
 
     Raises:
-        ConfigError: no such family.
+        ConfigError: unknown family.
     """
     if name not in FAMILIES:
         raise ConfigError(f"There is no toolchain {name!r}.", f"toolchains are {', '.join(FAMILIES)}", "./inv targets")

@@ -75,14 +75,14 @@ def ensure(target: Target) -> Compilers:
     """GCC for ``target``; it is never installed by us.
 
     Raises:
-        HostError: it is not there.
+        HostError: it is not installed.
     """
     reason = usable(target)
     if reason:
         name, _, command = reason.partition(": ")
         raise HostError(f"gnu cannot build for {target.name} here.", name, command)
     found = _programs(target)
-    version = run([found["g++"], "-dumpfullversion"], what="Asking g++ for its version").stdout.strip()
+    version = run([found["g++"], "-dumpfullversion"], what="Reading the version of g++").stdout.strip()
     version = version.partition("-")[0]  # mingw-w64's says 12-posix
     key = sha256_bytes("\n".join([version, *found.values()]).encode())[:16]
     settings = {"compiler": "gcc", "compiler.version": version.split(".")[0], "compiler.libcxx": "libstdc++11"}

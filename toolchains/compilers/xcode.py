@@ -1,6 +1,6 @@
 """The compiler family ``xcode``: Apple's clang and SDKs, on a Mac.
 
-It was never run: this project is developed without a Mac. What it asks ``xcrun`` for and what it tells Conan follow
+It was never run: this project is developed without a Mac. Its calls of ``xcrun`` and its settings for Conan follow
 Apple's and Conan's documentation.
 """
 
@@ -36,7 +36,7 @@ def ensure(target: Target) -> Compilers:
     """Apple's clang for ``target`` with the SDK that Xcode has.
 
     Raises:
-        NotSupportedError: this machine is no Mac.
+        NotSupportedError: this machine is not a Mac.
         HostError: Xcode is not installed.
     """
     reason, _, command = usable(target).partition(": ")

@@ -46,7 +46,7 @@ def usable(target: Target) -> str:
 
 
 def caches() -> dict[str, str]:
-    """Where zig keeps its caches: in ours, not in the user's home or the source folder."""
+    """Environment variables that move zig's caches from the user's home and the source folder into ours."""
     folder = os.fspath(cache_dir("zig"))
     return {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
 
@@ -57,7 +57,7 @@ def pinned_version() -> str:
 
 
 def _program_path() -> Path:
-    """Where the zig program is, or will be when it is installed.
+    """The path of the zig program, installed or not.
 
     Raises:
         HostError: none is pinned for this machine.
@@ -69,7 +69,7 @@ def _program_path() -> Path:
 
 
 def installed() -> Path | None:
-    """The zig program if it is there; nothing is fetched.
+    """The zig program if it is installed; nothing is fetched.
 
     Raises:
         HostError: none is pinned for this machine.
@@ -246,7 +246,7 @@ def _conan(target: Target, library: str) -> dict[str, str]:
 
 
 def _written(folder: Path, texts: Mapping[str, str]) -> bool:
-    """Whether the wrappers are there and are these: a cache that was moved holds the old paths."""
+    """Whether the wrappers exist and are current: a cache that was moved has wrappers with the old paths."""
     try:
         return all((folder / name).read_text(encoding="utf-8") == text for name, text in texts.items())
     except OSError:

@@ -88,7 +88,7 @@ def parse_uris(text: str) -> list[Item]:
 
 
 def why_unusable() -> str:
-    """Why this machine has no usable apt, or nothing."""
+    """Why apt cannot be used on this machine; empty if it can."""
     try:
         require()
         find_mirror()
@@ -98,11 +98,11 @@ def why_unusable() -> str:
 
 
 def require() -> None:
-    """Raise the `HostError` that tells how to go on when apt is not here."""
+    """Raise the `HostError` with a way out if apt cannot be used."""
     missing = [program for program in ("apt-get", "apt-config", "dpkg-deb") if shutil.which(program) is None]
     if missing:
         raise HostError(
-            "Debian packages cannot be had on this machine.",
+            "Debian packages are not available on this machine.",
             f"it is not Debian-like: {', '.join(missing)} not installed",
             NOT_DEBIAN,
         )
@@ -177,7 +177,7 @@ class Apt:
     def _run(self, words: Sequence[str], cwd: Path, what: str, watch: Callable[[], None] | None = None) -> str:
         argv = [need("apt-get", NOT_DEBIAN), "-q", *words]
         environment = _environment(self.folder / "apt.conf")
-        # Files and not pipes: nobody reads while the download is watched.
+        # Files, not pipes: nothing reads a pipe while the download is watched.
         with (
             tempfile.TemporaryFile() as out,
             tempfile.TemporaryFile() as errors,

@@ -31,7 +31,7 @@ _STAMP = ".slipway-tree.json"
 
 
 def available() -> str:
-    """Nothing when Debian packages can be had on this machine, else why not."""
+    """Why Debian packages are not available on this machine; empty if they are."""
     return why_unusable()
 
 
@@ -148,7 +148,7 @@ def _fill_pool(apt: Apt, packages: Sequence[str], closure: bool) -> list[Item]:
                 if not _intact(file, item.size, item.sha256):
                     raise HostError(
                         f"{item.name} is not the file that Debian's signed list names.",
-                        f"wanted {item.size} bytes, SHA-256 {item.sha256}",
+                        f"expected {item.size} bytes, SHA-256 {item.sha256}",
                         "the same command again",
                     )
                 file.replace(pool / item.name)
@@ -162,7 +162,7 @@ def tree(
 
     Args:
         name: how the folder's name begins; the first package's name by default.
-        keep: patterns of the paths that are wanted (``usr/bin/qemu-arm``); everything by default.
+        keep: patterns of the paths to keep (``usr/bin/qemu-arm``); everything by default.
     """
     key = _key(suite, arch, packages, closure)
     if keep:
@@ -255,7 +255,7 @@ def _download_source(apt: Apt, package: str, file: Path, sha256: str) -> Path:
         if got != sha256:
             raise HostError(
                 f"{file.name} is not the file that was pinned.",
-                f"SHA-256 is {got}, wanted {sha256}",
+                f"SHA-256 is {got}, expected {sha256}",
                 "find out why before you change the pin",
             )
         Path(name, file.name).replace(file)
@@ -289,7 +289,7 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     if file.name != filename or got != sha256:
         raise HostError(
             f"{filename} is not the file that was pinned.",
-            f"{file.name} came, with SHA-256 {got}; wanted {sha256}",
+            f"{file.name} came, with SHA-256 {got}; expected {sha256}",
             "find out why before you change the pin",
         )
     return file

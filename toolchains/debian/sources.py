@@ -122,8 +122,8 @@ def read_sources(folder: Path = APT) -> list[Source]:
 def _score(source: Source, codename: str) -> int:
     """How surely an entry is Debian's main archive; 0 when it is not.
 
-    A third party's entry is told apart by its keyring, its path or its suite's name. Should one slip through,
-    the signature check refuses it later: the keyring is always Debian's.
+    A third party's entry differs by its keyring, its path or its suite's name. If one is not recognised, the
+    signature check refuses it later: the keyring is always Debian's.
     """
     suites = SUITES.intersection(source.suites) or ({codename} & set(source.suites) & SUITES)
     if "main" not in source.components or not suites or not source.uris:
@@ -161,7 +161,7 @@ def find_keyring(source: Source | None = None) -> Path:
     The complete one comes first because an entry may name only its own suite's keys.
 
     Raises:
-        HostError: neither is there.
+        HostError: neither exists.
     """
     named = [Path(word) for word in source.signed_by.split() if word.startswith("/")] if source else []
     for keyring in (*KEYRINGS, *named):

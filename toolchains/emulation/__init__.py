@@ -1,1 +1,1 @@
-"""Where a target's programs run on this machine: natively, under QEMU, under Wine."""
+"""Execution platforms of a target's programs on this machine: native, QEMU and Wine."""

@@ -27,7 +27,7 @@ is the first to have SME2."""
 _SYSTEM = "qemu-system-arm"
 _PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
 _LEAST = 8
-"""Oldest major version of an installed QEMU that is taken where Debian's cannot be had."""
+"""Oldest major version of an installed QEMU that is used if Debian's is not available."""
 
 
 def is_native(target: Target) -> bool:
@@ -42,7 +42,7 @@ def cpus(target: Target) -> tuple[str, ...]:
 
 
 def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> list[str]:
-    """What to put before a target's program to run it here; nothing when it runs natively.
+    """The command before a target's program that runs it here; empty if it runs natively.
 
     Args:
         cpu: one of `cpus`; without it the target's ISA floor, or this machine itself.

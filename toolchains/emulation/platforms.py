@@ -1,4 +1,4 @@
-"""Where a target's programs can be run here: natively, on QEMU's models of the target's CPUs, under Wine."""
+"""Execution platforms of a target on this machine: native, QEMU's models of the target's CPUs, Wine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMEOUT = 900.0
 
 @dataclass(frozen=True)
 class Platform:
-    """Somewhere to run a target's program."""
+    """An execution platform: runs a target's programs."""
 
     target: Target
     cpu: str
@@ -27,32 +27,32 @@ class Platform:
     how: str
     """For people: ``qemu-arm -cpu arm1176``."""
     before: tuple[str, ...] = ()
-    """What stands before the program."""
+    """The command before the program."""
 
     @property
     def emulated(self) -> bool:
-        """Whether a CPU is emulated; Wine emulates none."""
+        """Whether the CPU is emulated; Wine does not emulate it."""
         return self.cpu not in (NATIVE, WINE)
 
     def run(
         self, program: Path, words: Sequence[str], qemu: tuple[str, ...] = (), *, timeout: float = _TIMEOUT
     ) -> Done:
-        """Run the program with arguments, whatever its exit status.
+        """Run the program with arguments; every exit status is accepted.
 
         Under Wine it sees its own folder and nothing else, as ``Z:\\work``.
 
         Args:
-            qemu: options for the emulator, where it is one.
+            qemu: options for the emulator, if there is one.
             timeout: seconds.
 
         Raises:
-            HostError: the time is over; or what should run it is not there.
+            HostError: the time is over, or the emulator is missing.
         """
         if self.cpu == WINE:
             argv, env = wine.argv(self.target, program, words), wine.environment(self.target)
         else:
             argv = [*self.before[:1], *qemu, *self.before[1:], os.fspath(program), *words]
-            # Nothing of the caller's may lend the program a library, or the emulator an option.
+            # The caller's environment must not give the program a library, or the emulator an option.
             env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "QEMU_"))}
         return run(argv, env=env, error=None, timeout=timeout, what=f"{program.name} ({self.how})")
 
@@ -68,17 +68,17 @@ def _runs_here(target: Target) -> bool:
 
 
 def cpus(target: Target) -> tuple[str, ...]:
-    """Where the target's program is to run: ``native``, CPU models, ``wine``; nothing when nothing can run it."""
+    """The names of the target's platforms here: ``native``, CPU models, ``wine``; empty if nothing can run it."""
     if target.os == "windows":
         return (WINE,) if target.machine in ("x86_64", "i686") else ()
     return (*((NATIVE,) if _runs_here(target) else ()), *emulators.cpus(target))
 
 
 def platform_for(target: Target, cpu: str) -> Platform:
-    """How to run on ``cpu``, one of `cpus`.
+    """The platform of ``cpu``, one of `cpus`.
 
     Raises:
-        HostError, NotSupportedError: it cannot be had on this machine.
+        HostError, NotSupportedError: it is not available on this machine.
     """
     if cpu == WINE:
         wine.require(target)

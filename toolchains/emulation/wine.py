@@ -140,7 +140,7 @@ def _namespace(script: str, *words: str | Path) -> list[str]:
 
 
 def require(target: Target) -> None:
-    """See to it that `argv` will work; arguments and errors are its own."""
+    """Prepare everything that `argv` needs; same arguments and errors."""
     wine = _wine(target)
     _prefix(target, wine, _tree(wine))
 
@@ -163,10 +163,10 @@ def environment(target: Target) -> dict[str, str]:
 
 
 def argv(target: Target, program: Path, words: Sequence[str] = ()) -> list[str]:
-    """What runs ``program`` with the arguments ``words``; `environment` goes with it.
+    """The command that runs ``program`` with the arguments ``words`` in `environment`.
 
     Raises:
-        NotSupportedError: the target's programs are none for Wine.
+        NotSupportedError: Wine does not run the target's programs.
         HostError: no Wine to be had here, or no namespaces.
     """
     wine = _wine(target)

@@ -32,7 +32,7 @@ class Member:
 
 
 def format_of(data: bytes | memoryview) -> Format:
-    """What kind of file begins with ``data``; empty when it is none that has code."""
+    """The kind of a file that begins with ``data``; empty if it cannot have code."""
     head = bytes(data[:8])
     if head in {MAGIC, _THIN}:
         return "archive"

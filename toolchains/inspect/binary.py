@@ -1,4 +1,4 @@
-"""What is known of one binary, whatever its format, and how versions in binaries compare."""
+"""Facts about one binary of any format, and the comparison of versions in binaries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Binary:
     format: Literal["elf", "pe", "coff", "mach-o"] = "elf"
     kind: Kind = "library"
     cpu: Mapping[str, str] = field(default_factory=dict)
-    """What the file itself says of the CPU: Arm's build attributes, the ISA levels of x86's GNU property."""
+    """What the file itself says about the CPU: Arm's build attributes, the ISA levels of x86's GNU property."""
     alignment: int = 0
     """The least alignment of its loadable segments in bytes; 0 where the format has none."""
     exec_stack: bool = False

@@ -1,4 +1,4 @@
-"""The checks on what was built: every binary is read and compared with its target; what was looked at is noted down."""
+"""The checks on a build: every binary is read and compared with its target; the manifest records the checks."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _floor(target: Target) -> str:
 
 
 def _from_elsewhere(found: isa_scan.Scan) -> str:
-    """What to note of a file that others compiled, which nobody here can fix."""
+    """The note about a file that others compiled, which cannot be fixed here."""
     if not found.named:
         return "compiled elsewhere and stripped: features are all that it uses, in kernels or not"
     names = list(dict.fromkeys(finding.function for finding in found.findings))
@@ -115,7 +115,7 @@ def _from_elsewhere(found: isa_scan.Scan) -> str:
 
 
 def _without_names(target: Target, file: Path) -> str:
-    """What to note of a file of ours without a table of symbols, which linkers for Windows do not write.
+    """The note about a file of ours without a table of symbols, which linkers for Windows do not write.
 
     Raises:
         BuildError: it should have one.

@@ -55,7 +55,7 @@ def functions(path: Path, member: str, data: bytes) -> tuple[list[Function], boo
         raise broken(label, "it holds LLVM bitcode, whose instructions the linker chooses: build without -flto")
     reader = _READERS.get(format_of(data))
     if reader is None:
-        raise broken(label, "it is no ELF, PE, COFF or Mach-O file")
+        raise broken(label, "it is not an ELF, PE, COFF or Mach-O file")
     try:
         read = reader(data)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, SystemError, ValueError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""Whether a program has what makes its faults harder to use by an attacker, as ``systems.toml`` promises it.
+"""Whether a program is hardened against the exploitation of its faults, as ``systems.toml`` promises.
 
 What is promised there is read back from every binary that we compile: a flag that a build system or a linker drops
 leaves no other trace.
@@ -41,7 +41,7 @@ def promised(target: Target, binary: Binary) -> tuple[str, ...]:
 
 
 def lacking(target: Target, binary: Binary) -> tuple[str, ...]:
-    """What ``binary`` should have and has not."""
+    """The properties that ``binary`` lacks."""
     return tuple(name for name in promised(target, binary) if name not in binary.hardening)
 
 

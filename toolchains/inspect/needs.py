@@ -1,4 +1,4 @@
-"""What binaries ask of a device, read from the binaries themselves: ELF, PE, Mach-O, alone or in static archives."""
+"""The needs of binaries, read from the binaries themselves: ELF, PE, Mach-O, alone or in static archives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMATS = {"elf": "ELF", "pe": "PE", "coff": "COFF", "mach-o": "Mach-O"}
 
 
 def _here() -> tuple[str, ...]:
-    """Paths of this machine that no binary should carry: the checkout's and the cache's."""
+    """Paths of this machine that binaries must not contain: the checkout's and the cache's."""
     from core.paths import ROOT, cache_dir
 
     return tuple(f"{path}/" for path in dict.fromkeys((ROOT, cache_dir())) if len(path.parts) > 2)
@@ -31,7 +31,7 @@ def read(path: Path) -> Binary:
     """Read one program, library or object file; of a universal one the first architecture.
 
     Raises:
-        BuildError: it is none, or is damaged.
+        BuildError: it is not a binary, or is damaged.
     """
     return next(read_all(path))
 
@@ -40,7 +40,7 @@ def read_all(path: Path) -> Iterator[Binary]:
     """Read every binary in ``path``: an archive's members, a universal file's architectures, or the one it is.
 
     Raises:
-        BuildError: it is none, or is damaged, or is an archive without any object.
+        BuildError: it is not a binary, or is damaged, or is an archive without any object.
     """
     try:
         data = path.read_bytes()
@@ -88,7 +88,7 @@ def _libc(binaries: Sequence[Binary]) -> Libc:
 
 
 def needs(target: Target, binaries: Sequence[Binary]) -> Needs:
-    """What all ``binaries`` together ask of a device; the first one's architecture stands for all (see `problems`)."""
+    """The needs of all ``binaries`` together; the first one's architecture stands for all (see `problems`)."""
     own = {item.soname or item.path.name for item in binaries} | {item.path.name for item in binaries}
     libraries = {name for item in binaries for name in item.needed} - own
     return Needs(
@@ -115,7 +115,7 @@ def too_new(binaries: Sequence[Binary], bounds: Mapping[str, str]) -> list[str]:
 
 
 def problems(target: Target, binaries: Sequence[Binary]) -> list[str]:
-    """What makes ``binaries`` none for ``target``: format, architecture, float ABI, C library, libraries, segments."""
+    """Why ``binaries`` do not fit ``target``: format, architecture, float ABI, C library, libraries, segments."""
     found = [text for item in binaries for text in _of_one(target, item)]
     patterns = [pattern.lower() for pattern in systems()[target.os]["libraries"]]
     missing = [
