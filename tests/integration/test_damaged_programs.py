@@ -131,14 +131,14 @@ def test_a_large_output_named_many_times_is_refused_before_it_is_copied(runner: 
 
     writer = Writer()
     large = writer.tensor(torch.zeros(8 << 20))
-    writer._wanted += [large] * 40
+    writer._outputs += [large] * 40
     file = tmp_path / "often.pte"
     file.write_bytes(writer.program())
     done = run(runner, file, limit=1 << 29)
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["kind"]) == (9, "memory"), done
     assert "There is no memory for output" in error["message"]
-    writer._wanted = writer._wanted[:2]
+    writer._outputs = writer._outputs[:2]
     file.write_bytes(writer.program())
     assert run(runner, file, limit=1 << 29).returncode == 0
 

@@ -139,7 +139,7 @@ def test_xcode_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sdk == "iphoneos"
         return answers[first] + (rest[0] if first == "--find" else "")
 
-    monkeypatch.setattr(xcode, "_asked", asked)
+    monkeypatch.setattr(xcode, "_xcrun", asked)
     target = get_target("ios-arm64")
     text = conan.render(target, xcode.ensure(target)).splitlines()
     for line in ("os=iOS", "os.sdk=iphoneos", "os.version=13.0", "arch=armv8", "compiler=apple-clang",

@@ -98,10 +98,10 @@ def forget(reference: str, log: Path) -> None:
 def _missing(request: Request) -> list[_Missing]:
     """The packages to build, each after those that it needs."""
     build = ["--build=missing", *(f"--build={name}/*" for name in request.force)]
-    arguments = [*request.subject, *request.words, *build]
+    argv = [*request.subject, *request.words, *build]
     with locked(conan.LOCK, WAITING):
         text = conan.conan(
-            ["graph", "build-order", *arguments, "--order-by=configuration", "--reduce", "--format=json"],
+            ["graph", "build-order", *argv, "--order-by=configuration", "--reduce", "--format=json"],
             log=request.log,
             what=request.what,
         )
