@@ -1,4 +1,4 @@
-"""Find layers that a scheme should have quantized and that stayed in floating point without a word. Imports torch."""
+"""Find layers that a scheme should have quantized and that silently stayed in floating point. Imports torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RELU = ("aten::relu", "aten::relu_")
 
 
 def _name(layer: Layer) -> str:
-    """``features.0 (linear 128x64)``; a layer outside any named module goes by its weight."""
+    """``features.0 (linear 128x64)``; a layer outside any named module is named by its weight."""
     shape = "x".join(str(size) for size in layer.shape)
     return f"{layer.path or layer.weight} ({layer.kind} {shape})"
 
@@ -25,7 +25,7 @@ def _followed_by_relu(layer: Layer) -> bool:
 
 def _groups(layer: Layer) -> int:
     """A convolution's groups, from whichever form of the operator it is."""
-    arguments = layer.node.target._schema.arguments  # the schema says where they stand
+    arguments = layer.node.target._schema.arguments  # the schema has their positions
     for position, argument in enumerate(arguments):
         if argument.name == "groups" and len(layer.node.args) > position:
             return int(layer.node.args[position])
@@ -33,7 +33,7 @@ def _groups(layer: Layer) -> int:
 
 
 def _convolution_left(layer: Layer, scheme: Scheme) -> str:
-    """Why dynamic quantization leaves this convolution alone; empty when no rule says so."""
+    """Why dynamic quantization skips this convolution; empty if no rule matches."""
     rules = (
         (scheme.group > 0, "XNNPACK has no convolution with int4 blockwise weights"),
         (len(layer.shape) != 4, "dynamic quantization takes 2D convolutions only"),
@@ -44,7 +44,7 @@ def _convolution_left(layer: Layer, scheme: Scheme) -> str:
 
 
 def _never_quantized(layer: Layer, scheme: Scheme) -> str:
-    """Why the quantizer left this layer alone, as far as its rules are known."""
+    """Why the quantizer skipped this layer, as far as its rules are known."""
     unknown = "the quantizer has no pattern for it"
     if layer.kind.startswith("conv"):
         return (_convolution_left(layer, scheme) if scheme.dynamic else "") or unknown
@@ -56,7 +56,7 @@ def _never_quantized(layer: Layer, scheme: Scheme) -> str:
 
 
 def _judge(expected: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered) -> str:
-    """Why the program computes this layer in floating point; empty when it does not."""
+    """Why the program computes this layer in floating point; empty if it does not."""
     if not expected.weight_quantized:
         return _never_quantized(expected, scheme)
     if got is None or not got.weight_quantized:

@@ -16,17 +16,17 @@ DESCRIPTION = "program.json"  # core.program has it too, but costs pydantic's im
 
 
 def _same_files(folder: Path, sizes: Mapping[str, int]) -> bool:
-    """Whether all files are there with their sizes."""
+    """Whether all files exist with their sizes."""
     return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes.items())
 
 
 def _same_sources(digests: Mapping[str, str]) -> bool:
-    """Whether the modules which the user's file imported are what they were."""
+    """Whether the modules that the user's file imported are unchanged."""
     return all(Path(name).is_file() and sha256_file(Path(name)) == digest for name, digest in digests.items())
 
 
 def current(request: Request) -> bool:
-    """Whether the request's folder holds, whole, what exporting it again would make."""
+    """Whether the request's folder has the complete and current result of the export."""
     try:
         found = json.loads((request.folder / DESCRIPTION).read_text(encoding="utf-8"))
         return bool(

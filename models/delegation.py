@@ -1,4 +1,4 @@
-"""Which operators a program runs, inside its delegates and outside, as the .pte itself has them. Imports torch."""
+"""The operators that a program runs, inside its delegates and outside, read from the .pte. Imports torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.lowering import Lowered
 
 @dataclass(frozen=True)
 class Delegation:
-    """Where a program's operators run."""
+    """The operators of a program, by delegate or outside."""
 
     calls: int
     """Delegate calls."""
@@ -22,7 +22,7 @@ class Delegation:
 
 
 def describe(lowered: Lowered, method: str = "forward") -> Delegation:
-    """Count what the emitted plan calls, and say why each operator outside a delegate is there.
+    """Count the calls of the emitted plan, with the reason for each operator outside a delegate.
 
     Names outside are those by which a runtime registers kernels: ``aten::embedding.out``.
     """

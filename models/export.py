@@ -31,14 +31,14 @@ RECORD = "model.etrecord"
 
 @dataclass(frozen=True)
 class Job:
-    """One export to make, in the words of the command line."""
+    """One export, with the arguments of the command line."""
 
     model: str
     scheme: str = "fp32"
 
 
 def _ours(folder: Path) -> None:
-    """Refuse to replace a folder which no export made."""
+    """Refuse to replace a folder that an export did not make."""
     if folder.exists() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
         raise ConfigError(f"{folder} is in the way.", "it holds files, but no program", f"move {folder} away")
 
@@ -64,7 +64,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     quantized = quantize.apply(model, request.scheme)
     stages.show("lowering")
     chosen = partitioners.make(request.partitioners, request.options)
-    # Lowering rewrites the graph it is given, and what was meant is asked about later.
+    # Lowering rewrites its graph, but the original is needed later.
     lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
     placement = delegation.describe(lowered)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
@@ -128,7 +128,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
 
 
 def _say(program: Program, folder: Path) -> None:
-    """What was made, in one line, and each warning."""
+    """The result, in one line, and each warning."""
     outside = sum(one.count for one in program.undelegated)
     inside = f"{program.delegates} delegate calls"
     if program.format == "onnx":
@@ -142,7 +142,7 @@ def _say(program: Program, folder: Path) -> None:
 
 
 def _forget() -> None:
-    """Free what the compiler caches between exports; a run over the whole zoo would keep all of it."""
+    """Free the compiler's caches between exports; over the whole zoo they would grow too large."""
     import torch
 
     torch._dynamo.reset()  # the public name for this is torch.compiler.reset, which imports more
@@ -150,7 +150,7 @@ def _forget() -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what exports to ``folder`` left that were killed; the caller holds its lock, so none is being made."""
+    """Remove files of killed exports to ``folder``; the caller holds its lock, so that no export is running."""
     for stale in folder.parent.glob(f".{folder.name}.*"):
         if stale.suffix in (".tmp", ".old"):
             shutil.rmtree(stale, ignore_errors=True)
@@ -160,7 +160,7 @@ def _export(request: Request, force: bool, host: Host) -> Path:
     if not force and current(request):
         return request.folder
     _ours(request.folder)
-    # Two exports to one folder take turns; the second finds the first's work done.
+    # Two exports to one folder take turns; the second finds the result of the first.
     with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):
         if not force and current(request):
             return request.folder
@@ -195,7 +195,7 @@ def export(
     host: Host | None = None,
     format: str = "pte",  # noqa: A002  # the command line's word
 ) -> Path:
-    """Export ``model`` in ``scheme``; nothing happens when it is exported already and nothing has changed.
+    """Export ``model`` in ``scheme``, unless the existing export is current.
 
     Args:
         model: a name of the zoo, or ``path/to/file.py:function`` (docs/models.md).
@@ -211,7 +211,7 @@ def export(
         ``program.json``.
 
     Raises:
-        ConfigError: an unknown name, or a combination that makes no sense.
+        ConfigError: an unknown name, or a senseless combination.
         ExportError: the model cannot be exported.
         HostError: no space, or a partitioner that does not work on this machine.
     """
@@ -243,7 +243,7 @@ def export_many(
 ) -> list[Path]:
     """Export several, importing the exporter once. All names are checked before the first export starts.
 
-    One that fails does not keep the others from being made.
+    A failure does not stop the others.
 
     Raises:
         SlipwayError: the only failure, or an `ExportError` that lists all of them.

@@ -1,4 +1,4 @@
-"""Reading exported graphs: operators' names, where a weight comes from, what a delegate holds. Imports torch."""
+"""Reading exported graphs: operators' names, the origin of weights, the contents of delegates. Imports torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-# Where the weight stands among the arguments of the operators that multiply by one.
+# The position of the weight among an operator's arguments.
 _WEIGHT_ARGUMENT = {
     "aten::linear": 1,
     "aten::matmul": 1,
@@ -59,7 +59,7 @@ def lowered_module(graph_module: Any, node: Any) -> Any:
 
 
 def is_operator(node: Any) -> bool:
-    """Whether the node computes something in the program: no placeholder, delegate, tuple element or allocation."""
+    """Whether the node computes: it is not a placeholder, delegate, tuple element or allocation."""
     return (
         node.op == "call_function"
         and not is_delegate_call(node)
@@ -87,7 +87,7 @@ def moves_only(node: Any) -> bool:
 
 
 def source(node: Any) -> Any:
-    """The node from which ``node``'s numbers come, looking through what only moves them."""
+    """The node that computes ``node``'s numbers, found through nodes that only move them."""
     while isinstance(node, torch.fx.Node) and moves_only(node):
         node = node.args[0]
     return node

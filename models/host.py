@@ -1,4 +1,4 @@
-"""Run programs on this machine's upstream runtimes, in a process of their own. No torch."""
+"""Run programs on this machine's upstream runtimes, in a process of their own. Without torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Host:
 
     def __init__(self, log: Path, format: str = "pte") -> None:  # noqa: A002
         self.log = log
-        """Where what the runtime prints is appended."""
+        """The file that the runtime's output is appended to."""
         self._module = MODULES[format]
         self._child: subprocess.Popen[str] | None = None
 
@@ -60,7 +60,7 @@ class Host:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             path = [os.fspath(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
             with self.log.open("a", encoding="utf-8") as log:
-                # A session of its own: Ctrl-C is for us, and we end it.
+                # A session of its own: only we receive Ctrl-C, and we end it.
                 self._child = subprocess.Popen(
                     [sys.executable, "-m", self._module],
                     cwd=ROOT,
@@ -74,11 +74,11 @@ class Host:
         return self._child
 
     def request(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request and its answer; what they hold is between the caller and the module at the other end.
+        """One request and its answer; the caller and the module at the other end define their contents.
 
         Raises:
             ExportError: the runtime refuses the program or crashes.
-            HostError: there is no runtime. OSError: a full disk.
+            HostError: the runtime is missing. OSError: a full disk.
         """
         return self._ask(request)
 
@@ -108,7 +108,7 @@ class Host:
                 )
             raise ExportError(
                 "Upstream's runtime crashes on the program.",
-                f"its process ended with {signal.Signals(-code).name}: the backend took what it cannot run",
+                f"its process ended with {signal.Signals(-code).name}: the backend accepted a graph that it cannot run",
                 "export with the default partitioner options, or with --partitioners none"
                 if self._module == MODULES["pte"]
                 else "export it again, or check the file with onnx.checker",
@@ -125,7 +125,7 @@ class Host:
         return answer
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Of these backends and operators, those which this machine's runtime does not have."""
+        """Those of these backends and operators that this machine's runtime lacks."""
         return list(self._ask({"names": list(names)})["missing"])
 
     def run(self, folder: Path, file: str, inputs: Sequence[TensorFile], method: str = "forward") -> list[TensorFile]:
@@ -133,7 +133,7 @@ class Host:
 
         Raises:
             ExportError: the runtime refuses it or crashes.
-            HostError: there is no runtime to run it.
+            HostError: the runtime is missing.
         """
         described = [one.model_dump() for one in inputs]
         answer = self._ask({"folder": os.fspath(folder), "file": file, "method": method, "inputs": described})

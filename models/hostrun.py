@@ -15,7 +15,7 @@ from typing import Any
 
 
 def _missing(names: list[str]) -> list[str]:
-    """Of these backends and operators, those which this wheel's runtime does not have."""
+    """Those of these backends and operators that this wheel's runtime lacks."""
     from executorch.runtime import Runtime
 
     runtime = Runtime.get()
@@ -24,7 +24,7 @@ def _missing(names: list[str]) -> list[str]:
 
 
 def _run(folder: Path, file: str, method: str, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Run a program on inputs kept beside it; its outputs are left beside it too, as ``outputN.npy``."""
+    """Run a program on the inputs beside it; write its outputs beside it, as ``outputN.npy``."""
     import torch
     from executorch.runtime import Runtime
 
@@ -56,7 +56,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # what the runtime prints must not get among the answers
+    os.dup2(2, 1)  # the runtime's output must not mix with the answers
     importlib.import_module("executorch.runtime")
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""The zoo with what is exported of it."""
+"""The zoo with the state of its exports."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Row:
     """``current``, ``outdated`` or ``not exported``."""
     folder: str
     size: int
-    """Of the program in bytes; 0 when there is none."""
+    """Size of the program in bytes; 0 if it does not exist."""
 
 
 def listing() -> list[Row]:
-    """The zoo with what is exported of it, one row a model, format and scheme."""
+    """The zoo with the state of its exports, one row for each model, format and scheme."""
     rows = []
     for model in load_zoo().values():
         for format in ("pte", "onnx"):  # noqa: A001

@@ -36,7 +36,7 @@ class Prepared:
     dynamic_shapes: Any
     """As ``torch.export.export`` takes them; ``None``: all shapes are fixed."""
     calibration: tuple[tuple[Any, ...], ...]
-    """Samples for static quantization; empty when the model brought none."""
+    """Samples for static quantization; empty if the model has none."""
     sources: dict[str, str] = field(default_factory=dict)
     """Modules that the user's file imported from its own folder, with their SHA-256."""
 
@@ -59,12 +59,12 @@ def _line_of(error: BaseException, file: Path) -> str:
 
 @contextlib.contextmanager
 def _users_code(file: Path, doing: str) -> Iterator[None]:
-    """Whatever the user's code raises becomes an `ExportError` that names the file and the line."""
+    """Turn every exception of the user's code into an `ExportError` that names the file and the line."""
     try:
         yield
     except ExportError:
         raise
-    except (Exception, SystemExit) as error:  # it is their code: anything can come
+    except (Exception, SystemExit) as error:  # the user's code can raise anything
         cause = f"{type(error).__name__}: {last_lines(error)}"
         raise ExportError(
             f"{doing} {file}{_line_of(error, file)} failed.", cause, "fix the file and export again"
@@ -96,7 +96,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _call_users(request: Request) -> tuple[Any, dict[str, str]]:
-    """What the user's function returns, and the local modules it took."""
+    """The user's function's result, and the local modules that it imported."""
     folder = request.source.parent
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
@@ -148,7 +148,7 @@ def _tensors(value: Any, what: str, maker: str) -> tuple[Any, ...]:
 
 
 def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]:
-    """The four parts of what a maker returns, checked."""
+    """The four parts of the model function's result, checked."""
     if not isinstance(value, tuple) or not 2 <= len(value) <= 4:
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
         raise ExportError(f"{maker} does not return a module with its example inputs.", f"it returned {got}", FORM)

@@ -1,4 +1,4 @@
-"""From an exported program to a .pte: partition, delegate, emit; and why what stayed outside stayed outside.
+"""From an exported program to a .pte: partition, delegate, emit; with the reasons for operators outside delegates.
 
 Imports torch and the exporter.
 """
@@ -38,9 +38,9 @@ class Reasons:
     given: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def of(self, node: Any) -> str:
-        """Why ``node`` is in no delegate, one clause a partitioner."""
+        """Why ``node`` is outside every delegate, one clause for each partitioner."""
         if not self.partitioners:
-            return "no partitioner was asked for"
+            return "no partitioner was requested"
         return "; ".join(f"{type(one).__name__}: {self._one(one, node)}" for one in self.partitioners)
 
     def _one(self, partitioner: Any, node: Any) -> str:
@@ -151,7 +151,7 @@ def _by_operator(nodes: Iterable[Any], reasons: Reasons) -> dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Lowered:
-    """What lowering leaves. Emitting rewrites the graph, so what is asked of it was read before."""
+    """The result of lowering. Emitting rewrites the graph, so these facts were read before."""
 
     manager: Any
     """``ExecutorchProgramManager``: saves the .pte and the ETRecord."""

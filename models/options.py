@@ -1,4 +1,4 @@
-"""What can be chosen about an export besides model and scheme. No torch."""
+"""The options of an export besides model and scheme. Without torch."""
 
 from __future__ import annotations
 

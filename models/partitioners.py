@@ -1,4 +1,4 @@
-"""The partitioners one can ask for, and how they are made. Imports the exporter only in `make`."""
+"""The available partitioners, and how to make them. Imports the exporter only in `make`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.tables import near, read
 
 DEFAULT = ("xnnpack",)
 NONE = "none"
-"""Asked for alone: no delegate at all, portable kernels only."""
+"""Given alone: no delegate at all, portable kernels only."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
     """``names``, or the default when empty, after a check that they exist and take ``options``.
 
     Raises:
-        ConfigError: an unknown or repeated name, or an option that none of them takes.
+        ConfigError: an unknown or repeated name, or an option that does not fit any of them.
     """
     chosen = tuple(names) or DEFAULT
     table = load_partitioners()

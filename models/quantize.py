@@ -1,4 +1,4 @@
-"""Apply a scheme to a model: what comes out is an exported program. Imports torch and the exporter."""
+"""Apply a scheme to a model; the result is an exported program. Imports torch and the exporter."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
     )
 
     def is_convolution(node: Any) -> bool:
-        # The quantizer asks about weights and biases as well: those are no calls.
+        # The quantizer also passes weights and biases here, which are not calls.
         return node.op != "call_function" or "aten::conv" in getattr(getattr(node.target, "_schema", None), "name", "")
 
     config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)

@@ -1,4 +1,4 @@
-"""Keep what the exporter's libraries say in a log file; the terminal shows one line of progress."""
+"""Send the output of the exporter's libraries to a log file; the terminal shows one line of progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OFTEN = 10.0  # seconds between lines that are not rewritten
 
 
 def log_path(name: str) -> Path:
-    """Where the log of the export called ``name`` is kept; the next export of that name replaces it."""
+    """The log of the export called ``name``; the next export of that name replaces it."""
     return cache_dir("logs") / f"export-{name}.log"
 
 
@@ -43,7 +43,7 @@ def _to_log(
 
 @contextlib.contextmanager
 def quiet(log: Path) -> Iterator[TextIO]:
-    """Send all that this process prints, from C++ too, to ``log``; the stream it gives still reaches the terminal."""
+    """Send all output of this process, C++ included, to ``log``; the yielded stream still reaches the terminal."""
     log.parent.mkdir(parents=True, exist_ok=True)
     _flush()
     saved = os.dup(1), os.dup(2)
@@ -82,7 +82,7 @@ class Stages:
         return time.monotonic() - self._start
 
     def show(self, stage: str) -> None:
-        """Say what is done now."""
+        """Show the current stage."""
         with contextlib.suppress(OSError):
             if self._live:
                 self._stream.write(f"\r\x1b[K{self._name}: {stage} ({self.seconds:.0f} s)")
@@ -92,7 +92,7 @@ class Stages:
                 self._stream.write(f"{self._name}: {stage}\n")
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         with contextlib.suppress(OSError):
             if self._live:
                 self._stream.write("\r\x1b[K")

@@ -1,4 +1,4 @@
-"""Reference inputs and outputs as files, and what the model gives in PyTorch. Imports torch."""
+"""Reference inputs and outputs as files, and the model's outputs in PyTorch. Imports torch."""
 
 from __future__ import annotations
 

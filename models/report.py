@@ -38,7 +38,7 @@ def _operators(found: Sequence[Operator]) -> list[list[str]]:
 
 
 def programs(folders: Sequence[Path], as_json: bool) -> None:
-    """What exports left: one table for several programs, the whole story for a single one."""
+    """The results of exports: one table for several programs, all details for a single one."""
     from core.program import load_program
 
     found = [(folder, load_program(folder, verify=False)) for folder in folders]

@@ -1,4 +1,4 @@
-"""What is to be exported: the words of the command line, checked and resolved. No torch, nothing of the user's run."""
+"""A request to export: the command line's arguments, checked and resolved. Without torch or running user's code."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _user_file(model: str) -> tuple[Path, str]:
 
 
 def check_format(format: str, scheme: str, partitioners: Sequence[str], options: Options) -> None:  # noqa: A002
-    """Refuse what a program of ``format`` cannot have.
+    """Refuse options that a program of ``format`` cannot have.
 
     Raises:
         ConfigError: an unknown format, or a scheme, partitioner or option that is only for ``.pte``.
@@ -138,7 +138,7 @@ def resolve(
     out: Path | None = None,
     format: str = "pte",  # noqa: A002  # the command line's word
 ) -> Request:
-    """Check and complete what the user asked for.
+    """Check and complete the user's request.
 
     Args:
         model: a name of the zoo, or ``path/to/file.py:function``.
@@ -146,7 +146,7 @@ def resolve(
         format: ``pte`` or ``onnx``.
 
     Raises:
-        ConfigError: an unknown model, scheme, partitioner or option, or a combination that makes no sense.
+        ConfigError: an unknown model, scheme, partitioner or option, or a senseless combination.
         ExportError: the user's file is not Python.
     """
     kind = get_scheme(scheme)

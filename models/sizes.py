@@ -1,4 +1,4 @@
-"""Which sizes the inputs of an exported program may have: torch.export's ranges, and what follows from what."""
+"""The sizes that inputs of an exported program may have: torch.export's ranges and their dependencies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _dimension(size: Any, ranges: Any) -> Dimension:
         return Dimension(least=size, most=size)
     expression = size.node.expr
     bounds = bound_sympy(expression, ranges)
-    # An infinity of torch's own is no number of sympy's.
+    # torch's own infinity is not a number of sympy.
     most = int(bounds.upper) if bounds.upper.is_Integer else None
     least = max(0, int(bounds.lower)) if bounds.lower.is_Integer else 0
     symbol, times, plus = _linear(expression)

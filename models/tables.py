@@ -1,4 +1,4 @@
-"""Reading the room's TOML tables."""
+"""Reading the TOML tables of this package."""
 
 from __future__ import annotations
 

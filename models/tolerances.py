@@ -1,4 +1,4 @@
-"""How near a device's outputs must come to the reference, and the program to the model. Imports torch."""
+"""How close a device's outputs must be to the reference, and the program to the model. Imports torch."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def of_outputs(
 
 
 def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:
-    """The one that allows most."""
+    """The widest tolerance."""
     return max(
         all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output")
     )

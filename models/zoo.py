@@ -1,4 +1,4 @@
-"""The zoo: ``zoo.toml`` as objects, and what of it is exported. No torch."""
+"""The zoo: ``zoo.toml`` as objects, and the state of its exports. Without torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ZooModel:
     onnx: tuple[str, ...] = ()
     """Those that make sense as ``.onnx``."""
     state_dict: str = ""
-    """Whose parameter names it uses; empty when it takes no file of weights."""
+    """The project whose parameter names it uses; empty if it does not take a file of weights."""
 
     def schemes_of(self, format: str) -> tuple[str, ...]:  # noqa: A002
         """The schemes that make sense in a format: ``pte`` or ``onnx``."""

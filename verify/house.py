@@ -16,7 +16,7 @@ from pathlib import Path
 from core.paths import ROOT
 
 ROOMS = ("core", "toolchains", "models", "deploy", "commands", "verify")
-"""The rooms that hold Python, from the ground up."""
+"""The packages of Python, from the lowest level up."""
 
 Graph = dict[str, set[str]]
 """A package -> what it imports."""

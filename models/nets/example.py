@@ -1,4 +1,4 @@
-"""What a model of your own looks like to the export: docs/models.md explains it line by line."""
+"""An example of a model of your own: docs/models.md explains it line by line."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "", host: Host
 
     Raises:
         ProgramError: ONNX Runtime refuses the file or fails on it.
-        HostError: there is no runtime, or no space.
+        HostError: the runtime is missing, or the disk is full.
     """
     key = _key(file, inputs, shapes)
     folder = cache_dir("references") / key
@@ -99,7 +99,7 @@ def _compute(file: Path, folder: Path, inputs: Sequence[Path], shapes: str, host
 
 
 def _tolerance(file: Path, tensor: TensorFile, *, quantized: bool) -> Tolerance:
-    """How near the device must come; as for programs of the zoo, from the dtype and the output's spread."""
+    """How close the device must be; as for programs of the zoo, from the dtype and the output's spread."""
     import numpy
 
     array = numpy.load(file, allow_pickle=False)

@@ -163,7 +163,7 @@ def _not_quantized(model: Any) -> tuple[str, ...]:
 
 
 def _only_used_opsets(model: Any) -> None:
-    """Leave out the operator sets that no node uses: ONNX Runtime's quantizer lists all that it knows."""
+    """Remove unused operator sets: ONNX Runtime's quantizer lists all that it knows."""
     used = {node.domain or "" for node in model.graph.node} | {""}
     kept = [one for one in model.opset_import if one.domain in used or one.domain == "ai.onnx"]
     del model.opset_import[:]

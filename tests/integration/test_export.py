@@ -240,7 +240,7 @@ def test_quantized_layers_outside_the_delegate_are_reported(fresh: Exporter) -> 
     assert [one.partition(" ")[0] for one in program.quantization.skipped] == ["0", "2", "4"]
     assert all("outside every delegate" in one for one in program.quantization.skipped)
     assert (program.delegates, program.backends) == (0, ())
-    assert {one.why for one in program.undelegated} == {"no partitioner was asked for"}
+    assert {one.why for one in program.undelegated} == {"no partitioner was requested"}
 
 
 def test_per_op_mode_gives_a_delegate_an_operator(exported: Exporter, fresh: Exporter) -> None:

@@ -28,10 +28,10 @@ ALL = "all"
 
 
 def executors_for(target: str, cpu: str) -> list[Executor]:
-    """Where to compare: one target, built if need be, or every target that was built; at one place of it or at all.
+    """The executors to compare: of one target, built if needed, or of every built target; on one CPU model or on all.
 
     Raises:
-        UsageError: ``--cpu`` with all targets. ConfigError: no such target or place.
+        UsageError: ``--cpu`` with all targets. ConfigError: unknown target or CPU model.
     """
     if target == ALL:
         if cpu:
@@ -63,7 +63,7 @@ def _at(bundle: Bundle, cpus: Sequence[str]) -> list[Executor]:
 
 
 def _executor(bundle: Bundle, cpu: str) -> Executor | None:
-    """The bundle at a place, unless that cannot be had on this machine."""
+    """The bundle on a platform; ``None`` if this machine does not have that platform."""
     try:
         return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), cpu))
     except (HostError, NotSupportedError) as error:
@@ -72,7 +72,7 @@ def _executor(bundle: Bundle, cpu: str) -> Executor | None:
 
 
 def _how(executor: Executor, features: Sequence[str]) -> str:
-    """How programs ran there; of an x86 of this machine's own, with the greatest of the features that kernels want."""
+    """How programs ran there; on this machine's own x86, with the highest feature level that kernels use."""
     if (
         not features
         or executor.platform.cpu != platforms.NATIVE
@@ -84,12 +84,12 @@ def _how(executor: Executor, features: Sequence[str]) -> str:
 
 
 def facts(program: Compared) -> Facts:
-    """What the tables say of a program."""
+    """The facts about a program for the tables."""
     return Facts(kernels=program.kernels, delegates=program.delegates, allowed=program.allowed)
 
 
 class Compare(BaseModel):
-    """A cell of the sweep: one program at one place."""
+    """A cell of the sweep: one program on one executor."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -113,10 +113,10 @@ def _compared(executor: Executor, program: Compared) -> Compare:
 
 
 def sweep(executors: Sequence[Executor], programs: Sequence[Compared], again: bool = False) -> list[Column]:
-    """Compare all programs at all places, cheap programs first.
+    """Compare all programs on all executors, cheap programs first.
 
     Raises:
-        HostError: something that runs programs here is gone.
+        HostError: an emulator that runs programs here is missing.
     """
     cells = [
         sweeping.Cell(
@@ -136,7 +136,7 @@ def _remark(seen: Compare) -> str:
 
 
 def found(executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
-    """What was seen last of these places and programs."""
+    """The last results of these executors and programs."""
     seen = dict(journal().all())
     columns = []
     for executor in executors:
@@ -151,14 +151,14 @@ def found(executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
 
 
 def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, again: bool = False) -> None:
-    """Compare programs at places.
+    """Compare programs on executors.
 
     Args:
         target: one, or `ALL`.
         cpu: one of its `platforms.cpus`; all when empty.
         expression: which programs, as `chosen` reads it.
         update: put what was seen into the docs' file, also what an interrupted sweep saw.
-        again: run also what is gathered.
+        again: run also cells that have a result.
 
     Raises:
         MismatchError: some do not agree.
@@ -194,7 +194,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
 
 
 def show(columns: Sequence[Column], programs: Sequence[Compared], as_json: bool) -> None:
-    """Print a table with a line a program, or a line a place where there are many; or JSON."""
+    """Print a table with a line for each program, or for each executor if there are many; or JSON."""
     if as_json:
         console.print_json(
             {

@@ -1,4 +1,4 @@
-"""What comparisons with upstream's runtime came to: kept cell by cell, and shown as tables."""
+"""The results of comparisons with upstream's runtime: kept cell by cell, and shown as tables."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class _Model(BaseModel):
 
 
 class Cell(_Model):
-    """One program at one place."""
+    """One program on one executor."""
 
     outcome: Outcome
     """``exact``: bit for bit; ``refused``: the engine does not take it there, and says why."""
     max_abs: float = 0.0
-    """Largest absolute difference from upstream's outputs; `INFINITE` where there is no number to give."""
+    """Largest absolute difference from upstream's outputs; `INFINITE` if it is not a number."""
     why: str = ""
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the outputs agree."""
         return self.outcome in ("exact", "agrees")
 
 
@@ -51,7 +51,7 @@ class Facts(_Model):
 
 
 class Column(_Model):
-    """All programs at one place."""
+    """All programs on one executor."""
 
     target: str
     cpu: str
@@ -69,11 +69,11 @@ class Columns(_Model):
     programs: Mapping[str, Facts] = {}
 
     def get(self, target: str, cpu: str) -> Column | None:
-        """The column of a place."""
+        """The column of a target and CPU model."""
         return next((one for one in self.columns if (one.target, one.cpu) == (target, cpu)), None)
 
     def updated(self, new: Iterable[Column], programs: Mapping[str, Facts]) -> Columns:
-        """With the cells of ``new`` in the place of earlier ones; what is of programs that are gone is left out."""
+        """With the cells of ``new`` instead of earlier ones, and without cells of removed programs."""
         found = {(one.target, one.cpu): one for one in self.columns}
         known = table()
         for column in new:
@@ -90,7 +90,7 @@ class Columns(_Model):
 
 
 def everywhere() -> list[tuple[Target, str]]:
-    """Every target with every place that its programs may run at on some machine, in the table's order."""
+    """Every target with every CPU model that its programs may run on, on any machine, in the table's order."""
     return [(one, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *platforms.cpus(one)))]
 
 
@@ -139,7 +139,7 @@ _FAMILIES = {
 
 
 def counts(columns: Iterable[Column], programs: Collection[str]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a table with a line a place: how ``programs`` ran there, and how many came to what."""
+    """Heads and rows of a table with a line for each executor: how ``programs`` ran there, and their outcomes."""
     heads = ["target", "CPU", "how", "exact", "within tolerance", "refused", "wrong", "not run"]
     rows = []
     for column in columns:
@@ -153,7 +153,7 @@ def counts(columns: Iterable[Column], programs: Collection[str]) -> tuple[list[s
 
 
 def summary(kept: Columns) -> str:
-    """`counts` for the docs, and what was run nowhere."""
+    """`counts` for the docs, and the targets that were not run."""
     if not kept.columns:
         return "Nothing is kept yet.\n"
     heads, rows = counts(kept.columns, table())
@@ -169,7 +169,7 @@ def _elsewhere(kept: Columns) -> str:
 
 
 def markdown(kept: Columns) -> str:
-    """The tables of ``docs/agreement.md``: for each family of machines programs as rows, places as columns."""
+    """The tables of ``docs/agreement.md``: for each family of machines programs as rows, CPU models as columns."""
     parts = [summary(kept)]
     machines = {name: target.machine for name, target in load_targets().items()}
     for family, members in _FAMILIES.items():
@@ -198,7 +198,7 @@ def _allowed(facts: Facts) -> str:
 
 
 def _reasons(kept: Columns) -> list[str]:
-    """What stands behind cells without a figure, each reason once, with the places and programs that it holds for."""
+    """The reasons for cells without a figure, each with its targets, CPU models and programs."""
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for column in kept.columns:
         for name, cell in column.cells.items():

@@ -1,4 +1,4 @@
-"""Run one program on a bundle's runner at one place, and hold its outputs against upstream's."""
+"""Run one program on a bundle's runner on one platform, and compare its outputs with upstream's."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from models.architectures.exporting import Reference
 
 SECONDS = 300.0
-"""How long one program may take at one place; MobileNetV2 on the slowest takes a fifth of it."""
+"""Seconds that one program may take on one platform; MobileNetV2 on the slowest takes a fifth of it."""
 _REFUSED = ("missing-operator", "missing-backend")
 """Kinds of the runner's errors by which it refuses a program that is not damaged (docs/runner.md)."""
 _HARDWARE = "(unsupported hardware)"
-"""How an error of any kind ends where XNNPACK refuses because of the processor."""
+"""The end of an error's message if XNNPACK refuses the program because of the processor."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one run of a program came to."""
+    """The outcome of one run of a program."""
 
     outputs: tuple[Path, ...]
     """In the folder of the run."""
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Executor:
-    """A place with the bundle that runs there."""
+    """A platform with the bundle that runs on it."""
 
     bundle: Bundle
     platform: Platform
@@ -61,19 +61,19 @@ class Executor:
 
     @classmethod
     def of(cls, bundle: Bundle, platform: Platform) -> Executor:
-        """The bundle at a place."""
+        """The executor of a bundle on a platform."""
         return cls(bundle, platform, sha256_file(Path(bundle.emulated_argv[-1]))[:16])
 
     def cell_key(self, program: Compared) -> str:
-        """What a cell depends on; the same key means that there is nothing to do."""
+        """Digest of the cell's inputs; an unchanged key means that there is nothing to do."""
         return f"{program.digest}-{self.key}"
 
 
 def execute(executor: Executor, program: Compared, folder: Path, seconds: float = SECONDS) -> Answer:
-    """Run a program as often in a row as it wants.
+    """Run a program for its number of consecutive executions.
 
     Args:
-        folder: an empty one, for all that the run needs and leaves.
+        folder: an empty folder, for all files of the run.
 
     Raises:
         HostError: it took longer than ``seconds``, or nothing can run it.
@@ -106,7 +106,7 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
 
 
 def judge(program: Compared, outputs: Sequence[Path]) -> Cell:
-    """Hold outputs against upstream's."""
+    """Compare outputs with upstream's."""
     from deploy.run.compare import compare
 
     if len(outputs) != len(program.outputs):
@@ -127,7 +127,7 @@ def judge(program: Compared, outputs: Sequence[Path]) -> Cell:
 
 @dataclass(frozen=True)
 class Seen:
-    """One program at one place."""
+    """The result of one program on one executor."""
 
     cell: Cell
     features: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class Seen:
 
 
 def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> Seen:
-    """Run one program at one place and compare.
+    """Run one program on one executor and compare.
 
     Raises:
         HostError: nothing can run it here.
@@ -166,7 +166,7 @@ def look_native(bundle: Bundle, reference: Reference) -> Cell:
 
 
 def outputs_of(bundle: Bundle, program: Path, inputs: Sequence[Path], folder: Path) -> list[Any]:
-    """What a program gives on this machine's own bundle.
+    """The outputs of a program on this machine's own bundle.
 
     Raises:
         MismatchError: the runner failed; with what it said.

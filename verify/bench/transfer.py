@@ -1,4 +1,4 @@
-"""What ``./inv bench --device NAME`` does: a deploy's way of files against the usual tools, on the same link.
+"""What ``./inv bench --device NAME`` does: a deploy's file transfer against the usual tools, on the same link.
 
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
 transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, without and with
@@ -167,7 +167,7 @@ def overhead(name: str, runs: int) -> dict[str, Any]:
     """A deploy with nothing to upload: seconds that are neither transfer nor the program's; and a changed file.
 
     Returns:
-        ``why_not`` instead of figures, where no engine works on the device's target.
+        ``why_not`` instead of figures, if no engine works on the device's target.
     """
     from deploy.run.pipeline import deploy
     from deploy.run.settings import Settings
@@ -225,7 +225,7 @@ def report(name: str, runs: int, mib: int, as_json: bool, update: bool = False) 
 
 
 def summary(result: dict[str, Any]) -> str:
-    """What is to be said beside the table."""
+    """The notes beside the table."""
     if "why_not" in result:
         return str(result["why_not"])
     steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in result["steps_s"].items() if seconds >= 0.01)

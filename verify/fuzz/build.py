@@ -101,7 +101,7 @@ def dependencies(log: Path) -> Dependencies:
         found = Dependencies(**json.loads(kept.read_text(encoding="utf-8")))
         if found.complete():
             return found
-    with locked(conan.LOCK, "      waiting: Conan is building for somebody else"):
+    with locked(conan.LOCK, "      waiting: Conan is building for another process"):
         words = [
             f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
             "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",

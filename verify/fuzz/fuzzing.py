@@ -44,13 +44,13 @@ _LARGEST = 256 * 1024
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     seconds: float
     executions: int
     corpus: int
     features: int
-    """What of the code the corpus reaches, in libFuzzer's count."""
+    """Code coverage of the corpus, in libFuzzer's count."""
     findings: tuple[str, ...]
 
 

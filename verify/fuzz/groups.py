@@ -1,4 +1,4 @@
-"""Findings of a sweep put together by what was said and where it was: one fault has many files."""
+"""Findings of a sweep, grouped by message and location: one fault has many files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def symbols(program: str, addresses: Iterable[str]) -> Mapping[str, str]:
 
 
 def what(finding: Mapping[str, Any]) -> str:
-    """What was said, without addresses and sizes."""
+    """The message, without addresses and sizes."""
     report = str(finding["report"])
     said = next((found[1] for pattern in _WORDS if (found := pattern.search(report))), report[:80].partition("\n")[0])
     return f"{finding['outcome']}: " + re.sub(r"0x[0-9a-f]+|\d{3,}", "N", said)

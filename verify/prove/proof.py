@@ -1,4 +1,4 @@
-"""What the proof program says, and what a run of it on one CPU model comes to."""
+"""The output of the proof program, and the result of a run of it on one CPU model."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Proofs(_Model):
     rows: tuple[Row, ...] = ()
 
     def updated(self, rows: Iterable[Row]) -> Proofs:
-        """With ``rows`` in the place of earlier ones of the same targets and CPU models."""
+        """With ``rows`` instead of earlier ones of the same targets and CPU models."""
         found = {(row.target, row.cpu): row for row in self.rows}
         for row in rows:
             # What a target's programs run on may have changed: nothing, and now something.

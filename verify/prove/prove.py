@@ -1,4 +1,4 @@
-"""Run the proof program of a target's native packages on every CPU model that can be had here."""
+"""Run the proof program of a target's native packages on every CPU model that runs here."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def prove(target_name: str, cpu: str = "", *, with_kernels: bool = True, again: 
         cpu: one of `platforms.cpus`; all when empty.
         with_kernels: find out which kernels ran, which takes one more run a case under QEMU, and a fifth of a second
             a case natively.
-        again: run it also where it passed before.
+        again: run it also if it passed before.
 
     Raises:
-        ConfigError: no such target, or CPU model for it.
-        BundleError: the native packages are not there, or not whole.
+        ConfigError: unknown target, or CPU model for it.
+        BundleError: the native packages are missing or incomplete.
     """
     target = get_target(target_name)
     cpus = platforms.cpus(target)

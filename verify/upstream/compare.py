@@ -30,7 +30,7 @@ from verify.upstream.suites import Case, Test
 _SCHEMES = {"float": "fp32", "half": "fp16", "static": "qs8", "dynamic": "qd8_qc8w"}
 """The scheme of the zoo with the same arithmetic: its tolerances hold (docs/agreement.md)."""
 _CLEARLY = 4.0
-"""Who is so many times nearer to what must come out is right."""
+"""The side whose outputs are this many times closer to the exact result is right."""
 
 
 def limits_of(case: Case) -> tuple[Tolerance, ...]:
@@ -77,7 +77,7 @@ def distance(ours: Sequence[Numbers], expected: Sequence[Numbers]) -> float:
 
 
 def who_is_right(case: Case, ours: Sequence[Path]) -> tuple[str, str]:
-    """Which side is much nearer to what must come out: ``lean``, ``upstream`` or nobody; with the figures."""
+    """The side that is much closer to the exact result (``lean``, ``upstream`` or neither), with the figures."""
     references = {}
     if case.eager and len(ours) == case.eager:
         references["PyTorch's outputs"] = [_numbers(file) for file in case.files("eager")]
@@ -96,7 +96,7 @@ def who_is_right(case: Case, ours: Sequence[Path]) -> tuple[str, str]:
 
 
 def look_at(executor: Executor, case: Case) -> Cell:
-    """One case at one place.
+    """One case on one executor.
 
     Raises:
         HostError: nothing can run it here.
@@ -141,7 +141,7 @@ class Collected:
 
 
 def _sweep(executors: Sequence[Executor], cases: Sequence[Case], again: bool) -> None:
-    """Compare all cases at all places."""
+    """Compare all cases on all executors."""
     keys = {case.name: upstream_kept.digest(case) for case in cases}
     cells = [
         sweep.Cell(
@@ -175,13 +175,13 @@ class Choice:
         return int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
 
     def tests(self, jobs: int) -> list[Test]:
-        """What the tests gave; those that did not run yet run now, unless only those that did are wanted."""
+        """The tests' programs; runs the remaining tests first, unless only the earlier ones are requested."""
         names = upstream_suites.chosen(self.pattern)
         return upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
 
 
 def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
-    """Collect the programs of upstream's tests, run them at places, show what they came to.
+    """Collect the programs of upstream's tests, run them on executors, show the results.
 
     Args:
         some: which tests and programs.

@@ -1,4 +1,4 @@
-"""What the programs of upstream's tests came to: kept cell by cell, and in short for the docs."""
+"""The results of the programs of upstream's tests: kept cell by cell, and summarised for the docs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Model(BaseModel):
 
 
 class Cell(_Model):
-    """One program of a test at one place."""
+    """One program of a test on one executor."""
 
     outcome: Outcome
     max_abs: float = 0.0
@@ -43,7 +43,7 @@ class Cell(_Model):
 
 
 class Counts(_Model):
-    """The programs of one family of tests at one place."""
+    """The programs of one family of tests on one executor."""
 
     family: str
     target: str
@@ -58,7 +58,7 @@ class Counts(_Model):
 
 
 class Notable(_Model):
-    """A program that does not plainly agree at one place."""
+    """A program that does not plainly agree on one executor."""
 
     case: str
     target: str
@@ -97,7 +97,7 @@ def journal() -> Journal[Cell]:
 
 
 def cell_name(executor: Executor, case: Case) -> str:
-    """The cell of a case at a place."""
+    """The cell of a case on an executor."""
     return f"{executor.target} {executor.platform.cpu}: {case.name}"
 
 
@@ -112,7 +112,7 @@ Columns = Mapping[tuple[str, str, str], Mapping[str, Cell]]
 
 
 def columns(executors: Sequence[Executor], cases: Sequence[Case]) -> Columns:
-    """What was seen last of these cases at these places."""
+    """The last results of these cases on these executors."""
     seen = dict(journal().all())
     return {
         (executor.target, executor.platform.cpu, executor.platform.how): {
@@ -175,7 +175,7 @@ def summarize(tests: Sequence[Test], listed: Sequence[str], seen: Columns) -> Su
 
 
 def publish(new: Summary) -> None:
-    """Put a summary into the docs' file, in the place of what it had of the same targets and CPUs."""
+    """Put a summary into the docs' file; it replaces that of the same targets and CPUs."""
     with locked("agreement"):
         try:
             old = Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
@@ -192,7 +192,7 @@ def publish(new: Summary) -> None:
 
 
 def rows(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a table with a line a family and place."""
+    """Heads and rows of a table with a line for each family and executor."""
     heads = ["tests", "target", "CPU", "how", "exact", "within tolerance", "differs", "refused", "failed", "not run"]
     found = []
     for one in summary.counts:
@@ -231,7 +231,7 @@ _RIGHT = {"lean": "; lean is right", "upstream": "; upstream is right", "both": 
 
 
 def _remarks(notable: Sequence[Notable]) -> list[str]:
-    """What does not plainly agree: a line for a program, or for all of which the same is said at the same places."""
+    """Programs that do not plainly agree: a line for each program, or for all with the same text and CPU models."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in notable:
         said = f"{one.outcome}{_RIGHT.get(one.right, '')}: {one.why}"

@@ -1,7 +1,7 @@
 """Every program that upstream's own tests serialize, with inputs and what upstream's runtime computes: kept, resumable.
 
 Upstream's tests run in processes of their own (`verify.upstream.worker`). What a test gave is kept in the cache by the
-exporter's versions and by our collecting code, a test at a time: what was interrupted goes on where it was.
+exporter's versions and by our collecting code, a test at a time, so that an interrupted collection can continue.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Test:
 
 
 def base_folder() -> Path:
-    """Where the tests' programs are kept."""
+    """The folder of the tests' programs."""
     from models.request import versions
 
     parts = [versions(), [sha256_file(ROOT / name) for name in _OWN]]
@@ -128,7 +128,7 @@ def names() -> list[str]:
 
 
 def read(base: Path, name: str) -> Test | None:
-    """What a test gave; ``None`` before it ran."""
+    """The result of a test; ``None`` before it ran."""
     folder = _folder(base, name)
     try:
         said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
