@@ -49,7 +49,7 @@ def _never_quantized(layer: Layer, scheme: Scheme) -> str:
     if layer.kind.startswith("conv"):
         return (_convolution_left(layer, scheme) if scheme.dynamic else "") or unknown
     if layer.kind == "linear" and scheme.group and layer.shape and layer.shape[-1] % scheme.group:
-        return f"its {layer.shape[-1]} input features are no multiple of the block of {scheme.group}"
+        return f"its {layer.shape[-1]} input features are not a multiple of the block of {scheme.group}"
     if scheme.dynamic:
         return "torchao quantizes torch.nn.Linear modules only, and this product is computed otherwise"
     return unknown

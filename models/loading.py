@@ -144,7 +144,7 @@ def _tensors(value: Any, what: str, maker: str) -> tuple[Any, ...]:
     kind = type(value).__name__
     if isinstance(value, (tuple, list)):
         kind = f"{kind} of {', '.join(sorted({type(item).__name__ for item in value})) or 'nothing'}"
-    raise ExportError(f"{maker} gives {what} that are no tuple of tensors.", f"they are a {kind}", FORM)
+    raise ExportError(f"{maker} gives {what} that are not a tuple of tensors.", f"they are a {kind}", FORM)
 
 
 def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]:
@@ -155,7 +155,7 @@ def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tu
     module, inputs, shapes, calibration = (*value, None, None)[:4]
     if not isinstance(module, torch.nn.Module):
         raise ExportError(
-            f"The first thing {maker} returns is no torch.nn.Module.", f"it is a {type(module).__name__}", FORM
+            f"The first value that {maker} returns is not a torch.nn.Module.", f"it is a {type(module).__name__}", FORM
         )
     samples = tuple(_tensors(sample, "calibration samples", maker) for sample in calibration or ())
     return module, _tensors(inputs, "example inputs", maker), shapes, samples

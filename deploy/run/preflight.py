@@ -79,7 +79,7 @@ def check(
 
 def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "") -> Finding:
     verdict: Verdict = "unknown" if good is None else "ok" if good else "bad"
-    return Finding(check=name, needs=needs, has=has or "not told", verdict=verdict, fix="" if good else fix)
+    return Finding(check=name, needs=needs, has=has or "unknown", verdict=verdict, fix="" if good else fix)
 
 
 def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:

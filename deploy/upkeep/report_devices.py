@@ -70,7 +70,7 @@ def added(value: Added, as_json: bool = False) -> None:
         ["where", f"{device.transport}: {_address_of(device)}"],
         ["system", f"{facts.system} {facts.kernel}" + (f", API level {facts.api_level}" if facts.api_level else "")],
         ["machine", " · ".join(part for part in (facts.machine, facts.cpu, f"{facts.cores} cores") if part)],
-        ["ABIs", " ".join(facts.abis) or facts.libc or "not told"],
+        ["ABIs", " ".join(facts.abis) or facts.libc or "unknown"],
         ["target", device.target],
         ["root", facts.root],
     ]

@@ -216,7 +216,7 @@ def test_a_convolution_with_relu_that_stays_float_is_reported(
     ("model", "scheme", "skipped"),
     [
         ("depthwise", "qd8_qc8w", ["0 (conv2d 8x1x3x3): dynamic quantization takes no grouped"]),
-        ("odd_width", "qd8_qb4w", ["0 (linear 64x48): its 48 input features are no multiple"]),
+        ("odd_width", "qd8_qb4w", ["0 (linear 64x48): its 48 input features are not a multiple"]),
         ("conv", "qd8_qb4w", ["0 (conv2d 16x8x3x3): XNNPACK has no convolution with int4"]),
         ("product", "qd8_qc8w", ["table (matmul 32x16): torchao quantizes torch.nn.Linear modules only"]),
         ("product", "qs8", ["table (matmul 32x16): the quantizer has no pattern"]),
@@ -346,7 +346,7 @@ def test_bfloat16_is_kept_bit_by_bit(exported: Exporter) -> None:
     [
         ("nothing", "does not return a module with its example inputs"),
         ("only_module", "it returned a Linear"),
-        ("not_a_module", "is no torch.nn.Module"),
+        ("not_a_module", "is not a torch.nn.Module"),
         ("bare_tensor", "they are a Tensor"),
         ("numbers", "they are a tuple of float, int"),
         ("argument", "missing 1 required positional argument: 'width'"),

@@ -85,7 +85,7 @@ def check(origin: Origin, folder: Path) -> list[inspect.Binary]:
         found = own_loader.problems(folder, binaries)
     if found:
         raise BuildError(
-            f"What was built is no bundle for {target.name}.",
+            f"What was built does not fit {target.name}.",
             "; ".join(found),
             "fix the recipe or the compiler, then ./inv build --force",
             found,

@@ -34,7 +34,7 @@ def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
     """Copy libraries, headers and licences of every package of the graph, and the proof program, to ``out``.
 
     Raises:
-        BuildError: two packages have a file of the same name, or there is no library at all.
+        BuildError: two packages have a file of the same name, or there are no libraries.
     """
     for node in sbom.host_nodes(graph):
         package = Path(node["package_folder"])

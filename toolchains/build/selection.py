@@ -45,12 +45,12 @@ def select(programs: Iterable[str], operators: Iterable[str], backends: Iterable
     """The selection for programs that need these operators and backends.
 
     Raises:
-        UsageError: there is no program, or a name in one is no operator's.
+        UsageError: no program is given, or a name in one is not an operator's.
     """
     chosen = Selection(tuple(programs), tuple(sorted(set(operators))), tuple(sorted(set(backends))))
     if not chosen.programs:
         raise UsageError("--ops-from names no program.", "", "./inv build --ops-from model.pte")
     strange = [name for name in chosen.operators if not _NAME.fullmatch(name)]
     if strange:
-        raise UsageError(f"{strange[0]!r} is no operator's name.", "the program is damaged", "export it again")
+        raise UsageError(f"{strange[0]!r} is not an operator's name.", "the program is damaged", "export it again")
     return chosen

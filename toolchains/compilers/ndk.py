@@ -69,7 +69,7 @@ def usable(target: Target) -> str:
         return f"no NDK is named: export {VARIABLE}=/path/to/android-ndk-r27c (or newer)"
     root = Path(folder)
     if not version(root):
-        return f"{folder} is no NDK, for it has no source.properties: export {VARIABLE}=/path/to/android-ndk"
+        return f"{folder} is not an NDK: it lacks source.properties: export {VARIABLE}=/path/to/android-ndk"
     missing = [path for path in _programs(target, root).values() if not path.is_file()]
     if missing:
         return f"the NDK {version(root)} lacks {missing[0]}: export {VARIABLE}=/path/to/a-newer-android-ndk"

@@ -42,7 +42,7 @@ Every operator that upstream's runtime registers (ExecuTorch {version}, {count} 
 included), and whether the lean engine has a kernel for it. `drawn`: shapes, element types and broadcasts drawn by
 hypothesis, exported by upstream's exporter, compared with ATen (`verify/operators/batches.py`); `written`: called in a
 program that upstream's serializer wrote (`verify/operators/written.py`), since no export brings the call forth;
-`programs`: `verify/operators/programs.py`. A kernel that none of them exercises fails the tests.
+`programs`: `verify/operators/programs.py`. A kernel that lacks all three fails the tests.
 
 """
 

@@ -73,7 +73,7 @@ def report(rows: Sequence[Row], as_json: bool) -> None:
     for row in rows:
         counts = [sum(result.outcome == kind for result in row.cases.values()) for kind in ("passed", "unsupported")]
         said = f"{counts[0]} passed" + (f", {counts[1]} unsupported" if counts[1] else "") if row.cases else ""
-        kai = str(len(kleidiai(row))) if row.kernels_by else "not told"
+        kai = str(len(kleidiai(row))) if row.kernels_by else "unknown"
         table.append([row.target, row.cpu, row.outcome, said or row.why, kai if row.cases else "", row.how])
     console.table(
         "Proofs of XNNPACK", ["target", "CPU", "outcome", "cases", "KleidiAI's functions", "how"], table,
@@ -136,7 +136,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
         said = f"{len(kai)} functions of KleidiAI {row.kleidiai}" if kai else "none of KleidiAI"
         lines += [
             "<details>",
-            f"<summary>{row.target} on {row.cpu}: {said if row.kernels_by else 'not told'}</summary>",
+            f"<summary>{row.target} on {row.cpu}: {said if row.kernels_by else 'unknown'}</summary>",
             "",
             f"XNNPACK {row.xnnpack}, {row.toolchain}; features: {features or 'none'}.",
             "",

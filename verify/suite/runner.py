@@ -161,7 +161,7 @@ def _run(choice: Choice) -> None:
         times.report(step.name).unlink(missing_ok=True)
         start = time.monotonic()
         code = subprocess.run(step.argv, cwd=ROOT, check=False).returncode
-        # With -k a folder may hold no matching test at all (pytest's exit 5): that is no failure of it.
+        # With -k a folder may hold no matching test at all (pytest's exit 5): that is not a failure.
         good = code == 0 or (bool(choice.keyword) and code == 5)
         outcome = "passed" if good else f"failed (exit {code})"
         done.append(times.Step(step.name, outcome, round(time.monotonic() - start, 1)))
