@@ -108,7 +108,7 @@ def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.Mo
     target = get_target("android-arm64")
     monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up / "toolchains"))
     assert target.toolchain() == "ndk"
-    assert "no source.properties" in ndk.usable(target)
+    assert "lacks source.properties" in ndk.usable(target)
     monkeypatch.setenv(ndk_folder.VARIABLE, str(made_up))
     (made_up / "toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android24-clang++").unlink()
     assert "lacks" in ndk.usable(target)
