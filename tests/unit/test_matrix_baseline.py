@@ -109,7 +109,7 @@ def test_what_is_no_baseline_is_told(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="There is no baseline"):
         load(file)
     file.write_text(text)
-    with pytest.raises(ConfigError, match="is no baseline"):
+    with pytest.raises(ConfigError, match="is not a baseline"):
         load(file)
 
 
