@@ -68,8 +68,8 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     NaN agrees with NaN, an infinity with itself; anything else opposite to them is outside every tolerance.
     """
     dtype, ours = load(got)
-    wanted_dtype, theirs = load(want)
-    allowed = tolerance or DEFAULTS.get(wanted_dtype, EXACT)
+    expected_dtype, theirs = load(want)
+    allowed = tolerance or DEFAULTS.get(expected_dtype, EXACT)
     common: dict[str, Any] = {
         "name": name,
         "dtype": dtype,
@@ -77,9 +77,9 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
         "elements": ours.size,
         "tolerance": allowed,
     }
-    if dtype != wanted_dtype:
+    if dtype != expected_dtype:
         return Comparison(
-            **common, verdict="differs", outside=ours.size, why=f"dtype {dtype}, reference {wanted_dtype}"
+            **common, verdict="differs", outside=ours.size, why=f"dtype {dtype}, reference {expected_dtype}"
         )
     if ours.shape != theirs.shape:
         return Comparison(

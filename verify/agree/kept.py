@@ -203,11 +203,11 @@ def _reasons(kept: Columns) -> list[str]:
     for column in kept.columns:
         for name, cell in column.cells.items():
             if not cell.good:
-                places_of = found.setdefault((cell.outcome, cell.why), {})
-                places_of.setdefault(f"{column.target} {column.cpu}", []).append(name)
+                platforms_of = found.setdefault((cell.outcome, cell.why), {})
+                platforms_of.setdefault(f"{column.target} {column.cpu}", []).append(name)
     lines = []
-    for (outcome, why), where in found.items():
-        programs = sorted({name for names in where.values() for name in names})
+    for (outcome, why), executors in found.items():
+        programs = sorted({name for names in executors.values() for name in names})
         said = why.rstrip(".") or "the outputs are outside the tolerance"
-        lines.append(f"- {outcome}: {said}: {', '.join(programs)} on {', '.join(where)}")
+        lines.append(f"- {outcome}: {said}: {', '.join(programs)} on {', '.join(executors)}")
     return lines

@@ -53,7 +53,7 @@ def _too_few_arguments(writer: Writer) -> None:
     writer.call("aten::add.out", torch.ones(4), torch.ones(4))
 
 
-def _writes_where_it_reads(writer: Writer) -> None:
+def _overwrites_its_input(writer: Writer) -> None:
     both = writer.given(torch.ones(64, 3), bounded=True)
     writer.call("aten::mm.out", both, torch.ones(3, 2), both)
 
@@ -67,7 +67,7 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "repeat-overflow": _repeats_beyond_all_numbers,
     "stride-overflow": _strides_beyond_all_numbers,
     "too-few": _too_few_arguments,
-    "input-as-output": _writes_where_it_reads,
+    "input-as-output": _overwrites_its_input,
     **attacks.WRONG,
 }
 
