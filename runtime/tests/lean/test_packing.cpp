@@ -1,0 +1,122 @@
+// What decides how a layer's weights are packed: graphs of the same form share them, others do not.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "graph_maker.h"
+#include "lean/method/data_store.h"
+#include "lean/xnnpack/packing.h"
+#include "program_builder.h"
+#include "temporary_folder.h"
+
+using namespace slipway;
+using namespace slipway::lean;
+
+namespace {
+
+using Role = ValueRecipe::Role;
+
+// The forms of a graph's constants; their addresses are gone when this returns.
+std::vector<std::string> forms_of(const GraphRecipe& recipe) {
+  TemporaryFolder folder;
+  Result<DataStore> store = DataStore::open(folder.write("model.pte", make_program()), "");
+  CHECK(store.ok());
+  const std::vector<std::uint8_t> bytes = make_graph(recipe);
+  // A flatbuffer lies at an aligned address.
+  std::vector<std::uint64_t> words(bytes.size() / 8 + 9);
+  auto* start = reinterpret_cast<std::uint8_t*>(words.data());
+  start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
+  std::copy(bytes.begin(), bytes.end(), start);
+  Result<XnnPayload> payload = XnnPayload::read({start, bytes.size()}, store.value(), "Delegate 0");
+  CHECK(payload.ok());
+  std::vector<std::string> forms;
+  for (const auto& [constant, form] : packing_forms(payload.value())) {
+    CHECK(constant != nullptr);
+    forms.push_back(form);
+  }
+  return forms;
+}
+
+GraphRecipe linear() {
+  GraphRecipe recipe;
+  recipe.kind = xnn::XNodeUnion::XNNFullyConnected;
+  recipe.values.resize(4);
+  recipe.values[0].dims = {3, 8};
+  recipe.values[1].dims = {6, 8};
+  recipe.values[1].role = Role::kConstant;
+  recipe.values[2].dims = {6};
+  recipe.values[2].role = Role::kConstant;
+  recipe.values[3].dims = {3, 6};
+  recipe.values[3].role = Role::kOutput;
+  return recipe;
+}
+
+template <typename Change>
+std::vector<std::string> changed(Change change) {
+  GraphRecipe recipe = linear();
+  change(recipe);
+  return forms_of(recipe);
+}
+
+}  // namespace
+
+TEST(packing_is_the_same_for_any_batch) {
+  const std::vector<std::string> forms = forms_of(linear());
+  CHECK_EQUAL(forms.size(), std::size_t{1});
+  CHECK(!forms.empty() && !forms[0].empty());
+  CHECK(forms == changed([](GraphRecipe& recipe) {
+          recipe.values[0].dims = {9, 8};
+          recipe.values[3].dims = {9, 6};
+        }));
+}
+
+TEST(packing_depends_on_flags_and_shapes_of_the_weights) {
+  const std::vector<std::string> forms = forms_of(linear());
+  CHECK(forms != changed([](GraphRecipe& recipe) { recipe.flags = 1; }));
+  CHECK(forms != changed([](GraphRecipe& recipe) { recipe.values[1].dims = {12, 4}; }));
+  CHECK(forms != changed([](GraphRecipe& recipe) { recipe.values[2].dims = {1, 6}; }));
+  CHECK(forms != changed([](GraphRecipe& recipe) {
+          recipe.values.erase(recipe.values.begin() + 2);
+          recipe.no_bias = true;
+        }));
+}
+
+TEST(packing_depends_on_types_and_quantization) {
+  const auto quantized = [](float scale, std::int32_t zero_point) {
+    return changed([&](GraphRecipe& recipe) {
+      recipe.values[0].type = recipe.values[3].type = xnn::XNNDatatype::xnn_datatype_qint8;
+      recipe.values[0].scale = scale;
+      recipe.values[0].zero_point = zero_point;
+      recipe.values[1].type = xnn::XNNDatatype::xnn_datatype_qcint8;
+      recipe.values[2].type = xnn::XNNDatatype::xnn_datatype_qcint32;
+    });
+  };
+  CHECK_EQUAL(quantized(0.5F, 0).size(), std::size_t{1});
+  CHECK(quantized(0.5F, 0) == quantized(0.5F, 0));
+  CHECK(quantized(0.5F, 0) != forms_of(linear()));
+  CHECK(quantized(0.5F, 0) != quantized(0.25F, 0));
+  CHECK(quantized(0.5F, 0) != quantized(0.5F, 3));
+}
+
+TEST(packing_is_not_known_of_weights_that_are_given_at_run_time) {
+  CHECK(changed([](GraphRecipe& recipe) { recipe.values[1].role = Role::kInput; }).empty());
+  CHECK(forms_of(GraphRecipe{xnn::XNodeUnion::XNNAbs, {linear().values[0], linear().values[3]}}).empty());
+}
+
+TEST(packing_of_convolutions_depends_on_kernel_and_groups) {
+  GraphRecipe convolution;
+  for (const GraphRecipe& one : sound_graphs()) {
+    convolution = one.kind == xnn::XNodeUnion::XNNConv2d ? one : convolution;
+  }
+  const std::vector<std::string> forms = forms_of(convolution);
+  CHECK_EQUAL(forms.size(), std::size_t{1});
+  // Of the schema's numbers: the kernel's height and width (4, 5), and the channels and groups (10 to 12).
+  for (std::size_t i = 0; i < convolution.parameters.size(); ++i) {
+    GraphRecipe other = convolution;
+    other.parameters[i] += 1;
+    const bool counts = i == 4 || i == 5 || (i >= 10 && i <= 12);
+    CHECK_EQUAL(forms_of(other) != forms, counts);
+  }
+}
