@@ -1,3 +1,4 @@
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,9 @@ from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches, save
 
 required_conan_version = ">=2.4"
+
+_TOGETHER = 16
+"""Kernels that are compiled as one file: reading the headers is most of a kernel's time, and all cores have work."""
 
 
 class XnnpackConan(ConanFile):
@@ -116,7 +120,29 @@ class XnnpackConan(ConanFile):
         variables["Python_EXECUTABLE"] = Path(sys.executable).as_posix()
         toolchain.generate()
 
+    def _join_kernels(self):
+        """Let the compiler read many kernels of one instruction set as one file.
+
+        A kernel is some fifty lines after headers of thousands (immintrin.h, arm_neon.h), which were read once for each
+        of up to a thousand files. The flags of an instruction set are those of its list, so no list is mixed.
+        """
+        source = Path(self.source_folder)
+        for lists in sorted(source.glob("cmake/gen/*_microkernels.cmake")):
+            text = lists.read_text(encoding="utf-8")
+            for name, files in re.findall(r"SET\((PROD_\w+_MICROKERNEL_SRCS)\s+([^)]*)\)", text):
+                plain = [file for file in files.split() if file.endswith(".c")]
+                other = [file for file in files.split() if not file.endswith(".c")]
+                joined = []
+                for first in range(0, len(plain), _TOGETHER):
+                    joined.append(f"src/joined/{name.lower()}-{first}.c")
+                    lines = [f'#include "{file.removeprefix("src/")}"\n' for file in plain[first : first + _TOGETHER]]
+                    save(self, source / joined[-1], "".join(lines))
+                text = text.replace(files, "\n  ".join([*joined, *other]))
+            save(self, lists, text)
+
     def build(self):
+        if not self.options.all_microkernels:
+            self._join_kernels()
         cmake = CMake(self)
         cmake.configure()
         cmake.build()
