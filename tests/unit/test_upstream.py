@@ -194,3 +194,11 @@ def test_publishing_keeps_other_places(tmp_path: Path, monkeypatch: pytest.Monke
         seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell(outcome="exact")}}
         upstream_kept.publish(upstream_kept.summarize(tests, [NAME], seen))
     assert [one.cpu for one in upstream_kept.kept().counts] == ["Nehalem", "native"]
+
+
+def test_what_was_collected_is_kept_while_only_words_of_our_code_change() -> None:
+    before = '"""One."""\nX = "a"  # why\n\n\ndef f() -> str:\n    """Two."""\n    return X\n'
+    words = '"""Three."""\n\nX = "a"\n\n\ndef f() -> str:\n    """Four."""\n    # another why\n    return X\n'
+    assert upstream_suites.code_digest(before) == upstream_suites.code_digest(words)
+    assert upstream_suites.code_digest(before) != upstream_suites.code_digest(before.replace('"a"', '"b"'))
+    assert upstream_suites.code_digest(before) != upstream_suites.code_digest(before.replace("return", "yield"))

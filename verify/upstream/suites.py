@@ -6,6 +6,7 @@ exporter's versions and by our collecting code, a test at a time, so that an int
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -20,7 +21,7 @@ from typing import Any
 
 from core import console
 from core.errors import ConfigError, ExportError
-from core.files import locked, sha256_bytes, sha256_file, write_json
+from core.files import locked, sha256_bytes, write_json
 from core.paths import ROOT, cache_dir
 
 _OWN = ("verify/upstream/worker.py", "models/reference.py", "models/tolerances.py", "models/graphs.py")
@@ -90,8 +91,21 @@ def base_folder() -> Path:
     """The folder of the tests' programs."""
     from models.request import versions
 
-    parts = [versions(), [sha256_file(ROOT / name) for name in _OWN]]
+    parts = [versions(), [code_digest((ROOT / name).read_text(encoding="utf-8")) for name in _OWN]]
     return cache_dir("tests", "upstream", sha256_bytes(json.dumps(parts).encode())[:20])
+
+
+def code_digest(source: str) -> str:
+    """Digest of what Python code does: an edited comment or docstring must not cost hours of collecting again."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.body = [line for line in node.body if not _is_text(line)]
+    return sha256_bytes(ast.dump(tree).encode())
+
+
+def _is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 def _folder(base: Path, name: str) -> Path:
