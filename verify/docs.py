@@ -173,7 +173,7 @@ def development() -> str:
     """``docs/development.md`` with the times that ``./inv test --times --update`` kept."""
     from verify.suite import times
 
-    return times.development()
+    return filled("docs/development.md", {"times": times.markdown()})
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,11 +16,10 @@ from pathlib import Path
 
 from core import console
 from core.errors import HostError
-from core.files import write_atomic, write_json
+from core.files import write_json
 from core.paths import ROOT, dist_part
 
 KEPT = ROOT / "docs" / "data" / "test-times.json"
-PAGE = ROOT / "docs" / "development.md"
 SLOWEST = 20
 """Tests in the list of the slowest, and files in the list of suites."""
 
@@ -137,8 +135,7 @@ def show(*, update: bool) -> None:
     if update:
         cut = Times(**{**vars(last), "suites": last.suites[:SLOWEST], "slowest": last.slowest[:SLOWEST]})
         write_json(KEPT, asdict(cut))
-        write_atomic(PAGE, development())
-        console.note(f"kept in {console.shown(KEPT)} and {console.shown(PAGE)}")
+        console.note(f"kept in {console.shown(KEPT)}; python -m verify.docs writes the docs")
 
 
 def tables(run: Times) -> list[tuple[list[str], list[list[str]]]]:
@@ -161,8 +158,11 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02} min" if seconds >= 60 else f"{seconds:.1f} s"
 
 
-def markdown(run: Times) -> str:
-    """The tables for ``docs/development.md``."""
+def markdown() -> str:
+    """The tables of the run that was kept, for ``docs/development.md``."""
+    if not KEPT.is_file():
+        return "No figures are kept yet.\n"
+    run = load_times(KEPT)
     head = (
         f"A whole run on {run.processors} cores took {clock(run.seconds)} after its packages were installed "
         f"(ended {run.ended}; load average before it {run.load}). Tests run side by side, and wait for each "
@@ -178,11 +178,3 @@ def markdown(run: Times) -> str:
 def _cell(text: str) -> str:
     escaped = text.replace("|", "\\|")
     return f"`{escaped}`" if "::" in escaped or escaped.endswith(".py") else escaped
-
-
-def development() -> str:
-    """``docs/development.md`` with the tables of the run that was kept."""
-    text = PAGE.read_text(encoding="utf-8")
-    kept = markdown(load_times(KEPT)) if KEPT.is_file() else "No figures are kept yet.\n"
-    block = f"<!-- times -->\n{kept}<!-- /times -->"
-    return re.sub(r"<!-- times -->\n.*?<!-- /times -->", lambda _: block, text, flags=re.DOTALL)
