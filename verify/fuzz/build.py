@@ -84,17 +84,14 @@ def compiler() -> str:
 
 def dependencies(log: Path) -> Dependencies:
     """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed."""
-    from toolchains.build import conan
+    from toolchains.build import conan, inputs
     from toolchains.targets import host_target
 
     host, own = conan.profile(host_target()), conan.build_profile()
-    files = [
-        ROOT / "conanfile.py",
-        *sorted(path for path in (ROOT / "recipes").rglob("*") if path.is_file()),
-        host,
-        own,
-    ]
-    key = sha256_bytes("\n".join(f"{path}\t{sha256_file(path)}" for path in files).encode())[:16]
+    # By their paths in the checkout, so that every checkout of the same recipes shares one folder.
+    recipes = {name: file for name, file in inputs.files("lean") if name.startswith(("recipes/", "conanfile.py"))}
+    files = {**recipes, host.name: host, own.name: own}
+    key = sha256_bytes("\n".join(f"{name}\t{sha256_file(files[name])}" for name in sorted(files)).encode())[:16]
     folder = cache_dir("fuzz", f"dependencies-{key}")
     kept = folder / "dependencies.json"
     if kept.is_file():
