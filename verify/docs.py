@@ -18,18 +18,19 @@ PROOFS = ROOT / "docs" / "data" / "native.json"
 
 ERRORS_HEAD = """# Exit codes
 
-Every foreseen failure ends with three lines on stderr (what happened, the likely cause, the next thing to
-try) and with the exit code of its class. With `--json` the same is printed as an object with the keys
-`error`, `exit_code`, `what`, `cause`, `try` and `names`, unless a document with what was found was printed before
-(`build --all`, `prove`, `matrix`): standard output has one document, never two.
+Scripts and CI jobs can tell failures apart by these codes. Each foreseen failure prints three lines to stderr: what
+happened, the likely cause, and the next command to type. With `--json` it prints an object with the keys `error`,
+`exit_code`, `what`, `cause`, `try` and `names`. If `build --all`, `prove` or `matrix` printed its report before, the
+object is left out, so that standard output has only one document.
 
 | code | kind | when |
 |---|---|---|
 | 0 | | done; after a deploy: the outputs agree with the reference |
 """
 ERRORS_FOOT = """
-The runner on the device has exit codes of its own: see [runner.md](runner.md). Words of a device stand in an error as
-the device's (`pi says: "..."`), with control characters as escapes; the next thing to try is never the device's.
+An error quotes a device's words as the device's (`pi says: "..."`), with control characters as escapes. The next
+command is always Slipway's own. The runner on the device has exit codes of its own: see
+[runner.md](runner.md#failures).
 """
 
 
@@ -39,7 +40,7 @@ def errors_markdown() -> str:
     for cls in sorted(_classes(SlipwayError), key=lambda found: found.exit_code):
         first = (cls.__doc__ or "").split("\n")[0]
         if cls is SlipwayError:
-            first = "Anything else: a failed test run."
+            first = "Any other failure; a failed test run (`tests-failed`)."
         rows.append(f"| {cls.exit_code} | `{cls.kind}` | {first} |\n")
     rows.append(f"| {INTERRUPTED} | | Ctrl-C |\n")
     return ERRORS_HEAD + "".join(rows) + ERRORS_FOOT
@@ -52,13 +53,15 @@ def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
 
 FAULTS_HEAD = """# Faults
 
-Each row is a fault, each column a step of a deploy; a cell says at how many places the fault was made there, and how
-the deploy ended: `done` (it was overcome), or the error's kind ([errors.md](errors.md)). After every single one the
-tests saw that nothing partial had a final name, that the next deploy succeeded, that no process, lock or unfinished
-file stayed after it, and that nothing outside the store was touched.
+This page shows how a deploy ends if something breaks on the way: a row is a fault, a column is a step of the deploy. A
+cell has the number of points in that step at which the tests caused the fault, and how the deploy ended: `done` (it
+overcame the fault), or the kind of its error ([errors.md](errors.md)).
 
-The table is written by the tests themselves (`tests/faults/test_cuts.py`, `tests/faults/test_steps.py`; the figures
-are in `data/faults.json`), and an outcome that is not on record fails them.
+After each fault the tests check that every file with a final name is complete, that the next deploy succeeds, that it
+leaves no process, lock or unfinished file behind, and that everything outside the store is unchanged.
+
+The tests write this table (`tests/faults/test_cuts.py`, `tests/faults/test_steps.py`; the figures are in
+`data/faults.json`). An outcome that is not on record fails them.
 
 """
 
@@ -74,7 +77,7 @@ def faults_markdown() -> str:
         for fault in sorted({row["fault"] for row in rows})
     ]
     total = sum(row["points"] for row in rows)
-    return FAULTS_HEAD + f"{total} places in all.\n\n" + "".join(lines)
+    return FAULTS_HEAD + f"{total} points in all.\n\n" + "".join(lines)
 
 
 def filled(page: str, tables: Mapping[str, str]) -> str:

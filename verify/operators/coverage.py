@@ -38,11 +38,15 @@ GROUPS = {
 
 HEAD = """# Portable operators
 
-Every operator that upstream's runtime registers (ExecuTorch {version}, {count} of them, its quantized kernels
-included), and whether the lean engine has a kernel for it. `drawn`: shapes, element types and broadcasts drawn by
-hypothesis, exported by upstream's exporter, compared with ATen (`verify/operators/batches.py`); `written`: called in a
-program that upstream's serializer wrote (`verify/operators/written.py`), since no export brings the call forth;
-`programs`: `verify/operators/programs.py`. A kernel that lacks all three fails the tests.
+This page lists every operator that upstream's runtime registers (ExecuTorch {version}: {count}, with its quantized
+kernels), and whether the lean engine ([lean.md](lean.md)) has a kernel for it. A kernel without a test fails the tests.
+The last column says how it is tested:
+
+- `drawn`: hypothesis draws shapes, element types and broadcasts; upstream's exporter makes the program; ATen's result
+  is the reference (`verify/operators/batches.py`).
+- `written`: upstream's serializer writes a program that calls the operator, because no export calls it
+  (`verify/operators/written.py`).
+- `programs`: `verify/operators/programs.py`.
 
 """
 
@@ -101,7 +105,7 @@ def markdown() -> str:
     text = HEAD.format(version=seen["version"], count=len(upstream))
     covered = sum(name in kernels for name in upstream)
     extra = sorted(set(kernels) - set(upstream))
-    text += f"{covered} of {len(upstream)} are covered; {len(extra)} kernels more are here: "
+    text += f"The engine has kernels for {covered} of {len(upstream)} operators, and {len(extra)} more kernels: "
     text += ", ".join(f"`{name}`" for name in extra) + ".\n\n| operator | kernel | tested by |\n|---|---|---|\n"
     for name in upstream:
         cell = f"yes | {GROUPS[kernels[name]]}" if name in kernels else f"no: {NOT_COVERED[name]} | "
