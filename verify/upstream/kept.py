@@ -58,7 +58,7 @@ class Counts(_Model):
 
 
 class Notable(_Model):
-    """A program that does not plainly agree on one executor."""
+    """A program that does not agree on one executor."""
 
     case: str
     target: str
@@ -141,7 +141,7 @@ def _waiting(tests: Sequence[Test], listed: Sequence[str]) -> dict[str, Family]:
 
 
 def summarize(tests: Sequence[Test], listed: Sequence[str], seen: Columns) -> Summary:
-    """Count by families, and name what does not plainly agree.
+    """Count by families, and name what does not agree.
 
     Args:
         listed: the ids of the tests that there are.
@@ -219,10 +219,10 @@ def markdown(summary: Summary) -> str:
     for family in summary.families.values():
         reasons.update(family.without)
     if reasons:
-        lines += ["", "Tests without a program, as upstream's own tests say it:", ""]
+        lines += ["", "Tests without a program, by the outcome that upstream's own test gave:", ""]
         lines += [f"- {count}: {_plain(reason)}" for reason, count in reasons.most_common()]
     if summary.notable:
-        lines += ["", "What does not plainly agree:", ""]
+        lines += ["", "Programs that differ, fail or are refused:", ""]
         lines += _remarks(summary.notable)
     return "\n".join(lines) + "\n"
 
@@ -231,7 +231,7 @@ _RIGHT = {"lean": "; lean is right", "upstream": "; upstream is right", "both": 
 
 
 def _remarks(notable: Sequence[Notable]) -> list[str]:
-    """Programs that do not plainly agree: a line for each program, or for all with the same text and CPU models."""
+    """Programs that do not agree: a line for each program, or for all with the same text and CPU models."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in notable:
         said = f"{one.outcome}{_RIGHT.get(one.right, '')}: {one.why}"
