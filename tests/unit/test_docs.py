@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from core import lock
 from core.paths import ROOT
@@ -63,10 +64,19 @@ def test_every_requirement_is_a_pin() -> None:
             assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*(\+cpu)?( ; .+)?", line), line
 
 
-def test_links_inside_the_docs_lead_somewhere() -> None:
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_inside_the_docs_lead_to_files_and_headings() -> None:
     for file in PAGES:
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8")):
-            assert (file.parent / link).exists(), f"{file.name}: {link}"
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", file.read_text(encoding="utf-8")):
+            page = file.parent / link if link else file
+            assert page.exists(), f"{file.name}: {link}"
+            assert not anchor or anchor in _anchors(page), f"{file.name}: {link}#{anchor}"
 
 
 def test_every_promise_about_security_names_tests_that_exist() -> None:
