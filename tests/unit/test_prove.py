@@ -113,9 +113,9 @@ def test_the_table_says_passed_failed_and_why_not() -> None:
         Row(target="ios-arm64", cpu="", how="", outcome="not run", why="needs a Mac"),
     )
     text = prove_table.markdown(Proofs(rows=rows))
-    assert "| linux-arm64 | cortex-a53 | 2 passed |" in text
+    assert "| linux-arm64 | cortex-a53 | 2 |" in text
     assert "| linux-arm64 | max | **1 of 2 failed** |" in text
-    assert "| linux-arm64 | cortex-a53 | not run: no half-precision arithmetic |" in text
+    assert "| linux-arm64 | cortex-a53 | not run (1) |\n| linux-arm64 | max | 1 |\n\n(1) no half-precision" in text
     assert "| ios-arm64 | any | needs a Mac | nothing |" in text
     assert "| macos-arm64 | any | not built when this table was made | nothing |" in text
 
@@ -126,7 +126,21 @@ def test_the_table_names_kernels_and_counts_kleidiais() -> None:
     assert "<summary>linux-arm64 on max: 1 functions of KleidiAI 1.19.0</summary>" in text
     assert "| fully connected qp8_qc4w | `kai_run_matmul_x`, `xnn_qp8_ukernel_1x8__neondot` |" in text
     bare = prove_table.markdown(Proofs(rows=(row("cortex-a53", {"fc_f32_m1_k1_n1": CaseResult(outcome="passed")}),)))
-    assert "on cortex-a53: none of KleidiAI" in bare
+    assert "on cortex-a53: without KleidiAI" in bare
+
+
+def test_cpu_models_that_ran_the_same_kernels_share_a_table() -> None:
+    some, other = (
+        {"fc_f32_m1_k1_n1": CaseResult(outcome="passed", kernels=(f"xnn_f32_{name}",))} for name in ("neon", "scalar")
+    )
+    newer = row("sme2", some).model_copy(update={"features": ("sme2",)})
+    rows = (row("cortex-a53", some), row("cortex-a72", some), row("max", other), newer)
+    text = prove_table.markdown(Proofs(rows=rows))
+    heads = [line for line in text.splitlines() if line.startswith("<summary>")]
+    models = ["cortex-a53, linux-arm64 on cortex-a72", "max", "sme2"]
+    assert heads == [f"<summary>linux-arm64 on {names}: without KleidiAI</summary>" for names in models]
+    assert text.count("`xnn_f32_neon`") == 2
+    assert text.count("`xnn_f32_scalar`") == 1
 
 
 def test_new_results_replace_those_of_the_same_cpu_only() -> None:

@@ -31,8 +31,8 @@ def columns(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(column(case) for row in rows for case in row.cases))
 
 
-def _cell(row: Row, name: str) -> str:
-    """``3 passed``; or what else the cases of a column came to, with the reason."""
+def _cell(row: Row, name: str, reasons: list[str]) -> str:
+    """``3``, the number of passed cases; or the number of failed ones; or ``not run (1)``, a number of ``reasons``."""
     found = [result for case, result in row.cases.items() if column(case) == name]
     if not found:
         return ""
@@ -41,13 +41,10 @@ def _cell(row: Row, name: str) -> str:
         return f"**{len(failed)} of {len(found)} failed**"
     refused = [result for result in found if result.outcome == "unsupported"]
     if refused:
-        return f"not run: {refused[0].why}"
-    return f"{len(found)} passed"
-
-
-def cell(row: Row, name: str) -> str:
-    """`_cell`, or nothing for a row that did not run."""
-    return _cell(row, name) if row.cases else ""
+        if refused[0].why not in reasons:
+            reasons.append(refused[0].why)
+        return f"not run ({reasons.index(refused[0].why) + 1})"
+    return str(len(found))
 
 
 def _sorted(rows: Iterable[Row]) -> list[Row]:
@@ -115,12 +112,15 @@ def _outcomes(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
         if not own:
             continue
         heads = [name.removeprefix(family).strip() for name in own]
+        reasons: list[str] = []
         lines += [f"### {family.capitalize()}", "", f"| target | CPU | {' | '.join(heads)} |"]
         lines += ["|---|---|" + "---|" * len(own)]
         for row in rows:
             if row.cases:
-                lines.append(f"| {row.target} | {row.cpu} | {' | '.join(cell(row, name) for name in own)} |")
+                cells = " | ".join(_cell(row, name, reasons) for name in own)
+                lines.append(f"| {row.target} | {row.cpu} | {cells} |")
         lines.append("")
+        lines += [f"({number}) {why}\n" for number, why in enumerate(reasons, 1)]
     idle = [row for row in rows if not row.cases]
     if idle:
         lines += ["### Not run", "", "| target | CPU | why | instead |", "|---|---|---|---|"]
@@ -128,26 +128,31 @@ def _outcomes(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
     return lines
 
 
+def _table(row: Row, names: Sequence[str]) -> list[str]:
+    """The kernels that one CPU model ran, a line for each column of cases."""
+    if not row.kernels_by:
+        return []
+    lines = ["| cases | kernels |", "|---|---|"]
+    for name in names:
+        found = _kernels(row.cases, name)
+        if found:
+            lines.append(f"| {name} | {', '.join(f'`{kernel}`' for kernel in found)} |")
+    return lines
+
+
 def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
-    lines = ["### Kernels that ran", ""]
+    """A folded table for all targets and CPU models that ran the same kernels."""
+    groups: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
-        features = " ".join(row.features)
         kai = kleidiai(row)
-        said = f"{len(kai)} functions of KleidiAI {row.kleidiai}" if kai else "none of KleidiAI"
-        lines += [
-            "<details>",
-            f"<summary>{row.target} on {row.cpu}: {said if row.kernels_by else 'unknown'}</summary>",
-            "",
-            f"XNNPACK {row.xnnpack}, {row.toolchain}; features: {features or 'none'}.",
-            "",
-        ]
-        if row.kernels_by:
-            lines += ["| cases | kernels |", "|---|---|"]
-            for name in names:
-                found = _kernels(row.cases, name)
-                if found:
-                    lines.append(f"| {name} | {', '.join(f'`{kernel}`' for kernel in found)} |")
-        lines += ["", "</details>", ""]
+        count = f"{len(kai)} functions of KleidiAI {row.kleidiai}" if kai else "without KleidiAI"
+        head = f"XNNPACK {row.xnnpack}, {row.toolchain}; features: {' '.join(row.features) or 'none'}."
+        key = (count if row.kernels_by else "unknown", head, *_table(row, names))
+        groups.setdefault(key, []).append(f"{row.target} on {row.cpu}")
+    lines = ["### Kernels that ran", ""]
+    for (count, head, *table), models in groups.items():
+        summary = f"<summary>{', '.join(models)}: {count}</summary>"
+        lines += ["<details>", summary, "", head, "", *table, "", "</details>", ""]
     return lines
 
 
