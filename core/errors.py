@@ -92,21 +92,21 @@ class ExportError(SlipwayError):
 
 
 class NotSupportedError(SlipwayError):
-    """The target, engine or combination is known and not built yet; the message says what it needs."""
+    """The target, engine or combination is not supported yet; the message says what it needs."""
 
     exit_code = 7
     kind = "not-supported"
 
 
 class ProgramError(SlipwayError):
-    """A program file is truncated, damaged or of a version the engine does not read."""
+    """A program file is truncated, damaged or of a version that the engine does not read."""
 
     exit_code = 10
     kind = "program"
 
 
 class BundleError(SlipwayError):
-    """A bundle is incomplete or its files do not have the digests its manifest gives."""
+    """A bundle is incomplete, or its files do not match the digests in its manifest."""
 
     exit_code = 11
     kind = "bundle"
@@ -120,14 +120,14 @@ class PreflightError(SlipwayError):
 
 
 class MissingOperatorError(PreflightError):
-    """The program needs operators or backends which the bundle does not offer."""
+    """The program needs operators or backends that the bundle does not offer."""
 
     exit_code = 13
     kind = "missing-operator"
 
 
 class UnreachableError(SlipwayError):
-    """No connection to the device, or it broke."""
+    """The device cannot be reached, or the connection broke."""
 
     exit_code = 20
     kind = "unreachable"
@@ -142,7 +142,7 @@ class AuthenticationError(SlipwayError):
 
 
 class HostKeyError(SlipwayError):
-    """The device's host key is unknown, or is not the one on record."""
+    """The device's host key is unknown, changed or revoked."""
 
     exit_code = 22
     kind = "host-key"
@@ -156,14 +156,14 @@ class DeviceFullError(SlipwayError):
 
 
 class TransferError(SlipwayError):
-    """A file arrived with another digest than it left with, or the device refused to store it."""
+    """A file arrived with a wrong digest, or the device refused to store it."""
 
     exit_code = 24
     kind = "transfer"
 
 
 class AnswerError(TransferError):
-    """The device answered with something that our programs never print: too long, unreadable, or of the wrong kind."""
+    """The device's answer is invalid: too long, unreadable, or of the wrong kind."""
 
     exit_code = 26
     kind = "answer"
@@ -192,7 +192,7 @@ class RunError(SlipwayError):
 
 
 class DeadlineError(SlipwayError):
-    """The time allowed for a step or a run is over; what ran on the device was ended."""
+    """A step or a run exceeded its time; Slipway ended it on the device."""
 
     exit_code = 31
     kind = "deadline"
@@ -213,14 +213,14 @@ class MismatchError(SlipwayError):
 
 
 class MatrixError(SlipwayError):
-    """Cells of a matrix failed; the report says which, and each one's own error."""
+    """Cells of a matrix failed; the report names each one with its error."""
 
     exit_code = 33
     kind = "matrix"
 
 
 class RegressionError(SlipwayError):
-    """Every cell of a matrix passed, and some figures are worse than the baseline allows."""
+    """Every cell of a matrix passed, but some figures are worse than the baseline allows."""
 
     exit_code = 34
     kind = "regression"
