@@ -2,7 +2,7 @@
 
 The same random bytes go to the same device by Slipway's store (verified there, synced, renamed), by its bare
 transport, and by ``scp``, ``rsync`` or ``adb push``, as far as this machine and the device have them, without and with
-a digest of what arrived; in turns, each of which another way begins. The ratios of one run say more than the times.
+a digest of what arrived; in turns, each of which another method begins. The ratios of one run say more than the times.
 Then a deploy with nothing to upload, and what of its time is neither transfer nor run (the program's own, by the
 device's clock); and one with a changed file, and the bytes that moved.
 """
@@ -40,7 +40,9 @@ Send = Callable[[Path, str], None]
 KEPT = ROOT / "docs" / "data" / "transfers.json"
 BUSY = 1.0
 """Load average before the run above which figures are not worth keeping."""
-HEADINGS = ["way", "median", "MB/s", "time / slipway store"]
+HEADINGS = ["method", "median", "MB/s", "time / slipway store"]
+_STEPS = {"run": "run without the program", "ran": "program", "elsewhere": "other"}
+"""What `summary` calls a step."""
 
 
 @contextmanager
@@ -133,7 +135,7 @@ def _others(device: Device, transport: Transport, folder: str) -> dict[str, Send
 
 
 def measure(name: str, runs: int, mib: int) -> list[dict[str, Any]]:
-    """One row a way: median seconds, MB/s, and its time as a ratio to Slipway's store in the same turn."""
+    """One row a method: median seconds, MB/s, and its time as a ratio to Slipway's store in the same turn."""
     device = get_device(name)
     with tempfile.TemporaryDirectory() as here, open_device(device) as transport, _folder(transport, device) as folder:
         file = Path(here) / "payload"
@@ -228,10 +230,12 @@ def summary(result: dict[str, Any]) -> str:
     """The notes beside the table."""
     if "why_not" in result:
         return str(result["why_not"])
-    steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in result["steps_s"].items() if seconds >= 0.01)
+    steps = ", ".join(
+        f"{_STEPS.get(step, step)} {seconds:.2f}" for step, seconds in result["steps_s"].items() if seconds >= 0.01
+    )
     return (
-        f"Overhead of a deploy with nothing to upload: {result['overhead_s']:.2f} s (s by step: {steps}). With one "
-        f"changed file of {result['changed_file_bytes']:,} bytes, {result['moved_bytes']:,} bytes moved."
+        f"Overhead of a deploy without an upload: {result['overhead_s']:.2f} s (seconds by step: {steps}). After a "
+        f"change of one file of {result['changed_file_bytes']:,} bytes, {result['moved_bytes']:,} bytes moved."
     )
 
 

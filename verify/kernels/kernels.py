@@ -27,17 +27,17 @@ KEPT = ROOT / "docs" / "data" / "kernels.json"
 MAKER = ROOT / "models" / "kleidiai_layers.py"
 TARGET = "linux-arm64"
 CPUS = ("cortex-a53", "cortex-a76", "max", "sme2")
-FEATURES = ("none of these", "dotprod, half precision", "and i8mm, SME", "and SME2")
+FEATURES = ("base Armv8-A", "dotprod, half precision", "also i8mm, SME", "also SME2")
 TITLES = {
     "qc8w-1": "float32, int8 weights, one row",
-    "qc8w-21": "the same, 21 rows",
+    "qc8w-21": "float32, int8 weights, 21 rows",
     "qc4w": "float32, int4 weights a channel",
     "qb4w": "float32, int4 weights a block of 32",
     "f32": "float32",
     "f16": "float16",
     "qs8": "static int8",
     "qd8-pixel": "1x1 convolution quantized at run time, of single pixels",
-    "qd8-image": "the same, of images",
+    "qd8-image": "1x1 convolution quantized at run time, of images",
 }
 """The programs of ``MAKER`` that the table shows."""
 

@@ -324,8 +324,8 @@ _NAMES = {"xnnpack": "XNNPACK", "cpu": "CPU"}
 def _remark(form: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     said = sorted({row["trusted"] for row in rows if row["trusted"]})
     if said:
-        return f"the provider **{' or '.join(said)}** ({form['why']}); the bundle keeps it away"
+        return f"the provider **{' or '.join(said)}** ({form['why']}); the bundle leaves it to the CPU provider"
     taken = {row["provider"] == "xnnpack" for row in rows}
     if taken == {form["documented"]}:
         return ""
-    return f"left to the CPU provider: {form['why']}" if form["documented"] else "taken all the same"
+    return f"left to the CPU provider: {form['why']}" if form["documented"] else "taken, other than documented"

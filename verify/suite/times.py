@@ -165,8 +165,8 @@ def markdown() -> str:
     run = load_times(KEPT)
     head = (
         f"A whole run on {run.processors} cores took {clock(run.seconds)} after its packages were installed "
-        f"(ended {run.ended}; load average before it {run.load}). Tests run side by side, and wait for each "
-        "other's builds: their times add up to more.\n"
+        f"(ended {run.ended}; load average before it {run.load}). Tests run side by side and wait for each "
+        "other's builds, so their times add up to more.\n"
     )
     lines = [head]
     for columns, rows in tables(run):
