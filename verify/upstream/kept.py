@@ -211,7 +211,8 @@ def markdown(summary: Summary) -> str:
     for name, family in summary.families.items():
         if family.waiting:
             files = ", ".join(f"{file} ({count})" for file, count in family.waiting.items())
-            lines += ["", f"Not run here, of {name}: {sum(family.waiting.values())} tests: {files}."]
+            head = f"<summary>Not run here, of {name}: {sum(family.waiting.values())} tests</summary>"
+            lines += ["", "<details>", head, "", f"{files}.", "", "</details>"]
     heads, body = rows(summary)
     lines += ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     lines += [f"| {' | '.join(row)} |" for row in body]
