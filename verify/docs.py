@@ -136,7 +136,7 @@ def lean() -> str:
     from verify.bench import lean as lean_bench
     from verify.kernels import kernels
 
-    agreed = agree_kept.summary(agree_kept.load(agree_kept.KEPT))
+    agreed = agree_kept.in_short(agree_kept.load(agree_kept.KEPT))
     tables = {"agreement": agreed, "kernels": kernels.markdown(), "bench": lean_bench.markdown()}
     return filled("docs/lean.md", tables)
 

@@ -235,6 +235,19 @@ def test_the_table_says_exact_how_far_or_why_not() -> None:
     assert "macos-arm64: Mach-O check only" in text
 
 
+def test_all_counts_in_one_sentence() -> None:
+    cells = {"mlp fp32": Cell(outcome="agrees", max_abs=1e-7), "mlp qs8": Cell(outcome="exact")}
+    columns = [
+        Column(target="linux-armv6", cpu=cpu, how="", cells=found)
+        for cpu, found in (("arm1176", cells), ("cortex-a7", {"mlp fp16": Cell(outcome="refused", why="")}))
+    ]
+    text = agree_kept.in_short(Columns(columns=tuple(columns)))
+    total = len(agree_programs.table())
+    counted = f"1 exact, 1 within tolerance, 1 refused, 0 wrong, {2 * total - 3} not run"
+    assert text.startswith(f"{total} programs, each on 2 combinations of target and CPU: {counted}.\n")
+    assert "ios-arm64: it needs Xcode" in text and "linux-armv6:" not in text
+
+
 def test_every_place_has_its_place_in_the_order() -> None:
     order = [(target.name, cpu) for target, cpu in agree_kept.everywhere()]
     assert len(order) == len(set(order))

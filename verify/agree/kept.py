@@ -152,6 +152,15 @@ def counts(columns: Iterable[Column], programs: Collection[str]) -> tuple[list[s
     return heads, rows
 
 
+def in_short(kept: Columns) -> str:
+    """All counts in one sentence, for pages that link to the tables; and the targets that were not run."""
+    heads, rows = counts(kept.columns, table())
+    first = heads.index("exact")
+    sums = [f"{sum(int(row[at]) for row in rows):,} {heads[at]}" for at in range(first, len(heads))]
+    head = f"{len(table())} programs, each on {len(rows)} combinations of target and CPU: {', '.join(sums)}.\n"
+    return head + _elsewhere(kept)
+
+
 def summary(kept: Columns) -> str:
     """`counts` for the docs, and the targets that were not run."""
     if not kept.columns:
@@ -164,8 +173,9 @@ def summary(kept: Columns) -> str:
 def _elsewhere(kept: Columns) -> str:
     """Targets that are not in the table, and why."""
     named = {column.target for column in kept.columns}
-    idle = [f"{one.name}: {one.proof}" for one in load_targets().values() if one.name not in named]
-    return f"\nNot run: {'; '.join(idle)}.\n" if idle else ""
+    idle = [one for one in load_targets().values() if one.name not in named]
+    why = [f"{one.name}: {one.proof.removeprefix('none: ')}" for one in idle]
+    return f"\nNot run: {'; '.join(why)}.\n" if why else ""
 
 
 def markdown(kept: Columns) -> str:
