@@ -12,6 +12,45 @@ required_conan_version = ">=2.4"
 
 KLEIDIAI = "kleidiai/1.19.0"
 
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
+
+
+def provider_rules(text):
+    """The rows of provider_rules.inc, of which provider_table.cpp has the macros, from provider_rules.toml."""
+
+    def words(values):
+        return f"{{{', '.join(json.dumps(value) for value in values)}}}"
+
+    def types(names):
+        return words([]) if not names else f"{{{', '.join('DType::' + _DTYPES[name] for name in names)}}}"
+
+    table = tomllib.loads(text)
+    rows = [f"TEXT(outside, {json.dumps(table.pop('outside'))})"]
+    rows += [f"LIST({name}, {words(table.pop(name))[1:-1]})" for name in ("fused", "fused_into", "never_folded")]
+    for rule in table.pop("rule"):
+        check, default = rule.pop("check"), rule.pop("default", None)
+        allowed = rule.pop("allowed", rule.pop("ranks", [rule.pop("scale")] if "scale" in rule else []))
+        indices = rule.pop("inputs", [rule.pop("input", rule.pop("output", 0))])
+        row = [
+            words(rule.pop("operators")), f"Check::k{check.title().replace('_', '')}",
+            f"Unknown::k{rule.pop('unknown', 'fail').title()}", words(indices), types(rule.pop("types", ())),
+            types(rule.pop("channels", ())), json.dumps(rule.pop("name", "")), json.dumps(default in allowed),
+            *(words([value for value in allowed if type(value) is kind]) for kind in (str, int, float)),
+            *(str(rule.pop(key, 0)) for key in ("from", "from_axis_before")),
+            json.dumps(rule.pop("why")), json.dumps(rule.pop("danger", "")), str(rule.pop("withhold", 0)),
+        ]  # fmt: skip
+        rows.append(f"RULE({', '.join(row)})")
+        table |= rule
+    if table:
+        raise ConanException(f"provider_rules.toml has keys that no rule knows: {', '.join(table)}")
+    return "\n".join(rows) + "\n"
+
+
+_DTYPES = {"int8": "kInt8", "uint8": "kUInt8", "float16": "kFloat16", "float32": "kFloat32"}
+
 
 class SlipwayRuntimeConan(ConanFile):
     name = "slipway-runtime"
@@ -30,8 +69,8 @@ class SlipwayRuntimeConan(ConanFile):
     # By kind, as toolchains/build/inputs.py counts them: a stray file is no new revision. Tests, fuzz targets and the
     # proof are not in the package.
     exports_sources = (
-        "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*CMakeLists.txt", "LICENSE",
-        "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
+        "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*CMakeLists.txt",
+        "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
     )  # fmt: skip
     # A dependency's recipe may change without its version: the runner that took files from it is another then.
     package_id_embed_mode = "recipe_revision_mode"
@@ -90,6 +129,11 @@ class SlipwayRuntimeConan(ConanFile):
             for name in ("operators", "backends"):
                 chosen = str(self.options.get_safe(name)).replace("/", "::").replace("+", ";")
                 toolchain.cache_variables[f"SLIPWAY_{name.upper()}"] = chosen
+        if self.options.engine == "onnxruntime":
+            rules = Path(self.generators_folder, "provider")
+            table = Path(self.source_folder, "engines", "onnxruntime", "provider_rules.toml")
+            save(self, rules / "provider_rules.inc", provider_rules(table.read_text(encoding="utf-8")))
+            toolchain.cache_variables["SLIPWAY_PROVIDER_RULES"] = rules.as_posix()
         # The bundle runs wherever it is put: its libraries are beside the program.
         toolchain.variables["CMAKE_INSTALL_RPATH"] = "$ORIGIN:$ORIGIN/../lib"
         # Nothing is written into the checkout: its files decide what is built.

@@ -19,7 +19,7 @@ from core.paths import ROOT, programs_dir
 from models.options import Options, parse
 from models.partitioners import check
 from models.schemes import Scheme, get_scheme
-from models.tables import HERE
+from models.tables import HERE, RULES
 from models.zoo import ZooModel, get_model
 
 PACKAGES = {
@@ -215,8 +215,10 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
     """Digests of the code and tables that export."""
     own = [*sorted(HERE.glob("*.py")), HERE / "partitioners.toml"]
     if format == "onnx":
-        own += [*sorted((HERE / "onnx").glob("*.py")), HERE / "onnx" / "provider.toml"]
+        own += sorted((HERE / "onnx").glob("*.py"))
     found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
+    if format == "onnx":
+        found[RULES.name] = sha256_file(RULES)
     return {**found, "core/program.py": sha256_file(ROOT / "core" / "program.py")}
 
 

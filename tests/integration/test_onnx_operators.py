@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,20 +75,69 @@ def test_what_is_expected_of_a_file_is_what_happens() -> None:
                 assert bool(own.danger) is bool(seen["cases"][case.name]["trusted"]), case.name
 
 
-def test_describing_a_file_foresees_it_too(tmp_path: Path) -> None:
-    """``pte_runner --describe`` against `models.onnx.coverage`: two tellings of the same rules."""
+def _described(bundle: Bundle, model: Any, file: Path) -> list[tuple[str, str, str]]:
+    """What ``pte_runner --describe`` expects of a model: operator, provider and reason of each node."""
     import onnx
 
     from deploy.run.needs import describe
+
+    onnx.save(model, file)
+    (method,) = describe(bundle, file, sha256_file(file)).methods
+    return [(node.operator.rpartition(":")[2], node.provider, node.why) for node in method.nodes]
+
+
+@pytest.mark.parametrize("shapes", ["declared", "inferred"])
+def test_runner_and_export_say_the_same_of_every_node(shapes: str, tmp_path: Path) -> None:
+    """``pte_runner --describe`` against `models.onnx.coverage`: provider, reason and danger, word by word.
+
+    The runner does not infer shapes. Of these models it says the same with the shapes that the file declares, inputs
+    and outputs, as with those of every value.
+    """
+    import onnx
+
     from models.onnx.coverage import placement
     from models.onnx.operators import CASES
+    from tests.support.provider_forms import FORMS
     from toolchains.build.builder import build
 
     bundle = build("linux-x86_64", operators.ENGINE)
-    for case in CASES:
-        file = tmp_path / f"{case.name}.onnx"
-        onnx.save(case.model(), file)
-        (method,) = describe(bundle, file, sha256_file(file)).methods
-        told = [(node.operator.rpartition(":")[2], node.provider, bool(node.why)) for node in method.nodes]
-        expected = [(one.operator, one.provider, bool(one.why)) for one in placement(case.model())]
-        assert told == expected, case.name
+    for case in (*CASES, *FORMS):
+        model = case.model()
+        given = onnx.shape_inference.infer_shapes(model, data_prop=True) if shapes == "inferred" else model
+        expected = [(one.operator, one.provider, one.reason()) for one in placement(model)]
+        assert _described(bundle, given, tmp_path / f"{case.name}.onnx") == expected, case.name
+
+
+def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
+    """What the export expects of an operator against what becomes of it, guarded and trusted."""
+    from models.onnx.coverage import XNNPACK, placement
+    from tests.support.provider_forms import FORMS
+    from toolchains.build.builder import build
+
+    bundle = build("linux-x86_64", operators.ENGINE)
+    for form in FORMS:
+        model = form.model()
+        nodes = list(placement(model))
+        cpu, guarded, bare = (
+            operators.execute(bundle, model, tmp_path, *flags)
+            for flags in (["--provider=cpu"], ["--provider=xnnpack"], ["--provider=xnnpack", "--trust_provider"])
+        )
+        assert not cpu.failure, (form.name, cpu.failure)
+        assert not guarded.failure, (form.name, guarded.failure)
+        assert _near(guarded, cpu, form.near), form.name
+        ran = {provider for operator, provider in guarded.placed if operator == form.operator}
+        assert ran == {XNNPACK if form.taken else "CPUExecutionProvider"}, (form.name, guarded.placed)
+        plain = form.operator.removeprefix("QLinear")
+        names = ("MatMul", "Gemm") if plain == "Gemm" else (plain,)
+        expected = next(one for one in nodes if one.operator.removeprefix("QLinear") in names)
+        assert (expected.provider == XNNPACK) is form.taken, (form.name, nodes)
+        assert _near(bare, cpu, form.near) is form.trusted, (form.name, bare.failure)
+        if not form.trusted:
+            assert any(one.danger for one in nodes), (form.name, nodes)
+
+
+def _near(run: operators.Run, cpu: operators.Run, limit: float) -> bool:
+    """Whether a model ran and gave what the CPU provider gave."""
+    return not run.failure and all(
+        operators.difference(*pair) <= limit for pair in zip(run.outputs, cpu.outputs, strict=True)
+    )

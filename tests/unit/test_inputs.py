@@ -54,6 +54,7 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
         ("lean", "runtime/src/npy.cpp"),
         ("lean", "runtime/include/slipway/engine.h"),
         ("lean", "runtime/CMakeLists.txt"),
+        ("onnxruntime", "runtime/engines/onnxruntime/provider_rules.toml"),
         ("lean", "conanfile.py"),
         ("lean", "LICENSE"),
         ("lean", "core/bundle.py"),  # the manifest's schema

@@ -14,7 +14,7 @@ from core.files import sha256_file
 from models import current, is_current, listing, request, zoo
 from models.options import Options
 from models.request import key, resolve
-from models.tables import HERE
+from models.tables import HERE, RULES
 
 SOURCE = "def make_model():\n    return None\n"
 
@@ -85,10 +85,13 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     assert key(resolve("mlp")) == before
     (tmp_path / "onnx").mkdir()
     for path in (HERE / "onnx").iterdir():
-        if path.suffix in (".py", ".toml"):
+        if path.suffix == ".py":
             (tmp_path / "onnx" / path.name).write_text(path.read_text())
+    rules = tmp_path / "provider_rules.toml"
+    rules.write_text(RULES.read_text())
+    monkeypatch.setattr(request, "RULES", rules)
     as_onnx = key(resolve("mlp", format="onnx"))
-    (tmp_path / "onnx" / "provider.toml").write_text("# changed\n")
+    rules.write_text("# changed\n")
     assert key(resolve("mlp", format="onnx")) != as_onnx
     assert key(resolve("mlp")) == before, "what only .onnx files depend on leaves .pte files alone"
     (tmp_path / "quantize.py").write_text("# changed\n")

@@ -32,7 +32,7 @@ NOT_TAKEN_THOUGH_DOCUMENTED = {
     "qlinearconv-channels": "only as its float operator",
     "qlinearconv-uint8": "only as its float operator",
     "qlinearconv-no-bias": "only as its float operator",
-    "resize-2d": "no 4D resize",
+    "resize-2d": "not a 4D resize",
     "resize-width": "its input's height and width are not fixed",
     "gemm-no-bias": "it has no C",
     "gemm-transposed-a": "A is transposed",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "provider_table.h"
+
 namespace slipway::onnx {
 namespace {
 
@@ -28,12 +30,6 @@ ValueSpec spec_of(const Graph& graph, const std::string& name) {
     }
   }
   return spec;
-}
-
-// Draws new numbers at every execution, whatever goes in.
-bool is_random(const Node& node) {
-  return node.op.rfind("Random", 0) == 0 || node.op == "Multinomial" || node.op == "Bernoulli" ||
-         node.op == "Dropout";
 }
 
 }  // namespace
@@ -62,9 +58,7 @@ void propagate_constants(Graph* graph) {
     const bool known = std::all_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& name) {
       return name.empty() || graph->constants.count(name) != 0;
     });
-    // QuantizeLinear and its like stay, for the providers look for them around an operator.
-    const bool kept = node.op == "QuantizeLinear" || is_random(node);
-    if (known && !kept && (!node.inputs.empty() || node.op == "Constant")) {
+    if (known && !contains(never_folded(), node.op) && (!node.inputs.empty() || node.op == "Constant")) {
       graph->constants.insert(node.outputs.begin(), node.outputs.end());
     }
   }

@@ -41,6 +41,9 @@ struct Value {
   DType dtype = DType::kUnknown;
   bool has_rank = false;
   Shape shape;  // -1: not fixed
+  // Of a constant that is one number, where the file has it: scales and zero points.
+  bool has_number = false;
+  double number = 0;
 };
 
 struct Graph {

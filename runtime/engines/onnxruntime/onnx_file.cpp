@@ -118,14 +118,61 @@ bool Parser::value(Bytes message, std::string* name) {
   return whole;
 }
 
+// Of a tensor of one element, what its message holds in one of three fields.
+struct OneNumber {
+  Bytes raw;
+  bool has_float = false;
+  float real = 0;
+  std::vector<std::int64_t> integers;
+
+  void take(const Field& field);
+  void give(Value* value) const;
+};
+
+void OneNumber::take(const Field& field) {
+  constexpr std::size_t kLongestVarint = 10;
+  if (field.number == 4 && is_bytes(field)) {
+    raw = field.bytes;  // packed floats are stored as in raw_data
+  } else if (field.number == 4 && field.kind == Kind::kFixed32) {
+    const auto bits = static_cast<std::uint32_t>(field.value);
+    std::memcpy(&real, &bits, sizeof(bits));
+    has_float = true;
+  } else if (field.number == 5 && integers.size() < 2 && field.bytes.size <= kLongestVarint) {
+    wire::append_integers(field, &integers);
+  } else if (field.number == 9 && is_bytes(field)) {
+    raw = field.bytes;
+  }
+}
+
+void OneNumber::give(Value* value) const {
+  if (value->dtype == DType::kFloat32 && raw.size == sizeof(float)) {
+    float number = 0;
+    std::memcpy(&number, raw.data, sizeof(number));
+    value->number = number;
+  } else if (value->dtype == DType::kFloat32 && has_float) {
+    value->number = real;
+  } else if (value->dtype == DType::kInt8 && raw.size == 1) {
+    value->number = static_cast<std::int8_t>(raw.data[0]);
+  } else if (value->dtype == DType::kUInt8 && raw.size == 1) {
+    value->number = raw.data[0];
+  } else if (raw.size == 0 && integers.size() == 1) {
+    value->number = static_cast<double>(integers.front());
+  } else {
+    return;
+  }
+  value->has_number = true;
+}
+
 bool Parser::initializer(Bytes message) {
   std::string name;
   Value value;
   value.has_rank = true;
+  OneNumber one;
   const bool whole = for_each(message, [&](const Field& field) {
     if (field.number == 1) {
       return wire::append_integers(field, &value.shape);
     }
+    one.take(field);
     if (field.number == 2) {
       value.dtype = from_proto(field.integer());
     } else if (field.number == 8 && is_bytes(field)) {
@@ -144,6 +191,7 @@ bool Parser::initializer(Bytes message) {
     }
     return true;
   });
+  one.give(&value);
   graph.constants.insert(name);
   graph.values[name] = std::move(value);
   return whole;

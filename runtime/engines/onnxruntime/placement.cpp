@@ -28,17 +28,19 @@ std::string original(const std::string& name) {
   return marked ? name.substr(0, at) : name;
 }
 
-std::string reason(const Graph& graph, const Node* node, const std::string& op, const Guard& guard) {
-  if (node != nullptr) {
-    for (const std::string& why : {why_not_xnnpack(graph, *node), guard.why(*node)}) {
-      if (!why.empty()) {
-        return why;
-      }
-    }
-    return node->full_op() == op ? "the documented conditions hold, but the provider's own checks refused it"
-                                 : "ONNX Runtime made it " + op + " before the provider was asked";
+std::string reason(const Judge& judge, const Node* node, const std::string& op, const Guard& guard) {
+  if (node == nullptr) {
+    return "added by ONNX Runtime when it optimized the graph";
   }
-  return "added by ONNX Runtime when it optimized the graph";
+  const Verdict verdict = judge(*node);
+  for (const std::string& why : {verdict.danger.empty() ? verdict.why : std::string(), guard.why(*node)}) {
+    if (!why.empty()) {
+      return why;
+    }
+  }
+  return node->full_op() == op
+             ? "no rule keeps it from the XNNPACK provider, but the provider's own checks did"
+             : "ONNX Runtime made it " + op + " before the provider was asked";
 }
 
 std::string list(const std::vector<std::string>& names) {
@@ -67,6 +69,7 @@ std::vector<std::string> kept_away(const Guard& guard) {
 
 Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events, const Pools& pools) {
   const auto nodes = by_name(graph);
+  const Judge judge(graph);
   Placement placement;
   if (pools.xnnpack) {
     placement.hints = kept_away(pools.guard);
@@ -81,7 +84,7 @@ Placement placement_of(const Graph& graph, const std::vector<NodeEvent>& events,
     const Node* node = found == nodes.end() ? nullptr : found->second;
     std::string why;
     if (pools.xnnpack && event.provider != kXnnpack) {
-      why = reason(graph, node, event.op, pools.guard);
+      why = reason(judge, node, event.op, pools.guard);
     }
     if (event.provider == kCpu &&
         (is_compute_heavy(event.op) || (node && is_compute_heavy(node->full_op())))) {

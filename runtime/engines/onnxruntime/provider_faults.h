@@ -1,6 +1,5 @@
-// What the XNNPACK provider of ONNX Runtime 1.21 takes although it cannot compute it: it crashes, refuses the
-// whole model, or gives wrong numbers without a word. Found by running each form of its operators against the
-// CPU provider (docs/onnx.md has the table).
+// What the XNNPACK provider takes although it cannot compute it, and how it is kept from it: the rules with a
+// danger in provider_rules.toml.
 #pragma once
 
 #include <cstddef>

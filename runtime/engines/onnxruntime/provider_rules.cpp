@@ -1,230 +1,257 @@
 #include "provider_rules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
-#include <map>
-#include <unordered_map>
+#include <set>
 #include <unordered_set>
 #include <utility>
-
-#include "quantized_groups.h"
 
 namespace slipway::onnx {
 namespace {
 
-// A documented condition: empty when the node meets it, else what is wrong.
-using Condition = std::string (*)(const Graph&, const Node&);
-
-std::string input(const Node& node, std::size_t index) {
-  return index < node.inputs.size() ? node.inputs[index] : std::string();
-}
-
-bool is_constant(const Graph& graph, const std::string& name) {
-  return name.empty() || graph.constants.count(name) != 0;
-}
-
-// The rank of an input, or -1 when the file does not tell.
-std::int64_t rank(const Graph& graph, const std::string& name) {
-  const Value* value = graph.value(name);
-  return value == nullptr || !value->has_rank ? -1 : static_cast<std::int64_t>(value->shape.size());
-}
-
-std::string constant_inputs(const Graph& graph, const Node& node, std::initializer_list<std::size_t> indices,
-                            const char* what) {
-  for (const std::size_t index : indices) {
-    if (!is_constant(graph, input(node, index))) {
-      return std::string(what) + " must be constant, and input " + std::to_string(index) + " (" +
-             input(node, index) + ") is computed";
+// The input of a node; -1 is the last one that it has after the first.
+std::string input(const Node& node, int index) {
+  if (index >= 0) {
+    const auto at = static_cast<std::size_t>(index);
+    return at < node.inputs.size() ? node.inputs[at] : std::string();
+  }
+  for (std::size_t i = node.inputs.size(); i > 1; --i) {
+    if (!node.inputs[i - 1].empty()) {
+      return node.inputs[i - 1];
     }
   }
   return "";
 }
 
-// Of a 2D convolution's or pool's input: batch, channels, height, width.
-std::string two_spatial_dimensions(const Graph& graph, const Node& node) {
-  std::int64_t dimensions = rank(graph, input(node, 0));
-  if (dimensions < 0 && node.op.find("Conv") != std::string::npos) {
-    dimensions =
-        rank(graph, input(node, node.op.rfind("QLinear", 0) == 0 ? 3 : 1));  // the weights' is the same
-  }
-  if (dimensions < 0) {
-    const Attribute* kernel = node.attribute("kernel_shape");
-    dimensions = kernel == nullptr ? -1 : static_cast<std::int64_t>(kernel->integers.size()) + 2;
-  }
-  const bool one = dimensions == 3 && node.op == "Conv";  // not documented, and taken
-  if (dimensions >= 0 && dimensions != 4 && !one) {
-    return "only 2D is supported, and this one is " + std::to_string(dimensions - 2) + "D";
-  }
-  return "";
-}
-
-// Of an image: the provider makes its kernels before the first execution.
-std::string fixed_image(const Graph& graph, const Node& node) {
-  const Value* value = graph.value(input(node, 0));
-  if (value == nullptr || !value->has_rank) {
-    return "";
-  }
-  for (std::size_t i = 1; i < value->shape.size(); ++i) {
-    if (value->shape[i] < 0) {
-      return "channels, height and width must be fixed, and dimension " + std::to_string(i) + " is not";
-    }
-  }
-  return "";
-}
-
-std::string floating(const Graph& graph, const Node& node) {
-  const Value* value = graph.value(input(node, 0));
-  const DType dtype = value == nullptr ? DType::kUnknown : value->dtype;
-  return dtype == DType::kUnknown || dtype == DType::kFloat32 || dtype == DType::kFloat16
-             ? ""
-             : "only float32 and float16 are supported, unless quantized";
-}
-
-std::string text(const Node& node, const char* name, const char* otherwise) {
+std::int64_t integer(const Node& node, const char* name, std::int64_t otherwise) {
   const Attribute* attribute = node.attribute(name);
-  return attribute == nullptr ? otherwise : attribute->text;
+  return attribute == nullptr ? otherwise : attribute->integer;
 }
 
-std::string padding(const Graph& /*graph*/, const Node& node) {
-  return text(node, "auto_pad", "NOTSET") == "SAME_LOWER" ? "padding by SAME_LOWER is not supported" : "";
+bool is_open(const Value* value) {
+  return value == nullptr || !value->has_rank ||
+         std::any_of(value->shape.begin(), value->shape.end(), [](auto size) { return size < 0; });
 }
 
-bool is_set(const Node& node, const char* name) {
-  const Attribute* attribute = node.attribute(name);
-  return attribute != nullptr && attribute->integer != 0;
+template <typename T>
+bool among(const std::vector<T>& values, const T& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-std::string rounded_down(const Graph& /*graph*/, const Node& node) {
-  return is_set(node, "ceil_mode") ? "an output size that is rounded up (ceil_mode) is not supported" : "";
-}
-
-std::string without_indices(const Graph& /*graph*/, const Node& node) {
-  return node.outputs.size() > 1 && !node.outputs[1].empty() ? "the indices are not supported" : "";
-}
-
-std::string padding_left_out(const Graph& /*graph*/, const Node& node) {
-  return is_set(node, "count_include_pad") ? "padding must not count (count_include_pad)" : "";
-}
-
-std::string constant_product(const Graph& graph, const Node& node) {
-  return constant_inputs(graph, node, {1, 2}, node.op == "Gemm" ? "B and C" : "B");
-}
-
-std::string unscaled(const Graph& /*graph*/, const Node& node) {
-  for (const char* name : {"alpha", "beta"}) {
-    const Attribute* attribute = node.attribute(name);
-    if (attribute != nullptr && attribute->number != 1.0F) {
-      return std::string(name) + " must be 1";
-    }
-  }
-  return "";
-}
-
-std::string coordinates(const Graph& graph, const Node& node) {
-  const std::string mode = text(node, "coordinate_transformation_mode", "half_pixel");
-  if (mode != "half_pixel" && mode != "asymmetric" && mode != "align_corners" &&
-      mode != "pytorch_half_pixel") {
-    return "coordinates by " + mode + " are not supported";
-  }
-  return constant_inputs(graph, node, {2, 3}, "scales and sizes");
-}
-
-// Seen with 1.21 of all of these; the documentation promises them.
-std::string only_as_float(const Graph& /*graph*/, const Node& node) {
-  return "only " + node.op.substr(7) + " between DequantizeLinear and QuantizeLinear is taken";
-}
-
-std::string constant_weights(const Graph& graph, const Node& node) {
-  return constant_inputs(graph, node, {1, 2}, "weights and bias");
-}
-
-std::string quantized_convolution(const Graph& graph, const Node& node) {
-  return constant_inputs(graph, node, {1, 2, 3, 4, 5, 6, 7, 8},
-                         "weights, bias, quantization scales and zero points");
-}
-
-std::string constant_quantization(const Graph& graph, const Node& node) {
-  return constant_inputs(graph, node, {1, 2, 3, 4}, "quantization scales and zero points");
-}
-
-std::string two_dimensions(const Graph& graph, const Node& node) {
-  for (const std::size_t index : {std::size_t{0}, std::size_t{1}}) {
-    const std::int64_t dimensions = rank(graph, input(node, index));
-    if (dimensions >= 0 && dimensions != 2) {
-      return "only 2D operands are supported, and input " + std::to_string(index) + " has " +
-             std::to_string(dimensions) + " dimensions";
-    }
-  }
-  return "";
-}
-
-std::string last_axis(const Graph& graph, const Node& node) {
-  const std::int64_t dimensions = rank(graph, input(node, 0));
-  if (node.domain.empty() && graph.opset("") < 13) {
-    return "";
-  }
-  const Attribute* axis = node.attribute("axis");
-  const std::int64_t given = axis == nullptr ? -1 : axis->integer;
-  if (given == -1 || dimensions < 0 || given == dimensions - 1) {
-    return "";
-  }
-  return "from opset 13 only the last axis is supported, and this one is " + std::to_string(given) + " of " +
-         std::to_string(dimensions);
-}
-
-std::string bilinear(const Graph& graph, const Node& node) {
-  const Attribute* mode = node.attribute("mode");
-  const std::string given = mode == nullptr ? "nearest" : mode->text;
-  if (given != "linear") {
-    return "only bilinear mode is supported, and this one is " + given;
-  }
-  const std::int64_t dimensions = rank(graph, input(node, 0));
-  if (dimensions >= 0 && dimensions != 4) {  // 2D is documented, and not taken
-    return "only 4D inputs are supported, and this one has " + std::to_string(dimensions) + " dimensions";
-  }
-  return "";
-}
-
-const std::unordered_map<std::string, std::vector<Condition>>& rules() {
-  static const std::unordered_map<std::string, std::vector<Condition>> table = {
-      {"AveragePool",
-       {two_spatial_dimensions, fixed_image, padding, rounded_down, padding_left_out, floating}},
-      {"Conv", {two_spatial_dimensions, constant_weights, fixed_image, padding, floating}},
-      {"ConvTranspose", {two_spatial_dimensions, constant_weights, fixed_image, padding, floating}},
-      {"MaxPool", {two_spatial_dimensions, fixed_image, padding, rounded_down, without_indices, floating}},
-      {"Softmax", {last_axis, floating}},
-      {"QLinearConv", {two_spatial_dimensions, quantized_convolution, only_as_float}},
-      {"Resize", {bilinear, coordinates, floating}},
-      {"Gemm", {two_dimensions, constant_product, unscaled, floating}},
-      {"MatMul", {two_dimensions, constant_product, floating}},
-      {"com.microsoft:QLinearAveragePool", {two_spatial_dimensions, constant_quantization, only_as_float}},
-      {"com.microsoft:QLinearSoftmax", {constant_quantization, only_as_float}},
-      {"com.microsoft:QLinearConvTranspose", {two_spatial_dimensions, quantized_convolution, only_as_float}},
-  };
-  return table;
-}
-
-// What happens to other operators around a quantized one: they become part of it.
-bool is_quantization(const Node& node) {
-  return node.op == "QuantizeLinear" || node.op == "DequantizeLinear";
+// As the rules name it.
+std::string kind_of(const Node& node, const Neighbours& neighbours) {
+  return (neighbours.quantized(node) ? "Q:" : "") + node.full_op();
 }
 
 }  // namespace
 
-std::string why_not_xnnpack(const Graph& graph, const Node& node) {
-  const auto found = rules().find(node.full_op());
-  if (found == rules().end()) {
-    return is_quantization(node)
-               ? "the provider takes it only as part of a quantized operator that it supports"
-               : "the provider has no " + node.full_op();
-  }
-  for (const Condition condition : found->second) {
-    std::string reason = condition(graph, node);
-    if (!reason.empty()) {
-      return reason;
+Judge::Judge(const Graph& graph) : graph_(graph), neighbours_(graph) {
+  dynamic_ = std::any_of(graph.inputs.begin(), graph.inputs.end(),
+                         [&](const std::string& name) { return is_open(graph.value(name)); });
+}
+
+Verdict Judge::operator()(const Node& node) const {
+  const std::string kind = kind_of(node, neighbours_);
+  bool known = false;
+  for (const Rule& rule : rules()) {
+    if (!contains(rule.operators, kind)) {
+      continue;
+    }
+    known = true;
+    if (broken(rule, node)) {
+      return {rule.why, rule.danger, rule.withhold == 0 ? "" : initializer(input(node, rule.withhold))};
     }
   }
-  return "";
+  return known ? Verdict() : Verdict{outside(), "", ""};
+}
+
+bool Judge::broken(const Rule& rule, const Node& node) const {
+  const Answer found = check(rule, node);
+  if (found != Answer::kUnknown) {
+    return found == Answer::kBroken;
+  }
+  return rule.unknown == Unknown::kModel ? model_breaks(rule) : rule.unknown == Unknown::kFail;
+}
+
+bool Judge::model_breaks(const Rule& rule) const {
+  if (rule.check == Check::kFixed) {
+    return dynamic_;
+  }
+  return std::any_of(graph_.values.begin(), graph_.values.end(),
+                     [&](const auto& value) { return among(rule.types, value.second.dtype); });
+}
+
+Judge::Answer Judge::check(const Rule& rule, const Node& node) const {
+  switch (rule.check) {
+    case Check::kNever:
+      return Answer::kBroken;
+    case Check::kType:
+    case Check::kOtherType: {
+      const Value* value = graph_.value(input(node, 0));
+      if (value == nullptr || value->dtype == DType::kUnknown) {
+        return Answer::kUnknown;
+      }
+      return answer(among(rule.types, value->dtype) == (rule.check == Check::kType));
+    }
+    case Check::kPresent:
+      return answer(!input(node, rule.indices.front()).empty());
+    case Check::kAbsent: {
+      const auto at = static_cast<std::size_t>(rule.indices.front());
+      return answer(node.outputs.size() <= at || node.outputs[at].empty());
+    }
+    case Check::kOpset:
+      return answer(graph_.opset("") >= rule.from);
+    case Check::kAttribute:
+      return answer(attribute(rule, node));
+    case Check::kOnes: {
+      const Attribute* attribute = node.attribute(rule.attribute);
+      return answer(attribute == nullptr ||
+                    std::all_of(attribute->integers.begin(), attribute->integers.end(),
+                                [](auto one) { return one == 1; }));
+    }
+    case Check::kRank:
+      return rank(rule, node);
+    case Check::kFixed:
+      return fixed(rule, node);
+    case Check::kAxis:
+      return axis(node);
+    case Check::kConstant:
+      return answer(constant(rule, node));
+    case Check::kSingle:
+      return answer(single(rule, node));
+    case Check::kScale:
+      return scale(rule, node);
+    case Check::kSteps:
+      return answer(other_steps(node));
+    case Check::kVector:
+      return answer(vector(rule, node));
+  }
+  return Answer::kBroken;
+}
+
+bool Judge::attribute(const Rule& rule, const Node& node) const {
+  const Attribute* attribute = node.attribute(rule.attribute);
+  if (attribute == nullptr) {
+    return rule.absent;
+  }
+  return among(rule.texts, attribute->text) || among(rule.integers, attribute->integer) ||
+         among(rule.numbers, static_cast<double>(attribute->number));
+}
+
+// Between DequantizeLinear and QuantizeLinear the integers count: ONNX Runtime leaves a DequantizeLinear of a
+// constant as it is, and elsewhere what it gives is not constant to the provider.
+bool Judge::constant(const Rule& rule, const Node& node) const {
+  std::string name = input(node, rule.indices.front());
+  const Node* producer = neighbours_.producer(name);
+  if (producer != nullptr && producer->op == "DequantizeLinear" && neighbours_.quantized(node)) {
+    name = input(*producer, 0);
+  }
+  return name.empty() || graph_.constants.count(name) != 0;
+}
+
+Judge::Answer Judge::rank(const Rule& rule, const Node& node) const {
+  const Value* value = graph_.value(input(node, rule.indices.front()));
+  if (value == nullptr || !value->has_rank) {
+    // A convolution's weights have as many dimensions as its input, and a window two less.
+    value = node.op.find("Conv") == std::string::npos ? nullptr : graph_.value(input(node, 1));
+  }
+  if (value != nullptr && value->has_rank) {
+    return answer(among(rule.integers, static_cast<std::int64_t>(value->shape.size())));
+  }
+  const Attribute* window = node.attribute("kernel_shape");
+  return window == nullptr
+             ? Answer::kUnknown
+             : answer(among(rule.integers, static_cast<std::int64_t>(window->integers.size()) + 2));
+}
+
+Judge::Answer Judge::fixed(const Rule& rule, const Node& node) const {
+  if (rule.from_axis_before > 0 && graph_.opset("") >= rule.from_axis_before) {
+    return Answer::kHolds;
+  }
+  const Value* value = graph_.value(input(node, 0));
+  if (value == nullptr || !value->has_rank) {
+    return Answer::kUnknown;
+  }
+  const auto size = static_cast<std::int64_t>(value->shape.size());
+  const std::int64_t from = rule.from_axis_before > 0 ? integer(node, "axis", 1) : rule.from;
+  const std::int64_t first = std::clamp<std::int64_t>(from < 0 ? from + size : from, 0, size);
+  return answer(std::all_of(value->shape.begin() + static_cast<std::ptrdiff_t>(first), value->shape.end(),
+                            [](auto dimension) { return dimension >= 0; }));
+}
+
+Judge::Answer Judge::axis(const Node& node) const {
+  constexpr std::int64_t kFirstWithOneAxis = 13;
+  const std::int64_t given = integer(node, "axis", -1);
+  if (graph_.opset("") < kFirstWithOneAxis || given == -1) {
+    return Answer::kHolds;
+  }
+  const Value* value = graph_.value(input(node, 0));
+  return value == nullptr || !value->has_rank
+             ? Answer::kUnknown
+             : answer(given == static_cast<std::int64_t>(value->shape.size()) - 1);
+}
+
+bool Judge::single(const Rule& rule, const Node& node) const {
+  std::vector<const Node*> edges = {neighbours_.only_user(node)};
+  for (const int index : rule.indices) {
+    edges.push_back(neighbours_.producer(input(node, index)));
+  }
+  std::set<DType> types;
+  bool channels = false;
+  for (const Node* edge : edges) {
+    if (is_edge(edge)) {  // weights that are not quantized break another rule
+      const Step step = step_of(graph_, *edge);
+      types.insert(step.dtype);
+      channels = channels || step.several;
+    }
+  }
+  return types.size() == 1 && among(channels ? rule.channels : rule.types, *types.begin());
+}
+
+Judge::Answer Judge::scale(const Rule& rule, const Node& node) const {
+  constexpr double kNear = 1e-4;
+  const Node& edge = *neighbours_.only_user(node);
+  const std::string zero_name = input(edge, 2);
+  const Value* step = graph_.value(input(edge, 1));
+  const Value* zero = graph_.value(zero_name);
+  if (step == nullptr || !step->has_number ||
+      (!zero_name.empty() && (zero == nullptr || !zero->has_number))) {
+    return Answer::kUnknown;
+  }
+  return answer(std::abs(step->number - rule.numbers.front()) <= kNear &&
+                (zero_name.empty() || zero->number == 0));
+}
+
+bool Judge::other_steps(const Node& node) const {
+  const Value* before = graph_.value(input(*neighbours_.producer(input(node, 0)), 1));
+  const Value* after = graph_.value(input(*neighbours_.only_user(node), 1));
+  return before != nullptr && after != nullptr && before->has_number && after->has_number &&
+         before->number != after->number;
+}
+
+bool Judge::vector(const Rule& rule, const Node& node) const {
+  const Value* value = graph_.value(input(node, rule.indices.front()));
+  const Value* weights = graph_.value(input(node, 1));
+  const std::size_t columns = integer(node, "transB", 0) != 0 ? 0 : 1;
+  return value != nullptr && value->has_rank && value->shape.size() == 1 && weights != nullptr &&
+         weights->shape.size() == 2 && value->shape[0] == weights->shape[columns];
+}
+
+// The initializer that a constant is, or comes from; empty if there is none.
+std::string Judge::initializer(const std::string& name) const {
+  std::string found = name;
+  for (const Node* producer = neighbours_.producer(found); producer != nullptr;
+       producer = neighbours_.producer(found)) {
+    const auto next =
+        std::find_if(producer->inputs.begin(), producer->inputs.end(),
+                     [&](const std::string& candidate) { return graph_.constants.count(candidate) != 0; });
+    if (next == producer->inputs.end()) {
+      return "";
+    }
+    found = *next;
+  }
+  return graph_.constants.count(found) != 0 ? found : "";
 }
 
 bool is_compute_heavy(const std::string& full_op) {
@@ -266,13 +293,16 @@ namespace {
 // Whether the provider computes the activation in the node before it, which it takes.
 bool is_fused(const Graph& graph, const Neighbours& neighbours, const Node& node,
               const std::unordered_set<const Node*>& taken) {
-  const Node* before = neighbours.maker(input(node, 0));
-  const bool limits =
-      node.op == "Relu" || (node.op == "Clip" && !input(node, 1).empty() &&
-                            is_constant(graph, input(node, 1)) && is_constant(graph, input(node, 2)));
-  return limits && node.domain.empty() && before != nullptr && taken.count(before) != 0 &&
-         (before->op == "Conv" || before->op == "MaxPool" || before->op == "AveragePool") &&
-         neighbours.only_user(*before) == &node;
+  const Node* before = neighbours.producer(input(node, 0));
+  if (!node.domain.empty() || !contains(fused(), node.op) || before == nullptr || taken.count(before) == 0 ||
+      !contains(fused_into(), before->op) || neighbours.only_user(*before) != &node) {
+    return false;
+  }
+  // Of Clip's limits the lower one must be there, and each that is named must be constant.
+  return node.op != "Clip" || (node.inputs.size() > 1 &&
+                               std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](const auto& name) {
+                                 return graph.constants.count(name) != 0;
+                               }));
 }
 
 bool is_folded(const Graph& graph, const Node& node) {
@@ -284,7 +314,8 @@ bool is_folded(const Graph& graph, const Node& node) {
 }  // namespace
 
 std::vector<NodeInfo> expected_placement(const Graph& graph, const Guard& guard) {
-  const Neighbours neighbours(graph);
+  const Judge judge(graph);
+  const Neighbours& neighbours = judge.neighbours();
   std::unordered_set<const Node*> taken;
   std::vector<NodeInfo> placed;
   for (const Node& node : graph.nodes) {
@@ -295,21 +326,17 @@ std::vector<NodeInfo> expected_placement(const Graph& graph, const Guard& guard)
       placed.push_back({node.name, node.op, kXnnpack, ""});
       continue;
     }
-    const bool quantized = neighbours.quantized(node);
-    std::string why =
-        quantized && rules().count(node.op) != 0 ? why_not_quantized(graph, neighbours, node) : "";
-    if (why.empty() && !(quantized && node.op == "AveragePool")) {
-      why = why_not_xnnpack(graph, node);
-    }
+    const Verdict verdict = judge(node);
+    std::string why = verdict.danger.empty() ? verdict.why : "";
     if (why.empty()) {
       why = guard.why(node);
     }
-    if (why.empty() && !quantized) {
+    if (why.empty()) {
       taken.insert(&node);
     }
     const char* provider = why.empty() ? kXnnpack : kCpu;
-    placed.push_back(
-        {node.name, quantized ? quantized_name(node) : node.full_op(), provider, std::move(why)});
+    placed.push_back({node.name, neighbours.quantized(node) ? quantized_name(node) : node.full_op(), provider,
+                      std::move(why)});
   }
   return placed;
 }

@@ -16,7 +16,7 @@ class Neighbours {
   explicit Neighbours(const Graph& graph);
 
   // The node that makes a value; null for inputs and initializers.
-  const Node* maker(const std::string& value) const;
+  const Node* producer(const std::string& value) const;
   // The node's only user; null when there are none or several.
   const Node* only_user(const Node& node) const;
 
@@ -26,15 +26,22 @@ class Neighbours {
   bool inside(const Node& node) const;
 
  private:
-  std::unordered_map<std::string, const Node*> makers_;
+  std::unordered_map<std::string, const Node*> producers_;
   std::unordered_map<std::string, std::vector<const Node*>> users_;
 };
 
 // What ONNX Runtime makes of a quantized node: "QLinearConv" of Conv.
 std::string quantized_name(const Node& node);
 
-// Why the provider does not take a quantized node for how it is quantized; empty when it does. 1.21 takes
-// int8 convolutions, those with a scale for each channel included, and otherwise uint8 with one scale.
-std::string why_not_quantized(const Graph& graph, const Neighbours& neighbours, const Node& node);
+// Whether it is a QuantizeLinear or a DequantizeLinear; false for null.
+bool is_edge(const Node* node);
+
+// How a QuantizeLinear or DequantizeLinear quantizes: the integers' type, and whether there are several
+// scales.
+struct Step {
+  DType dtype = DType::kUnknown;
+  bool several = false;
+};
+Step step_of(const Graph& graph, const Node& edge);
 
 }  // namespace slipway::onnx

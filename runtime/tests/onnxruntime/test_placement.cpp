@@ -59,8 +59,8 @@ TEST(placement_gives_reasons_and_a_hint) {
   const auto graph = read_onnx(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), "a");
   const Placement placement = placement_of(graph.value(), read_profile(kProfile).value(), {true, 1, 4, {}});
   CHECK_EQUAL(placement.nodes.size(), std::size_t{2});
-  CHECK_CONTAINS(placement.nodes.at(0).why, "weights and bias must be constant");
-  CHECK_EQUAL(placement.nodes.at(1).why, "the provider has no Flatten");
+  CHECK_EQUAL(placement.nodes.at(0).why, "its weights are given at run time");
+  CHECK_EQUAL(placement.nodes.at(1).why, "not in the XNNPACK provider's table");
   CHECK_EQUAL(placement.hints.size(), std::size_t{1});
   CHECK_CONTAINS(placement.hints.at(0), "--ort_threads 4");
   // Nothing to suggest when the pool is as large as it can be, or no provider was asked for.

@@ -106,7 +106,7 @@ TEST(a_file_that_cannot_be_appended_to_is_kept_away_whole) {
 TEST(limits_found_in_1_21_keep_xnnpack_away) {
   const auto why = [](const ModelRecipe& recipe) {
     const Graph graph = graph_of(make_model(recipe));
-    return why_not_xnnpack(graph, graph.nodes.back());
+    return Judge(graph)(graph.nodes.back()).why;
   };
   const auto pool = [&](Message setting) {
     ModelRecipe recipe;
@@ -121,11 +121,11 @@ TEST(limits_found_in_1_21_keep_xnnpack_away) {
   ModelRecipe given = gemm({2, 3}, {});
   given.constants.clear();
   given.inputs.push_back(value("b", {3, 5}));
-  CHECK_CONTAINS(why(given), "B and C must be constant");
+  CHECK_CONTAINS(why(given), "B is given at run time");
   ModelRecipe wide;
   wide.nodes = {{"MaxPool", {"x"}, {"y"}, "", "", {}}};
   wide.inputs = {value("x", {1, 1, 8, -1})};
-  CHECK_CONTAINS(why(wide), "dimension 3 is not");
+  CHECK_CONTAINS(why(wide), "channels, height and width are not all fixed");
 }
 
 TEST(activations_count_with_what_computes_them) {
@@ -138,7 +138,7 @@ TEST(activations_count_with_what_computes_them) {
 }
 
 // y = Q(op(DQ(x))), one step for all.
-ModelRecipe between(NodeRecipe node) {
+ModelRecipe between(NodeRecipe node, float step = 0.00390625F) {
   ModelRecipe recipe;
   recipe.nodes = {{"QuantizeLinear", {"x", "s"}, {"xq"}, "", "", {}},
                   {"DequantizeLinear", {"xq", "s"}, {"xd"}, "", "", {}},
@@ -146,7 +146,7 @@ ModelRecipe between(NodeRecipe node) {
                   {"QuantizeLinear", {"yd", "s"}, {"yq"}, "", "", {}},
                   {"DequantizeLinear", {"yq", "s"}, {"y"}, "", "", {}}};
   recipe.inputs = {value("x", {1, 1, 8, 8})};
-  recipe.constants = {constant("s", {}, 1)};
+  recipe.constants = {constant("s", {}, step)};
   return recipe;
 }
 
@@ -159,11 +159,83 @@ TEST(operators_between_dequantize_and_quantize_are_one) {
   CHECK_EQUAL(softmax.at(1).op, "com.microsoft:QLinearSoftmax");
   CHECK_EQUAL(softmax.at(1).provider, kXnnpack);
   const auto product = placed({"MatMul", {"xd", "s"}, {"yd"}, "", "", {}});
-  CHECK_EQUAL(product.at(1).why, "the provider has MatMul in float only");
+  CHECK_EQUAL(product.at(1).why, "the XNNPACK provider has it in float only");
   const Graph quantized = graph_of(make_model(between({"Gemm", {"xd", "s"}, {"yd"}, "", "", {}})));
   CHECK(guard_provider(quantized, true).faults.empty());
   const auto pool = placed({"AveragePool", {"xd"}, {"yd"}, "", "", {}});
   CHECK_CONTAINS(pool.at(1).why, "count_include_pad");
+}
+
+TEST(softmax_is_taken_in_steps_of_one_256th_only) {
+  const NodeRecipe softmax{"Softmax", {"xd"}, {"yd"}, "", "", {}};
+  CHECK_EQUAL(expected_placement(graph_of(make_model(between(softmax)))).at(1).why, "");
+  CHECK_CONTAINS(expected_placement(graph_of(make_model(between(softmax, 0.1F)))).at(1).why,
+                 "steps of 1/256");
+}
+
+TEST(softmax_counts_a_negative_axis_from_the_back) {
+  const auto fault = [](std::int64_t axis) {
+    ModelRecipe recipe;
+    recipe.nodes = {{"Softmax", {"x"}, {"y"}, "", "", {attribute("axis", axis)}}};
+    recipe.inputs = {value("x", {2, -1, 10})};
+    recipe.opset = 12;
+    return fault_of(recipe);
+  };
+  CHECK_EQUAL(fault(-1), "");
+  CHECK_CONTAINS(fault(-2), "from its axis on are not fixed: the XNNPACK provider crashes");
+  CHECK_CONTAINS(fault(1), "from its axis on are not fixed");
+}
+
+TEST(resize_that_the_provider_refuses_the_model_for_is_kept_from_it) {
+  const NodeRecipe resize{
+      "Resize", {"x", "", "r"}, {"y"}, "", "", {attribute("mode", std::string("linear"))}};
+  ModelRecipe recipe;
+  recipe.nodes = {resize};
+  recipe.inputs = {value("x", {1, 1, 8, 8})};
+  recipe.constants = {constant("r", {4}, 2)};
+  CHECK_EQUAL(fault_of(recipe), "");
+  recipe.opset = 10;
+  CHECK_CONTAINS(fault_of(recipe), "before 11: the XNNPACK provider refuses the whole model");
+  ModelRecipe quantized =
+      between({"Resize", {"xd", "", "r"}, {"yd"}, "", "", {attribute("mode", std::string("linear"))}});
+  quantized.constants.push_back(constant("r", {4}, 2));
+  const Guard guard = guard_provider(graph_of(make_model(quantized)), true);
+  CHECK_CONTAINS(guard.faults.at(0).why, "the same steps: the XNNPACK provider refuses the whole model");
+  CHECK_EQUAL(guard.faults.at(0).withheld, "r");
+  quantized.nodes[3].inputs[1] = "other";
+  quantized.constants.push_back(constant("other", {}, 0.5F));
+  CHECK_EQUAL(fault_of(quantized), "");
+}
+
+TEST(integers_are_constant_between_dequantize_and_quantize_only) {
+  ModelRecipe recipe = gemm({2, 3}, {});
+  recipe.nodes.insert(recipe.nodes.begin(), {"DequantizeLinear", {"q", "s"}, {"b"}, "", "", {}});
+  recipe.constants = {constant("q", {3, 5}, 1), constant("s", {}, 1)};
+  const Graph graph = graph_of(make_model(recipe));
+  CHECK(guard_provider(graph, true).faults.empty());
+  CHECK_EQUAL(Judge(graph)(graph.nodes.back()).why, "B is given at run time");
+  CHECK_EQUAL(expected_placement(graph).size(), std::size_t{2});  // ONNX Runtime runs DequantizeLinear
+}
+
+TEST(clip_with_an_empty_limit_is_not_fused) {
+  const auto provider = [](const std::vector<std::string>& limits) {
+    ModelRecipe recipe;
+    recipe.nodes = {{"MaxPool", {"x"}, {"p"}, "", "", {}}, {"Clip", {"p"}, {"y"}, "", "", {}}};
+    recipe.nodes[1].inputs.insert(recipe.nodes[1].inputs.end(), limits.begin(), limits.end());
+    recipe.inputs = {value("x", {1, 1, 8, 8})};
+    recipe.constants = {constant("0", {}, 0), constant("6", {}, 6)};
+    return expected_placement(graph_of(make_model(recipe))).at(1).provider;
+  };
+  CHECK_EQUAL(provider({"0", "6"}), kXnnpack);
+  CHECK_EQUAL(provider({"0"}), kXnnpack);
+  CHECK_EQUAL(provider({"0", ""}), kCpu);
+  CHECK_EQUAL(provider({"", "6"}), kCpu);
+}
+
+TEST(a_node_that_the_provider_leaves_alone_by_itself_keeps_nothing_from_it) {
+  ModelRecipe recipe = gemm({-1, 3}, {});
+  recipe.nodes[0].attributes.push_back(attribute("alpha", std::int64_t{0}));  // as a float it is 0
+  CHECK_EQUAL(fault_of(recipe), "");
 }
 
 }  // namespace

@@ -1,0 +1,224 @@
+"""Small ONNX models at the limits of the XNNPACK provider's rules, beyond the forms of its documentation's table.
+
+What each did was seen with ONNX Runtime 1.21 on linux-x86_64. Imports the onnx package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from models.onnx.graph import Graph
+
+XNNPACK, CPU = "XnnpackExecutionProvider", "CPUExecutionProvider"
+Make = Callable[[Graph], Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A model in which one operator is at a limit."""
+
+    name: str
+    operator: str
+    """The one that it is about, as it runs."""
+    taken: bool
+    """Whether the provider runs it."""
+    make: Make
+    opset: int = 18
+    trusted: bool = True
+    """Whether the provider computes it rightly, or leaves it alone, where nothing is kept from it."""
+    near: float = 1e-4
+    """How far outputs may be from the CPU provider's."""
+
+    def model(self) -> Any:
+        """The ``onnx.ModelProto``."""
+        graph = Graph(self.name, self.opset)
+        outputs = self.make(graph)
+        return graph.model(*outputs) if isinstance(outputs, tuple) else graph.model(outputs)
+
+
+_IMAGE = (1, 8, 16, 16)
+_CONV: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+_POOL: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+_LINEAR: dict[str, Any] = {"mode": "linear"}
+_STEP = 0.03
+
+
+def _plain(operator: str, *shape: int | str, weights: Sequence[tuple[int, ...]] = (), **attributes: Any) -> Make:
+    """An operator of one input, with constant weights and more."""
+    return lambda g: g.node(operator, g.input(*shape), *(g.weights(*one) for one in weights), **attributes)
+
+
+def _half(operator: str, *shape: int, weights: Sequence[tuple[int, ...]] = (), **attributes: Any) -> Make:
+    def make(g: Graph) -> str:
+        image = g.node("Cast", g.input(*shape), to=TensorProto.FLOAT16)
+        given = [g.constant(np.ones(one, np.float16)) for one in weights]
+        return g.node("Cast", g.node(operator, image, *given, **attributes), to=TensorProto.FLOAT)
+
+    return make
+
+
+def _quantized(operator: str, *shape: int | str, dtype: Any = np.uint8, step: float = _STEP, zero: int | None = None,
+               more: Callable[[Graph], list[str]] = lambda _: [], **attributes: Any) -> Make:  # fmt: skip
+    """An operator between DequantizeLinear and QuantizeLinear; ``step`` and ``zero`` are the output's."""
+
+    def make(g: Graph) -> str:
+        middle = 0 if dtype is np.int8 else 128
+        value = g.dequantize(g.quantize(g.input(*shape), _STEP, middle, dtype), _STEP, middle, dtype)
+        value = g.node(operator, value, *more(g), **attributes)
+        last = middle if zero is None else zero
+        return g.dequantize(g.quantize(value, step, last, dtype), step, last, dtype)
+
+    return make
+
+
+def _weights(g: Graph, *shape: int, dtype: Any = np.int8, channels: bool = False) -> str:
+    """Constant quantized weights and their DequantizeLinear."""
+    zero = 0 if dtype is np.int8 else 128
+    raw = g.constant((np.random.default_rng(7).integers(-99, 100, shape) + zero).astype(dtype))
+    count = (shape[0],) if channels else ()
+    axis: dict[str, Any] = {"axis": 0} if channels else {}
+    scale, zeros = g.constant(np.full(count, 0.01, np.float32)), g.constant(np.full(count, zero, dtype))
+    return g.node("DequantizeLinear", raw, scale, zeros, **axis)
+
+
+def _convolution(operator: str, image: Any, weights: Any, *, channels: bool = False, width: int | str = 16) -> Make:
+    """A quantized convolution with inputs of one type and weights of another."""
+    return _quantized(
+        operator, 1, 8, 16, width, dtype=image, step=0.1,
+        more=lambda g: [_weights(g, 8, 8, 3, 3, dtype=weights, channels=channels)], **_CONV,
+    )  # fmt: skip
+
+
+def _scales(g: Graph) -> list[str]:
+    return ["", g.constant(np.array([1, 1, 2, 2], np.float32))]
+
+
+def _resize(g: Graph, *shape: int | str) -> str:
+    return g.node("Resize", g.input(*shape), *_scales(g), **_LINEAR)
+
+
+def _clip(*limits: float | None) -> Make:
+    def make(g: Graph) -> str:
+        names = ["" if one is None else g.constant(np.float32(one)) for one in limits]
+        return g.node("Clip", g.node("MaxPool", g.input(*_IMAGE), **_POOL), *names)
+
+    return make
+
+
+def _whole(g: Graph) -> tuple[str, ...]:
+    """A Softmax that the provider crashes on, and that has no constant to withhold."""
+    return (
+        g.node("Softmax", g.input(2, "n", 10), axis=1),
+        g.node("Relu", g.node("Conv", g.input(*_IMAGE), g.weights(8, 8, 3, 3), **_CONV)),
+    )
+
+
+def _matmul_add(g: Graph) -> str:
+    return g.node("Add", g.node("MatMul", g.input("rows", 16), g.weights(16, 24)), g.weights(24))
+
+
+FORMS = (
+    # A DequantizeLinear of a constant stays: what it gives is constant only within a quantized operator.
+    Form("conv-dq-weights", "Conv", False,
+         lambda g: g.node("Conv", g.input(*_IMAGE), _weights(g, 8, 8, 3, 3), **_CONV)),
+    Form("matmul-dq-weights", "MatMul", False, lambda g: g.node("MatMul", g.input(4, 16), _weights(g, 16, 24))),
+    Form("gemm-dq-weights", "Gemm", False, lambda g: g.node("Gemm", g.input(4, 16), _weights(g, 16, 24))),
+    Form("random-weights", "MatMul", False,
+         lambda g: g.node("MatMul", g.input(4, 16), g.node("RandomUniformLike", g.weights(16, 24), low=0.5, high=0.5))),
+    # Shapes that are not fixed.
+    Form("conv-width", "Conv", False, _plain("Conv", 1, 8, 16, "w", weights=[(8, 8, 3, 3)], **_CONV)),
+    Form("conv-batch", "Conv", True, _plain("Conv", "n", 8, 16, 16, weights=[(8, 8, 3, 3)], **_CONV)),
+    Form("softmax-last-size", "Softmax", False, _plain("Softmax", 2, 6, "n", axis=-1)),
+    Form("softmax-middle-size", "Softmax", True, _plain("Softmax", 2, "n", 6, axis=-1)),
+    Form("softmax-12-batch", "Softmax", True, _plain("Softmax", "n", 6, 10, axis=1), 12),
+    Form("softmax-12-batch-last-axis", "Softmax", True, _plain("Softmax", "n", 6, 10, axis=-1), 12),
+    Form("softmax-12-last-size", "Softmax", False, _plain("Softmax", 2, 6, "n", axis=1), 12, trusted=False),
+    Form("gemm-no-c-rows", "Gemm", False, _plain("Gemm", "r", 16, weights=[(16, 24)]), trusted=False),
+    Form("matmul-rows-add", "Gemm", False, _matmul_add, trusted=False),
+    # Ranks.
+    Form("conv-1d-width", "Conv", False, _plain("Conv", 1, 8, "w", weights=[(8, 8, 3)], kernel_shape=[3])),
+    Form("convtranspose-1d", "ConvTranspose", True,
+         _plain("ConvTranspose", 1, 8, 16, weights=[(8, 8, 3)], kernel_shape=[3])),
+    Form("convtranspose-3d", "ConvTranspose", False,
+         _plain("ConvTranspose", 1, 4, 6, 8, 8, weights=[(4, 4, 3, 3, 3)], kernel_shape=[3, 3, 3])),
+    Form("matmul-a-vector", "MatMul", True, _plain("MatMul", 16, weights=[(16, 5)])),
+    Form("matmul-b-vector", "MatMul", True, _plain("MatMul", 4, 16, weights=[(16,)])),
+    Form("matmul-vectors", "MatMul", True, _plain("MatMul", 16, weights=[(16,)])),
+    Form("matmul-b-3d", "MatMul", False, _plain("MatMul", 4, 16, weights=[(2, 16, 5)])),
+    # C of a Gemm.
+    Form("gemm-c-rows-of-b", "Gemm", False, _plain("Gemm", 4, 1, weights=[(1, 24), (1,)]), trusted=False),
+    Form("gemm-c-scalar", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24), ()]), trusted=False),
+    Form("gemm-c-square", "Gemm", True, _plain("Gemm", 4, 16, weights=[(16, 16), (16,)])),
+    Form("gemm-no-c-alpha", "Gemm", False, _plain("Gemm", 4, 16, weights=[(16, 24)], alpha=0.5)),
+    # Attributes and operator sets.
+    Form("conv-same-lower", "Conv", False,
+         _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3)], kernel_shape=[3, 3], auto_pad="SAME_LOWER")),
+    Form("conv-same-upper", "Conv", True,
+         _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3)], kernel_shape=[3, 3], auto_pad="SAME_UPPER")),
+    Form("averagepool-dilated", "AveragePool", False, _plain("AveragePool", *_IMAGE, dilations=[2, 2], **_POOL), 19),
+    Form("maxpool-dilated", "MaxPool", True, _plain("MaxPool", *_IMAGE, dilations=[2, 2], **_POOL)),
+    Form("conv-10", "Conv", False, _plain("Conv", *_IMAGE, weights=[(8, 8, 3, 3)], **_CONV), 10),
+    Form("convtranspose-10", "ConvTranspose", False,
+         _plain("ConvTranspose", *_IMAGE, weights=[(8, 8, 3, 3)], **_CONV), 10),
+    Form("maxpool-10", "MaxPool", True, _plain("MaxPool", *_IMAGE, **_POOL), 10),
+    Form("resize-10", "Resize", False,
+         lambda g: g.node("Resize", g.input(1, 8, 12, 12), _scales(g)[1], **_LINEAR), 10, trusted=False),
+    Form("resize-width-channels", "Resize", False, lambda g: _resize(g, 1, "c", 12, "w")),
+    Form("resize-sizes", "Resize", True, lambda g: g.node(
+        "Resize", g.input(1, 8, 12, 12), "", "", g.constant(np.array([1, 8, 24, 24])), **_LINEAR)),
+    # An activation in the node before.
+    Form("clip-lower", "MaxPool", True, _clip(0.0)),
+    Form("clip-empty-upper", "Clip", False, _clip(0.0, None)),
+    # float16.
+    Form("conv-half-given", "Conv", False, lambda g: g.node("Cast", g.node(
+        "Conv", *(g.node("Cast", g.input(*one), to=TensorProto.FLOAT16) for one in (_IMAGE, (8, 8, 3, 3))), **_CONV,
+    ), to=TensorProto.FLOAT)),
+    Form("conv-half-3d", "Conv", False,
+         _half("Conv", 1, 4, 6, 8, 8, weights=[(4, 4, 3, 3, 3)], kernel_shape=[3, 3, 3])),
+    Form("maxpool-half-1d", "MaxPool", False, _half("MaxPool", 1, 8, 16, kernel_shape=[2])),
+    Form("gemm-half-no-c", "Gemm", False, _half("Gemm", 4, 16, weights=[(16, 24)]), trusted=False),
+    Form("matmul-half-3d", "MatMul", False, _half("MatMul", 2, 4, 16, weights=[(16, 24)])),
+    # Quantized.
+    Form("q-conv-int8-uint8", "QLinearConv", False, _convolution("Conv", np.int8, np.uint8)),
+    Form("q-conv-uint8-int8", "QLinearConv", False, _convolution("Conv", np.uint8, np.int8)),
+    Form("q-conv-uint8-channels", "QLinearConv", False, _convolution("Conv", np.uint8, np.uint8, channels=True)),
+    Form("q-conv-width", "QLinearConv", False, _convolution("Conv", np.int8, np.int8, width="w")),
+    Form("q-convtranspose-uint8-int8", "ConvTranspose", False, _convolution("ConvTranspose", np.uint8, np.int8)),
+    Form("q-convtranspose-uint8-channels", "ConvTranspose", False,
+         _convolution("ConvTranspose", np.uint8, np.uint8, channels=True)),
+    Form("q-convtranspose-int8-channels", "ConvTranspose", False,
+         _convolution("ConvTranspose", np.int8, np.int8, channels=True), trusted=False),
+    Form("q-maxpool-int8", "MaxPool", True, _quantized("MaxPool", *_IMAGE, dtype=np.int8, **_POOL)),
+    Form("q-maxpool-1d", "MaxPool", False, _quantized("MaxPool", 1, 8, 16, kernel_shape=[2])),
+    Form("q-maxpool-width", "MaxPool", False, _quantized("MaxPool", 1, 8, 16, "w", **_POOL)),
+    Form("q-averagepool-ceil", "QLinearAveragePool", False,
+         _quantized("AveragePool", *_IMAGE, ceil_mode=1, count_include_pad=1, **_POOL)),
+    Form("q-averagepool-width", "QLinearAveragePool", False,
+         _quantized("AveragePool", 1, 8, 16, "w", count_include_pad=1, **_POOL)),
+    Form("q-averagepool-int8", "QLinearAveragePool", False,
+         _quantized("AveragePool", *_IMAGE, dtype=np.int8, count_include_pad=1, **_POOL)),
+    Form("q-softmax-step", "QLinearSoftmax", False, _quantized("Softmax", 2, 6, 10, step=0.1, zero=0, axis=-1)),
+    Form("q-softmax-zero", "QLinearSoftmax", False, _quantized("Softmax", 2, 6, 10, step=1 / 256, zero=128, axis=-1)),
+    Form("q-softmax-axis", "QLinearSoftmax", False, _quantized("Softmax", 2, 6, 10, step=1 / 256, zero=0, axis=1)),
+    Form("q-softmax-middle-size", "QLinearSoftmax", True,
+         _quantized("Softmax", 2, "n", 6, step=1 / 256, zero=0, axis=-1)),
+    Form("q-softmax-12-size", "QLinearSoftmax", False,
+         _quantized("Softmax", 2, "n", 6, step=1 / 256, zero=0, axis=1), 12, trusted=False),
+    Form("q-resize-uint8", "Resize", False, _quantized("Resize", *_IMAGE, more=_scales, **_LINEAR), trusted=False),
+    Form("q-resize-int8", "Resize", False, _quantized("Resize", *_IMAGE, dtype=np.int8, more=_scales, **_LINEAR),
+         trusted=False),
+    Form("q-resize-other-step", "Resize", True, _quantized("Resize", *_IMAGE, step=0.1, more=_scales, **_LINEAR),
+         near=0.1001),  # one step
+    Form("q-resize-nearest", "Resize", False, _quantized("Resize", *_IMAGE, more=_scales, mode="nearest")),
+    Form("q-gemm", "QGemm", False, _quantized("Gemm", 4, 16, dtype=np.int8, more=lambda g: [_weights(g, 16, 24)])),
+    Form("q-matmul", "QLinearMatMul", False,
+         _quantized("MatMul", 4, 16, dtype=np.int8, more=lambda g: [_weights(g, 16, 24)])),
+    Form("q-relu", "Relu", False, _quantized("Relu", 4, 16, dtype=np.int8)),
+    # All of a model is kept from the provider for one node.
+    Form("whole-model", "Conv", False, _whole, 12, trusted=False),
+)  # fmt: skip
