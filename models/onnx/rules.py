@@ -288,6 +288,10 @@ def _model_breaks(graph: Graph, rule: dict[str, Any]) -> bool:
 
 def _initializer(graph: Graph, name: str) -> str:
     """The initializer that a constant is, or comes from; empty if there is none."""
-    while name in graph.producers:
+    for _ in graph.nodes:  # a damaged file may have circles
+        if name not in graph.producers:
+            break
         name = next((one for one in graph.producers[name].input if one in graph.constants), "")
+    if name in graph.producers:
+        return ""
     return name if name in graph.constants else ""

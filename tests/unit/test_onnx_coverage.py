@@ -164,3 +164,17 @@ def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path, monkeypatch: py
     with pytest.raises(ProgramError, match="does not run on this machine's ONNX Runtime") as caught:
         run(file, shapes="4x3")
     assert "2 inputs, 1 shapes" in caught.value.cause
+
+
+def test_a_circle_of_constants_ends() -> None:
+    from onnx import helper
+
+    from models.onnx.coverage import CPU, placement
+    from models.onnx.graph import Graph
+
+    graph = Graph("circle", 18)
+    weights = graph.weights(3, 5)
+    model = graph.model(graph.node("Gemm", graph.input(2, 3), weights))
+    model.graph.node.append(helper.make_node("Identity", [weights], [weights], name="circle"))
+    placed = list(placement(model))
+    assert [(one.operator, one.provider, one.danger) for one in placed] == [("Gemm", CPU, "crashes")]

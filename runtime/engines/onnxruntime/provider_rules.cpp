@@ -211,9 +211,12 @@ bool Judge::single(const Rule& rule, const Node& node) const {
 
 Judge::Answer Judge::scale(const Rule& rule, const Node& node) const {
   constexpr double kNear = 1e-4;
-  const Node& edge = *neighbours_.only_user(node);
-  const std::string zero_name = input(edge, 2);
-  const Value* step = graph_.value(input(edge, 1));
+  const Node* edge = neighbours_.only_user(node);
+  if (!is_edge(edge)) {
+    return Answer::kUnknown;
+  }
+  const std::string zero_name = input(*edge, 2);
+  const Value* step = graph_.value(input(*edge, 1));
   const Value* zero = graph_.value(zero_name);
   if (step == nullptr || !step->has_number ||
       (!zero_name.empty() && (zero == nullptr || !zero->has_number))) {
@@ -224,10 +227,15 @@ Judge::Answer Judge::scale(const Rule& rule, const Node& node) const {
 }
 
 bool Judge::other_steps(const Node& node) const {
-  const Value* before = graph_.value(input(*neighbours_.producer(input(node, 0)), 1));
-  const Value* after = graph_.value(input(*neighbours_.only_user(node), 1));
-  return before != nullptr && after != nullptr && before->has_number && after->has_number &&
-         before->number != after->number;
+  const Value* steps[] = {nullptr, nullptr};
+  const Node* edges[] = {neighbours_.producer(input(node, 0)), neighbours_.only_user(node)};
+  for (std::size_t i = 0; i < 2; ++i) {
+    steps[i] = is_edge(edges[i]) ? graph_.value(input(*edges[i], 1)) : nullptr;
+    if (steps[i] == nullptr || !steps[i]->has_number) {
+      return false;
+    }
+  }
+  return steps[0]->number != steps[1]->number;
 }
 
 bool Judge::vector(const Rule& rule, const Node& node) const {
@@ -238,18 +246,19 @@ bool Judge::vector(const Rule& rule, const Node& node) const {
          weights->shape.size() == 2 && value->shape[0] == weights->shape[columns];
 }
 
-// The initializer that a constant is, or comes from; empty if there is none.
+// The initializer that a constant is, or comes from; empty if there is none. A damaged file may have circles.
 std::string Judge::initializer(const std::string& name) const {
   std::string found = name;
-  for (const Node* producer = neighbours_.producer(found); producer != nullptr;
-       producer = neighbours_.producer(found)) {
+  const Node* producer = neighbours_.producer(found);
+  for (std::size_t steps = graph_.nodes.size(); producer != nullptr; --steps) {
     const auto next =
         std::find_if(producer->inputs.begin(), producer->inputs.end(),
                      [&](const std::string& candidate) { return graph_.constants.count(candidate) != 0; });
-    if (next == producer->inputs.end()) {
+    if (next == producer->inputs.end() || steps == 0) {
       return "";
     }
     found = *next;
+    producer = neighbours_.producer(found);
   }
   return graph_.constants.count(found) != 0 ? found : "";
 }

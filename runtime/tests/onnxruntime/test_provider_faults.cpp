@@ -238,4 +238,12 @@ TEST(a_node_that_the_provider_leaves_alone_by_itself_keeps_nothing_from_it) {
   CHECK_EQUAL(fault_of(recipe), "");
 }
 
+TEST(a_circle_of_constants_ends) {
+  ModelRecipe recipe = gemm({2, 3}, {});
+  recipe.nodes.push_back({"Identity", {"b"}, {"b"}, "circle", "", {}});
+  const Guard guard = guard_provider(graph_of(make_model(recipe)), true);
+  CHECK_EQUAL(guard.faults.at(0).withheld, "");
+  CHECK(guard.whole);
+}
+
 }  // namespace
