@@ -17,40 +17,11 @@ ScalarKind kind_of(Arguments& arguments, std::size_t i) {
                                                : ScalarKind::kInt;
 }
 
-// A number, ready in every type that is computed in.
-struct Factor {
-  Factor(Arguments& arguments, std::size_t i)
-      : integer(arguments.is_integral(i) ? arguments.integer(i) : to_int64(arguments.real(i))),
-        real(arguments.real(i)) {}
-
-  template <typename T>
-  T as() const {
-    if constexpr (std::is_integral_v<T>) {
-      return integer;
-    } else {
-      return static_cast<T>(real);
-    }
-  }
-
-  std::int64_t integer;
-  double real;
-};
-
 // a + factor * b
 template <typename T>
 T add_scaled(T a, T factor, T b) {
   const T product = factor * b;  // on its own: rounded before it is added, on every processor
   return a + product;
-}
-
-// A number in the type that is computed in.
-template <typename T>
-T scalar(Arguments& arguments, std::size_t i) {
-  if constexpr (std::is_integral_v<T>) {
-    return arguments.is_integral(i) ? arguments.integer(i) : to_int64(arguments.real(i));
-  } else {
-    return static_cast<T>(arguments.real(i));
-  }
 }
 
 // out = f(a, b) for tensors 0 and 1, computed in `domain`.
@@ -88,7 +59,7 @@ Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, F f)
   SLIPWAY_RETURN_IF_ERROR(resize(&out, a.shape()));
   in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
-    const T b = scalar<T>(arguments, 1);
+    const T b = arguments.number(1).as<T>();
     map<T>(out, std::array<Operand, 1>{operand_of(a, out)},
            [&](const T* const* inputs, T* result, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {
@@ -285,7 +256,7 @@ Status bits_scalar(Arguments& arguments) {
 // aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out); sub is the same with -alpha.
 template <int Sign>
 Status add(Arguments& arguments) {
-  const Factor alpha(arguments, 2);
+  const Number alpha = arguments.number(2);
   return tensors(arguments, 3, domain_of(promoted(arguments)), [alpha](auto a, auto b) {
     using T = decltype(a);
     return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.as<T>()), b);
@@ -295,7 +266,7 @@ Status add(Arguments& arguments) {
 // aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
 template <int Sign>
 Status add_scalar(Arguments& arguments) {
-  const Factor alpha(arguments, 2);
+  const Number alpha = arguments.number(2);
   return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), [alpha](auto a, auto b) {
     using T = decltype(a);
     return add_scaled(a, static_cast<T>(static_cast<T>(Sign) * alpha.as<T>()), b);
@@ -304,7 +275,7 @@ Status add_scalar(Arguments& arguments) {
 
 // aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out)
 Status rsub_scalar(Arguments& arguments) {
-  const Factor alpha(arguments, 2);
+  const Number alpha = arguments.number(2);
   return with_scalar(arguments, 3, domain_of(promoted_scalar(arguments)), [alpha](auto a, auto b) {
     using T = decltype(a);
     return add_scaled(b, static_cast<T>(-alpha.as<T>()), a);
@@ -394,7 +365,7 @@ Status pow_scalar_tensor(Arguments& arguments) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, exponent.shape()));
   in_domain(domain_of(promote_scalar(exponent.dtype, kind_of(arguments, 0))), [&](auto zero) {
     using T = decltype(zero);
-    const T base = scalar<T>(arguments, 0);
+    const T base = arguments.number(0).as<T>();
     map<T>(out, std::array<Operand, 1>{operand_of(exponent, out)},
            [&](const T* const* inputs, T* result, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "lean/kernels/elements.h"
 #include "lean/kernels/tables.h"
 
 namespace slipway::lean {
@@ -153,6 +154,11 @@ std::int64_t Arguments::integer(std::size_t i) {
 
 std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
   return is_none(i) ? std::nullopt : std::optional<std::int64_t>(integer(i));
+}
+
+Number Arguments::number(std::size_t i) {
+  const double found = real(i);
+  return {found, is_integral(i) ? integer(i) : to_int64(found)};
 }
 
 double Arguments::real(std::size_t i) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lean/method/evalue.h"
@@ -51,6 +52,21 @@ class Scratch {
   std::uint64_t drawn_ = 0;
 };
 
+// A Scalar argument, ready in every type that is computed in.
+struct Number {
+  double real = 0;
+  std::int64_t integer = 0;  // of a float: towards zero, the nearest there is
+
+  template <typename T>
+  T as() const {
+    if constexpr (std::is_integral_v<T>) {
+      return integer;
+    } else {
+      return static_cast<T>(real);
+    }
+  }
+};
+
 // What a call is given. The accessors expect what the operator's schema says; a program that gives something
 // else fails the call. A tensor that is given as two arguments (an input that is the output, too) keeps its
 // sizes until the call ends: what a kernel has checked of one of them stays true.
@@ -76,7 +92,8 @@ class Arguments {
   TensorView* optional_tensor(std::size_t i);
   std::int64_t integer(std::size_t i);
   std::optional<std::int64_t> optional_integer(std::size_t i);
-  double real(std::size_t i);  // a number of any kind
+  double real(std::size_t i);    // a number of any kind, for arithmetic in floating point alone
+  Number number(std::size_t i);  // the same, for arithmetic in any type
   std::optional<double> optional_real(std::size_t i);
   bool is_integral(std::size_t i);  // a Scalar argument that is an int or a bool
   bool boolean(std::size_t i);

@@ -136,8 +136,8 @@ Status addmm(Arguments& arguments) {
   const TensorView& self = arguments.tensor(0);
   const TensorView& a = arguments.tensor(1);
   const TensorView& b = arguments.tensor(2);
-  const double beta = arguments.real(3);
-  const double alpha = arguments.real(4);
+  const Number beta = arguments.number(3);
+  const Number alpha = arguments.number(4);
   TensorView& out = arguments.tensor(5);
   if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
     return mismatch(a, b);
@@ -171,7 +171,7 @@ Status addmm(Arguments& arguments) {
     map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
            [=](const T* const* inputs, T* sum, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {
-               sum[i] = static_cast<T>(beta) * inputs[0][i] + static_cast<T>(alpha) * inputs[1][i];
+               sum[i] = beta.as<T>() * inputs[0][i] + alpha.as<T>() * inputs[1][i];
              }
            });
     return Status();

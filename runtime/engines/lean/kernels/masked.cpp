@@ -1,7 +1,6 @@
 // Elements that a mask, or their own value, chooses.
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "device_memory.h"
 #include "lean/kernels/offsets.h"
@@ -16,8 +15,7 @@ Status masked_fill(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   const TensorView& mask = arguments.tensor(1);
   TensorView& out = arguments.tensor(3);
-  const double real = arguments.real(2);
-  const std::int64_t integer = arguments.is_integral(2) ? arguments.integer(2) : to_int64(real);
+  const Number number = arguments.number(2);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   Shape shape;
   Status done = broadcast_shape(in, mask, &shape);
@@ -27,12 +25,7 @@ Status masked_fill(Arguments& arguments) {
   SLIPWAY_RETURN_IF_ERROR(done);
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
-    T value{};
-    if constexpr (std::is_integral_v<T>) {
-      value = integer;
-    } else {
-      value = static_cast<T>(real);
-    }
+    const T value = number.as<T>();
     map<T>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)},
            [value](const T* const* inputs, T* result, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {

@@ -114,21 +114,6 @@ Status gather(Arguments& arguments) {
   return {};
 }
 
-// One number, in both forms that it is stored from.
-struct Number {
-  double real = 0;
-  std::int64_t integer = 0;
-
-  template <typename T>
-  T as() const {
-    if constexpr (std::is_integral_v<T>) {
-      return integer;
-    } else {
-      return static_cast<T>(real);
-    }
-  }
-};
-
 // Writes `source` (or one number) to elements of a copy of self.
 Status scatter_into(const TensorView& self, std::int64_t signed_dim, const TensorView& index,
                     const TensorView* source, const Number& number, bool add, TensorView& out) {
@@ -184,8 +169,7 @@ Status scatter(Arguments& arguments) {
 }
 // aten::scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out)
 Status scatter_value(Arguments& arguments) {
-  const double real = arguments.real(3);
-  const Number number{real, arguments.is_integral(3) ? arguments.integer(3) : to_int64(real)};
+  const Number number = arguments.number(3);
   return scatter_into(arguments.tensor(0), arguments.integer(1), arguments.tensor(2), nullptr, number, false,
                       arguments.tensor(4));
 }

@@ -178,10 +178,7 @@ Status bounded(Arguments& arguments, std::optional<double> low, std::optional<do
 }
 
 std::optional<std::int64_t> whole(Arguments& arguments, std::size_t i) {
-  if (arguments.is_none(i) || !arguments.is_integral(i)) {
-    return arguments.is_none(i) ? std::nullopt : std::optional<std::int64_t>(to_int64(arguments.real(i)));
-  }
-  return arguments.integer(i);
+  return arguments.is_none(i) ? std::nullopt : std::optional<std::int64_t>(arguments.number(i).integer);
 }
 
 // aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out)
