@@ -24,11 +24,13 @@ pytestmark = pytest.mark.build
 def compile_tests(target_name: str, engine: str = "executorch") -> Path:
     """Configure runtime/ as the bundle's build does and compile ``runtime_tests``; its path.
 
-    In ``dist``, where bundles are built, too: from there the sources' relative paths, which ccache sees, are the same
-    in every checkout.
+    From a copy of the sources next to the build's folder, as in Conan's cache: by the same relative paths ccache finds
+    what the bundle's build compiled.
     """
     folder = dist_dir() / "tests" / f"runtime-{target_name}-{engine}"
     shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "runtime", folder / "runtime")
+    shutil.copy2(ROOT / "conanfile.py", folder)
     log = cache_dir("logs") / f"test-runtime-{target_name}-{engine}.log"
     target = get_target(target_name)
     host, own = conan.profile(target), conan.build_profile()
@@ -40,7 +42,7 @@ def compile_tests(target_name: str, engine: str = "executorch") -> Path:
             conan_packages.Request([os.fspath(ROOT)], words, log, "Building the C++ tests' packages")
         )
         extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
-        conan.conan(["build", ROOT, *words, *extra], log=log)
+        conan.conan(["build", folder, *words, *extra], log=log)
     build = next(folder.rglob("CMakeCache.txt")).parent
     argv = [conan.program("cmake"), "--build", str(build), "--target", "runtime_tests"]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}

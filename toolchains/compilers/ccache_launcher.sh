@@ -27,6 +27,8 @@ while [ "$count" -gt 0 ]; do
             rest=${word#"$option$home"/p/b/}
             package=${rest%%/*}
             link=.dependencies/${package%?????????????}
+            # Of packages that share their first letters, one has headers alone.
+            if [ ! -d "$home/p/b/$package/p/lib" ]; then link=$link-headers; fi
             if [ "$package" != "${own%%/*}" ]; then
                 if [ ! -d "$link" ]; then
                     mkdir -p .dependencies

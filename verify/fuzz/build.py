@@ -187,9 +187,12 @@ def build(form: str, target: str, log: Path) -> Path:
         HostError: no Clang with libFuzzer, for the sanitized form. BuildError: it does not compile.
     """
     found = dependencies(log)
+    clang = compiler() if form == SANITIZED else ""
+    key = sha256_bytes(f"{ROOT} {clang} {found.generators}".encode())[:16]
+    folder = cache_dir("fuzz", f"{form}-{key}")
+    sources, made = ROOT / "runtime", folder
     own = {**found.variables, "CMAKE_BUILD_TYPE": "Release", "SLIPWAY_FUZZ": "ON"}
     if form == SANITIZED:
-        clang = compiler()
         own |= {
             "CMAKE_CXX_COMPILER": clang,
             "CMAKE_CXX_FLAGS_RELEASE": _OPTIMIZED,
@@ -201,8 +204,11 @@ def build(form: str, target: str, log: Path) -> Path:
         }
     else:
         own["CMAKE_TOOLCHAIN_FILE"] = found.toolchain
-    key = sha256_bytes(f"{ROOT} {own.get('CMAKE_CXX_COMPILER', '')} {found.generators}".encode())[:16]
-    folder = cache_dir("fuzz", f"{form}-{key}")
+        # As a package's sources and build lie in Conan's cache: ccache then has what the bundle's build compiled.
+        sources, made = folder / "runtime", folder / "build" / "runtime" / "Release"
     with locked(f"fuzz-{form}-{key}"):
-        _cmake(ROOT / "runtime", folder, own, target, f"Building {target}", log)
-    return folder / "fuzz" / target
+        if sources != ROOT / "runtime":
+            shutil.rmtree(sources, ignore_errors=True)
+            shutil.copytree(ROOT / "runtime", sources)  # with the times of the files: what is unchanged stays built
+        _cmake(sources, made, own, target, f"Building {target}", log)
+    return made / "fuzz" / target
