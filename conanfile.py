@@ -109,6 +109,9 @@ class SlipwayRuntimeConan(ConanFile):
         if self.options.engine == "lean":
             # Nothing of it is linked: its package has the schemas, out of upstream's wheel.
             self.tool_requires("executorch/1.5.1")
+        if Path(self.recipe_folder, "runtime", "tests").is_dir():
+            # For the C++ tests: a checkout has them, the package does not.
+            self.test_requires("doctest/2.4.11")
 
     def layout(self):
         cmake_layout(self, src_folder="runtime", build_folder="build/runtime")

@@ -210,7 +210,7 @@ TEST(every_kind_of_node_has_a_sound_graph_that_is_checked_and_runs) {
   for (const GraphRecipe& recipe : sound_graphs()) {
     const Status done = run(recipe);
     if (!done.ok()) {
-      check::fail(__FILE__, __LINE__, name_of(recipe) + ": " + done.message());
+      FAILED(name_of(recipe) + ": " + done.message());
     }
     kinds.insert(recipe.kind);
   }
@@ -239,7 +239,7 @@ TEST(a_graph_with_one_number_changed_is_refused_or_runs_in_the_shapes_that_were_
       // Where check and XNNPACK differ, or XNNPACK cannot do what was let through.
       if (done.message().find("XNNPACK makes") != std::string::npos ||
           done.message().find("XNNPACK cannot reshape") != std::string::npos) {
-        check::fail(__FILE__, __LINE__, name_of(recipe) + ": " + done.message());
+        FAILED(name_of(recipe) + ": " + done.message());
       }
     }
   }
