@@ -146,9 +146,10 @@ FORMS = (
          _plain("ConvTranspose", 1, 8, 16, weights=[(8, 8, 3)], kernel_shape=[3])),
     Form("convtranspose-3d", "ConvTranspose", False,
          _plain("ConvTranspose", 1, 4, 6, 8, 8, weights=[(4, 4, 3, 3, 3)], kernel_shape=[3, 3, 3])),
-    Form("matmul-a-vector", "MatMul", True, _plain("MatMul", 16, weights=[(16, 5)])),
+    Form("matmul-a-vector", "MatMul", False, _plain("MatMul", 64, weights=[(64, 64)]), trusted=False),
     Form("matmul-b-vector", "MatMul", True, _plain("MatMul", 4, 16, weights=[(16,)])),
-    Form("matmul-vectors", "MatMul", True, _plain("MatMul", 16, weights=[(16,)])),
+    Form("matmul-vectors", "MatMul", False, _plain("MatMul", 4096, weights=[(4096,)]), trusted=False),
+    Form("matmul-small-vectors", "MatMul", False, _plain("MatMul", 16, weights=[(16,)])),
     Form("matmul-b-3d", "MatMul", False, _plain("MatMul", 4, 16, weights=[(2, 16, 5)])),
     # C of a Gemm.
     Form("gemm-c-rows-of-b", "Gemm", False, _plain("Gemm", 4, 1, weights=[(1, 24), (1,)]), trusted=False),

@@ -46,6 +46,14 @@ TEST(gemm_in_other_forms_is_kept_from_the_provider) {
   CHECK(fault_of(transposed).find("A is transposed") != std::string::npos);
 }
 
+TEST(a_product_with_a_vector_before_a_matrix_is_kept_from_the_provider) {
+  ModelRecipe product = gemm({3}, {});
+  product.nodes[0].op = "MatMul";
+  CHECK_EQUAL(fault_of(product), "A is a vector: the XNNPACK provider crashes");
+  product.inputs = {value("x", {2, 3})};
+  CHECK_EQUAL(fault_of(product), "");
+}
+
 TEST(what_the_provider_leaves_alone_by_itself_is_no_fault) {
   ModelRecipe given = gemm({-1, 3}, {});
   given.constants.clear();
