@@ -117,9 +117,9 @@ def steps(choice: Choice) -> list[Step]:
     """The checks, in order."""
     if choice.lint:
         return _lint()
-    # Much of it waits (a machine boots, a deadline passes, another test builds), so there is a worker more than
-    # processors.
-    workers = (os.cpu_count() or 1) + 1
+    # Much of it waits (a machine boots, a deadline passes, another test builds): test_cuts.py computes for a quarter of
+    # its time.
+    workers = (os.cpu_count() or 1) + 2
     units = _pytest("unit tests", ["tests/unit"], choice)
     rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], choice)
     if not choice.keyword:
