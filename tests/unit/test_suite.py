@@ -115,8 +115,8 @@ def test_a_part_keeps_none_and_a_failure_is_kept(folder: Path) -> None:
 RUN = Times(
     "2026-01-02T03:04:05+00:00", 2, 0.5,
     (Step(UNITS, "passed", 59.9), Step(REST, "passed", 605.4)),
-    (Suite("tests/unit/test_a.py", 3, 61.0),),
-    (Case("tests/unit/test_a.py", "test_x[a|b]", 7.25),),
+    (Suite("tests/unit/test_a.py", 3, 61.0, 2.5),),
+    (Case("tests/unit/test_a.py", "test_x[a|b]", 7.25, 0.5),),
 )  # fmt: skip
 
 
@@ -126,8 +126,8 @@ def test_the_tables_read_well_and_hold_whatever_a_name_holds(monkeypatch: pytest
     text = times.markdown()
     assert "on 2 cores took 11:05 min" in text
     assert "| unit tests | passed | 59.9 s |\n| integration and fault tests | passed | 10:05 min |" in text
-    assert "| `tests/unit/test_a.py` | 3 | 1:01 min |" in text
-    assert "| `test_a::test_x[a\\|b]` | 7.2 s |" in text
+    assert "| `tests/unit/test_a.py` | 3 | 1:01 min | 2.5 s |" in text
+    assert "| `test_a::test_x[a\\|b]` | 7.2 s | 0.5 s |" in text
 
 
 def test_figures_are_kept_for_the_docs(dist: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

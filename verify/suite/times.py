@@ -1,7 +1,8 @@
 """Where a test run's minutes go: kept by every whole run, shown by ``./inv test --times``.
 
-A run writes ``dist/tests/times.json``: its steps, and the seconds of every test (set-up, call and tear-down together)
-from pytest's own report. ``--update`` keeps the largest of them for ``docs/development.md``.
+A run writes ``dist/tests/times.json``: its steps, and from pytest's report the seconds of every test (set-up, call and
+tear-down together) and its processor time (``tests/conftest.py``), which says whether it computes or waits.
+``--update`` keeps the largest of them for ``docs/development.md``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core import console
 from core.errors import HostError
 from core.files import write_json
 from core.paths import ROOT, dist_part
+
+if TYPE_CHECKING:
+    from junitparser import TestCase
 
 KEPT = ROOT / "docs" / "data" / "test-times.json"
 SLOWEST = 20
@@ -35,11 +40,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """One test; ``seconds`` from the start of its set-up to the end of its tear-down."""
+    """One test; ``seconds`` from the start of its set-up to the end of its tear-down.
+
+    ``processor`` has the seconds that it computed, in processes that ended, too: a virtual device's are not counted.
+    """
 
     file: str
     name: str
     seconds: float
+    processor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class Suite:
     file: str
     tests: int
     seconds: float
+    processor: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,19 +95,26 @@ def read(reports: Iterable[Path]) -> list[Case]:
     return found
 
 
-def _case(case: object) -> Case:
-    module = str(getattr(case, "classname", "") or "")
-    name = str(getattr(case, "name", "") or "")
-    return Case(f"{module.replace('.', '/')}.py", name, round(float(getattr(case, "time", None) or 0), 1))
+def _case(case: TestCase) -> Case:
+    from junitparser import Properties
+
+    said = case.child(Properties)
+    computed = next((one.value for one in said or () if one.name == "processor"), None)
+    file = f"{(case.classname or '').replace('.', '/')}.py"
+    return Case(file, case.name or "", round(float(case.time or 0), 1), float(computed or 0))
 
 
 def summed(tests: Iterable[Case]) -> tuple[Suite, ...]:
     """Tests by file, the file with most seconds first."""
-    files: dict[str, list[float]] = defaultdict(list)
+    files: dict[str, list[Case]] = defaultdict(list)
     for test in tests:
-        files[test.file].append(test.seconds)
-    suites = (Suite(name, len(times), round(sum(times), 1)) for name, times in files.items())
+        files[test.file].append(test)
+    suites = (Suite(name, len(cases), *_sums(cases)) for name, cases in files.items())
     return tuple(sorted(suites, key=lambda suite: (-suite.seconds, suite.file)))
+
+
+def _sums(cases: Sequence[Case]) -> tuple[float, float]:
+    return round(sum(one.seconds for one in cases), 1), round(sum(one.processor for one in cases), 1)
 
 
 def keep(steps: Sequence[Step], tests: Sequence[Case], load: float) -> None:
@@ -143,12 +160,18 @@ def tables(run: Times) -> list[tuple[list[str], list[list[str]]]]:
     return [
         (["step", "outcome", "time"], [[step.name, step.outcome, clock(step.seconds)] for step in run.steps]),
         (
-            ["suite", "tests", "time"],
-            [[suite.file, str(suite.tests), clock(suite.seconds)] for suite in run.suites[:SLOWEST]],
+            ["suite", "tests", "time", "of it computing"],
+            [
+                [suite.file, str(suite.tests), clock(suite.seconds), clock(suite.processor)]
+                for suite in run.suites[:SLOWEST]
+            ],
         ),
         (
-            ["slowest tests", "time"],
-            [[f"{Path(test.file).stem}::{test.name}", clock(test.seconds)] for test in run.slowest[:SLOWEST]],
+            ["slowest tests", "time", "of it computing"],
+            [
+                [f"{Path(test.file).stem}::{test.name}", clock(test.seconds), clock(test.processor)]
+                for test in run.slowest[:SLOWEST]
+            ],
         ),
     ]
 
