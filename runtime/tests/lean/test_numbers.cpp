@@ -68,6 +68,14 @@ std::int64_t padded_with(const EValue& number) {
   return out[0];
 }
 
+std::int64_t full_of(const EValue& number) {
+  std::vector<std::int64_t> out;
+  IntList shape;
+  shape.items = {3};
+  call("aten::full.out", 3, {shape, number, view_of({1}, &out), std::int64_t{1}});
+  return out[0];
+}
+
 }  // namespace
 
 TEST(integers_beyond_floats_stay_exact) {
@@ -75,6 +83,7 @@ TEST(integers_beyond_floats_stay_exact) {
   CHECK_EQUAL(addmm(std::int64_t{0}, kOdd), 6 * kOdd);
   CHECK_EQUAL(padded_with(kOdd), kOdd);
   CHECK_EQUAL(padded_with(kMost), kMost);
+  CHECK_EQUAL(full_of(kOdd), kOdd);
 }
 
 TEST(floats_beyond_integers_become_the_nearest) {
@@ -82,4 +91,5 @@ TEST(floats_beyond_integers_become_the_nearest) {
   CHECK_EQUAL(addmm(-1e300, std::int64_t{0}), kLeast);
   CHECK_EQUAL(addmm(std::numeric_limits<double>::quiet_NaN(), std::int64_t{1}), 6);
   CHECK_EQUAL(padded_with(2.9), 2);
+  CHECK_EQUAL(full_of(-2.9), -2);
 }

@@ -9,22 +9,12 @@ namespace slipway::lean {
 namespace {
 
 // Every element is the number at `at`.
-Status fill(Arguments& arguments, const Shape& shape, std::size_t at, std::size_t out_at) {
+Status filled(Arguments& arguments, const Shape& shape, std::size_t at, std::size_t out_at) {
   TensorView& out = arguments.tensor(out_at);
-  const double real = arguments.real(at);
-  const bool integral = arguments.is_integral(at);
-  const std::int64_t integer = integral ? arguments.integer(at) : 0;
+  const Number number = arguments.number(at);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  Operand number;
-  if (integral) {
-    number.data = reinterpret_cast<const std::uint8_t*>(&integer);
-    number.dtype = DType::kInt64;
-  } else {
-    number.data = reinterpret_cast<const std::uint8_t*>(&real);
-    number.dtype = DType::kFloat64;
-  }
-  copy(out, number);
+  fill(out, number);
   return {};
 }
 
@@ -41,19 +31,19 @@ Status fill_with(TensorView& out, const Shape& shape, std::int64_t number) {
 
 // aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out)
 Status full(Arguments& arguments) {
-  return fill(arguments, arguments.integers(0), 1, 2);
+  return filled(arguments, arguments.integers(0), 1, 2);
 }
 // aten::full_like.out(Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None, Tensor(a!) out)
 Status full_like(Arguments& arguments) {
-  return fill(arguments, arguments.tensor(0).shape(), 1, 3);
+  return filled(arguments, arguments.tensor(0).shape(), 1, 3);
 }
 // aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out)
 Status fill_scalar(Arguments& arguments) {
-  return fill(arguments, arguments.tensor(0).shape(), 1, 2);
+  return filled(arguments, arguments.tensor(0).shape(), 1, 2);
 }
 // aten::scalar_tensor.out(Scalar s, *, Tensor(a!) out)
 Status scalar_tensor(Arguments& arguments) {
-  return fill(arguments, {}, 0, 1);
+  return filled(arguments, {}, 0, 1);
 }
 
 // aten::fill.Tensor_out(Tensor self, Tensor value, *, Tensor(a!) out)

@@ -158,7 +158,8 @@ std::optional<std::int64_t> Arguments::optional_integer(std::size_t i) {
 
 Number Arguments::number(std::size_t i) {
   const double found = real(i);
-  return {found, is_integral(i) ? integer(i) : to_int64(found)};
+  const bool integral = is_integral(i);
+  return {found, integral ? integer(i) : to_int64(found), integral};
 }
 
 double Arguments::real(std::size_t i) {

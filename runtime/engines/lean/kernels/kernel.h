@@ -56,6 +56,7 @@ class Scratch {
 struct Number {
   double real = 0;
   std::int64_t integer = 0;  // of a float: towards zero, the nearest there is
+  bool integral = false;     // an int or a bool
 
   template <typename T>
   T as() const {

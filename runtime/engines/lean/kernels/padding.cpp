@@ -64,7 +64,6 @@ Status constant_pad(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(3);
   const std::vector<std::int64_t> pad = arguments.integers(1);
-  const bool integral = arguments.is_integral(2);
   const Number value = arguments.number(2);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
   if (pad.size() % 2 != 0 || pad.size() / 2 > in.rank) {
@@ -92,11 +91,7 @@ Status constant_pad(Arguments& arguments) {
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
-  Operand number;
-  number.data = integral ? reinterpret_cast<const std::uint8_t*>(&value.integer)
-                         : reinterpret_cast<const std::uint8_t*>(&value.real);
-  number.dtype = integral ? DType::kInt64 : DType::kFloat64;
-  copy(out, number);
+  fill(out, value);
   const auto strides = out.strides();
   target.operand.dtype = out.dtype;
   target.operand.data = out.data;

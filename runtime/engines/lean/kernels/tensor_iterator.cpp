@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "lean/kernels/kernel.h"
+
 namespace slipway::lean {
 namespace {
 
@@ -134,6 +136,14 @@ void copy(TensorView& out, const Operand& in) {
     });
     return 0;
   });
+}
+
+void fill(TensorView& out, const Number& number) {
+  Operand operand;
+  operand.dtype = number.integral ? DType::kInt64 : DType::kFloat64;
+  operand.data = number.integral ? reinterpret_cast<const std::uint8_t*>(&number.integer)
+                                 : reinterpret_cast<const std::uint8_t*>(&number.real);
+  copy(out, operand);
 }
 
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found) {

@@ -19,6 +19,8 @@ struct Operand {
   std::array<std::int64_t, kMostDims> steps{};
 };
 
+struct Number;
+
 // What a kernel answers when its arguments do not go together.
 Status mismatch(std::string what);
 
@@ -134,6 +136,8 @@ auto in_floats(DType dtype, F f) {
 // out = in, element by element, where `in` has steps for each of out's dimensions. Converts when the element
 // types differ.
 void copy(TensorView& out, const Operand& in);
+// Writes `number`, converted, to every element.
+void fill(TensorView& out, const Number& number);
 
 // A dimension counted from the end when it is negative. Fails when there is no such dimension.
 Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found);
