@@ -300,9 +300,10 @@ def pip_words(python: Path) -> list[str]:
     """How pip is run: only wheels (nothing is built, so no code of a package runs), only files that the lock names.
 
     Every set is a closure of pins, so pip has nothing to resolve: ``--no-deps`` also keeps torch from bringing
-    gigabytes of GPU libraries that exporting never uses. ``-I`` keeps modules of the current folder out.
+    gigabytes of GPU libraries that exporting never uses. ``-I`` keeps modules of the current folder out. Python
+    compiles a module when it first imports it; all of torch's take half a minute, and most are never imported.
     """
-    install = ["install", "--no-deps", "--no-input", "--force-reinstall"]
+    install = ["install", "--no-deps", "--no-input", "--force-reinstall", "--no-compile"]
     return [str(python), "-I", "-u", "-m", "pip", *install, "--require-hashes", "--only-binary=:all:"]
 
 

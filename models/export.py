@@ -54,18 +54,19 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     import torch
 
     from core.program import Program, Quantization
-    from models import audit, delegation, loading, lowering, partitioners, quantize, reference, sizes, tolerances
+    from models import audit, delegation, haste, loading, lowering, partitioners, quantize, reference, sizes, tolerances
 
     torch.manual_seed(0)
     stages.show("making the model")
     model = loading.load(request)
     want = reference.eager(model.module, model.inputs)
-    stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
-    quantized = quantize.apply(model, request.scheme)
-    stages.show("lowering")
-    chosen = partitioners.make(request.partitioners, request.options)
-    # Lowering rewrites its graph, but the original is needed later.
-    lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
+    with haste.in_torch(), haste.in_lowering():
+        stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
+        quantized = quantize.apply(model, request.scheme)
+        stages.show("lowering")
+        chosen = partitioners.make(request.partitioners, request.options)
+        # Lowering rewrites its graph, but the original is needed later.
+        lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
     placement = delegation.describe(lowered)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
     lowered.manager.save(str(folder / request.file))

@@ -6,6 +6,7 @@ and because its start overlaps with the export.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -61,6 +62,7 @@ def main() -> None:
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
     for line in sys.stdin:
         answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+    gc.freeze()  # Python's last look for cycles takes a second with all of torch in memory
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
+from models import haste
 from models.loading import Prepared, last_lines
 from models.schemes import Scheme
 
@@ -65,7 +66,8 @@ def _pt2e(
     """PT2E quantization: export, put observers, calibrate, convert, export again."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    prepared = prepare_pt2e(capture(module, inputs, shapes).module(), quantizer)
+    with haste.in_quantizing():
+        prepared = prepare_pt2e(capture(module, inputs, shapes).module(), quantizer)
     with torch.no_grad():
         for sample in samples:
             prepared(*sample)

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from core.errors import ExportError
 from core.files import sha256_file
 from core.program import Dimension, Program, Quantization, Tolerance
-from models import reference, tolerances
+from models import haste, reference, tolerances
 from models.loading import Prepared, last_lines, load
 from models.onnx.coverage import XNNPACK, placement, summary
 from models.onnx.host import engine
@@ -204,7 +204,8 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     prepared = load(request)
     want = reference.eager(prepared.module, prepared.inputs)
     stages.show("exporting")
-    made = _to_onnx(prepared)
+    with haste.in_torch():
+        made = _to_onnx(prepared)
     sizes = made.sizes
     add_zero_biases(made.model)
     if request.scheme.name == "qs8":

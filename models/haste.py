@@ -1,0 +1,122 @@
+"""The same program in half of the time: torch and the exporter without work that changes nothing."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+_NEW_OBJECTS = 50_000
+"""Between two looks for cycles; Python's own number is 700."""
+
+
+# Python looks for cycles once more when it ends: a second, with all of torch in memory.
+atexit.register(gc.freeze)
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, by: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, by)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def _rare_cycles() -> Iterator[None]:
+    """Look for cycles seldom, and not in torch's own modules, which stay anyway."""
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, *threshold[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
+def _operators_once() -> contextlib.AbstractContextManager[None]:
+    """Create torch's composite operators when the dispatcher has new ones.
+
+    torch.export looks through all operators of the dispatcher at each decomposition, only to create those that do not
+    exist yet.
+    """
+    import torch
+    from torch._export import utils
+
+    seen = set()
+    create = utils._materialize_cpp_cia_ops
+
+    def create_once() -> None:
+        known = hash(tuple(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")))
+        if known not in seen:
+            create()
+            seen.add(known)
+
+    return _replaced(utils, "_materialize_cpp_cia_ops", create_once)
+
+
+def _graphs_that_have(
+    part: str, of: Any, look: type, name: str, nothing: Any
+) -> contextlib.AbstractContextManager[None]:
+    """Let a pass look for its patterns only in graphs that have an operator with ``part`` in its name.
+
+    The pass exports each pattern before it looks for it: a fifth of the time of a small program.
+
+    Args:
+        of: the module with the function ``name`` that gives the patterns; without any, it gives ``nothing``.
+        look: the pass.
+    """
+    call = look.call  # type: ignore[attr-defined]  # a pass has it
+
+    def call_if_there(self: Any, graph_module: Any) -> Any:
+        if any(part in str(node.target) for node in graph_module.graph.nodes):
+            return call(self, graph_module)
+        with _replaced(of, name, lambda: nothing):
+            return call(self, graph_module)
+
+    return _replaced(look, "call", call_if_there)
+
+
+@contextlib.contextmanager
+def in_torch() -> Iterator[None]:
+    """Let torch.export repeat less while the context is open. Imports torch."""
+    with _operators_once(), _rare_cycles():
+        yield
+
+
+@contextlib.contextmanager
+def in_quantizing() -> Iterator[None]:
+    """Let XNNPACK's quantizer look for batch normalization only where one is. Imports the exporter."""
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils as utils
+
+    look = utils._do_annotate_conv_bn
+
+    def look_if_there(graph_module: Any, *args: Any, **options: Any) -> Any:
+        if any("batch_norm" in str(node.target) for node in graph_module.graph.nodes):
+            return look(graph_module, *args, **options)
+        # What the quantizer does here besides.
+        graph_module.graph.eliminate_dead_code()
+        graph_module.recompile()
+        return []
+
+    with _replaced(utils, "_do_annotate_conv_bn", look_if_there):
+        yield
+
+
+@contextlib.contextmanager
+def in_lowering() -> Iterator[None]:
+    """Let XNNPACK's passes look only for what can be there while the context is open. Imports the exporter."""
+    from executorch.backends.xnnpack._passes.convert_to_sdpa import ConvertToSDPAPass as Attention
+    from executorch.backends.xnnpack._passes.convert_to_upsample_bilinear2d import ConvertToUpsampleBilinear2d as Resize
+    from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
+
+    with (
+        _graphs_that_have("upsample_bilinear2d", bilinear_2d, Resize, "get_graphs_dict", {}),
+        _graphs_that_have("softmax", sdpa, Attention, "get_graphs", []),
+    ):
+        yield
