@@ -39,6 +39,10 @@ def _rare_cycles() -> Iterator[None]:
         gc.unfreeze()
 
 
+_SEEN: set[int] = set()
+"""Digests of the dispatcher's lists of operators that have been created: they stay for the process's life."""
+
+
 def _operators_once() -> contextlib.AbstractContextManager[None]:
     """Create torch's composite operators when the dispatcher has new ones.
 
@@ -48,14 +52,13 @@ def _operators_once() -> contextlib.AbstractContextManager[None]:
     import torch
     from torch._export import utils
 
-    seen = set()
     create = utils._materialize_cpp_cia_ops
 
     def create_once() -> None:
         known = hash(tuple(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")))
-        if known not in seen:
+        if known not in _SEEN:
             create()
-            seen.add(known)
+            _SEEN.add(known)
 
     return _replaced(utils, "_materialize_cpp_cia_ops", create_once)
 

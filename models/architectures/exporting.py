@@ -10,6 +10,7 @@ from typing import Any
 
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
+from models import haste
 from models.architectures.table import PORTABLE, Architecture, scheme_of
 from models.request import versions
 from models.tables import HERE
@@ -63,6 +64,8 @@ def _upstreams(file: Path, inputs: Sequence[Any], runs: int) -> list[Any]:
     return [one.clone() for one in reference.flat(list(method.execute(list(inputs))))]
 
 
+@haste.in_lowering()
+@haste.in_torch()
 def _lowered(program: Any, partitioners: list[Any]) -> Any:
     """As `models.lowering.lower` does it, without what only describes a program: half the time."""
     from executorch.backends.xnnpack.utils import configs

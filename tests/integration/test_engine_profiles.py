@@ -16,6 +16,7 @@ import pytest
 from core.bundle import RUNNER
 from core.paths import ROOT
 from toolchains.build import builder
+from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -37,12 +38,9 @@ Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs() -> Path:
     """The folder with the programs of fixtures/runner/engines.py."""
-    folder = tmp_path_factory.mktemp("engines")
-    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    return made_by(MAKER)
 
 
 @pytest.fixture(scope="module")

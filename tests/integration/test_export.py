@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -288,31 +286,6 @@ def test_a_crash_of_the_runtime_is_an_error_with_a_cause(fresh: Exporter, tmp_pa
         fresh("mlp", "qs8", options={"config_precisions": "fp32"})
     assert "SIG" in caught.value.cause
     assert list((tmp_path / "out").iterdir()) == []
-
-
-@pytest.mark.parametrize(("model", "scheme"), [("mlp", "qs8"), ("good:sought", "fp32"), ("good:sought", "qs8")])
-def test_haste_changes_no_byte(fresh: Exporter, monkeypatch: pytest.MonkeyPatch, model: str, scheme: str) -> None:
-    from models import haste
-
-    name = fixture(model) if ":" in model else model
-    _, quick = fresh(name, scheme)
-    for part in ("in_torch", "in_quantizing", "in_lowering"):
-        monkeypatch.setattr(haste, part, contextlib.nullcontext)
-    _, thorough = fresh(name, scheme, force=True)
-    assert quick.sha256 == thorough.sha256
-    assert quick.delegated == thorough.delegated
-
-
-def test_each_pattern_has_the_operator_without_which_it_is_not_sought() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
-
-        patterns = {"upsample_bilinear2d": bilinear_2d.get_graphs(), "softmax": sdpa.get_graphs()}
-    for part, graphs in patterns.items():
-        assert graphs
-        for pattern in graphs:
-            assert any(part in str(node.target) for node in pattern.graph.nodes), pattern.graph
 
 
 @pytest.mark.parametrize("scheme", ["fp32", "qs8", "qd8_qc8w"])

@@ -11,6 +11,7 @@ import pytest
 from core.bundle import Bundle
 from toolchains.build import builder
 from verify.kernels import kernels
+from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -86,11 +87,9 @@ DYNAMIC = 5e-3
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs() -> Path:
     """The folder with the programs of models/kleidiai_layers.py."""
-    folder = tmp_path_factory.mktemp("kleidiai")
-    kernels.make(folder)
-    return folder
+    return made_by(kernels.MAKER)
 
 
 @pytest.fixture(scope="module")

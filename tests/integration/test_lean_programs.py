@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from core.bundle import Bundle
+from models import haste
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hastened() -> Iterator[None]:
+    with haste.in_torch(), haste.in_lowering():
+        yield
+
 
 NAMES = [
     "dynamic", "dynamic-delegated", "data-dependent", "mutable", "conditional", "mapped", "scanned", "channels-last",

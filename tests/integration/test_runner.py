@@ -24,6 +24,7 @@ from core.paths import ROOT
 from core.program import Program, load_program
 from models.export import export
 from toolchains.build import builder
+from verify.suite.made import made_by
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -78,12 +79,9 @@ def run(runner: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs() -> Path:
     """The folder with the programs of fixtures/runner/programs.py."""
-    folder = tmp_path_factory.mktemp("runner-programs")
-    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    return made_by(MAKER)
 
 
 @pytest.fixture(scope="module")

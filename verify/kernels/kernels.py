@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from core import console
 from core.bundle import RUNNER
 from core.files import write_json
 from core.paths import ROOT
+from verify.suite.made import made_by
 
 if TYPE_CHECKING:
     from core.bundle import Bundle
@@ -59,13 +58,6 @@ class Looked:
     """Of the run, in order."""
     described: tuple[Use, ...]
     """Of ``--describe``."""
-
-
-def make(folder: Path) -> None:
-    """Export the programs, in a process of its own: PyTorch is needed for nothing else."""
-    done = subprocess.run([sys.executable, MAKER, folder], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-3000:])
 
 
 def uses_of(kernels: list[dict[str, str]]) -> tuple[Use, ...]:
@@ -130,13 +122,12 @@ def main() -> None:
     update = words.parse_args().update
     bundle = build(TARGET, "lean")
     seen: dict[str, dict[str, list[list[str]]]] = {}
-    with tempfile.TemporaryDirectory(prefix="slipway-kernels-") as folder:
-        work = Path(folder)
-        make(work)
+    programs = made_by(MAKER)
+    with tempfile.TemporaryDirectory(prefix="slipway-kernels-") as work:
         for program in TITLES:
             for cpu in CPUS:
                 try:
-                    uses = look(bundle, cpu, work, program, work / "out").uses
+                    uses = look(bundle, cpu, programs, program, Path(work, "out")).uses
                 except RefusedError as why:
                     console.note(str(why))
                     uses = ()

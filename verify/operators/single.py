@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from models import haste
+
 Tensors = tuple[torch.Tensor, ...]
 Group = tuple[Callable[..., tuple[Any, ...]], Callable[[], Tensors]]
 
@@ -186,6 +188,7 @@ class _Module(torch.nn.Module):  # type: ignore[misc]
         return self.function(*inputs)
 
 
+@haste.in_torch()
 def export(name: str, seed: int) -> tuple[bytes, Tensors, tuple[torch.Tensor, ...], list[str]]:
     """The program of group ``name`` without delegates, inputs, ATen's results, and the operators in it."""
     from executorch.exir import EdgeCompileConfig, to_edge

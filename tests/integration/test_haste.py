@@ -1,0 +1,44 @@
+"""Exports leave out work that changes nothing (models.haste): they must be what they are with it."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+from core.program import Program, load_program
+from models.export import export
+
+pytestmark = pytest.mark.export
+
+SOUGHT = f"{ROOT / 'tests' / 'fixtures' / 'models' / 'good.py'}:sought"
+
+
+@pytest.mark.parametrize(("model", "scheme"), [("mlp", "qs8"), (SOUGHT, "fp32"), (SOUGHT, "qs8")])
+def test_no_byte_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, scheme: str) -> None:
+    from models import haste
+
+    def exported(folder: str) -> Program:
+        return load_program(export(model, scheme, out=tmp_path / folder))
+
+    quick = exported("quick")
+    for part in ("in_torch", "in_quantizing", "in_lowering"):
+        monkeypatch.setattr(haste, part, contextlib.nullcontext)
+    thorough = exported("thorough")
+    assert quick.sha256 == thorough.sha256
+    assert quick.delegated == thorough.delegated
+
+
+def test_each_pattern_has_the_operator_without_which_it_is_not_sought() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from executorch.backends.xnnpack.partition.graphs import bilinear_2d, sdpa
+
+        patterns = {"upsample_bilinear2d": bilinear_2d.get_graphs(), "softmax": sdpa.get_graphs()}
+    for part, graphs in patterns.items():
+        assert graphs
+        for pattern in graphs:
+            assert any(part in str(node.target) for node in pattern.graph.nodes), pattern.graph
