@@ -404,6 +404,31 @@ def products(dtype: torch.dtype, *, given: bool) -> Program:
     )  # fmt: skip
 
 
+class Twice(nn.Module):  # type: ignore[misc]
+    """Convolutions that an image goes through twice; all numbers are exact in half precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            (nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 3, padding=1, groups=2))
+        )
+        for one in self.parameters():
+            one.data = torch.randint(-1, 2, one.shape).float()
+
+    def forward(self, x: Any) -> Any:
+        """``[1, 2, h, w]`` to that after each kind of layer."""
+        return tuple(layer(layer(x)) for layer in self.layers)
+
+
+def same_weights(dtype: torch.dtype) -> Program:
+    """Several nodes of a delegate have the same weights."""
+    module = Twice().to(dtype)
+    x = torch.randint(-2, 3, (1, 2, 6, 5)).to(dtype)
+    return _lowered(
+        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=True
+    )  # fmt: skip
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "dynamic": lambda: dynamic(delegate=False),
     "dynamic-delegated": lambda: dynamic(delegate=True),
@@ -421,6 +446,8 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "bias-in-a-row": lambda: products(torch.float32, given=False),
     "weights-given": lambda: products(torch.float32, given=True),
     "weights-given-in-halves": lambda: products(torch.float16, given=True),
+    "same-weights": lambda: same_weights(torch.float32),
+    "same-weights-in-halves": lambda: same_weights(torch.float16),
 }
 
 KERNELS = {

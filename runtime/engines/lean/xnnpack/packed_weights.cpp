@@ -72,16 +72,21 @@ std::size_t PackedWeights::share(std::size_t index) {
 
 // Scales are no part of XNNPACK's key, nor is the shape: without a form, whether weights are the same is
 // known only when they are packed.
-std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
+std::size_t PackedWeights::find(const xnn_weights_cache_look_up_key& key) const {
   const std::string* form = form_of(key.kernel);
   const auto [begin, end] = by_address_.equal_range(Source(key.kernel, key.bias));
   for (auto entry = begin; form != nullptr && entry != end; ++entry) {
     const Packed& packed = packed_[entry->second];
     if (packed.seed == key.seed && packed.form == *form) {
-      return share(entry->second);
+      return entry->second;
     }
   }
   return SIZE_MAX;
+}
+
+std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
+  const std::size_t found = find(key);
+  return found == SIZE_MAX ? SIZE_MAX : share(found);
 }
 
 std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
@@ -107,6 +112,10 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
 
 std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::uint8_t* data,
                                 std::size_t size) {
+  // Convolutions hand over no bytes when their look-up found some.
+  if (data == nullptr) {
+    return find(key);
+  }
   forget(key.kernel);
   forget(key.bias);
   const Source source(key.kernel, key.bias);

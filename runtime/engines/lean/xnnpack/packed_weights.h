@@ -58,6 +58,7 @@ class PackedWeights {
   };
 
   const std::string* form_of(const void* kernel) const;
+  std::size_t find(const xnn_weights_cache_look_up_key& key) const;
   std::size_t look_up(const xnn_weights_cache_look_up_key& key);
   std::size_t share(std::size_t index);
   std::uint8_t* reserve(std::size_t bytes);
