@@ -13,9 +13,10 @@ from typing import Any
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     r"\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
-    r"\ud800-\udfff\U000e0000-\U000e0fff]"
+    r"\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-"""C0, C1; format characters (zero width, bidirectional overrides, tags); line separators; surrogates."""
+"""C0, C1; all format characters (zero width, bidirectional overrides, tags, ...); line separators; surrogates."""
 
 _COMMAND = re.compile(
     r"::(?=(?:error|warning|notice|debug|group|endgroup|echo|stop-commands|add-mask|add-matcher|remove-matcher|"

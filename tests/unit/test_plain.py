@@ -46,6 +46,10 @@ def test_what_becomes_of_it(text: str, expected: str) -> None:
     assert plain(text) == expected
 
 
+def test_every_character_there_is() -> None:
+    assert shown(plain("".join(map(chr, range(0x110000)))))
+
+
 @given(ANY)
 @settings(max_examples=300, deadline=None)
 def test_whatever_it_is(text: str) -> None:
