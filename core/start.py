@@ -8,11 +8,25 @@ import sys
 
 
 def _listen() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt: ``inv`` starts Python with it ignored, so none comes earlier."""
+    """Let Ctrl-C raise KeyboardInterrupt: ``inv`` starts Python with it ignored, so none comes earlier.
+
+    SIGTERM, by which CI systems cancel a job, and SIGHUP, when a terminal closes, act like Ctrl-C: what runs for us,
+    here and on devices, ends with us.
+    """
     import _signal  # type: ignore[import-not-found]  # `signal` takes a millisecond for its enums, and a Ctrl-C would be lost in it
 
-    if os.environ.pop("SLIPWAY_LISTEN", "") == "yes":
+    listening = os.environ.pop("SLIPWAY_LISTEN", "") == "yes"
+    if listening:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+    def end(_number: int, _frame: object) -> None:
+        if not listening:
+            raise KeyboardInterrupt
+        os.kill(os.getpid(), _signal.SIGINT)  # what delays a Ctrl-C delays this, too
+
+    for number in (_signal.SIGTERM, _signal.SIGHUP):
+        if _signal.getsignal(number) == _signal.SIG_DFL:  # nohup ignores SIGHUP
+            _signal.signal(number, end)
 
 
 def _main(words: list[str]) -> int:

@@ -5,15 +5,12 @@ A finished cell is in the journal (`core.sweep`) at once, so that an interrupted
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 from core.bundle import Bundle
@@ -74,19 +71,18 @@ class Filling:
 
         If a build, an export or a deploy fails, its cells say so; no error is raised for it.
         """
-        with terminated():
-            if not self.resume:
-                self.journal.forget()
-            self._prepare()
-            queues: dict[str, list[Cell]] = {}
-            for cell in self.plan.cells:
-                if cell.key not in self.results and not self._known(cell):
-                    queues.setdefault(cell.device.name, []).append(cell)
-            # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
-            alone = {name: cells for name, cells in queues.items() if cells[0].device.transport == "local"}
-            for name, cells in alone.items():
-                self._together({name: cells})
-            self._together({name: cells for name, cells in queues.items() if name not in alone})
+        if not self.resume:
+            self.journal.forget()
+        self._prepare()
+        queues: dict[str, list[Cell]] = {}
+        for cell in self.plan.cells:
+            if cell.key not in self.results and not self._known(cell):
+                queues.setdefault(cell.device.name, []).append(cell)
+        # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
+        alone = {name: cells for name, cells in queues.items() if cells[0].device.transport == "local"}
+        for name, cells in alone.items():
+            self._together({name: cells})
+        self._together({name: cells for name, cells in queues.items() if name not in alone})
 
     def all(self) -> tuple[CellResult, ...]:
         """Every cell of the plan in its order, with its result so far."""
@@ -204,20 +200,3 @@ def _or_problem(make: Callable[[], Any]) -> Any:
         return make()
     except SlipwayError as error:
         return Problem.of(error)
-
-
-@contextlib.contextmanager
-def terminated() -> Iterator[None]:
-    """Inside the block, SIGTERM acts like Ctrl-C: CI systems cancel a job with it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,56 @@
+"""Signals that end ``./inv``: whatever it started ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+
+TASKS = """
+from core.cli import task
+from core.commands import process
+
+@task(help={})
+def wait(_):
+    with process(["sleep", "4242"]) as child:
+        print(child.pid, flush=True)
+        child.wait()
+"""
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("listening", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, listening: bool) -> None:
+    """Not listening: started in the background of a script, where shells let Ctrl-C be ignored."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+    argv = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--search-root", str(tmp_path), "wait"]
+    env = {**os.environ, "SLIPWAY_LISTEN": "yes" if listening else "no"}
+    if not listening:
+        argv = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *argv]
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        started = int(child.stdout.readline() or child.communicate()[1])
+        child.send_signal(number)
+        if number == signal.SIGINT and not listening:
+            time.sleep(0.3)
+            assert child.poll() is None
+            assert not _gone(started)
+            child.terminate()
+        _, said = child.communicate(timeout=30)
+    assert (child.returncode, said) == (130, "Interrupted.\n")
+    assert _gone(started)
