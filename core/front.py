@@ -57,6 +57,13 @@ def _in_a_task(error: BaseException) -> bool:
     return inside
 
 
+def _help_first(words: list[str]) -> list[str]:
+    """``TASK --help`` the other way round: Invoke takes ``--help`` for a value that the task must have."""
+    root, own = (words[:2], words[2:]) if words[:1] == ["--search-root"] else ([], words)
+    asks = len(own) == 2 and own[1] == "--help" and not own[0].startswith("-")
+    return [*root, own[1], own[0]] if asks else words
+
+
 def run(words: list[str]) -> int:
     """Run ``words`` as ``./inv`` does; the exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -65,7 +72,7 @@ def run(words: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     program: Any = _Front(name="Invoke", version=invoke.__version__, binary="inv[oke]", binary_names=["inv", "invoke"])
     try:
-        program.run(["inv", *words])
+        program.run(["inv", *_help_first(words)])
     except exceptions.Exit as end:
         if end.message:
             print(end.message, file=sys.stderr)  # noqa: T201  # as Invoke does

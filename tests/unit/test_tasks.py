@@ -37,6 +37,14 @@ def test_every_task_teaches(name: str) -> None:
         assert len(argument.help or "") > 5, argument.name
 
 
+@pytest.mark.parametrize("name", ["devices.run", "devices.start", "models"])
+def test_help_needs_no_arguments(inv: Inv, name: str) -> None:
+    done = inv(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: ")
+    assert f" {name} " in done.stdout.splitlines()[0]
+
+
 def test_listing_imports_nothing_heavy() -> None:
     heavy = ("torch", "executorch", "paramiko", "conan", "numpy", "pydantic", "rich", "elftools", "requests")
     code = f"import sys, tasks; print([name for name in {heavy!r} if name in sys.modules])"
