@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from toolchains.emulation import platforms
 from toolchains.targets import get_target
 from verify.agree.look import Executor
 from verify.upstream import compare as upstream_compare
-from verify.upstream import worker as upstream_worker
 from verify.upstream.suites import Case, Test, collect
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -53,19 +51,6 @@ def test_upstreams_programs_agree(tests: dict[str, Test], executor: Executor) ->
 def test_a_test_without_a_program_says_why(tests: dict[str, Test]) -> None:
     assert (tests[SKIPPED].outcome, tests[SKIPPED].cases) == ("skipped", ())
     assert "NaN and Inf are not enforced" in tests[SKIPPED].why
-
-
-def test_torch_enumerates_its_operators_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._export import utils
-
-    created: list[str] = []
-    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: created.append("all"))
-    before = gc.get_threshold()
-    with upstream_worker.hastened():
-        assert utils._collect_all_valid_cia_ops() == utils._collect_all_valid_cia_ops()
-        assert created == ["all"]
-    utils._materialize_cpp_cia_ops()
-    assert (created, gc.get_threshold()) == (["all", "all"], before)
 
 
 def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:

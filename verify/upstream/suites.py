@@ -24,7 +24,13 @@ from core.errors import ConfigError, ExportError
 from core.files import locked, sha256_bytes, write_json
 from core.paths import ROOT, cache_dir
 
-_OWN = ("verify/upstream/worker.py", "models/reference.py", "models/tolerances.py", "models/graphs.py")
+_OWN = (
+    "verify/upstream/worker.py",
+    "models/haste.py",
+    "models/reference.py",
+    "models/tolerances.py",
+    "models/graphs.py",
+)
 STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
 _FEW = 20
 """So many tests are run also beside another sweep, and twice if need be."""

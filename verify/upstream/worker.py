@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from core.files import sha256_bytes, write_atomic, write_json
-from models import reference, tolerances
+from models import haste, reference, tolerances
 
 STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
 BACKENDS = ("xnnpack", "portable")
@@ -33,8 +33,6 @@ SUITES = ("xnnpack/test/ops", "test/suite/operators")
 FLOAT, HALF, STATIC, DYNAMIC = "float", "half", "static", "dynamic"
 _MEANT = "slipway_meant"
 """Attribute of a tester: what it exported."""
-_NEW_OBJECTS = 50_000
-"""Between two looks for cycles; Python's own number is 700."""
 _KEPT_WORDS = 400
 """Letters of a reason that are kept."""
 
@@ -276,38 +274,6 @@ class Lister:
         write_atomic(self._file, "\n".join(found) + "\n")
 
 
-@contextlib.contextmanager
-def hastened() -> Iterator[None]:
-    """Keep torch from doing the same work again and again, for as long as the context is open: the same programs.
-
-    torch.export enumerates the dispatcher's operators once a namespace and a decomposition, a quarter of a sweep's
-    time, only to create those that are not there yet; and the collector of cycles walks all of torch over and over.
-    """
-    import gc
-
-    from torch._export import utils
-
-    patch, seen = pytest.MonkeyPatch(), set()
-    create = utils._materialize_cpp_cia_ops
-
-    def create_once() -> None:
-        known = hash(tuple(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")))
-        if known not in seen:
-            create()
-            seen.add(known)
-
-    threshold = gc.get_threshold()
-    with patch.context() as at:
-        at.setattr(utils, "_materialize_cpp_cia_ops", create_once)
-        gc.freeze()
-        gc.set_threshold(_NEW_OBJECTS, *threshold[1:])
-        try:
-            yield
-        finally:
-            gc.set_threshold(*threshold)
-            gc.unfreeze()
-
-
 def run_pytest(words: Sequence[str], plugin: Any) -> int:
     """Run pytest on upstream's tests; of our own settings nothing counts.
 
@@ -332,7 +298,7 @@ def main(tests: Path, folder: Path | None) -> int:
 
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
     collector = Collector(folder)
-    with hooked(collector), hastened():
+    with hooked(collector), haste.in_torch():
         return run_pytest(tests.read_text(encoding="utf-8").split("\n"), collector)
 
 
