@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from core.bundle import RUNNER
 from core.program import load_program
-from models import reference
 from models.export import export
 from tests.support.graphs import Graph, call_of, changed, tensor
 from toolchains.build import builder
@@ -43,6 +41,10 @@ def _run(program: Path, given: Path, prefix: Path) -> Path:
 
 
 def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(tmp_path: Path) -> None:
+    import torch
+
+    from models import reference
+
     folder = export("linear", "qd8_qb4w")
     manifest = load_program(folder)
     original = folder / manifest.file
