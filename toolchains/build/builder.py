@@ -99,7 +99,7 @@ def _build(job: _Job, digest: str) -> None:
                 package, graph = _package(job, steps)
                 steps.begin("reading the binaries: architecture, C library, libraries, instructions")
                 layout.collect(package, new)
-            conan_packages.forget("slipway-runtime/*", job.log)
+            conan_packages.forget(_reference(graph), job.log)
             binaries = layout.check(origin, new)
             checked = layout.scan(origin, new, binaries)
             steps.begin("running pte_runner --capabilities, if it runs here")
@@ -139,3 +139,9 @@ def _package(job: _Job, steps: Steps) -> tuple[Path, dict[str, Any]]:
     if not folder:
         raise BuildError("Conan made no package of pte_runner.", "", f"less {job.log}")
     return Path(folder), graph
+
+
+def _reference(graph: dict[str, Any]) -> str:
+    """The recipe of pte_runner in Conan's graph, with its revision."""
+    nodes = graph["nodes"].values()
+    return next(str(node["ref"]) for node in nodes if node["name"] == "slipway-runtime")

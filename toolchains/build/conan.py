@@ -21,7 +21,7 @@ from typing import Any
 from core import output
 from core.commands import process, quote
 from core.errors import BuildError, HostError
-from core.files import keep_text, sha256_bytes, write_atomic, write_json
+from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
 from toolchains.compilers import ccache, hardening
 from toolchains.compilers.families import Compilers, family
@@ -200,8 +200,15 @@ def _remotes(log: Path) -> None:
 
 
 def lockfile(log: Path) -> Path:
-    """Pin every recipe of the checkout to the revision that its files have now; path of Conan's lockfile."""
+    """Pin every recipe of the checkout to the revision that its files have now; path of Conan's lockfile.
+
+    Conan takes seconds to read all recipes, so the lockfile is kept until one of their files changes.
+    """
     _remotes(log)
+    file = cache_dir("conan-profiles") / f"{remote()}.lock"
+    made_from, now = file.with_suffix(".made-from"), _recipes()
+    if file.is_file() and made_from.is_file() and made_from.read_text(encoding="utf-8") == now:
+        return file
     text = conan(["list", "*#*", f"--remote={remote()}", "--format=json"], log=log, what="Reading recipes/")
     listed: Mapping[str, Any] = json.loads(text).get(remote(), {})
     if not listed or "error" in listed:
@@ -209,12 +216,22 @@ def lockfile(log: Path) -> Path:
             "Conan cannot read recipes/.", str(listed.get("error", "it found no recipe there")), f"less {quote([log])}"
         )
     pins = sorted(f"{name}#{revision}" for name, item in listed.items() for revision in item["revisions"])
-    file = cache_dir("conan-profiles") / f"{remote()}.lock"
     shared = [pin for pin in pins if pin.startswith(_SHARED)]
     recipes = [pin for pin in pins if pin not in shared]
     kinds = {"requires": recipes, "build_requires": recipes, "python_requires": shared, "config_requires": []}
     write_json(file, {"version": "0.5", **kinds})
+    write_atomic(made_from, now)
     return file
+
+
+def _recipes() -> str:
+    """Digest of all files of ``recipes/`` and of Conan's version."""
+    from importlib.metadata import version
+
+    folder = ROOT / "recipes"
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    parts = [version("conan"), *([path.relative_to(folder).as_posix(), sha256_file(path)] for path in files)]
+    return sha256_bytes(json.dumps(parts).encode())
 
 
 def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str, str]:

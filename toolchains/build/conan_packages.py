@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from core import locks
-from core.files import locked
+from core.files import locked, write_atomic
 from core.paths import cache_dir
 from toolchains.build import conan
 from toolchains.targets import Target
@@ -88,11 +88,20 @@ def alone(waiting: str) -> Iterator[None]:
 
 
 def forget(reference: str, log: Path) -> None:
-    """Remove old revisions of ``reference``, unless another process builds: then the next build does it."""
+    """Remove all other revisions of a recipe, unless another process builds: then the next build does it.
+
+    Args:
+        reference: with its revision, ``slipway-runtime/0.1.0#revision``. Nothing is done when it was the last to stay.
+    """
+    name, _, _ = reference.partition("/")
+    only = cache_dir("conan-profiles") / f"only-{name}"
+    if only.is_file() and only.read_text(encoding="utf-8") == reference:
+        return
     with locks.attempt(cache_dir("locks") / f"{BUILDERS}.lock") as free:
         if free:
             with locked(conan.LOCK):
-                conan.forget(reference, log)
+                conan.forget(f"{name}/*", log)
+                write_atomic(only, reference)
 
 
 def _missing(request: Request) -> list[_Missing]:

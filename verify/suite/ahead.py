@@ -1,8 +1,8 @@
 """What many tests need built, begun in the background as soon as a whole run of the tests begins.
 
 Installing packages, checking types and waiting for devices leave the processor idle for minutes, while later, with
-empty caches, tests wait for each other's builds. Nothing depends on this: a test builds what it does not find, and
-what fails here fails there again, where it is reported.
+empty caches, tests wait for each other's builds: so these have the same priority as tests. Nothing depends on this: a
+test builds what it does not find, and what fails here fails there again, where it is reported.
 
     python -m verify.suite.ahead libraries|products
 """
@@ -88,11 +88,11 @@ def _products() -> None:
 
 @contextlib.contextmanager
 def begun() -> Iterator[None]:
-    """Both kinds are built while the block runs, at a lower priority; what is unfinished then is ended."""
+    """Both kinds are built while the block runs; what is unfinished then is ended."""
     with contextlib.ExitStack() as stack:
         for kind in ("libraries", "products"):
             log = stack.enter_context((cache_dir("logs") / f"tests-ahead-{kind}.log").open("wb"))
-            argv = ["nice", "-n", "5", sys.executable, "-m", "verify.suite.ahead", kind]
+            argv = [sys.executable, "-m", "verify.suite.ahead", kind]
             env = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
             stack.enter_context(process(argv, cwd=ROOT, env=env, stdout=log.fileno(), stderr=log.fileno()))
         yield
