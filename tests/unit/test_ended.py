@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +26,15 @@ def wait(_):
 """
 
 
+BEGUN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[1] else signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""These tests may be run with either signal ignored, by nohup for example."""
+
+
 def _gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -40,9 +50,12 @@ def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, li
     (tmp_path / "tasks.py").write_text(TASKS)
     argv = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--search-root", str(tmp_path), "wait"]
     env = {**os.environ, "SLIPWAY_LISTEN": "yes" if listening else "no"}
-    if not listening:
-        argv = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *argv]
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    words = [sys.executable, "-c", BEGUN, "" if listening else "deaf", *argv]
+    with (
+        subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(child.kill)  # or a failed test would wait for ever
         assert child.stdout is not None
         started = int(child.stdout.readline() or child.communicate()[1])
         child.send_signal(number)
