@@ -42,7 +42,8 @@ def errors_markdown() -> str:
         if cls is SlipwayError:
             first = "Any other failure; a failed test run (`tests-failed`)."
         rows.append(f"| {cls.exit_code} | `{cls.kind}` | {first} |\n")
-    rows.append(f"| {INTERRUPTED} | | Ctrl-C |\n")
+    signals = "Ctrl-C, SIGTERM (a CI cancels the job) or SIGHUP (the terminal closes)"
+    rows.append(f"| {INTERRUPTED} | | {signals}; what Slipway started ends, too. |\n")
     return ERRORS_HEAD + "".join(rows) + ERRORS_FOOT
 
 

@@ -15,13 +15,13 @@ namespace {
 
 // Root offset, identifier, then the extended header: magic, its length, and where the parts are (the SDK's
 // flat_tensor_header.h documents it).
-constexpr std::size_t kIdentifier = 4;
-constexpr std::size_t kMagic = 8;
+constexpr std::size_t kDataIdentifier = 4;
+constexpr std::size_t kDataMagic = 8;
 constexpr std::size_t kFlatbufferOffset = 16;
 constexpr std::size_t kFlatbufferSize = 24;
-constexpr std::size_t kSegmentBase = 32;
-constexpr std::size_t kSegmentSize = 40;
-constexpr std::size_t kHeaderEnd = 64;  // what the runtime reads at once
+constexpr std::size_t kDataSegmentBase = 32;
+constexpr std::size_t kDataSegmentSize = 40;
+constexpr std::size_t kDataHeaderEnd = 64;  // what the runtime reads at once
 
 std::string find_layout_fault(const ptd::TensorLayout& layout, std::uint64_t segment_size) {
   Shape shape;
@@ -71,11 +71,11 @@ std::string find_fault(const ptd::FlatTensor& file, std::uint64_t all_segments) 
 }  // namespace
 
 Status check_data(const std::uint8_t* data, std::size_t size, const std::string& path) {
-  if (size < kHeaderEnd) {
-    return truncated(path, size, kHeaderEnd);
+  if (size < kDataHeaderEnd) {
+    return truncated(path, size, kDataHeaderEnd);
   }
-  if (std::memcmp(data + kIdentifier, ptd::FlatTensorIdentifier(), 4) != 0 ||
-      std::memcmp(data + kMagic, "FH01", 4) != 0) {
+  if (std::memcmp(data + kDataIdentifier, ptd::FlatTensorIdentifier(), 4) != 0 ||
+      std::memcmp(data + kDataMagic, "FH01", 4) != 0) {
     return {Code::kFile,
             path + " is not a file of weights.",
             "name the .ptd file that was exported with the program",
@@ -83,8 +83,8 @@ Status check_data(const std::uint8_t* data, std::size_t size, const std::string&
   }
   const std::uint64_t offset = little_endian(data + kFlatbufferOffset, 8);
   const std::uint64_t length = little_endian(data + kFlatbufferSize, 8);
-  const std::uint64_t base = little_endian(data + kSegmentBase, 8);
-  const std::uint64_t segments = little_endian(data + kSegmentSize, 8);
+  const std::uint64_t base = little_endian(data + kDataSegmentBase, 8);
+  const std::uint64_t segments = little_endian(data + kDataSegmentSize, 8);
   if (offset > UINT32_MAX || length > UINT32_MAX || base < offset + length || segments > UINT64_MAX - base) {
     return damaged(path, "the sizes in its header contradict each other");
   }

@@ -17,7 +17,7 @@ double milliseconds(std::uint64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / 1e6;
 }
 
-std::uint64_t length(const TraceEvent& event) {
+std::uint64_t duration(const TraceEvent& event) {
   return event.end < event.start ? 0 : event.end - event.start;
 }
 
@@ -64,7 +64,7 @@ void add_block(const TraceBlock& block, Rows* rows) {
   std::uint64_t inside_method = 0;
   std::string kernel;
   for (const TraceEvent& event : block.events) {
-    const std::uint64_t took = length(event);
+    const std::uint64_t took = duration(event);
     if (event.delegated) {
       rows->add(at_instruction(event.name, event.instruction), without_number(event.name), "XnnpackBackend",
                 took);

@@ -81,7 +81,7 @@ LONG WINAPI on_exception(EXCEPTION_POINTERS* what) {
   end(ending_of(what->ExceptionRecord->ExceptionCode));
 }
 
-void on_abort(int /*signal_number*/) {
+void on_abort_signal(int /*signal_number*/) {
   end(Ending::kAbort);
 }
 
@@ -93,7 +93,7 @@ CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
   ULONG kept = 32 * 1024;
   ::SetThreadStackGuarantee(&kept);
   g_before_filter = ::SetUnhandledExceptionFilter(on_exception);
-  g_before_abort = std::signal(SIGABRT, on_abort);
+  g_before_abort = std::signal(SIGABRT, on_abort_signal);
 }
 
 CrashGuard::~CrashGuard() {

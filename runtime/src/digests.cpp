@@ -4,20 +4,15 @@
 #include <chrono>
 #include <utility>
 
+#include "latency.h"
 #include "platform.h"
 #include "sha256.h"
 
 namespace slipway {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Bytes between two looks at the clock: a slow processor of today takes 0.3 ms for them.
 constexpr std::size_t kPiece = std::size_t{16} * 1024;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 }  // namespace
 
@@ -34,7 +29,7 @@ std::vector<std::string> beside(const std::string& path, const std::vector<std::
 Digests digest_files(const std::vector<std::string>& paths, double limit_ms) {
   Digests found;
   found.limit_ms = limit_ms;
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   std::vector<MappedFile> files;
   double all = 0;
   for (const std::string& path : paths) {

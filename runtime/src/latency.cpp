@@ -7,6 +7,10 @@
 
 namespace slipway {
 
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
 double nearest_rank(const std::vector<double>& sorted, double percent) {
   const auto count = static_cast<double>(sorted.size());
   // percent * count first: 0.9 * 10 is not 9 in binary, 90 * 10 / 100 is.

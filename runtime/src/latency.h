@@ -1,8 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 namespace slipway {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start);
 
 // Latencies of a run, in milliseconds.
 struct LatencySummary {

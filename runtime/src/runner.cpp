@@ -16,6 +16,7 @@
 #include "device_memory.h"
 #include "digests.h"
 #include "inputs.h"
+#include "latency.h"
 #include "npy.h"
 #include "options.h"
 #include "platform.h"
@@ -27,10 +28,6 @@ namespace slipway {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 const Clock::time_point g_start = Clock::now();
 

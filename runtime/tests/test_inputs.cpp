@@ -26,7 +26,7 @@ ValueSpec tensor_spec(DType dtype, Shape shape, Dynamism dynamism = Dynamism::kS
   return spec;
 }
 
-Status status_of(const Options& options, const MethodInfo& method) {
+Status inputs_status(const Options& options, const MethodInfo& method) {
   std::string note;
   const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method, &note);
   return inputs.ok() ? Status() : inputs.status();
@@ -48,13 +48,13 @@ TEST(inputs_in_the_shapes_asked_for) {
   const auto inputs = prepare_inputs(options, method, &note);
   CHECK(inputs.ok() && inputs.value()[0].shape == (Shape{3, 4}));
   options.input_shapes = {{9, 4}};
-  const Status above = status_of(options, method);
+  const Status above = inputs_status(options, method);
   CHECK(above.code() == Code::kInput);
   CHECK_CONTAINS(above.message(), "expected int64 at most 8x4, given int64 9x4");
   options.input_shapes = {{3, 4, 1}};
-  CHECK(status_of(options, method).code() == Code::kInput);
+  CHECK(inputs_status(options, method).code() == Code::kInput);
   options.input_shapes = {{3, 4}, {1}};
-  CHECK_CONTAINS(status_of(options, method).message(), "takes 1 inputs (int64 at most 8x4), 2 given");
+  CHECK_CONTAINS(inputs_status(options, method).message(), "takes 1 inputs (int64 at most 8x4), 2 given");
 }
 
 TEST(dimensions_that_are_fixed_beside_free_ones) {
@@ -93,14 +93,14 @@ TEST(inputs_from_files) {
   const MethodInfo method = method_with({tensor_spec(DType::kFloat32, {2})});
   Options options;
   options.inputs = {folder.file("good.npy")};
-  CHECK(status_of(options, method).ok());
+  CHECK(inputs_status(options, method).ok());
   options.inputs = {folder.file("type.npy")};
-  CHECK_CONTAINS(status_of(options, method).message(), "expected float32 2, given float64 2");
-  CHECK_CONTAINS(status_of(options, method).fix(), "astype('float32')");
+  CHECK_CONTAINS(inputs_status(options, method).message(), "expected float32 2, given float64 2");
+  CHECK_CONTAINS(inputs_status(options, method).fix(), "astype('float32')");
   options.inputs = {folder.file("shape.npy")};
-  CHECK_CONTAINS(status_of(options, method).message(), "expected float32 2, given float32 3");
+  CHECK_CONTAINS(inputs_status(options, method).message(), "expected float32 2, given float32 3");
   options.inputs = {folder.file("none.npy")};
-  CHECK(status_of(options, method).code() == Code::kInput);
+  CHECK(inputs_status(options, method).code() == Code::kInput);
 }
 
 TEST(inputs_of_other_kinds) {
@@ -116,14 +116,14 @@ TEST(inputs_of_other_kinds) {
   folder.write("other.npy", format_npy({DType::kInt64, {}, {43, 0, 0, 0, 0, 0, 0, 0}}));
   Options options;
   options.inputs = {folder.file("same.npy")};
-  CHECK(status_of(options, method_with({number})).ok());
+  CHECK(inputs_status(options, method_with({number})).ok());
   options.inputs = {folder.file("other.npy")};
-  CHECK(status_of(options, method_with({number})).code() == Code::kInput);
-  CHECK_CONTAINS(status_of(options, method_with({number})).message(),
+  CHECK(inputs_status(options, method_with({number})).code() == Code::kInput);
+  CHECK_CONTAINS(inputs_status(options, method_with({number})).message(),
                  "expected the int [42], with which the program was exported, given [43]");
   ValueSpec text;
   text.kind = "String";
-  CHECK_CONTAINS(status_of({}, method_with({text})).message(), "(String)");
+  CHECK_CONTAINS(inputs_status({}, method_with({text})).message(), "(String)");
 }
 
 }  // namespace

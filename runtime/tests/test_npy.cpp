@@ -26,7 +26,7 @@ Result<Tensor> parse(const std::vector<std::uint8_t>& file) {
   return parse_npy(file.data(), file.size(), "a.npy");
 }
 
-void refused(const std::vector<std::uint8_t>& file, const std::string& why) {
+void npy_refused(const std::vector<std::uint8_t>& file, const std::string& why) {
   const Result<Tensor> tensor = parse(file);
   CHECK(!tensor.ok());
   if (!tensor.ok()) {
@@ -75,20 +75,21 @@ TEST(npy_reads_later_versions_and_loose_headers) {
 }
 
 TEST(npy_refuses) {
-  refused({}, "is not a .npy file");
-  refused(std::vector<std::uint8_t>(200, 'x'), "is not a .npy file");
-  refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 9), "version 9");
-  refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7), "truncated");
-  refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 9), "too long");
-  refused(file_of("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8), "big-endian");
-  refused(file_of("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", 8), "'<c8'");
-  refused(file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8), "'|O'");
-  refused(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 8), "Fortran");
-  refused(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4), "cannot be read");
-  refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 8), "cannot be read");
-  refused(file_of("{'descr': '<f4', 'fortran_order': False}", 8), "cannot be read");
-  refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999, 999999999999), }", 8),
-          "impossible");
+  npy_refused({}, "is not a .npy file");
+  npy_refused(std::vector<std::uint8_t>(200, 'x'), "is not a .npy file");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 9), "version 9");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7), "truncated");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 9), "too long");
+  npy_refused(file_of("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8), "big-endian");
+  npy_refused(file_of("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", 8), "'<c8'");
+  npy_refused(file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8), "'|O'");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 8), "Fortran");
+  npy_refused(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4),
+              "cannot be read");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 8), "cannot be read");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False}", 8), "cannot be read");
+  npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999, 999999999999), }", 8),
+              "impossible");
 }
 
 TEST(npy_cut_anywhere_is_refused) {

@@ -8,7 +8,7 @@ namespace {
 
 using namespace slipway;
 
-void refused(const std::vector<std::string>& words, const std::string& why) {
+void options_refused(const std::vector<std::string>& words, const std::string& why) {
   const Result<Options> options = parse_options(words);
   CHECK(!options.ok());
   if (!options.ok()) {
@@ -51,36 +51,36 @@ TEST(options_earlier_runs) {
   CHECK_EQUAL(options.value().run_first[0].inputs[1], "y=z.npy");
   CHECK_EQUAL(options.value().run_first[1].method, "reset");
   CHECK(options.value().run_first[1].inputs.empty());
-  refused({"--model_path=a", "--run_first==x.npy"}, "empty name");
-  refused({"--model_path=a", "--run_first=prefill="}, "empty name");
+  options_refused({"--model_path=a", "--run_first==x.npy"}, "empty name");
+  options_refused({"--model_path=a", "--run_first=prefill="}, "empty name");
 }
 
 TEST(options_json_takes_no_word) {
   const Result<Options> options = parse_options({"--json", "--model_path", "a.pte"});
   CHECK(options.ok() && options.value().json && options.value().json_path.empty());
-  refused({"--model_path=a", "--json", "out.json"}, "'out.json' is not a flag");
+  options_refused({"--model_path=a", "--json", "out.json"}, "'out.json' is not a flag");
   CHECK(find_json({"--nonsense", "--json"}).wanted);
   CHECK_EQUAL(find_json({"--json=x"}).path, "x");
 }
 
 TEST(options_refused) {
-  refused({}, "--model_path is missing");
-  refused({"--describe"}, "--model_path is missing");
-  refused({"--modelpath=a"}, "Unknown flag --modelpath");
-  refused({"model.pte"}, "'model.pte' is not a flag");
-  refused({"-h"}, "'-h' is not a flag");
-  refused({"--model_path"}, "needs a value");
-  refused({"--model_path="}, "needs a value");
-  refused({"--model_path=a", "--json="}, "needs a file name");
-  refused({"--model_path=a", "--describe=yes"}, "takes no value");
-  refused({"--model_path=a", "--describe", "--capabilities"}, "exclude each other");
-  refused({"--model_path=a", "--inputs=a,,b"}, "empty name");
-  refused({"--model_path=a", "--inputs=a.npy", "--input_shapes=1"}, "exclude each other");
+  options_refused({}, "--model_path is missing");
+  options_refused({"--describe"}, "--model_path is missing");
+  options_refused({"--modelpath=a"}, "Unknown flag --modelpath");
+  options_refused({"model.pte"}, "'model.pte' is not a flag");
+  options_refused({"-h"}, "'-h' is not a flag");
+  options_refused({"--model_path"}, "needs a value");
+  options_refused({"--model_path="}, "needs a value");
+  options_refused({"--model_path=a", "--json="}, "needs a file name");
+  options_refused({"--model_path=a", "--describe=yes"}, "takes no value");
+  options_refused({"--model_path=a", "--describe", "--capabilities"}, "exclude each other");
+  options_refused({"--model_path=a", "--inputs=a,,b"}, "empty name");
+  options_refused({"--model_path=a", "--inputs=a.npy", "--input_shapes=1"}, "exclude each other");
   for (const char* count : {"0", "-1", "1.5", "", "x", "1000001", "99999999999999999999"}) {
-    refused({"--model_path=a", std::string("--num_executions=") + count},
-            "--num_executions wants a whole number");
+    options_refused({"--model_path=a", std::string("--num_executions=") + count},
+                    "--num_executions wants a whole number");
   }
-  refused({"--model_path=a", "--cpu_threads=0"}, "from 1 to");
+  options_refused({"--model_path=a", "--cpu_threads=0"}, "from 1 to");
   CHECK(parse_options({"--model_path=a", "--warmup=0"}).ok());
 }
 

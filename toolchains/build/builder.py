@@ -135,7 +135,7 @@ def _package(job: _Job, steps: Steps) -> tuple[Path, dict[str, Any]]:
     inputs.hold_against(job.engine, graph)
     steps.begin(compiling)
     nodes = graph["nodes"].values()
-    folder = next((node["package_folder"] for node in nodes if node["name"] == "slipway-runtime"), None)
+    folder = next((node["package_folder"] for node in nodes if node.get("name") == "slipway-runtime"), None)
     if not folder:
         raise BuildError("Conan made no package of pte_runner.", "", f"less {job.log}")
     return Path(folder), graph
@@ -144,4 +144,4 @@ def _package(job: _Job, steps: Steps) -> tuple[Path, dict[str, Any]]:
 def _reference(graph: dict[str, Any]) -> str:
     """The recipe of pte_runner in Conan's graph, with its revision."""
     nodes = graph["nodes"].values()
-    return next(str(node["ref"]) for node in nodes if node["name"] == "slipway-runtime")
+    return next(str(node["ref"]) for node in nodes if node.get("name") == "slipway-runtime")

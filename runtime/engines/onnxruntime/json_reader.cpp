@@ -6,7 +6,7 @@
 namespace slipway {
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr int kDeepestJson = 64;
 
 void append_utf8(unsigned long code, std::string* text) {
   const auto add = [&](unsigned long byte) { text->push_back(static_cast<char>(byte)); };
@@ -22,9 +22,9 @@ void append_utf8(unsigned long code, std::string* text) {
   }
 }
 
-class Parser {
+class JsonParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit JsonParser(std::string_view text) : text_(text) {}
 
   bool document(JsonValue* value) {
     if (!parse(value, 0)) {
@@ -52,7 +52,7 @@ class Parser {
   }
 
   bool parse(JsonValue* value, int depth) {
-    if (depth > kDeepest) {
+    if (depth > kDeepestJson) {
       return false;
     }
     if (take("{")) {
@@ -170,7 +170,7 @@ const JsonValue& JsonValue::operator[](const std::string& name) const {
 }
 
 bool parse_json(std::string_view text, JsonValue* value) {
-  return Parser(text).document(value);
+  return JsonParser(text).document(value);
 }
 
 }  // namespace slipway

@@ -18,9 +18,9 @@ using wire::Kind;
 using wire::Reader;
 
 // Branches within branches; a file that goes deeper is meant to do harm.
-constexpr int kDeepest = 32;
+constexpr int kDeepestOnnx = 32;
 
-struct Parser {
+struct OnnxParser {
   Graph graph;
 
   bool model(Bytes message);
@@ -104,7 +104,7 @@ bool read_type(Bytes message, Value* value) {
   });
 }
 
-bool Parser::value(Bytes message, std::string* name) {
+bool OnnxParser::value(Bytes message, std::string* name) {
   Value value;
   const bool whole = for_each(message, [&](const Field& field) {
     if (field.number == 1 && is_bytes(field)) {
@@ -163,7 +163,7 @@ void OneNumber::give(Value* value) const {
   value->has_number = true;
 }
 
-bool Parser::initializer(Bytes message) {
+bool OnnxParser::initializer(Bytes message) {
   std::string name;
   Value value;
   value.has_rank = true;
@@ -197,7 +197,7 @@ bool Parser::initializer(Bytes message) {
   return whole;
 }
 
-bool Parser::attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth) {
+bool OnnxParser::attribute(Bytes message, std::pair<std::string, Attribute>* attribute, int depth) {
   return for_each(message, [&](const Field& field) {
     Attribute& value = attribute->second;
     switch (field.number) {
@@ -226,7 +226,7 @@ bool Parser::attribute(Bytes message, std::pair<std::string, Attribute>* attribu
   });
 }
 
-bool Parser::node(Bytes message, Node* node, int depth) {
+bool OnnxParser::node(Bytes message, Node* node, int depth) {
   return for_each(message, [&](const Field& field) {
     if (field.number >= 1 && field.number <= 7 && !is_bytes(field)) {
       return false;
@@ -262,8 +262,8 @@ bool Parser::node(Bytes message, Node* node, int depth) {
   });
 }
 
-bool Parser::inner_graph(Bytes message, int depth) {
-  return depth <= kDeepest && for_each(message, [&](const Field& field) {
+bool OnnxParser::inner_graph(Bytes message, int depth) {
+  return depth <= kDeepestOnnx && for_each(message, [&](const Field& field) {
            if (field.number != 1 || !is_bytes(field)) {
              return true;
            }
@@ -274,7 +274,7 @@ bool Parser::inner_graph(Bytes message, int depth) {
          });
 }
 
-bool Parser::function(Bytes message, int depth) {
+bool OnnxParser::function(Bytes message, int depth) {
   Node itself;
   const bool whole = for_each(message, [&](const Field& field) {
     if (field.number == 1 && is_bytes(field)) {
@@ -293,7 +293,7 @@ bool Parser::function(Bytes message, int depth) {
   return whole;
 }
 
-bool Parser::main_graph(Bytes message) {
+bool OnnxParser::main_graph(Bytes message) {
   std::vector<std::string> declared;
   const bool whole = for_each(message, [&](const Field& field) {
     std::string name;
@@ -337,7 +337,7 @@ bool Parser::main_graph(Bytes message) {
   return whole;
 }
 
-bool Parser::opset(Bytes message) {
+bool OnnxParser::opset(Bytes message) {
   std::string domain;
   std::int64_t version = 0;
   const bool whole = for_each(message, [&](const Field& field) {
@@ -352,7 +352,7 @@ bool Parser::opset(Bytes message) {
   return whole;
 }
 
-bool Parser::model(Bytes message) {
+bool OnnxParser::model(Bytes message) {
   return for_each(message, [&](const Field& field) {
     if (field.number == 1 && field.kind == Kind::kVarint) {
       graph.ir_version = field.integer();
@@ -370,7 +370,7 @@ bool Parser::model(Bytes message) {
 }  // namespace
 
 Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path) {
-  Parser parser;
+  OnnxParser parser;
   const bool whole = parser.model({data, size});
   Graph& graph = parser.graph;
   if (!whole) {

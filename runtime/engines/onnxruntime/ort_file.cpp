@@ -16,7 +16,7 @@ using flat::Buffer;
 using flat::Table;
 using flat::Vector;
 
-constexpr int kDeepest = 32;
+constexpr int kDeepestOrt = 32;
 
 std::string domain_of(const Table& table, std::uint16_t slot) {
   std::string domain = table.text(slot);
@@ -42,7 +42,7 @@ Value value_of(const Table& type) {
   return value;
 }
 
-struct Parser {
+struct OrtParser {
   Buffer* buffer;
   Graph graph;
 
@@ -51,7 +51,7 @@ struct Parser {
   void attributes(const Table& from, Node* node, int depth);
 };
 
-void Parser::attributes(const Table& from, Node* node, int depth) {
+void OrtParser::attributes(const Table& from, Node* node, int depth) {
   const Vector list = from.vector(24);
   for (std::size_t i = 0; i < list.size() && !buffer->failed; ++i) {
     const Table entry = list.table(i);
@@ -75,9 +75,9 @@ void Parser::attributes(const Table& from, Node* node, int depth) {
   }
 }
 
-void Parser::nodes(const Table& from, std::vector<Node>* to, int depth) {
+void OrtParser::nodes(const Table& from, std::vector<Node>* to, int depth) {
   const Vector list = from.vector(8);
-  if (depth > kDeepest) {
+  if (depth > kDeepestOrt) {
     buffer->failed = true;
   }
   for (std::size_t i = 0; i < list.size() && !buffer->failed; ++i) {
@@ -100,7 +100,7 @@ void Parser::nodes(const Table& from, std::vector<Node>* to, int depth) {
   }
 }
 
-void Parser::model(const Table& model) {
+void OrtParser::model(const Table& model) {
   graph.ir_version = model.number<std::int64_t>(4);
   const Vector opsets = model.vector(6);
   for (std::size_t i = 0; i < opsets.size() && !buffer->failed; ++i) {
@@ -136,7 +136,7 @@ bool is_ort(const std::uint8_t* data, std::size_t size) {
 
 Result<Graph> read_ort(const std::uint8_t* data, std::size_t size, const std::string& path) {
   Buffer buffer{data, size, false};
-  Parser parser{&buffer, {}};
+  OrtParser parser{&buffer, {}};
   parser.model(Table::root(&buffer).table(6));
   if (buffer.failed || parser.graph.ir_version <= 0 || parser.graph.nodes.empty()) {
     return Status(Code::kFile,

@@ -9,14 +9,14 @@ using namespace slipway::lean;
 
 namespace {
 
-using Offset = flatbuffers::Offset<pte::Instruction>;
+using InstructionOffset = flatbuffers::Offset<pte::Instruction>;
 
 // How many constants a delegate is given for good whose call, delegate(value 0), comes behind `before`.
 template <typename Before>
 std::size_t constants_behind(Before before) {
   flatbuffers::FlatBufferBuilder builder;
   builder.ForceDefaults(true);
-  std::vector<Offset> instructions = before(builder);
+  std::vector<InstructionOffset> instructions = before(builder);
   const auto arguments = builder.CreateVector(std::vector<std::int32_t>{0});
   instructions.push_back(pte::CreateInstruction(builder, pte::InstructionArguments::DelegateCall,
                                                 pte::CreateDelegateCall(builder, 0, arguments).Union()));
@@ -39,13 +39,13 @@ std::size_t constants_behind(Before before) {
 }  // namespace
 
 TEST(a_constant_that_a_call_is_given_stays_one) {
-  CHECK_EQUAL(constants_behind([](auto&) { return std::vector<Offset>(); }), std::size_t{1});
+  CHECK_EQUAL(constants_behind([](auto&) { return std::vector<InstructionOffset>(); }), std::size_t{1});
 }
 
 TEST(a_value_that_another_tensor_is_moved_to_is_no_constant) {
   const auto moved = [](flatbuffers::FlatBufferBuilder& builder) {
-    return std::vector<Offset>{pte::CreateInstruction(builder, pte::InstructionArguments::MoveCall,
-                                                      pte::CreateMoveCall(builder, 1, 0).Union())};
+    return std::vector<InstructionOffset>{pte::CreateInstruction(builder, pte::InstructionArguments::MoveCall,
+                                                                 pte::CreateMoveCall(builder, 1, 0).Union())};
   };
   CHECK_EQUAL(constants_behind(moved), std::size_t{0});
 }
@@ -53,8 +53,9 @@ TEST(a_value_that_another_tensor_is_moved_to_is_no_constant) {
 TEST(a_value_that_a_kernel_writes_is_no_constant) {
   const auto viewed = [](flatbuffers::FlatBufferBuilder& builder) {
     const auto arguments = builder.CreateVector(std::vector<std::int32_t>{1, 1, 0});
-    return std::vector<Offset>{pte::CreateInstruction(builder, pte::InstructionArguments::KernelCall,
-                                                      pte::CreateKernelCall(builder, 0, arguments).Union())};
+    return std::vector<InstructionOffset>{
+        pte::CreateInstruction(builder, pte::InstructionArguments::KernelCall,
+                               pte::CreateKernelCall(builder, 0, arguments).Union())};
   };
   CHECK_EQUAL(constants_behind(viewed), std::size_t{0});
 }

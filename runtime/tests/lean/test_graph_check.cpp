@@ -68,7 +68,7 @@ DType dtype_of(xnn_datatype type) {
 }
 
 // Tensors for a graph's inputs and outputs, in shapes of the caller's.
-class Arguments {
+class GivenTensors {
  public:
   TensorView& add(xnn_datatype type, const Dims& dims, Dynamism dynamism = Dynamism::kBounded) {
     TensorView& view = *views_.emplace_back(std::make_unique<TensorView>());
@@ -96,8 +96,8 @@ class Arguments {
 };
 
 // In the shapes of `check`.
-std::unique_ptr<Arguments> arguments_for(const GraphCheck& check) {
-  auto arguments = std::make_unique<Arguments>();
+std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check) {
+  auto arguments = std::make_unique<GivenTensors>();
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < check.facts().size(); ++i) {
     if (check.facts()[i].input || check.facts()[i].output) {
@@ -121,7 +121,7 @@ Status run(const GraphRecipe& recipe) {
   Result<std::unique_ptr<XnnDelegate>> made =
       XnnDelegate::load(bench().context, *read.payload, weights, "Delegate 0", false);
   SLIPWAY_RETURN_IF_ERROR(made);
-  const std::unique_ptr<Arguments> arguments = arguments_for(check.value());
+  const std::unique_ptr<GivenTensors> arguments = arguments_for(check.value());
   const Status accepted = check.value().accept(arguments->all());
   // The delegate compares XNNPACK's shapes with the check's before it runs.
   return accepted.ok() ? made.value()->execute(arguments->all(), &check.value()) : accepted;
@@ -168,7 +168,7 @@ void redeclare(GraphRecipe* recipe) {
 }
 
 // One number of a graph changes, to a neighbour, or to one that somebody may have thought of.
-GraphRecipe changed(GraphRecipe recipe, std::mt19937* random) {
+GraphRecipe changed_graph(GraphRecipe recipe, std::mt19937* random) {
   const auto below = [&](std::size_t count) { return static_cast<std::size_t>((*random)() % count); };
   std::vector<std::uint32_t*> numbers = {&recipe.flags};
   for (ValueRecipe& value : recipe.values) {
@@ -232,7 +232,7 @@ TEST(a_graph_with_one_number_changed_is_refused_or_runs_in_the_shapes_that_were_
   std::size_t ran = 0;
   for (const GraphRecipe& sound : sound_graphs()) {
     for (int i = 0; i < 150; ++i) {
-      GraphRecipe recipe = changed(sound, &random);
+      GraphRecipe recipe = changed_graph(sound, &random);
       redeclare(&recipe);
       const Status done = run(recipe);
       ++(done.ok() ? ran : refused);
@@ -255,7 +255,7 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   const Read read(recipe);
   Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
   CHECK(check.ok());
-  Arguments good;
+  GivenTensors good;
   const auto dims = [](std::initializer_list<std::size_t> sizes) {
     Dims made;
     for (const std::size_t size : sizes) {
@@ -265,7 +265,7 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   };
   const std::size_t depth = recipe.values[0].dims[1];
   // The output is the first external value: the input behind the conversion is the last that was made.
-  const auto arguments_of = [&](Arguments* arguments, const Dims& input, const Dims& output) {
+  const auto arguments_of = [&](GivenTensors* arguments, const Dims& input, const Dims& output) {
     const bool first = check.value().facts()[0].external_id == 0 && check.value().facts()[0].input;
     std::vector<std::pair<std::uint32_t, bool>> order;
     for (const GraphFact& fact : check.value().facts()) {
@@ -283,23 +283,23 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   CHECK(check.value().accept(good.all()).ok());
   CHECK(check.value().accept(good.all()).ok());
 
-  Arguments narrow;
+  GivenTensors narrow;
   arguments_of(&narrow, dims({5, depth - 1}), dims({5, 6}));
   const Status refused = check.value().accept(narrow.all());
   CHECK(refused.code() == Code::kExecution);
   CHECK_CONTAINS(refused.message(), "rows of " + std::to_string(depth));
 
-  Arguments small;
+  GivenTensors small;
   arguments_of(&small, dims({5, depth}), dims({4, 6}));
   const Status no_room = check.value().accept(small.all());
   CHECK(no_room.code() == Code::kFile);
   CHECK_CONTAINS(no_room.message(), "does not fit the tensor float32 4x6");
 
-  Arguments deep;
+  GivenTensors deep;
   arguments_of(&deep, dims({1, 5, depth}), dims({5, 6}));
   CHECK(check.value().accept(deep.all()).code() == Code::kFile);
 
-  Arguments sixteen;
+  GivenTensors sixteen;
   arguments_of(&sixteen, dims({5, depth}), dims({5, 6}));
   for (TensorView* view : sixteen.all()) {
     view->rank = 16;
@@ -307,7 +307,7 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   }
   CHECK(check.value().accept(sixteen.all()).code() == Code::kFile);
 
-  Arguments halves;
+  GivenTensors halves;
   arguments_of(&halves, dims({5, depth}), dims({5, 6}));
   for (TensorView* view : halves.all()) {
     view->dtype = DType::kInt32;  // as wide
@@ -339,7 +339,7 @@ TEST(memory_is_planned_anew_for_other_shapes) {
       XnnDelegate::load(context, *read.payload, weights, "Delegate 0", false);
   CHECK(made.ok());
   for (const std::size_t rows : {std::size_t{1}, kMany, std::size_t{3}, kMany}) {
-    Arguments arguments;
+    GivenTensors arguments;
     for (const std::size_t count : {std::size_t{1}, rows, rows}) {
       Dims dims;
       dims.rank = 2;

@@ -54,7 +54,7 @@ GraphRecipe linear() {
 }
 
 template <typename Change>
-std::vector<std::string> changed(Change change) {
+std::vector<std::string> changed_forms(Change change) {
   GraphRecipe recipe = linear();
   change(recipe);
   return forms_of(recipe);
@@ -66,7 +66,7 @@ TEST(packing_is_the_same_for_any_batch) {
   const std::vector<std::string> forms = forms_of(linear());
   CHECK_EQUAL(forms.size(), std::size_t{1});
   CHECK(!forms.empty() && !forms[0].empty());
-  CHECK(forms == changed([](GraphRecipe& recipe) {
+  CHECK(forms == changed_forms([](GraphRecipe& recipe) {
           recipe.values[0].dims = {9, 8};
           recipe.values[3].dims = {9, 6};
         }));
@@ -74,10 +74,10 @@ TEST(packing_is_the_same_for_any_batch) {
 
 TEST(packing_depends_on_flags_and_shapes_of_the_weights) {
   const std::vector<std::string> forms = forms_of(linear());
-  CHECK(forms != changed([](GraphRecipe& recipe) { recipe.flags = 1; }));
-  CHECK(forms != changed([](GraphRecipe& recipe) { recipe.values[1].dims = {12, 4}; }));
-  CHECK(forms != changed([](GraphRecipe& recipe) { recipe.values[2].dims = {1, 6}; }));
-  CHECK(forms != changed([](GraphRecipe& recipe) {
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) { recipe.flags = 1; }));
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) { recipe.values[1].dims = {12, 4}; }));
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) { recipe.values[2].dims = {1, 6}; }));
+  CHECK(forms != changed_forms([](GraphRecipe& recipe) {
           recipe.values.erase(recipe.values.begin() + 2);
           recipe.no_bias = true;
         }));
@@ -85,7 +85,7 @@ TEST(packing_depends_on_flags_and_shapes_of_the_weights) {
 
 TEST(packing_depends_on_types_and_quantization) {
   const auto quantized = [](float scale, std::int32_t zero_point) {
-    return changed([&](GraphRecipe& recipe) {
+    return changed_forms([&](GraphRecipe& recipe) {
       recipe.values[0].type = recipe.values[3].type = xnn::XNNDatatype::xnn_datatype_qint8;
       recipe.values[0].scale = scale;
       recipe.values[0].zero_point = zero_point;
@@ -101,7 +101,7 @@ TEST(packing_depends_on_types_and_quantization) {
 }
 
 TEST(packing_is_not_known_of_weights_that_are_given_at_run_time) {
-  CHECK(changed([](GraphRecipe& recipe) { recipe.values[1].role = Role::kInput; }).empty());
+  CHECK(changed_forms([](GraphRecipe& recipe) { recipe.values[1].role = Role::kInput; }).empty());
   CHECK(forms_of(GraphRecipe{xnn::XNodeUnion::XNNAbs, {linear().values[0], linear().values[3]}}).empty());
 }
 

@@ -48,19 +48,19 @@ std::vector<std::uint8_t> make_data(const DataRecipe& recipe = {}) {
   return file;
 }
 
-Status status_of(const std::vector<std::uint8_t>& file) {
+Status data_status(const std::vector<std::uint8_t>& file) {
   return check_data(file.data(), file.size(), "a.ptd");
 }
 
 TEST(data_whole_is_accepted) {
-  CHECK_EQUAL(status_of(make_data()).message(), "");
+  CHECK_EQUAL(data_status(make_data()).message(), "");
 }
 
 TEST(data_cut_at_every_byte_is_refused) {
   const std::vector<std::uint8_t> file = make_data();
   for (std::size_t size = 0; size < file.size(); ++size) {
     const std::vector<std::uint8_t> cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
-    CHECK_CONTAINS(status_of(cut).message(), "truncated: " + std::to_string(size) + " bytes found");
+    CHECK_CONTAINS(data_status(cut).message(), "truncated: " + std::to_string(size) + " bytes found");
   }
 }
 
@@ -70,7 +70,7 @@ TEST(data_with_any_byte_changed_is_read_or_refused) {
     for (const int mask : {0x01, 0x80, 0xFF}) {
       std::vector<std::uint8_t> changed = file;
       changed[at] = static_cast<std::uint8_t>(changed[at] ^ mask);
-      const Status status = status_of(changed);
+      const Status status = data_status(changed);
       CHECK(status.ok() || status.code() == Code::kFile);
     }
   }
@@ -79,17 +79,17 @@ TEST(data_with_any_byte_changed_is_read_or_refused) {
 TEST(data_tables_are_checked) {
   DataRecipe recipe;
   recipe.segment = 1;
-  CHECK_CONTAINS(status_of(make_data(recipe)).message(), "no segment");
+  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "no segment");
   recipe = {};
   recipe.rows = 3;
-  CHECK_CONTAINS(status_of(make_data(recipe)).message(), "weight w is larger than its segment");
+  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "weight w is larger than its segment");
   recipe = {};
   recipe.rows = -1;
-  CHECK_CONTAINS(status_of(make_data(recipe)).message(), "impossible layout");
+  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "impossible layout");
   recipe = {};
   recipe.segment_bytes = 25;
-  CHECK_CONTAINS(status_of(make_data(recipe)).message(), "segment 0 lies beyond");
-  CHECK_CONTAINS(status_of(std::vector<std::uint8_t>(100)).message(), "not a file of weights");
+  CHECK_CONTAINS(data_status(make_data(recipe)).message(), "segment 0 lies beyond");
+  CHECK_CONTAINS(data_status(std::vector<std::uint8_t>(100)).message(), "not a file of weights");
 }
 
 }  // namespace

@@ -12,20 +12,20 @@ namespace {
 using namespace slipway;
 
 // The vector is at least aligned as malloc aligns, which is all the schema asks of these small programs.
-Status status_of(const std::vector<std::uint8_t>& file) {
+Status program_status(const std::vector<std::uint8_t>& file) {
   const auto program = check_program(file.data(), file.size(), "a.pte");
   return program.ok() ? Status() : program.status();
 }
 
-void refused(const std::vector<std::uint8_t>& file, const std::string& why) {
-  const Status status = status_of(file);
+void program_refused(const std::vector<std::uint8_t>& file, const std::string& why) {
+  const Status status = program_status(file);
   CHECK(status.code() == Code::kFile);
   CHECK_CONTAINS(status.message(), why);
   CHECK(!status.fix().empty());
 }
 
-void refused(const ProgramRecipe& recipe, const std::string& why) {
-  refused(make_program(recipe), why);
+void program_refused(const ProgramRecipe& recipe, const std::string& why) {
+  program_refused(make_program(recipe), why);
 }
 
 std::vector<std::uint8_t> text(const std::string& start) {
@@ -35,7 +35,7 @@ std::vector<std::uint8_t> text(const std::string& start) {
 }
 
 TEST(program_whole_is_accepted) {
-  const Status status = status_of(make_program());
+  const Status status = program_status(make_program());
   CHECK_EQUAL(status.message(), "");
   CHECK(status.ok());
 }
@@ -45,10 +45,10 @@ TEST(program_whose_lists_share_their_items_a_million_times_is_refused) {
   ProgramRecipe recipe;
   recipe.lists = 100'000;
   recipe.items = 1'000'000;
-  refused(recipe, "refers to its lists and names more often than a file of its size does");
+  program_refused(recipe, "refers to its lists and names more often than a file of its size does");
   recipe.lists = 100;
   recipe.items = 1000;
-  CHECK(status_of(make_program(recipe)).ok());
+  CHECK(program_status(make_program(recipe)).ok());
 }
 
 TEST(program_cut_at_every_byte_is_refused) {
@@ -56,14 +56,14 @@ TEST(program_cut_at_every_byte_is_refused) {
   const std::string whole = std::to_string(file.size());
   for (std::size_t size = 0; size < file.size(); ++size) {
     const std::vector<std::uint8_t> cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
-    const Status status = status_of(cut);
+    const Status status = program_status(cut);
     CHECK(status.code() == Code::kFile);
     if (size >= 40) {
       CHECK_CONTAINS(status.message(), " bytes found, ");
     }
   }
   const std::vector<std::uint8_t> cut(file.begin(), file.end() - 1);
-  CHECK_CONTAINS(status_of(cut).message(),
+  CHECK_CONTAINS(program_status(cut).message(),
                  "truncated: " + std::to_string(file.size() - 1) + " bytes found, " + whole + " promised");
 }
 
@@ -75,7 +75,7 @@ TEST(program_with_any_byte_changed_is_read_or_refused) {
     for (const int mask : {0x01, 0x80, 0xFF}) {
       std::vector<std::uint8_t> changed = file;
       changed[at] = static_cast<std::uint8_t>(changed[at] ^ mask);
-      const Status status = status_of(changed);
+      const Status status = program_status(changed);
       CHECK(status.ok() || status.code() == Code::kFile);
       refusals += status.ok() ? 0 : 1;
     }
@@ -86,69 +86,69 @@ TEST(program_with_any_byte_changed_is_read_or_refused) {
 TEST(program_longer_than_it_says_is_accepted) {
   std::vector<std::uint8_t> file = make_program();
   file.resize(file.size() + 100);
-  CHECK(status_of(file).ok());
+  CHECK(program_status(file).ok());
 }
 
 TEST(program_of_another_kind_is_named) {
-  refused(std::vector<std::uint8_t>(), "is empty");
-  refused(text("PK\x03\x04"), "zip archive");
-  refused(text("version https://git-lfs.github.com/spec/v1"), "Git LFS pointer");
-  refused(text("\x7f"
-               "ELF"),
-          "executable");
-  refused(text("....FT01"), "--data_path");
-  refused(text("....ET99"), "schema ET99; this runner reads ET12");
-  refused(text("nothing known"), "identifier is missing");
+  program_refused(std::vector<std::uint8_t>(), "is empty");
+  program_refused(text("PK\x03\x04"), "zip archive");
+  program_refused(text("version https://git-lfs.github.com/spec/v1"), "Git LFS pointer");
+  program_refused(text("\x7f"
+                       "ELF"),
+                  "executable");
+  program_refused(text("....FT01"), "--data_path");
+  program_refused(text("....ET99"), "schema ET99; this runner reads ET12");
+  program_refused(text("nothing known"), "identifier is missing");
 }
 
 TEST(program_header_that_lies_is_refused) {
   std::vector<std::uint8_t> file = make_program();
   file[12] = 8;
-  refused(file, "extended header says it is 8 bytes long");
+  program_refused(file, "extended header says it is 8 bytes long");
   file = make_program();
   file[23] = 0x7F;  // the program's size, topmost byte
-  refused(file, "damaged: its header says");
+  program_refused(file, "damaged: its header says");
   file = make_program();
   for (std::size_t at = 32; at < 40; ++at) {
     file[at] = 0xFF;  // the segments' size
   }
-  refused(file, "segments are");
+  program_refused(file, "segments are");
 }
 
 TEST(program_tables_are_checked) {
   ProgramRecipe recipe;
   recipe.output_value = 4;
-  refused(recipe, "an output is not among its values");
+  program_refused(recipe, "an output is not among its values");
   recipe = {};
   recipe.output_value = -1;
-  refused(recipe, "an output is not among its values");
+  program_refused(recipe, "an output is not among its values");
   recipe = {};
   recipe.first_argument = 99;
-  refused(recipe, "instruction 0");
+  program_refused(recipe, "instruction 0");
   recipe = {};
   recipe.constant_index = 2;
-  refused(recipe, "value 1 is a constant that is not there");
+  program_refused(recipe, "value 1 is a constant that is not there");
   recipe = {};
   recipe.planned_bytes = 23;
-  refused(recipe, "value 3 lies beyond its planned memory");
+  program_refused(recipe, "value 3 lies beyond its planned memory");
   recipe = {};
   recipe.planned_bytes = -1;
-  refused(recipe, "method forward: ");
+  program_refused(recipe, "method forward: ");
   recipe = {};
   recipe.dim_order = {0, 0};
-  refused(recipe, "order of dimensions");
+  program_refused(recipe, "order of dimensions");
   recipe = {};
   recipe.dim_order = {0, 1, 2};
-  refused(recipe, "impossible layout");
+  program_refused(recipe, "impossible layout");
   recipe = {};
   recipe.segment_bytes = 25;
-  refused(recipe, "segment 0 lies beyond");
+  program_refused(recipe, "segment 0 lies beyond");
   recipe = {};
   recipe.segment_bytes = 23;
-  refused(recipe, "constant that is not there");
+  program_refused(recipe, "constant that is not there");
   recipe = {};
   recipe.operator_name = "";
-  refused(recipe, "operator 0 has no name");
+  program_refused(recipe, "operator 0 has no name");
 }
 
 }  // namespace

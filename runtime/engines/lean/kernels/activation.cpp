@@ -85,7 +85,7 @@ Status glu(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kActivationTable[] = {
     {"aten::elu.out", elu, 5},
     {"aten::gelu.out", gelu, 3},
     {"aten::glu.out", glu, 3},
@@ -95,7 +95,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* activation_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kActivationTable, count);
 }
 
 }  // namespace slipway::lean

@@ -377,7 +377,7 @@ Status pow_scalar_tensor(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kBinaryTable[] = {
     {"aten::add.Scalar_out", add_scalar<1>, 4},
     {"aten::add.out", add<1>, 4},
     {"aten::atan2.out", real_op<Atan2>, 3},
@@ -430,7 +430,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* binary_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kBinaryTable, count);
 }
 
 }  // namespace slipway::lean

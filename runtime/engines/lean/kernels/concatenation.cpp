@@ -179,7 +179,7 @@ Status repeat(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kConcatenationTable[] = {
     {"aten::cat.out", cat, 3},
     {"aten::repeat.out", repeat, 3},
     {"aten::split_copy.Tensor_out", split_copy, 4},
@@ -191,7 +191,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* concatenation_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kConcatenationTable, count);
 }
 
 }  // namespace slipway::lean

@@ -131,7 +131,7 @@ void correlate_rows(const Volume<T>& small, const Volume<T>& big, Volume<T>* wei
 }
 
 // Up to a size whose products with a tensor's stay far from any overflow.
-bool within(const Triple& triple, std::int64_t least) {
+bool all_at_least(const Triple& triple, std::int64_t least) {
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   return std::all_of(triple.begin(), triple.end(),
                      [least](std::int64_t x) { return x >= least && x <= kMost; });
@@ -149,8 +149,8 @@ Geometry geometry_of(Arguments& arguments, std::size_t at, std::size_t dims) {
 }
 
 bool weight_fits(const TensorView& in, const TensorView& weight, const Geometry& g, bool transposed) {
-  if (in.rank < 3 || in.rank > 5 || weight.rank != in.rank || g.groups <= 0 || !within(g.stride, 1) ||
-      !within(g.dilation, 1) || !within(g.padding, 0) || !within(g.output_padding, 0) ||
+  if (in.rank < 3 || in.rank > 5 || weight.rank != in.rank || g.groups <= 0 || !all_at_least(g.stride, 1) ||
+      !all_at_least(g.dilation, 1) || !all_at_least(g.padding, 0) || !all_at_least(g.output_padding, 0) ||
       weight.sizes[0] % g.groups != 0 || weight.sizes[0] == 0) {
     return false;
   }
@@ -294,7 +294,7 @@ Status convolution_backward(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kConvolutionTable[] = {
     {"aten::convolution.out", convolution, 10},
     {"aten::convolution_backward.out", convolution_backward, 14},
 };
@@ -302,7 +302,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* convolution_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kConvolutionTable, count);
 }
 
 }  // namespace slipway::lean

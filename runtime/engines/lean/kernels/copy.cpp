@@ -69,7 +69,7 @@ Status copy_in_place(Arguments& arguments) {
   return writable;
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kCopyTable[] = {
     {"aten::_to_copy.out", to_copy, 4},
     {"aten::alias_copy.out", plain_copy, 2},
     {"aten::clone.out", clone, 3},
@@ -86,7 +86,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* copy_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kCopyTable, count);
 }
 
 }  // namespace slipway::lean

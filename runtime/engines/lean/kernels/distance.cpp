@@ -38,16 +38,6 @@ T distance(const T* a, const T* b, std::size_t width, double p) {
                                                                           : std::pow(total, T(1) / power);
 }
 
-template <typename T>
-std::vector<T> rows_of(const TensorView& view) {
-  std::vector<T> found(view.count());
-  if (!found.empty()) {
-    TensorView straight = straightened(view, found.data());
-    copy(straight, operand_of(view, straight));
-  }
-  return found;
-}
-
 // aten::_pdist_forward.out(Tensor self, float p=2, *, Tensor(a!) out): between all pairs of rows.
 Status pdist(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
@@ -63,7 +53,7 @@ Status pdist(Arguments& arguments) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{rows == 0 ? 0 : in.sizes[0] * (in.sizes[0] - 1) / 2}));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const std::vector<T> values = rows_of<T>(in);
+    const std::vector<T> values = elements_of<T>(in);
     std::int64_t to = 0;
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t k = i + 1; k < rows; ++k) {
@@ -115,8 +105,8 @@ Status cdist(Arguments& arguments) {
   const auto second_steps = operand_of(second, both).steps;
   return in_floats(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const std::vector<T> left = rows_of<T>(a);
-    const std::vector<T> right = rows_of<T>(b);
+    const std::vector<T> left = elements_of<T>(a);
+    const std::vector<T> right = elements_of<T>(b);
     std::vector<T> result(out.count());
     std::size_t to = 0;
     for (std::size_t n = 0, count = both.count(); n < count; ++n) {
@@ -134,7 +124,7 @@ Status cdist(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kDistanceTable[] = {
     {"aten::_cdist_forward.out", cdist, 5},
     {"aten::_pdist_forward.out", pdist, 3},
 };
@@ -142,7 +132,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* distance_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kDistanceTable, count);
 }
 
 }  // namespace slipway::lean

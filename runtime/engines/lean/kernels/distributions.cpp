@@ -67,7 +67,7 @@ Status dropout(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kDistributionTable[] = {
     {"aten::native_dropout.out", dropout, 5},
     {"aten::rand.out", fill<uniform>, 2},
     {"aten::randn.out", fill<normal>, 2},
@@ -76,7 +76,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* distribution_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kDistributionTable, count);
 }
 
 }  // namespace slipway::lean

@@ -108,7 +108,7 @@ Status arange_start(Arguments& arguments) {
   return range(arguments, arguments.real(0), arguments.real(1), arguments.real(2), 3);
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kFactoryTable[] = {
     {"aten::arange.out", arange, 2},
     {"aten::arange.start_out", arange_start, 4},
     {"aten::empty.out", empty, 3},
@@ -125,7 +125,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* factory_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kFactoryTable, count);
 }
 
 }  // namespace slipway::lean

@@ -147,14 +147,14 @@ Status grid_sampler(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kGridSamplerTable[] = {
     {"aten::grid_sampler_2d.out", grid_sampler, 6},
 };
 
 }  // namespace
 
 const KernelEntry* grid_sampler_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kGridSamplerTable, count);
 }
 
 }  // namespace slipway::lean

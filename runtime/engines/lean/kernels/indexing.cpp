@@ -239,7 +239,7 @@ Status index_put_in_place(Arguments& arguments) {
              : writable;
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kIndexingTable[] = {
     {"aten::index.Tensor_out", index, 3},
     {"aten::index_put.out", index_put, 5},
     {"aten::index_put_", index_put_in_place, 4},
@@ -248,7 +248,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* indexing_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kIndexingTable, count);
 }
 
 }  // namespace slipway::lean

@@ -1,39 +1,15 @@
 // Products of matrices.
-#include <type_traits>
 #include <vector>
 
 #include "lean/kernels/tables.h"
-#include "lean/kernels/tensor_iterator.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {
 
-Status mismatch(const TensorView& a, const TensorView& b) {
+Status cannot_multiply(const TensorView& a, const TensorView& b) {
   return {Code::kExecution, "cannot multiply " + to_text(a.shape()) + " with " + to_text(b.shape()),
           "check the inputs' shapes against what the program was exported with"};
-}
-
-// The tensor's elements as T in logical row-major order.
-template <typename T>
-std::vector<T> rows_of(const TensorView& view) {
-  std::vector<T> found(view.count());
-  if (found.empty()) {
-    return found;
-  }
-  if (view.contiguous()) {
-    load(view.dtype, view.data, 1, found.size(), found.data());
-    return found;
-  }
-  TensorView straight = view;
-  straight.dtype = std::is_same_v<T, float>    ? DType::kFloat32
-                   : std::is_same_v<T, double> ? DType::kFloat64
-                                               : DType::kInt64;
-  for (std::uint8_t i = 0; i < view.rank; ++i) {
-    straight.order[i] = i;
-  }
-  straight.data = reinterpret_cast<std::uint8_t*>(found.data());
-  copy(straight, operand_of(view, straight));
-  return found;
 }
 
 // c (m x n) += a (m x k) times b, which is k x n, or n x k when it is transposed.
@@ -95,8 +71,8 @@ Status product(const TensorView& a, const TensorView& b, std::size_t batch, Tens
   const auto n = static_cast<std::size_t>(b.sizes[b.rank - 1U]);
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    const std::vector<T> left = rows_of<T>(a);
-    const std::vector<T> right = rows_of<T>(b);
+    const std::vector<T> left = elements_of<T>(a);
+    const std::vector<T> right = elements_of<T>(b);
     std::vector<T> result(batch * m * n);
     for (std::size_t i = 0; i < batch; ++i) {
       multiply(left.data() + i * m * k, right.data() + i * k * n, false, m, k, n, result.data() + i * m * n);
@@ -112,7 +88,7 @@ Status mm(Arguments& arguments) {
   const TensorView& b = arguments.tensor(1);
   TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
-    return mismatch(a, b);
+    return cannot_multiply(a, b);
   }
   const Status resized = resize(&out, Shape{a.sizes[0], b.sizes[1]});
   return resized.ok() ? product(a, b, 1, out) : resized;
@@ -125,7 +101,7 @@ Status bmm(Arguments& arguments) {
   TensorView& out = arguments.tensor(2);
   if (!arguments.fault().ok() || a.rank != 3 || b.rank != 3 || a.sizes[0] != b.sizes[0] ||
       a.sizes[2] != b.sizes[1]) {
-    return mismatch(a, b);
+    return cannot_multiply(a, b);
   }
   const Status resized = resize(&out, Shape{a.sizes[0], a.sizes[1], b.sizes[2]});
   return resized.ok() ? product(a, b, static_cast<std::size_t>(a.sizes[0]), out) : resized;
@@ -140,7 +116,7 @@ Status addmm(Arguments& arguments) {
   const Number alpha = arguments.number(4);
   TensorView& out = arguments.tensor(5);
   if (!arguments.fault().ok() || a.rank != 2 || b.rank != 2 || a.sizes[1] != b.sizes[0]) {
-    return mismatch(a, b);
+    return cannot_multiply(a, b);
   }
   Status done = resize(&out, Shape{a.sizes[0], b.sizes[1]});
   Shape shape;
@@ -148,7 +124,7 @@ Status addmm(Arguments& arguments) {
     done = broadcast_shape(self, out, &shape);
   }
   if (!done.ok() || shape != out.shape()) {
-    return done.ok() ? mismatch(self, out) : done;
+    return done.ok() ? cannot_multiply(self, out) : done;
   }
   if (out.count() == 0) {
     return {};
@@ -159,7 +135,7 @@ Status addmm(Arguments& arguments) {
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> result(m * n);
-    multiply(rows_of<T>(a).data(), rows_of<T>(b).data(), false, m, k, n, result.data());
+    multiply(elements_of<T>(a).data(), elements_of<T>(b).data(), false, m, k, n, result.data());
     TensorView products = out;
     products.dtype = std::is_same_v<T, float>    ? DType::kFloat32
                      : std::is_same_v<T, double> ? DType::kFloat64
@@ -187,7 +163,7 @@ Status linear(Arguments& arguments) {
   if (!arguments.fault().ok() || in.rank == 0 || weight.rank != 2 ||
       in.sizes[in.rank - 1U] != weight.sizes[1] ||
       (bias != nullptr && static_cast<std::int64_t>(bias->count()) != weight.sizes[0])) {
-    return mismatch(in, weight);
+    return cannot_multiply(in, weight);
   }
   Shape shape = in.shape();
   shape.back() = weight.sizes[0];
@@ -199,18 +175,18 @@ Status linear(Arguments& arguments) {
     using T = decltype(zero);
     std::vector<T> result(m * n);
     if (bias != nullptr) {
-      const std::vector<T> start = rows_of<T>(*bias);
+      const std::vector<T> start = elements_of<T>(*bias);
       for (std::size_t i = 0; i < result.size(); ++i) {
         result[i] = start[i % n];
       }
     }
-    multiply(rows_of<T>(in).data(), rows_of<T>(weight).data(), true, m, k, n, result.data());
+    multiply(elements_of<T>(in).data(), elements_of<T>(weight).data(), true, m, k, n, result.data());
     put(result, out);
     return Status();
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kLinearAlgebraTable[] = {
     {"aten::addmm.out", addmm, 6},
     {"aten::bmm.out", bmm, 3},
     {"aten::linear.out", linear, 4},
@@ -220,7 +196,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* linear_algebra_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kLinearAlgebraTable, count);
 }
 
 }  // namespace slipway::lean

@@ -154,7 +154,7 @@ Status masked_scatter(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kMaskedTable[] = {
     {"aten::masked_fill.Scalar_out", masked_fill, 4},
     {"aten::masked_scatter.out", masked_scatter, 4},
     {"aten::masked_select.out", masked_select, 3},
@@ -164,7 +164,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* masked_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kMaskedTable, count);
 }
 
 }  // namespace slipway::lean

@@ -315,7 +315,7 @@ Status batch_norm_running(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kNormalizationTable[] = {
     {"aten::_native_batch_norm_legit.no_stats_out", batch_norm_of_batch, 9},
     {"aten::_native_batch_norm_legit.out", batch_norm_running, 11},
     {"aten::_native_batch_norm_legit_no_training.out", batch_norm, 10},
@@ -326,7 +326,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* normalization_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kNormalizationTable, count);
 }
 
 }  // namespace slipway::lean

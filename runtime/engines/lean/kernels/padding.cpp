@@ -103,7 +103,7 @@ Status constant_pad(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kPaddingTable[] = {
     {"aten::constant_pad_nd.out", constant_pad, 4},    {"aten::reflection_pad1d.out", pad<true, 1>, 3},
     {"aten::reflection_pad2d.out", pad<true, 2>, 3},   {"aten::reflection_pad3d.out", pad<true, 3>, 3},
     {"aten::replication_pad1d.out", pad<false, 1>, 3}, {"aten::replication_pad2d.out", pad<false, 2>, 3},
@@ -113,7 +113,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* padding_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kPaddingTable, count);
 }
 
 }  // namespace slipway::lean

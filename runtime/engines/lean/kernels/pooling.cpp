@@ -23,7 +23,7 @@ Pair pair_of(const std::vector<std::int64_t>& items, std::int64_t missing) {
 // Sums of a few of them stay far from any overflow.
 constexpr std::int64_t kMost = std::int64_t{1} << 30;
 
-bool within(Pair pair, std::int64_t least) {
+bool both_at_least(Pair pair, std::int64_t least) {
   return pair.row >= least && pair.column >= least && pair.row <= kMost && pair.column <= kMost;
 }
 
@@ -135,8 +135,8 @@ struct Windows {
   Status prepare(const TensorView& in, Pair kernel, const std::vector<std::int64_t>& strides, Pair padding,
                  Pair dilation, bool ceil, TensorView* out) {
     const Pair stride = strides.empty() ? kernel : pair_of(strides, 1);
-    if (!is_image(in) || !within(kernel, 1) || !within(stride, 1) || !within(dilation, 1) ||
-        !within(padding, 0)) {
+    if (!is_image(in) || !both_at_least(kernel, 1) || !both_at_least(stride, 1) ||
+        !both_at_least(dilation, 1) || !both_at_least(padding, 0)) {
       return cannot(in);
     }
     const Axis down{in.sizes[in.rank - 2U], kernel.row, stride.row, padding.row, dilation.row};
@@ -311,7 +311,7 @@ Status max_pool_backward(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kPoolingTable[] = {
     {"aten::_adaptive_avg_pool2d.out", adaptive_avg_pool, 3},
     {"aten::avg_pool2d.out", avg_pool, 8},
     {"aten::max_pool2d_with_indices.out", max_pool, 8},
@@ -321,7 +321,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* pooling_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kPoolingTable, count);
 }
 
 }  // namespace slipway::lean

@@ -223,7 +223,7 @@ double cut(double x) {
   return std::trunc(x);
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kPrimTable[] = {
     {"aten::_local_scalar_dense", local_scalar, 2},
     {"aten::sym_numel", sym_numel, 2},
     {"aten::sym_size.int", sym_size, 3},
@@ -257,7 +257,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* prim_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kPrimTable, count);
 }
 
 }  // namespace slipway::lean

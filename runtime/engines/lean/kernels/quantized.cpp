@@ -40,15 +40,6 @@ struct Parameters {
   }
 };
 
-std::vector<float> floats_of(const TensorView& view) {
-  std::vector<float> found(view.count());
-  if (!found.empty()) {
-    TensorView straight = straightened(view, found.data());
-    copy(straight, operand_of(view, straight));
-  }
-  return found;
-}
-
 Status quantize(const TensorView& in, const Parameters& parameters, Range range, TensorView& out) {
   const Status resized = resize(&out, in.shape());
   if (resized.ok()) {
@@ -83,7 +74,7 @@ Parameters per_tensor(Arguments& arguments) {
 }
 
 Status per_tensor_of_tensors(Arguments& arguments, Parameters* parameters) {
-  *parameters = {floats_of(arguments.tensor(1)), floats_of(arguments.tensor(2)), {}, {}};
+  *parameters = {elements_of<float>(arguments.tensor(1)), elements_of<float>(arguments.tensor(2)), {}, {}};
   if (parameters->scales.size() != 1 || parameters->zero_points.size() != 1) {
     return mismatch("there is not one scale for the tensor");
   }
@@ -96,9 +87,9 @@ Status per_channel(Arguments& arguments, Parameters* parameters) {
   const TensorView* zero_points = arguments.optional_tensor(2);
   std::size_t dim = 0;
   SLIPWAY_RETURN_IF_ERROR(wrap_dim(arguments.integer(3), in.rank, &dim));
-  parameters->scales = floats_of(arguments.tensor(1));
-  parameters->zero_points =
-      zero_points == nullptr ? std::vector<float>(parameters->scales.size()) : floats_of(*zero_points);
+  parameters->scales = elements_of<float>(arguments.tensor(1));
+  parameters->zero_points = zero_points == nullptr ? std::vector<float>(parameters->scales.size())
+                                                   : elements_of<float>(*zero_points);
   const auto channels = static_cast<std::size_t>(in.sizes[dim]);
   if (parameters->scales.size() != channels || parameters->zero_points.size() != channels) {
     return mismatch("there is not one scale for each channel of " + to_text(in.shape()));
@@ -151,8 +142,8 @@ Status dequantize_per_channel(Arguments& arguments) {
 }
 
 // Tokens are the rows: everything but the last dimension.
-Status rows_of(const TensorView& in, const TensorView& scales, const TensorView& zero_points,
-               std::size_t* rows, std::size_t* width) {
+Status token_rows(const TensorView& in, const TensorView& scales, const TensorView& zero_points,
+                  std::size_t* rows, std::size_t* width) {
   *width = in.rank == 0 ? 1 : static_cast<std::size_t>(in.sizes[in.rank - 1U]);
   *rows = *width == 0 ? 0 : in.count() / *width;
   return in.contiguous() && scales.count() == *rows && zero_points.count() == *rows
@@ -167,15 +158,15 @@ Status quantize_per_token(Arguments& arguments) {
   TensorView& out = arguments.tensor(6);
   std::size_t rows = 0;
   std::size_t width = 0;
-  Status done = rows_of(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
+  Status done = token_rows(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
   if (done.ok()) {
     done = resize(&out, in.shape());
   }
   if (!done.ok() || rows == 0) {
     return done;
   }
-  const std::vector<float> scales = floats_of(arguments.tensor(1));
-  const std::vector<float> zero_points = floats_of(arguments.tensor(2));
+  const std::vector<float> scales = elements_of<float>(arguments.tensor(1));
+  const std::vector<float> zero_points = elements_of<float>(arguments.tensor(2));
   const Range range = range_of(arguments, 3);
   std::vector<float> line(width);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -195,15 +186,15 @@ Status dequantize_per_token(Arguments& arguments) {
   TensorView& out = arguments.tensor(7);
   std::size_t rows = 0;
   std::size_t width = 0;
-  Status done = rows_of(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
+  Status done = token_rows(in, arguments.tensor(1), arguments.tensor(2), &rows, &width);
   if (done.ok()) {
     done = resize(&out, in.shape());
   }
   if (!done.ok() || rows == 0) {
     return done;
   }
-  const std::vector<float> scales = floats_of(arguments.tensor(1));
-  const std::vector<float> zero_points = floats_of(arguments.tensor(2));
+  const std::vector<float> scales = elements_of<float>(arguments.tensor(1));
+  const std::vector<float> zero_points = elements_of<float>(arguments.tensor(2));
   std::vector<float> line(width);
   for (std::size_t row = 0; row < rows; ++row) {
     load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
@@ -291,7 +282,7 @@ Status choose_qparams(Arguments& arguments) {
 // quantized_decomposed::embedding_byte.out(Tensor weight, Tensor weight_scales, Tensor? weight_zero_points,
 // int weight_quant_min, int weight_quant_max, Tensor indices, *, Tensor(a!) out)
 template <int Bits>
-Status embedding(Arguments& arguments, std::size_t out_at) {
+Status quantized_embedding(Arguments& arguments, std::size_t out_at) {
   const TensorView& weight = arguments.tensor(0);
   const TensorView& scales = arguments.tensor(1);
   const TensorView* zero_points = arguments.optional_tensor(2);
@@ -317,9 +308,9 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
   }
   std::vector<std::int64_t> rows(indices.count());
   load(indices.dtype, indices.data, 1, rows.size(), rows.data());
-  const std::vector<float> scale = floats_of(scales);
+  const std::vector<float> scale = elements_of<float>(scales);
   const std::vector<float> zero_point =
-      zero_points == nullptr ? std::vector<float>() : floats_of(*zero_points);
+      zero_points == nullptr ? std::vector<float>() : elements_of<float>(*zero_points);
   std::vector<float> line(width);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] >= weight.sizes[0]) {
@@ -350,10 +341,10 @@ Status embedding(Arguments& arguments, std::size_t out_at) {
 
 template <int Bits, std::size_t OutAt>
 Status embedding_of(Arguments& arguments) {
-  return embedding<Bits>(arguments, OutAt);
+  return quantized_embedding<Bits>(arguments, OutAt);
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::choose_qparams.Tensor_out", choose_qparams, 7},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_per_token, 4},
     {"quantized_decomposed::dequantize_per_channel.out", dequantize_per_channel, 9},
@@ -375,7 +366,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* quantized_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kQuantizedTable, count);
 }
 
 }  // namespace slipway::lean

@@ -25,7 +25,7 @@ Coded coded_of(Arguments& arguments, std::size_t at) {
 // quantized_decomposed::add.out(Tensor a, float a_scale, int a_zero_point, int a_quant_min, int a_quant_max,
 // Tensor b, float b_scale, int b_zero_point, int b_quant_min, int b_quant_max, float out_scale, int
 // out_zero_point, int out_quant_min, int out_quant_max, *, Tensor(a!) out)
-Status add(Arguments& arguments) {
+Status add_quantized(Arguments& arguments) {
   const TensorView& a = arguments.tensor(0);
   const TensorView& b = arguments.tensor(5);
   TensorView& out = arguments.tensor(14);
@@ -52,15 +52,6 @@ Status add(Arguments& arguments) {
   return {};
 }
 
-std::vector<float> floats_of(const TensorView& view) {
-  std::vector<float> found(view.count());
-  if (!found.empty()) {
-    TensorView straight = straightened(view, found.data());
-    copy(straight, operand_of(view, straight));
-  }
-  return found;
-}
-
 // A weight of integers as floats. Each row has a scale, or one for each of the groups it is cut into.
 Status weight_of(Arguments& arguments, std::vector<float>* values) {
   const TensorView& weight = arguments.tensor(1);
@@ -73,10 +64,10 @@ Status weight_of(Arguments& arguments, std::vector<float>* values) {
     return mismatch("scales of " + to_text(scales.shape()) + " do not fit a weight of " +
                     to_text(weight.shape()));
   }
-  *values = floats_of(weight);
-  const std::vector<float> scale = floats_of(scales);
+  *values = elements_of<float>(weight);
+  const std::vector<float> scale = elements_of<float>(scales);
   const std::vector<float> zero =
-      zero_points == nullptr ? std::vector<float>(scale.size()) : floats_of(*zero_points);
+      zero_points == nullptr ? std::vector<float>(scale.size()) : elements_of<float>(*zero_points);
   const auto width = static_cast<std::size_t>(weight.sizes[1]);
   const std::size_t group = (width + groups - 1) / groups;
   for (std::size_t i = 0; i < values->size(); ++i) {
@@ -87,7 +78,7 @@ Status weight_of(Arguments& arguments, std::vector<float>* values) {
 }
 
 // out = in (m x k) times the weight, which is k x n, or n x k when it is transposed.
-Status product(Arguments& arguments, bool transposed, std::size_t out_at) {
+Status quantized_product(Arguments& arguments, bool transposed, std::size_t out_at) {
   const TensorView& in = arguments.tensor(0);
   const TensorView& weight = arguments.tensor(1);
   TensorView& out = arguments.tensor(out_at);
@@ -108,7 +99,7 @@ Status product(Arguments& arguments, bool transposed, std::size_t out_at) {
   }
   const auto k = static_cast<std::size_t>(inner);
   const auto n = static_cast<std::size_t>(shape.back());
-  const std::vector<float> values = floats_of(in);
+  const std::vector<float> values = elements_of<float>(in);
   std::vector<float> result(out.count());
   for (std::size_t i = 0; i < result.size(); ++i) {
     const float* row = values.data() + i / n * k;
@@ -124,16 +115,16 @@ Status product(Arguments& arguments, bool transposed, std::size_t out_at) {
 // weight_zero_points,
 // *, Tensor(a!) out)
 Status mixed_mm(Arguments& arguments) {
-  return product(arguments, false, 4);
+  return quantized_product(arguments, false, 4);
 }
 // quantized_decomposed::mixed_linear.out(Tensor input, Tensor weight, Tensor weight_scales, Tensor?
 // weight_zero_points, ScalarType? dtype=None, *, Tensor(a!) out)
 Status mixed_linear(Arguments& arguments) {
-  return product(arguments, true, 5);
+  return quantized_product(arguments, true, 5);
 }
 
-constexpr KernelEntry kTable[] = {
-    {"quantized_decomposed::add.out", add, 15},
+constexpr KernelEntry kQuantizedArithmeticTable[] = {
+    {"quantized_decomposed::add.out", add_quantized, 15},
     {"quantized_decomposed::mixed_linear.out", mixed_linear, 6},
     {"quantized_decomposed::mixed_mm.out", mixed_mm, 5},
 };
@@ -141,7 +132,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* quantized_arithmetic_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kQuantizedArithmeticTable, count);
 }
 
 }  // namespace slipway::lean

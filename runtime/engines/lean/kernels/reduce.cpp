@@ -10,7 +10,7 @@
 namespace slipway::lean {
 namespace {
 
-std::vector<std::int64_t> one(std::int64_t dim) {
+std::vector<std::int64_t> only(std::int64_t dim) {
   return {dim};
 }
 
@@ -93,7 +93,7 @@ struct Product {
 
 // aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out)
 Status prod(Arguments& arguments) {
-  return fold(arguments, one(arguments.integer(1)), arguments.boolean(2), 4,
+  return fold(arguments, only(arguments.integer(1)), arguments.boolean(2), 4,
               domain_of(arguments.tensor(4).dtype), Product());
 }
 // aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out)
@@ -178,8 +178,8 @@ Status argument_of_extreme(Arguments& arguments) {
   if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
     return mismatch("there is no largest of no elements");
   }
-  return indices_of_extremes<Largest>(in, dim ? one(*dim) : std::vector<std::int64_t>{}, arguments.boolean(2),
-                                      &out);
+  return indices_of_extremes<Largest>(in, dim ? only(*dim) : std::vector<std::int64_t>{},
+                                      arguments.boolean(2), &out);
 }
 
 // aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values)
@@ -189,7 +189,7 @@ Status extreme_and_index(Arguments& arguments) {
   if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
     return mismatch("there is no largest of no elements");
   }
-  const std::vector<std::int64_t> dims = one(arguments.integer(1));
+  const std::vector<std::int64_t> dims = only(arguments.integer(1));
   const bool keep = arguments.boolean(2);
   const Status done = indices_of_extremes<Largest>(in, dims, keep, &arguments.tensor(4));
   return done.ok() ? fold(arguments, dims, keep, 3, domain_of(in.dtype), Best<Largest>()) : done;
@@ -210,7 +210,7 @@ Status any_all(Arguments& arguments) {
 }
 // aten::any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out)
 Status any_dim(Arguments& arguments) {
-  return fold(arguments, one(arguments.integer(1)), arguments.boolean(2), 3,
+  return fold(arguments, only(arguments.integer(1)), arguments.boolean(2), 3,
               domain_of(arguments.tensor(0).dtype), Any());
 }
 // aten::any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out)
@@ -281,7 +281,7 @@ Status cumsum(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kReduceTable[] = {
     {"aten::amax.out", extreme<true>, 4},
     {"aten::amin.out", extreme<false>, 4},
     {"aten::any.all_out", any_all, 2},
@@ -307,7 +307,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* reduce_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kReduceTable, count);
 }
 
 }  // namespace slipway::lean

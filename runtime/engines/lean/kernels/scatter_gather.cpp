@@ -211,7 +211,7 @@ Status repeat_interleave(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kScatterGatherTable[] = {
     {"aten::embedding.out", embedding, 6},       {"aten::gather.out", gather, 5},
     {"aten::index_select.out", index_select, 4}, {"aten::repeat_interleave.Tensor_out", repeat_interleave, 3},
     {"aten::scatter.src_out", scatter, 5},       {"aten::scatter.value_out", scatter_value, 5},
@@ -221,7 +221,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* scatter_gather_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kScatterGatherTable, count);
 }
 
 }  // namespace slipway::lean

@@ -132,7 +132,7 @@ Status slice_scatter(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kSlicingTable[] = {
     {"aten::narrow_copy.out", narrow_copy, 5},       {"aten::select_copy.int_out", select_copy, 4},
     {"aten::select_scatter.out", select_scatter, 5}, {"aten::slice_copy.Tensor_out", slice_copy, 6},
     {"aten::slice_scatter.out", slice_scatter, 7},
@@ -141,7 +141,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* slicing_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kSlicingTable, count);
 }
 
 }  // namespace slipway::lean

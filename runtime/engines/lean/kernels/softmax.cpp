@@ -35,7 +35,7 @@ Status softmax(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kSoftmaxTable[] = {
     {"aten::_log_softmax.out", softmax<true>, 4},
     {"aten::_softmax.out", softmax<false>, 4},
 };
@@ -43,7 +43,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* softmax_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kSoftmaxTable, count);
 }
 
 }  // namespace slipway::lean

@@ -102,7 +102,7 @@ Status sort(Arguments& arguments) {
                 indices);
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kSortingTable[] = {
     {"aten::sort.values", sort, 5},
     {"aten::topk.values", topk, 7},
 };
@@ -110,7 +110,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* sorting_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kSortingTable, count);
 }
 
 }  // namespace slipway::lean

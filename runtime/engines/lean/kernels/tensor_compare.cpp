@@ -81,7 +81,7 @@ Status clamp_tensors(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kCompareTable[] = {
     {"aten::clamp.Tensor_out", clamp_tensors, 4},
     {"aten::where.self_out", where, 4},
 };
@@ -89,7 +89,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* compare_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kCompareTable, count);
 }
 
 }  // namespace slipway::lean

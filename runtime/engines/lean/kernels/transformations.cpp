@@ -124,7 +124,7 @@ Status tril(Arguments& arguments) {
   return {};
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kTransformationTable[] = {
     {"aten::flip.out", flip, 3},
     {"aten::pixel_shuffle.out", pixel_shuffle<false>, 3},
     {"aten::pixel_unshuffle.out", pixel_shuffle<true>, 3},
@@ -135,7 +135,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* transformation_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kTransformationTable, count);
 }
 
 }  // namespace slipway::lean

@@ -187,7 +187,7 @@ Status clamp(Arguments& arguments) {
                  whole(arguments, 2), 3);
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kUnaryTable[] = {
     {"aten::abs.out", same<Abs>, 2},
     {"aten::acos.out", real<Acos>, 2},
     {"aten::acosh.out", real<Acosh>, 2},
@@ -234,7 +234,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* unary_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kUnaryTable, count);
 }
 
 }  // namespace slipway::lean

@@ -241,7 +241,7 @@ Status smooth_bilinear(Arguments& arguments) {
   });
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kUpsampleTable[] = {
     {"aten::_upsample_bilinear2d_aa.out", smooth_bilinear, 6},
     {"aten::upsample_bilinear2d.vec_out", bilinear, 5},
     {"aten::upsample_nearest2d.vec_out", nearest, 4},
@@ -250,7 +250,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* upsample_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kUpsampleTable, count);
 }
 
 }  // namespace slipway::lean

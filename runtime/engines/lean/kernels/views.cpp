@@ -251,7 +251,7 @@ Status as_strided_copy(Arguments& arguments) {
   return copy_as(arguments.tensor(4), shape, operand);
 }
 
-constexpr KernelEntry kTable[] = {
+constexpr KernelEntry kViewTable[] = {
     {"aten::as_strided_copy.out", as_strided_copy, 5},
     {"aten::diagonal_copy.out", diagonal_copy, 5},
     {"aten::expand_copy.out", expand_copy, 4},
@@ -268,7 +268,7 @@ constexpr KernelEntry kTable[] = {
 }  // namespace
 
 const KernelEntry* view_kernels(std::size_t* count) {
-  return entries_of(kTable, count);
+  return entries_of(kViewTable, count);
 }
 
 }  // namespace slipway::lean

@@ -30,6 +30,22 @@ TensorView straightened(const TensorView& view, const T* data) {
   return straight;
 }
 
+// The tensor's elements as T, in row-major order.
+template <typename T>
+std::vector<T> elements_of(const TensorView& view) {
+  std::vector<T> found(view.count());
+  if (found.empty()) {
+    return found;
+  }
+  if (view.contiguous()) {
+    load(view.dtype, view.data, 1, found.size(), found.data());
+    return found;
+  }
+  TensorView straight = straightened(view, found.data());
+  copy(straight, operand_of(view, straight));
+  return found;
+}
+
 // [N, C, W], [N, C, H, W] or [N, C, D, H, W]; what is missing has the size 1.
 template <typename T>
 struct Volume {

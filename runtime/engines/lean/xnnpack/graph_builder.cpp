@@ -56,13 +56,6 @@ std::vector<std::size_t> dims_of(const xnn::XNNTensorValue& value) {
   return dims;
 }
 
-const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
-  if (const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue()) {
-    return quantized->tensor_value();
-  }
-  return value.xvalue_union_as_XNNTensorValue();
-}
-
 // Whether a value of bfloat16 is one of float32 for XNNPACK. Constants stay: no node here takes them.
 bool is_wide(const xnn::XNNTensorValue& value) {
   return value.datatype() == xnn::XNNDatatype::xnn_datatype_bf16 && value.constant_buffer_idx() == 0;

@@ -13,7 +13,7 @@ using xnn::XNNDatatype;
 constexpr std::uint32_t kTransposed = XNN_FLAG_TRANSPOSE_WEIGHTS;
 
 // The values of a node, whatever its kind. No bias: a batched product, or none was exported.
-struct Operands {
+struct MatrixOperands {
   const Lifetime* input = nullptr;
   const Lifetime* filter = nullptr;
   const Lifetime* bias = nullptr;
@@ -23,7 +23,7 @@ struct Operands {
   const Lifetime* rows = nullptr;
 };
 
-void find_rows(const XnnPayload& payload, const Lifetimes& lifetimes, Operands* operands) {
+void find_rows(const XnnPayload& payload, const Lifetimes& lifetimes, MatrixOperands* operands) {
   operands->rows = operands->input;
   if (operands->input->tensor->datatype() == XNNDatatype::xnn_datatype_qdint8 &&
       operands->input->producer != kNoNode) {
@@ -34,12 +34,12 @@ void find_rows(const XnnPayload& payload, const Lifetimes& lifetimes, Operands* 
   }
 }
 
-const Lifetime* find(const Lifetimes& lifetimes, std::uint32_t id) {
+const Lifetime* lifetime_of(const Lifetimes& lifetimes, std::uint32_t id) {
   const auto found = lifetimes.find(id);
   return found == lifetimes.end() ? nullptr : &found->second;
 }
 
-std::vector<std::size_t> dims_of(const Lifetime& lifetime) {
+std::vector<std::size_t> lifetime_dims(const Lifetime& lifetime) {
   const auto* dims = lifetime.tensor->dims();
   return dims == nullptr ? std::vector<std::size_t>() : std::vector<std::size_t>(dims->begin(), dims->end());
 }
@@ -61,10 +61,11 @@ bool is_pointwise(const xnn::_XNNNodeConv& node) {
 }
 
 // The node's values and what they say of the layer's form; false for other nodes.
-bool read_node(const Lifetimes& lifetimes, const xnn::XNode& node, Operands* operands, MatrixLayer* layer) {
+bool read_node(const Lifetimes& lifetimes, const xnn::XNode& node, MatrixOperands* operands,
+               MatrixLayer* layer) {
   const auto take = [&](std::uint32_t input, std::uint32_t filter, std::uint32_t bias, std::uint32_t output) {
-    *operands = {find(lifetimes, input), find(lifetimes, filter), find(lifetimes, bias),
-                 find(lifetimes, output), nullptr};
+    *operands = {lifetime_of(lifetimes, input), lifetime_of(lifetimes, filter), lifetime_of(lifetimes, bias),
+                 lifetime_of(lifetimes, output), nullptr};
     return operands->input != nullptr && operands->filter != nullptr && operands->output != nullptr &&
            (bias == XNN_INVALID_VALUE_ID || operands->bias != nullptr);
   };
@@ -87,9 +88,9 @@ bool read_node(const Lifetimes& lifetimes, const xnn::XNode& node, Operands* ope
 }
 
 // Where weights lie and how many there are. Those of a batched product are depth x outputs a batch.
-bool read_form(const Operands& operands, bool transposed, MatrixLayer* layer) {
-  const std::vector<std::size_t> input = dims_of(*operands.rows);
-  const std::vector<std::size_t> filter = dims_of(*operands.filter);
+bool read_form(const MatrixOperands& operands, bool transposed, MatrixLayer* layer) {
+  const std::vector<std::size_t> input = lifetime_dims(*operands.rows);
+  const std::vector<std::size_t> filter = lifetime_dims(*operands.filter);
   const std::size_t rank = filter.size();
   if (input.empty() || rank < 2 || operands.output->tensor->num_dims() != input.size()) {
     return false;
@@ -145,10 +146,10 @@ bool read_scales(const XnnPayload& payload, const Lifetime& filter, std::size_t 
 }
 
 // Whether each row is quantized by itself, and the kernels take its length.
-bool is_dynamic(const Operands& operands, const MatrixLayer& layer) {
+bool is_dynamic(const MatrixOperands& operands, const MatrixLayer& layer) {
   const auto* quantized = operands.input->value->xvalue_union_as_XNNQuantizedTensorValue();
   const auto* dynamic = quantized == nullptr ? nullptr : quantized->quant_params_as_PerTokenDynamicQuant();
-  const std::vector<std::size_t> dims = dims_of(*operands.rows);
+  const std::vector<std::size_t> dims = lifetime_dims(*operands.rows);
   if (dynamic == nullptr || dynamic->num_nonbatch_dims() < 1 ||
       static_cast<std::size_t>(dynamic->num_nonbatch_dims()) > dims.size() || layer.depth % 8 != 0 ||
       layer.along_depth != 1 || layer.batches != 1 || operands.input->producer == kNoNode) {
@@ -165,7 +166,7 @@ bool is_dynamic(const Operands& operands, const MatrixLayer& layer) {
          (operands.bias == nullptr || bias == XNNDatatype::xnn_datatype_fp32);
 }
 
-bool is_half(const Operands& operands, MatrixLayer* layer) {
+bool is_half(const MatrixOperands& operands, MatrixLayer* layer) {
   const XNNDatatype filter = type_of(operands.filter);
   const XNNDatatype bias = type_of(operands.bias);
   layer->wide_weights = filter == XNNDatatype::xnn_datatype_fp32;
@@ -175,7 +176,7 @@ bool is_half(const Operands& operands, MatrixLayer* layer) {
          (operands.bias == nullptr || layer->wide_bias || bias == XNNDatatype::xnn_datatype_fp16);
 }
 
-bool is_static(const Operands& operands, MatrixLayer* layer) {
+bool is_static(const MatrixOperands& operands, MatrixLayer* layer) {
   const XNNDatatype filter = type_of(operands.filter);
   const XNNDatatype bias = type_of(operands.bias);
   const auto* input = one_scale(*operands.input);
@@ -205,9 +206,7 @@ Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std
                        const GivenConstants& given) {
   Lifetimes lifetimes;
   for (const xnn::XValue* value : *payload.graph().xvalues()) {
-    const auto* quantized = value->xvalue_union_as_XNNQuantizedTensorValue();
-    const xnn::XNNTensorValue* tensor =
-        quantized != nullptr ? quantized->tensor_value() : value->xvalue_union_as_XNNTensorValue();
+    const xnn::XNNTensorValue* tensor = tensor_of(*value);
     Lifetime& lifetime = lifetimes[tensor->id_out()];
     lifetime.value = value;
     lifetime.tensor = tensor;
@@ -232,7 +231,7 @@ Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std
 std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetimes& lifetimes,
                                         const xnn::XNode& node) {
   MatrixLayer layer;
-  Operands operands;
+  MatrixOperands operands;
   if (!read_node(lifetimes, node, &operands, &layer)) {
     return {};
   }
@@ -259,7 +258,7 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetim
       // Which of the weights' dimensions has the scales.
       found = layer.batches == 1 && is_static(operands, &layer) &&
               read_scales(payload, *operands.filter,
-                          layer.along_depth == 1 ? 0 : dims_of(*operands.filter).size() - 1, &layer);
+                          layer.along_depth == 1 ? 0 : lifetime_dims(*operands.filter).size() - 1, &layer);
       break;
     default:
       break;
@@ -281,7 +280,7 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetim
   }
   if (operands.bias != nullptr) {
     layer.bias = payload.constant(operands.bias->tensor->constant_buffer_idx()).data;
-    if (layer.bias == nullptr || dims_of(*operands.bias) != std::vector<std::size_t>{layer.outputs}) {
+    if (layer.bias == nullptr || lifetime_dims(*operands.bias) != std::vector<std::size_t>{layer.outputs}) {
       return {};
     }
   }

@@ -7,7 +7,7 @@
 namespace slipway::lean {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // XNNPACK's of everything it allocates
+constexpr std::size_t kWeightsAlignment = 64;  // XNNPACK's of everything it allocates
 constexpr std::size_t kLeastChunk = std::size_t{64} * 1024;
 constexpr std::size_t kLeastForgotten = std::size_t{16} * 1024;  // for less, a call is not worth it
 
@@ -90,16 +90,16 @@ std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
 }
 
 std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
-  if (bytes > SIZE_MAX - kLeastChunk - kAlignment) {
+  if (bytes > SIZE_MAX - kLeastChunk - kWeightsAlignment) {
     return nullptr;
   }
-  if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kAlignment) {
+  if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kWeightsAlignment) {
     // Packed weights take about what the constants take.
-    const std::size_t chunk = std::max({bytes + kAlignment, expected_ + expected_ / 16, kLeastChunk});
+    const std::size_t chunk = std::max({bytes + kWeightsAlignment, expected_ + expected_ / 16, kLeastChunk});
     expected_ = 0;
     Pages pages = Pages::allocate(chunk);
-    if (pages.data() == nullptr && chunk > bytes + kAlignment) {
-      pages = Pages::allocate(bytes + kAlignment);
+    if (pages.data() == nullptr && chunk > bytes + kWeightsAlignment) {
+      pages = Pages::allocate(bytes + kWeightsAlignment);
     }
     if (pages.data() == nullptr) {
       return nullptr;
@@ -127,7 +127,7 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
     }
   }
   const std::string* form = form_of(key.kernel);
-  chunks_.back().used = rounded_up(chunks_.back().used + size, kAlignment);
+  chunks_.back().used = rounded_up(chunks_.back().used + size, kWeightsAlignment);
   packed_.push_back({data, size, key.seed, form == nullptr ? std::string() : *form});
   by_address_.emplace(source, packed_.size() - 1);
   return packed_.size() - 1;

@@ -8,27 +8,22 @@ namespace {
 
 using Values = std::unordered_map<std::uint32_t, const xnn::XValue*>;
 
-const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
-  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
-  return quantized != nullptr ? quantized->tensor_value() : value.xvalue_union_as_XNNTensorValue();
-}
-
-void put(std::string* text, const void* data, std::size_t size) {
+void append(std::string* text, const void* data, std::size_t size) {
   text->append(static_cast<const char*>(data), size);
 }
 
 template <typename Number>
-void put(std::string* text, Number number) {
-  put(text, &number, sizeof(number));
+void append(std::string* text, Number number) {
+  append(text, &number, sizeof(number));
 }
 
 void put_scales(std::string* text, const XnnPayload& payload, std::uint32_t buffer,
                 const flatbuffers::Vector<float>* inline_scales) {
   if (buffer != 0) {
     const Bytes stored = payload.constant(buffer);
-    put(text, stored.data, stored.size);
+    append(text, stored.data, stored.size);
   } else if (inline_scales != nullptr) {
-    put(text, inline_scales->data(), inline_scales->size() * sizeof(float));
+    append(text, inline_scales->data(), inline_scales->size() * sizeof(float));
   }
 }
 
@@ -37,28 +32,28 @@ void put_value(std::string* text, const XnnPayload& payload, const Values& value
                bool shape) {
   const auto found = values.find(id);
   if (found == values.end()) {
-    put(text, '-');  // no bias
+    append(text, '-');  // no bias
     return;
   }
   const xnn::XNNTensorValue& tensor = *tensor_of(*found->second);
-  put(text, tensor.datatype());
+  append(text, tensor.datatype());
   if (shape && tensor.dims() != nullptr) {
-    put(text, tensor.dims()->data(), tensor.dims()->size() * sizeof(std::uint32_t));
+    append(text, tensor.dims()->data(), tensor.dims()->size() * sizeof(std::uint32_t));
   }
   const auto* quantized = found->second->xvalue_union_as_XNNQuantizedTensorValue();
   if (quantized == nullptr) {
     return;
   }
-  put(text, quantized->quant_params_type());
+  append(text, quantized->quant_params_type());
   if (const auto* whole = quantized->quant_params_as_PerTensorQuant()) {
-    put(text, whole->scale());
-    put(text, whole->zero_point());
+    append(text, whole->scale());
+    append(text, whole->zero_point());
   } else if (const auto* channels = quantized->quant_params_as_PerChannelQuant()) {
-    put(text, channels->channel_dim());
+    append(text, channels->channel_dim());
     put_scales(text, payload, channels->scale_buffer_idx(), channels->scale());
   } else if (const auto* blocks = quantized->quant_params_as_PerChannelGroupQuant()) {
-    put(text, blocks->channel_dim());
-    put(text, blocks->group_size());
+    append(text, blocks->channel_dim());
+    append(text, blocks->group_size());
     put_scales(text, payload, blocks->scale_buffer_idx(), nullptr);
   }
 }
@@ -80,8 +75,8 @@ template <typename Layer>
 std::string form_of(const XnnPayload& payload, const Values& values, const xnn::XNode& node,
                     const Layer& layer) {
   std::string text;
-  put(&text, node.xnode_union_type());
-  put(&text, layer.flags());
+  append(&text, node.xnode_union_type());
+  append(&text, layer.flags());
   put_value(&text, payload, values, layer.input1_id(), false);
   put_value(&text, payload, values, layer.filter_id(), true);
   put_value(&text, payload, values, layer.bias_id(), true);
@@ -108,7 +103,7 @@ PackingForms packing_forms(const XnnPayload& payload) {
       for (const std::uint32_t number :
            {convolution->kernel_height(), convolution->kernel_width(), convolution->groups(),
             convolution->group_input_channels(), convolution->group_output_channels()}) {
-        put(&form, number);
+        append(&form, number);
       }
       filter = convolution->filter_id();
     } else {

@@ -4,7 +4,7 @@
 namespace slipway::lean {
 namespace {
 
-struct Types {
+struct ConvolutionTypes {
   xnn_datatype input;
   xnn_datatype filter;
   xnn_datatype bias;
@@ -13,7 +13,7 @@ struct Types {
   bool transposed;
 };
 
-constexpr Types kTypes[] = {
+constexpr ConvolutionTypes kTypes[] = {
     {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, true, true},
     {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16, true, true},
     {xnn_datatype_qint8, xnn_datatype_qint8, xnn_datatype_qint32, xnn_datatype_qint8, true, true},
@@ -23,8 +23,8 @@ constexpr Types kTypes[] = {
     {xnn_datatype_qdint8, xnn_datatype_qcint8, xnn_datatype_fp32, xnn_datatype_fp16, false, false},
 };
 
-Fault types_fault(const NodeCheck& check, bool depthwise, bool transposed) {
-  for (const Types& types : kTypes) {
+Fault convolution_types_fault(const NodeCheck& check, bool depthwise, bool transposed) {
+  for (const ConvolutionTypes& types : kTypes) {
     if (types.input == check.input(0).type && types.filter == check.input(1).type &&
         types.output == check.output().type && (!check.has(2) || types.bias == check.input(2).type) &&
         (!depthwise || types.depthwise) && (!transposed || types.transposed)) {
@@ -81,7 +81,7 @@ Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool d
   const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
   const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
   Fault fault = range_fault(check.node());
-  fault = fault.empty() ? types_fault(check, depthwise, transposed) : fault;
+  fault = fault.empty() ? convolution_types_fault(check, depthwise, transposed) : fault;
   fault = fault.empty() ? image_fault(check) : fault;
   if (!fault.empty()) {
     return fault;

@@ -7,14 +7,14 @@ namespace slipway::lean {
 namespace {
 
 // What XNNPACK computes with one another: input, weights, bias, result.
-struct Types {
+struct ProductTypes {
   xnn_datatype input;
   xnn_datatype filter;
   xnn_datatype bias;
   xnn_datatype output;
 };
 
-constexpr Types kFullyConnected[] = {
+constexpr ProductTypes kFullyConnected[] = {
     {xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp32},
     {xnn_datatype_fp16, xnn_datatype_fp32, xnn_datatype_fp32, xnn_datatype_fp16},
     {xnn_datatype_fp16, xnn_datatype_fp16, xnn_datatype_fp16, xnn_datatype_fp16},
@@ -32,8 +32,8 @@ constexpr Types kFullyConnected[] = {
     {xnn_datatype_quint8, xnn_datatype_quint8, xnn_datatype_qint32, xnn_datatype_quint8},
 };
 
-Fault types_fault(const NodeCheck& check) {
-  for (const Types& types : kFullyConnected) {
+Fault product_types_fault(const NodeCheck& check) {
+  for (const ProductTypes& types : kFullyConnected) {
     if (types.input == check.input(0).type && types.filter == check.input(1).type &&
         types.output == check.output().type && (!check.has(2) || types.bias == check.input(2).type)) {
       return {};
@@ -70,7 +70,7 @@ Fault check_fully_connected(NodeCheck& check) {
   const bool transposed = (table.flags() & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
   Fault fault = flags_fault(table.flags(), XNN_FLAG_TRANSPOSE_WEIGHTS);
   fault = fault.empty() ? range_fault(check.node()) : fault;
-  fault = fault.empty() ? types_fault(check) : fault;
+  fault = fault.empty() ? product_types_fault(check) : fault;
   if (!fault.empty()) {
     return fault;
   }

@@ -8,8 +8,6 @@
 namespace slipway::lean {
 namespace {
 
-constexpr std::uint32_t kExternal = XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
-
 bool is_float(const xnn::XNNTensorValue& tensor) {
   return tensor.datatype() == xnn::XNNDatatype::xnn_datatype_fp32;
 }
@@ -136,7 +134,7 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
     consumers.erase(producer);
     const bool leaves = (lifetime.tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
     std::uint32_t external_id = lifetime.tensor->external_id();
-    if ((lifetime.tensor->flags() & kExternal) == 0 && !consumers.empty()) {
+    if ((lifetime.tensor->flags() & kExternalFlags) == 0 && !consumers.empty()) {
       if (!has_form(lifetime.tensor->datatype())) {
         return {};
       }

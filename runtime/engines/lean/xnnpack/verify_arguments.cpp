@@ -10,7 +10,7 @@ namespace slipway::lean {
 namespace {
 
 // The program's element type for a type of the graph's.
-DType dtype_of(xnn_datatype type) {
+DType dtype_of_value(xnn_datatype type) {
   switch (type) {
     case xnn_datatype_fp32:
       return DType::kFloat32;
@@ -31,7 +31,7 @@ DType dtype_of(xnn_datatype type) {
 }
 
 // In the order in which they lie in memory. False for more dimensions than XNNPACK knows.
-bool dims_of(const TensorView& view, Dims* dims) {
+bool given_dims(const TensorView& view, Dims* dims) {
   dims->rank = view.rank;
   for (std::size_t i = 0; i < view.rank && i < dims->size.size(); ++i) {
     const std::int64_t size = view.sizes[view.order[i]];
@@ -63,7 +63,7 @@ bool GraphCheck::seen(const std::vector<TensorView*>& arguments) const {
     }
     const TensorView* view = argument < arguments.size() ? arguments[argument] : nullptr;
     const Dims& known = shapes_[value];
-    if (view == nullptr || view->rank != known.rank || view->dtype != dtype_of(facts_[value].type)) {
+    if (view == nullptr || view->rank != known.rank || view->dtype != dtype_of_value(facts_[value].type)) {
       return false;
     }
     for (std::size_t i = 0; i < known.rank; ++i) {
@@ -82,12 +82,12 @@ Status GraphCheck::take_input(const TensorView* view, std::uint32_t external_id)
   if (view == nullptr) {
     return fault("its call gives no tensor for value " + std::to_string(fact.id) + ", " + name);
   }
-  if (view->dtype != dtype_of(fact.type)) {
+  if (view->dtype != dtype_of_value(fact.type)) {
     return fault(name + " is " + text_of(*view) + ", not of type " + name_of(fact.type) + ", as value " +
                  std::to_string(fact.id) + " is declared");
   }
   Dims dims;
-  const bool known = dims_of(*view, &dims);
+  const bool known = given_dims(*view, &dims);
   if (known && dims.rank != fact.declared.rank && is_single(dims) && is_single(fact.declared)) {
     dims = fact.declared;
   }
@@ -116,14 +116,15 @@ Status GraphCheck::take_output(const TensorView* view, std::uint32_t external_id
                      : name + " is a constant of the program");
   }
   // XNNPACK writes indices as 32-bit numbers; the program may have a tensor of 64-bit ones for them.
-  const bool indices = view->dtype == DType::kInt64 && dtype_of(fact.type) == DType::kInt32;
-  if (!indices && view->dtype != dtype_of(fact.type)) {
+  const bool indices = view->dtype == DType::kInt64 && dtype_of_value(fact.type) == DType::kInt32;
+  if (!indices && view->dtype != dtype_of_value(fact.type)) {
     return fault(name + " is " + text_of(*view) + ", and value " + std::to_string(fact.id) +
                  " is declared as " + name_of(fact.type));
   }
   Dims dims;
   std::size_t count = 0;
-  if (!dims_of(*view, &dims) || !count_all(made, &count) || count > view->capacity / size_of(view->dtype)) {
+  if (!given_dims(*view, &dims) || !count_all(made, &count) ||
+      count > view->capacity / size_of(view->dtype)) {
     return fault(name + " does not fit the tensor " + text_of(*view) + " of the program: it is " +
                  shape_text(made));
   }

@@ -7,8 +7,6 @@
 namespace slipway::lean {
 namespace {
 
-constexpr std::uint32_t kExternal = XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
-
 // XNNPACK reads elements as numbers of their type, which not every processor does at any address.
 bool is_aligned(Bytes bytes, std::size_t element) {
   return element < 2 || reinterpret_cast<std::uintptr_t>(bytes.data) % element == 0;
@@ -138,9 +136,7 @@ Fault read_constant(const xnn::XNNTensorValue& tensor, const XnnPayload& payload
 }  // namespace
 
 bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact, Fault* text) {
-  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
-  const xnn::XNNTensorValue* tensor =
-      quantized != nullptr ? quantized->tensor_value() : value.xvalue_union_as_XNNTensorValue();
+  const xnn::XNNTensorValue* tensor = tensor_of(value);
   if (tensor == nullptr) {
     *text = "it has an empty value";
     return true;
@@ -166,7 +162,7 @@ bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* f
   fact->input = (tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0;
   fact->output = (tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
   fact->external_id = tensor->external_id();
-  if ((tensor->flags() & ~kExternal) != 0 || fact->constant + fact->input + fact->output > 1) {
+  if ((tensor->flags() & ~kExternalFlags) != 0 || fact->constant + fact->input + fact->output > 1) {
     *text = "it cannot be what its flags " + std::to_string(tensor->flags()) + " say";
     return true;
   }
