@@ -64,7 +64,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
     def package(job: Any, steps: Any) -> tuple[Path, dict[str, Any]]:
         made.append(f"{job.target.name} {job.toolchain}")
-        root = {"name": "slipway-runtime", "ref": "slipway-runtime/0.1.0#1", "context": "host"}
+        root: dict[str, Any] = {"name": "slipway-runtime", "ref": "slipway-runtime/0.1.0#1", "context": "host"}
         root |= {"test": False, "dependencies": {}}
         return tmp_path, {"nodes": {"0": root}}
 
