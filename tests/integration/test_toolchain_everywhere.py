@@ -21,14 +21,18 @@ pytestmark = pytest.mark.build
 
 PROJECT = Path(__file__).parent / "everywhere"
 EXPECTED = "42 2 7 0\n0: even 0\n1: odd 1\n2: even 2\n3: odd 3\n"
-TARGETS = [target for target in load_targets().values() if "zig" in target.toolchains]
+TARGETS = [
+    pytest.param(target, id=target.name, marks=pytest.mark.long if target.name in ahead.LONG else ())
+    for target in load_targets().values()
+    if "zig" in target.toolchains
+]
 
 
 def built(target: Target, folder: Path, toolchain: str = "zig") -> Path:
     """The program of `PROJECT`, built as a package's test program is."""
     log = folder / "log"
     if toolchain == "zig" and target.libc != "glibc":
-        ahead.libraries(target)  # a minute or two for each, during which other tests may use Conan
+        ahead.libraries(target)  # a minute for each, during which other tests may use Conan
     with locked(conan.LOCK):
         host, own = conan.profile(target, toolchain), conan.build_profile()
         conan.conan(
@@ -55,7 +59,7 @@ def runs(target: Target, program: Path) -> None:
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS)
 def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
     program = built(target, tmp_path)
     binary = lief.parse(os.fspath(program))
