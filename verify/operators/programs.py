@@ -429,6 +429,15 @@ def same_weights(dtype: torch.dtype) -> Program:
     )  # fmt: skip
 
 
+def single_windows() -> Program:
+    """Pooling with windows of one element, which XNNPACK refuses and exporters delegate."""
+    module = nn.Sequential(nn.MaxPool2d(1), nn.Conv2d(2, 3, 1), nn.MaxPool2d(1), nn.ReLU6()).eval()
+    x = torch.randn(1, 2, 6, 5)
+    return _lowered(
+        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=True
+    )  # fmt: skip
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "dynamic": lambda: dynamic(delegate=False),
     "dynamic-delegated": lambda: dynamic(delegate=True),
@@ -448,6 +457,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "weights-given-in-halves": lambda: products(torch.float16, given=True),
     "same-weights": lambda: same_weights(torch.float32),
     "same-weights-in-halves": lambda: same_weights(torch.float16),
+    "single-windows": single_windows,
 }
 
 KERNELS = {

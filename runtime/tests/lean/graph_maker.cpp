@@ -308,6 +308,10 @@ void add_images(std::vector<GraphRecipe>* all) {
   all->push_back({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool});
   all->push_back(
       {XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 5, 5, 4}, kQint8)}, 1, pool});
+  const Sizes single = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1};
+  all->push_back({XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}), out({2, 9, 9, 4})}, 1, single});
+  all->push_back(
+      {XNodeUnion::XNNMaxPooling2d, {in({2, 9, 9, 4}, kQint8), out({2, 9, 9, 4}, kQint8)}, 1, single});
   all->push_back({XNodeUnion::XNNAvgPooling2d, {in({2, 9, 9, 4}), out({2, 5, 5, 4})}, 1, pool, {}, {}, 64});
   all->push_back({XNodeUnion::XNNArgMaxPooling2d,
                   {in({2, 9, 9, 4}), out({2, 3, 4, 4}), out({2, 3, 4, 4}, XNNDatatype::xnn_datatype_int32)},

@@ -96,7 +96,7 @@ class GivenTensors {
 };
 
 // In the shapes of `check`.
-std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check) {
+std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check, Dynamism dynamism = Dynamism::kBounded) {
   auto arguments = std::make_unique<GivenTensors>();
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < check.facts().size(); ++i) {
@@ -108,7 +108,7 @@ std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check) {
     return check.facts()[one].external_id < check.facts()[other].external_id;
   });
   for (const std::size_t fact : order) {
-    arguments->add(check.facts()[fact].type, check.shapes()[fact]);
+    arguments->add(check.facts()[fact].type, check.shapes()[fact], dynamism);
   }
   return arguments;
 }
@@ -221,8 +221,17 @@ TEST(every_kind_of_node_has_a_sound_graph_that_is_checked_and_runs) {
 TEST(a_graph_that_says_another_shape_of_its_result_is_refused) {
   for (GraphRecipe recipe : sound_graphs()) {
     std::vector<std::uint32_t>& dims = recipe.values.back().dims;
-    ++dims[dims.size() / 2];
+    --dims[dims.size() / 2];
     CHECK_CONTAINS(refusal(recipe), name_of(recipe));
+    // A larger one may be a bound, but not of tensors whose sizes are known.
+    dims[dims.size() / 2] += 2;
+    const Read read(recipe);
+    Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+    const Status refused = check.ok()
+                               ? check.value().accept(arguments_for(check.value(), Dynamism::kStatic)->all())
+                               : check.status();
+    CHECK(refused.code() == Code::kFile);
+    CHECK_CONTAINS(refused.message(), name_of(recipe));
   }
 }
 
@@ -378,4 +387,38 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
   const Status refused = check.value().accept({&view, &result});
   CHECK(refused.code() == Code::kMemory);
   CHECK_CONTAINS(refused.message(), "Delegate 0");
+}
+
+TEST(a_declared_shape_is_a_bound_of_values_that_are_dynamic_only) {
+  GraphRecipe recipe;
+  recipe.kind = xnn::XNodeUnion::XNNAdd;
+  recipe.values.resize(3);
+  recipe.values[0].dims = {1, 5};
+  recipe.values[1].dims = {3, 5};
+  recipe.values[2].dims = {7, 5};  // the bound of (rows * rows) / rows, which an exporter takes apart
+  recipe.values[2].role = ValueRecipe::Role::kOutput;
+  const auto dims = [](std::size_t rows) {
+    Dims made;
+    made.rank = 2;
+    made[0] = rows;
+    made[1] = 5;
+    return made;
+  };
+  const Read read(recipe);
+  for (const Dynamism dynamism : {Dynamism::kBounded, Dynamism::kStatic}) {
+    Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+    CHECK(check.ok());
+    GivenTensors given;
+    given.add(xnn_datatype_fp32, dims(1), dynamism);
+    given.add(xnn_datatype_fp32, dims(3), dynamism);
+    given.add(xnn_datatype_fp32, dims(7), dynamism);
+    const Status accepted = check.value().accept(given.all());
+    CHECK(accepted.ok() == (dynamism == Dynamism::kBounded));
+    if (!accepted.ok()) {
+      CHECK(accepted.code() == Code::kFile);
+      CHECK_CONTAINS(accepted.message(), "is declared as 7x5");
+    }
+  }
+  recipe.values[2].dims = {2, 5};
+  CHECK_CONTAINS(refusal(recipe), "is declared as 2x5");
 }

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "lean/xnnpack/nodes.h"
 
 namespace slipway::lean::nodes {
@@ -36,12 +38,25 @@ xnn_status max_pooling(const GraphBuilder& graph, const xnn::XNode& outer, const
   const std::uint32_t input = id(node.input_id());
   const std::uint32_t output = id.output(node.output_id());
   const Range range = range_of(outer);
-  return !id.good() ? xnn_status_invalid_parameter
-                    : xnn_define_max_pooling_2d(
-                          graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(),
-                          node.padding_left(), node.pooling_height(), node.pooling_width(),
-                          node.stride_height(), node.stride_width(), node.dilation_height(),
-                          node.dilation_width(), range.min, range.max, input, output, node.flags());
+  if (!id.good()) {
+    return xnn_status_invalid_parameter;
+  }
+  const bool moves = node.stride_height() != 1 || node.stride_width() != 1 || node.padding_top() != 0 ||
+                     node.padding_right() != 0 || node.padding_bottom() != 0 || node.padding_left() != 0;
+  if (node.pooling_height() == 1 && node.pooling_width() == 1 && !moves) {
+    // The largest of one element is this element. XNNPACK refuses it as meaningless, exporters make it.
+    if (std::isinf(range.min) && std::isinf(range.max)) {
+      return xnn_define_copy(graph.subgraph(), input, output, 0);
+    }
+    xnn_unary_params params{};
+    params.clamp.min = range.min;
+    params.clamp.max = range.max;
+    return xnn_define_unary(graph.subgraph(), xnn_unary_clamp, &params, input, output, 0);
+  }
+  return xnn_define_max_pooling_2d(
+      graph.subgraph(), node.padding_top(), node.padding_right(), node.padding_bottom(), node.padding_left(),
+      node.pooling_height(), node.pooling_width(), node.stride_height(), node.stride_width(),
+      node.dilation_height(), node.dilation_width(), range.min, range.max, input, output, node.flags());
 }
 
 xnn_status argmax_pooling(const GraphBuilder& graph, const xnn::XNNArgMaxPooling2d& node) {

@@ -9,6 +9,14 @@ bool operator==(const Dims& one, const Dims& other) {
          std::equal(one.size.begin(), one.size.begin() + one.rank, other.size.begin());
 }
 
+bool at_most(const Dims& one, const Dims& bound) {
+  bool fits = one.rank == bound.rank;
+  for (std::size_t i = 0; fits && i < one.rank; ++i) {
+    fits = one[i] <= bound[i];
+  }
+  return fits;
+}
+
 std::string shape_text(const Dims& dims) {
   std::string text = dims.rank == 0 ? "scalar" : "";
   for (std::size_t i = 0; i < dims.rank; ++i) {

@@ -25,6 +25,9 @@ inline bool operator!=(const Dims& one, const Dims& other) {
   return !(one == other);
 }
 
+// Of the same rank, and no size is larger.
+bool at_most(const Dims& one, const Dims& bound);
+
 // "2x3"; "scalar" when there is no dimension.
 std::string shape_text(const Dims& dims);
 

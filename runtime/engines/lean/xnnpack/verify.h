@@ -18,8 +18,9 @@ namespace slipway::lean {
 class GraphCheck {
  public:
   // Checks all that does not depend on the shapes of a call: ids, types, quantization, parameters, constants'
-  // sizes, the order of nodes; then that the declared shapes follow from one another. The payload must
-  // outlive the check. kFile, or kMissingOperator for a type or kind of node that this XNNPACK lacks.
+  // sizes, the order of nodes; then that the declared shapes follow from one another, or are bounds of what
+  // follows. The payload must outlive the check. kFile, or kMissingOperator for a type or kind of node that
+  // this XNNPACK lacks.
   static Result<GraphCheck> read(const XnnPayload& payload, std::string what);
 
   // The arguments of a call, in the order of external ids, before anything is done with them: how many, their
@@ -51,7 +52,7 @@ class GraphCheck {
   Status read_nodes(const xnn::XNNGraph& graph);
   Status resolve(const xnn::XNode& node, Operands* operands) const;
   Status order(const GraphNode& node, std::vector<std::uint8_t>* known);
-  Status compare_declared() const;
+  Status compare_declared();
   Fault follow();
   bool seen(const std::vector<TensorView*>& arguments) const;
   Status take_input(const TensorView* view, std::uint32_t external_id);
@@ -65,6 +66,8 @@ class GraphCheck {
   std::vector<GraphNode> nodes_;
   std::vector<std::size_t> last_use_;  // of each fact: a node's index; SIZE_MAX: it is no intermediate value
   std::vector<Dims> shapes_;
+  // Which value is declared larger than it is, and so has to be dynamic: what is declared is then a bound.
+  Fault loose_;
   std::size_t peak_ = 0;
   std::size_t had_ = 0;  // the largest peak that there was room for
   bool accepted_ = false;

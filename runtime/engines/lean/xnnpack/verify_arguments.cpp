@@ -152,6 +152,12 @@ Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
       SLIPWAY_RETURN_IF_ERROR(taken);
     }
   }
+  const auto dynamic = [](const TensorView* view) {
+    return view != nullptr && view->dynamism != Dynamism::kStatic;
+  };
+  if (!loose_.empty() && std::none_of(arguments.begin(), arguments.end(), dynamic)) {
+    return fault(loose_);
+  }
   const Fault wrong = follow();
   if (!wrong.empty()) {
     return {Code::kExecution, what_ + ": " + wrong + ".",
