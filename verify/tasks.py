@@ -11,6 +11,7 @@ from core.cli import JSON, number, setting, task
     help={
         "fast": "what you run while you work: style, types and unit tests (under three minutes)",
         "all": "also the tests marked long, which take too long for CI",
+        "again": "also integration and fault tests that passed here before with the same inputs",
         "unit": "unit tests only",
         "lint": "style and types only: ruff, mypy, clang-format and shellcheck",
         "keyword": "only tests whose names match, as pytest's -k; long ones, too",
@@ -23,6 +24,7 @@ def test(
     c: Any,
     fast: bool = False,
     all: bool = False,
+    again: bool = False,
     unit: bool = False,
     lint: bool = False,
     keyword: str = "",
@@ -32,7 +34,8 @@ def test(
 ) -> None:
     """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
 
-    Without options it does what CI does. A whole run keeps its times for --times.
+    Without options it does what CI does: it leaves out files of integration and fault tests that passed within a week
+    in the same cache, if nothing that they depend on has changed. A run of all tests keeps its times for --times.
 
     Example: ./inv test --fast
     """
@@ -40,7 +43,7 @@ def test(
     from verify.suite import runner
     from verify.suite.times import show
 
-    choice = runner.Choice(unit=unit, lint=lint, fast=fast, all=all, keyword=keyword, verbose=verbose)
+    choice = runner.Choice(unit=unit, lint=lint, fast=fast, all=all, again=again, keyword=keyword, verbose=verbose)
     if not times:
         if update:
             raise UsageError("--update goes with --times.", "it keeps figures that are there", "./inv test --times")

@@ -15,7 +15,8 @@ from core import console, environment
 from core.commands import quote
 from core.errors import SlipwayError, UsageError
 from core.paths import ROOT
-from verify.suite import ahead, exported, times
+from verify.suite import ahead, exported, passed, times
+from verify.suite.passed import Passed
 
 
 class TestsFailedError(SlipwayError):
@@ -27,10 +28,11 @@ class TestsFailedError(SlipwayError):
 
 @dataclass(frozen=True)
 class Step:
-    """One check: a name, and the command that performs it."""
+    """One check: a name, and the command that performs it. ``files`` of tests are left out where they passed before."""
 
     name: str
     argv: tuple[str, ...]
+    files: tuple[str, ...] = ()
 
 
 def _python(*words: str) -> tuple[str, ...]:
@@ -71,6 +73,7 @@ class Choice:
         lint: style and types only.
         fast: both of them, and nothing that builds or boots.
         all: also the tests marked ``long``.
+        again: also integration and fault tests that passed before with the same inputs.
         keyword: only tests whose names match; long ones, too.
         verbose: a line for every test.
     """
@@ -79,6 +82,7 @@ class Choice:
     lint: bool = False
     fast: bool = False
     all: bool = False
+    again: bool = False
     keyword: str = ""
     verbose: bool = False
 
@@ -92,6 +96,10 @@ class Choice:
         if len(chosen) > 1:
             raise UsageError(
                 f"{' and '.join(chosen)} exclude each other.", "each says which tests run", f"./inv test {chosen[0]}"
+            )
+        if self.again and not self.whole:
+            raise UsageError(
+                "--again goes with a whole run.", "only that leaves out tests that passed before", "./inv test --again"
             )
         if self.lint and self.keyword:
             raise UsageError(
@@ -121,10 +129,12 @@ def steps(choice: Choice) -> list[Step]:
     # its time.
     workers = (os.cpu_count() or 1) + 2
     units = _pytest("unit tests", ["tests/unit"], choice)
-    rest = _pytest("integration and fault tests", ["tests/integration", "tests/faults"], choice)
+    folders = ["tests/integration", "tests/faults"]
+    rest = _pytest("integration and fault tests", folders, choice)
     if not choice.keyword:
         units = _side_by_side(units, workers)
-        rest = _side_by_side(rest, workers)
+        files = sorted(path.relative_to(ROOT).as_posix() for one in folders for path in (ROOT / one).glob("test_*.py"))
+        rest = replace(_side_by_side(rest, workers), files=tuple(files))
     if choice.unit:
         return [units]
     if choice.fast:
@@ -140,33 +150,57 @@ def run(choice: Choice) -> None:
         TestsFailedError: names the steps that failed.
     """
     choice.checked()
+    inputs = passed.read(ROOT) if choice.whole else None
+    planned = [
+        (step, passed.before(None if choice.again else inputs, step.files, long=choice.all)) for step in steps(choice)
+    ]
     with contextlib.ExitStack() as stack:
-        if choice.whole:
+        if any(len(known) < len(step.files) for step, known in planned):
             stack.enter_context(exported.kept())
             stack.enter_context(ahead.begun())
-        _run(choice)
+        _run(choice, inputs, planned)
 
 
-def _run(choice: Choice) -> None:
+def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[tuple[Step, dict[str, Passed]]]) -> None:
     load = os.getloadavg()[0]
     environment.ensure_test()
     if not choice.lint:
         environment.ensure("onnx")
-    if not (choice.unit or choice.lint or choice.fast):
+    if any(step.files and len(known) < len(step.files) for step, known in planned) or choice.keyword:
         environment.ensure_export()
         environment.ensure("labgrid")
     done: list[times.Step] = []
-    for step in steps(choice):
+    failed: list[str] = []
+    for step, known in planned:
         console.note(f"── {step.name}: {quote(step.argv[1:8])}{' …' if len(step.argv) > 8 else ''}")
         times.report(step.name).unlink(missing_ok=True)
         start = time.monotonic()
-        code = subprocess.run(step.argv, cwd=ROOT, check=False).returncode
+        if known:
+            _say(known)
+        code = 0
+        if not step.files or len(known) < len(step.files):
+            argv = [*step.argv, *(f"--ignore={file}" for file in sorted(known))]
+            code = subprocess.run(argv, cwd=ROOT, check=False).returncode
         # With -k a folder may hold no matching test at all (pytest's exit 5): that is not a failure.
         good = code == 0 or (bool(choice.keyword) and code == 5)
         outcome = "passed" if good else f"failed (exit {code})"
+        if known and len(known) == len(step.files):
+            outcome = "passed before"
+        failed += [] if good else [step.name]
         done.append(times.Step(step.name, outcome, round(time.monotonic() - start, 1)))
+        if step.files and code in (0, 1):  # 1: some failed; otherwise it did not end
+            rest = [file for file in step.files if file not in known]
+            passed.keep(inputs, times.report(step.name), rest, long=choice.all)
     console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
-    if choice.whole:
+    if choice.whole and not any(known for _, known in planned):
         times.keep(done, times.read(times.report(one.name) for one in done), load)
-    if failed := [one.name for one in done if one.outcome != "passed"]:
+    if failed:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", "./inv test -v -k NAME", failed)
+
+
+def _say(known: dict[str, Passed]) -> None:
+    tests, oldest = sum(one.tests for one in known.values()), min(one.ended for one in known.values())
+    console.note(
+        f"{tests:,} tests of {len(known)} files passed before with the same inputs, the first of them at {oldest}; "
+        "./inv test --again runs them again"
+    )

@@ -1,0 +1,177 @@
+"""Which files of tests a run leaves out: those that passed before, and whose inputs are the same."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from core import environment
+from core.errors import UsageError
+from core.files import write_json
+from verify.suite import ahead, exported, passed, runner, times
+from verify.suite.runner import Choice
+
+FILES = {
+    "core/a.py": "A = 1\n",
+    "docs/page.md": "prose\n",
+    "README.md": "prose\n",
+    "tests/support/help.py": "H = 1\n",
+    "tests/integration/test_a.py": "from core.a import A\ndef test_a(): assert A\n",
+    "tests/integration/test_b.py": "from tests.integration.test_a import A\ndef test_b(): assert A\n",
+    "tests/integration/test_prose.py": "TEXT = 'docs'\ndef test_c(): pass\n",
+}
+A, B, PROSE = (f"tests/integration/test_{name}.py" for name in ("a", "b", "prose"))
+ALL = (A, B, PROSE)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with three files of tests, and an empty cache."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "tree"
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    (root / ".gitignore").write_text("/dist/\n__pycache__/\n")
+    (root / "pytest.ini").write_text("[pytest]\nmarkers = long\npythonpath = .\n")
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    return root
+
+
+def digests(root: Path) -> dict[str, str]:
+    inputs = passed.Inputs(root)
+    return {file: inputs.digest(file, long=False) for file in ALL}
+
+
+Change = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda root: (root / "core/a.py").write_text("A = 2\n"), ALL),
+        (lambda root: (root / "core/a.py").chmod(0o755), ALL),
+        (lambda root: (root / "core/new.c").write_text(""), ALL),
+        (lambda root: (root / "core/a.py").unlink(), ALL),
+        (lambda root: (root / "tests/support/help.py").write_text("H = 2\n"), ALL),
+        (lambda root: (root / "link").symlink_to("core"), ALL),
+        (lambda root: (root / A).write_text("from core.a import A\n"), (A, B)),
+        (lambda root: (root / B).write_text("B = 1\n"), (B,)),
+        (lambda root: (root / "tests/integration/test_new.py").write_text(""), ()),
+        (lambda root: (root / "docs/page.md").write_text("more prose\n"), (PROSE,)),
+        (lambda root: (root / "README.md").write_text("more prose\n"), (PROSE,)),
+        (lambda root: (root / "dist").mkdir() or (root / "dist/made").write_text(""), ()),
+    ],
+    ids=[
+        "code", "mode", "new", "deleted", "support", "link", "imported test", "test", "other test", "page", "readme",
+        "ignored",
+    ],
+)  # fmt: skip
+def test_a_change_counts_for_the_files_that_depend_on_it(tree: Path, change: Change, expected: tuple[str, ...]) -> None:
+    before = digests(tree)
+    change(tree)
+    after = digests(tree)
+    assert tuple(file for file in ALL if before[file] != after[file]) == expected
+
+
+def test_the_machine_and_the_environment_count(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digests(tree)
+    monkeypatch.setenv("SLIPWAY_DIST", "/elsewhere")
+    assert digests(tree) == before
+    monkeypatch.setenv("SLIPWAY_OFFLINE", "1")
+    assert not set(digests(tree).values()) & set(before.values())
+    monkeypatch.delenv("SLIPWAY_OFFLINE")
+    monkeypatch.setattr("os.cpu_count", lambda: 77)
+    assert not set(digests(tree).values()) & set(before.values())
+
+
+def test_a_tree_without_git_always_runs(tmp_path: Path) -> None:
+    assert passed.read(tmp_path / "nowhere") is None
+    assert passed.before(None, ALL, long=False) == {}
+
+
+@pytest.fixture
+def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Runs the suite of `tree`; gives the files that ran."""
+    for name in ("ensure", "ensure_test", "ensure_export"):
+        monkeypatch.setattr(environment, name, lambda *_: None)
+    monkeypatch.setattr(ahead, "begun", contextlib.nullcontext)
+    monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
+    monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
+    monkeypatch.setattr(runner, "ROOT", tree)
+
+    def steps(choice: Choice) -> list[runner.Step]:
+        step = runner._pytest("integration and fault tests", ["tests/integration"], choice)
+        return [replace(step, files=ALL)]
+
+    monkeypatch.setattr(runner, "steps", steps)
+    from junitparser import JUnitXml
+
+    def run(**choice: bool) -> list[str]:
+        report = times.report("integration and fault tests")
+        with contextlib.suppress(runner.TestsFailedError):
+            runner.run(replace(Choice(), **choice))
+        if not report.is_file():
+            return []
+        names = {case.classname or "" for suite in JUnitXml.fromfile(str(report)) for case in suite}
+        return sorted(name.rpartition(".")[2] for name in names - {""})
+
+    return run
+
+
+def test_what_passed_does_not_run_again(
+    tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert whole() == ["test_a", "test_b", "test_prose"]
+    capsys.readouterr()
+    assert whole() == []
+    assert "3 tests of 3 files passed before with the same inputs" in capsys.readouterr().err
+    assert whole(again=True) == ["test_a", "test_b", "test_prose"]
+    assert whole(all=True) == ["test_a", "test_b", "test_prose"], "tests that CI leaves out did not run"
+    (tree / B).write_text("def test_b(): pass\n")
+    assert whole() == ["test_b"]
+
+
+def test_what_failed_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:
+    (tree / B).write_text("import pytest\ndef test_b(): assert 0\ndef test_d(): pass\n")
+    assert whole() == ["test_a", "test_b", "test_prose"]
+    assert whole() == ["test_b"]
+    (tree / B).write_text("import pytest\n@pytest.mark.skip\ndef test_b(): pass\n")
+    assert whole() == ["test_b"]
+    assert whole() == ["test_b"], "a skipped test did not pass"
+
+
+def test_a_run_that_did_not_end_keeps_nothing(tree: Path, whole: Callable[..., list[str]]) -> None:
+    (tree / A).write_text("def test_a(): pass\n")
+    (tree / B).write_text("def test_b(): raise KeyboardInterrupt\n")
+    assert whole() == ["test_a"]
+    assert whole() == ["test_a"]
+
+
+def test_a_file_that_changes_while_it_runs_is_not_kept(tree: Path, whole: Callable[..., list[str]]) -> None:
+    text = "from pathlib import Path\ndef test_c(): Path(__file__).write_text(Path(__file__).read_text() + '#')\n"
+    (tree / PROSE).write_text(text)
+    assert whole() == ["test_a", "test_b", "test_prose"]
+    assert whole() == ["test_prose"]
+
+
+def test_after_a_week_or_when_damaged_everything_runs(tree: Path, whole: Callable[..., list[str]]) -> None:
+    whole()
+    (first, second, third) = sorted((tree.parent / "cache/tests/passed").glob("*.json"))
+    first.write_text("{")
+    old = datetime.now(timezone.utc) - timedelta(days=8)
+    write_json(second, {"ended": old.isoformat(), "tests": 1})
+    write_json(third, {"ended": 5})
+    assert whole() == ["test_a", "test_b", "test_prose"]
+
+
+def test_again_goes_with_a_whole_run() -> None:
+    for choice in (Choice(again=True, unit=True), Choice(again=True, keyword="x")):
+        with pytest.raises(UsageError, match="--again goes with a whole run"):
+            choice.checked()
