@@ -113,10 +113,10 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
     monkeypatch.setattr(runner, "steps", steps)
     from junitparser import JUnitXml
 
-    def run(**choice: bool) -> list[str]:
+    def run(*, again: bool = False, all: bool = False) -> list[str]:
         report = times.report("integration and fault tests")
         with contextlib.suppress(runner.TestsFailedError):
-            runner.run(replace(Choice(), **choice))
+            runner.run(Choice(again=again, all=all))
         if not report.is_file():
             return []
         names = {case.classname or "" for suite in JUnitXml.fromfile(str(report)) for case in suite}
