@@ -113,10 +113,10 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
     monkeypatch.setattr(runner, "steps", steps)
     from junitparser import JUnitXml
 
-    def run(*, again: bool = False, all: bool = False) -> list[str]:
+    def run(*, again: bool = False, long: bool = False) -> list[str]:
         report = times.report("integration and fault tests")
         with contextlib.suppress(runner.TestsFailedError):
-            runner.run(Choice(again=again, all=all))
+            runner.run(Choice(again=again, all=long))
         if not report.is_file():
             return []
         names = {case.classname or "" for suite in JUnitXml.fromfile(str(report)) for case in suite}
@@ -133,7 +133,7 @@ def test_what_passed_does_not_run_again(
     assert whole() == []
     assert "3 tests of 3 files passed before with the same inputs" in capsys.readouterr().err
     assert whole(again=True) == ["test_a", "test_b", "test_prose"]
-    assert whole(all=True) == ["test_a", "test_b", "test_prose"], "tests that CI leaves out did not run"
+    assert whole(long=True) == ["test_a", "test_b", "test_prose"], "tests that CI leaves out did not run"
     (tree / B).write_text("def test_b(): pass\n")
     assert whole() == ["test_b"]
 
