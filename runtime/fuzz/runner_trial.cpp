@@ -21,7 +21,7 @@ constexpr rlim_t kMostTrialMemory = rlim_t{6} << 30;
 // Runs in the memory of the parent (vfork), so it only calls the kernel.
 [[noreturn]] void become(const TrialOptions& options, const char* model, int output) {
   const auto seconds = static_cast<rlim_t>(options.cpu_seconds);
-  const rlimit memory = {kMostTrialMemory, kMostMemory};
+  const rlimit memory = {kMostTrialMemory, kMostTrialMemory};
   const rlimit time = {seconds, seconds + 1};
   ::setrlimit(RLIMIT_AS, &memory);
   ::setrlimit(RLIMIT_CPU, &time);
