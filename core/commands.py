@@ -43,6 +43,9 @@ class Done:
     stderr: str
 
 
+_running: set[subprocess.Popen[bytes]] = set()
+
+
 @contextlib.contextmanager
 def process(
     argv: Sequence[str | os.PathLike[str]],
@@ -52,7 +55,10 @@ def process(
     stdout: int | None = subprocess.PIPE,
     stderr: int | None = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start ``argv`` in a process group of its own; however the block ends, the group ends with it."""
+    """Start ``argv`` in a process group of its own; however the block ends, the group ends with it.
+
+    A Ctrl-C raises in the main thread only: what other threads started ends by `end_all`.
+    """
     words = [os.fspath(word) for word in argv]
     with _interrupts_later() as interrupted:
         try:
@@ -67,11 +73,13 @@ def process(
             )
         except FileNotFoundError as error:
             raise HostError(f"{words[0]} does not exist.", str(error), "./inv doctor") from error
+    _running.add(child)
     try:
         if interrupted:
             raise KeyboardInterrupt
         yield child
     finally:
+        _running.discard(child)
         if child.poll() is None:
             end_group(child)
         for pipe in (child.stdout, child.stderr):
@@ -109,6 +117,13 @@ def end_group(child: subprocess.Popen[bytes], grace: float = 3.0) -> None:
         child.wait(grace)
     _signal_group(child.pid, signal.SIGKILL)
     child.wait()
+
+
+def end_all() -> None:
+    """End what `process` started in all threads: they see it end, and go on."""
+    for child in list(_running):
+        if child.poll() is None:
+            _signal_group(child.pid, signal.SIGTERM)
 
 
 def run(

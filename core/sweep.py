@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import IO, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from core import console
+from core import commands, console
 from core.files import disk_errors, locked, write_atomic
 from core.paths import dist_part
 
@@ -210,4 +211,7 @@ def _results(
                 yield running[future], future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            while not all(future.done() for future in running):
+                commands.end_all()
+                time.sleep(0.05)
             raise

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from core import commands
 from core import sweep as sweeps
 from core.paths import dist_part
 from core.sweep import Cell, Journal, sweep
@@ -87,6 +91,25 @@ def test_what_was_finished_before_an_interruption_is_kept(jobs: int) -> None:
     assert len(work.ran) - before == 3 - kept
     if jobs == 1:
         assert kept == 2
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_what_the_cells_have_started(jobs: int) -> None:
+    """A Ctrl-C on a terminal reaches all processes; kill and a cancelled CI job reach this one only."""
+
+    def wait() -> Number:
+        commands.run(["sleep", "600"], error=None)
+        return Number()
+
+    cells = [Cell(str(number), "", wait) for number in range(3)]
+    begun = time.monotonic()
+    later = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    later.start()
+    with pytest.raises(KeyboardInterrupt):
+        sweep("waiting", cells, journal(), jobs=jobs)
+    later.join()
+    assert time.monotonic() - begun < 30
+    assert commands._running == set()
 
 
 def test_half_a_line_costs_one_cell() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from core import console
+from core import commands, console
 from core import sweep as sweeps
 from core.bundle import RUNNER
 from core.errors import ConfigError, MismatchError, UsageError
@@ -126,7 +126,7 @@ def attempt(part: Part) -> Tried:
     ]  # fmt: skip
     if part.form == SHIPPED:
         argv.append(f"--runner={part.argv[1]}")
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_PART_LIMIT)
+    done = commands.run(argv, error=None, timeout=_PART_LIMIT, what=f"Trying {part.program}")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode or not lines or "sums" not in lines[-1]:
         raise MismatchError(
