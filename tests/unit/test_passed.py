@@ -108,7 +108,9 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
 
     def steps(choice: Choice) -> list[runner.Step]:
         step = runner._pytest("integration and fault tests", ["tests/integration"], choice)
-        return [replace(step, files=ALL)]
+        # Plugins that take a second to load, and have nothing to do here.
+        quick = [word for name in ("hypothesispytest", "xdist", "labgrid") for word in ("-p", f"no:{name}")]
+        return [replace(step, argv=(*step.argv, *quick), files=ALL)]
 
     monkeypatch.setattr(runner, "steps", steps)
     from junitparser import JUnitXml
