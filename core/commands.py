@@ -123,7 +123,7 @@ def end_all() -> None:
     """End what `process` started in all threads: they see it end, and go on."""
     for child in list(_running):
         if child.poll() is None:
-            _signal_group(child.pid, signal.SIGTERM)
+            end_group(child)
 
 
 def run(

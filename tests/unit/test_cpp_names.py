@@ -23,6 +23,8 @@ _TARGETS = {
     "executorch": ("engines/executorch",),
     "lean": tuple(f"engines/lean{wing}" for wing in ("", "/kernels", "/kleidiai", "/method", "/xnnpack")),
     "onnxruntime": ("engines/onnxruntime",),
+    "fuzz-parts": ("fuzz",),
+    "fuzz-sweep": ("fuzz",),
     "tests-executorch": ("tests", "tests/program", "tests/executorch"),
     "tests-lean": ("tests", "tests/program", "tests/lean"),
     "tests-onnxruntime": ("tests", "tests/onnxruntime"),
@@ -32,6 +34,8 @@ _OTHERS = {
     "common": re.compile(r"_(windows|macos)\.cpp$"),
     "common-windows": re.compile(r"_(posix|linux|macos)\.cpp$"),
     "common-macos": re.compile(r"_(windows|linux)\.cpp$"),
+    "fuzz-parts": re.compile(r"^(?!exercise|fields|patches|spread|stored)"),
+    "fuzz-sweep": re.compile(r"^(?!sweep|last_words|runner_trial|trial|watch|guarded_memory)"),
     "lean": re.compile(r"^(dynamic8|half|static8)\.cpp$"),
 }
 

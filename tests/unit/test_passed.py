@@ -64,13 +64,14 @@ Change = Callable[[Path], object]
         (lambda root: (root / A).write_text("from core.a import A\n"), (A, B)),
         (lambda root: (root / B).write_text("B = 1\n"), (B,)),
         (lambda root: (root / "tests/integration/test_new.py").write_text(""), ()),
+        (lambda root: (root / "docs/figures.json").write_text("{}\n"), ALL),
         (lambda root: (root / "docs/page.md").write_text("more prose\n"), (PROSE,)),
         (lambda root: (root / "README.md").write_text("more prose\n"), (PROSE,)),
         (lambda root: (root / "dist").mkdir() or (root / "dist/made").write_text(""), ()),
     ],
     ids=[
-        "code", "mode", "new", "deleted", "support", "link", "imported test", "test", "other test", "page", "readme",
-        "ignored",
+        "code", "mode", "new", "deleted", "support", "link", "imported test", "test", "other test", "figures", "page",
+        "readme", "ignored",
     ],
 )  # fmt: skip
 def test_a_change_counts_for_the_files_that_depend_on_it(tree: Path, change: Change, expected: tuple[str, ...]) -> None:

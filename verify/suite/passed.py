@@ -42,7 +42,8 @@ def _is_test(name: str) -> bool:
 
 
 def _is_prose(name: str) -> bool:
-    return name.startswith("docs/") or (name.endswith(".md") and "/" not in name)
+    # Not docs/data: commands read it.
+    return name.endswith((".md", ".svg")) and (name.startswith("docs/") or "/" not in name)
 
 
 def _machine() -> list[str]:
@@ -123,7 +124,7 @@ def before(inputs: Inputs | None, files: Iterable[str], *, long: bool) -> dict[s
     """Those of the files whose tests all passed with these inputs in the last week."""
     if inputs is None:
         return {}
-    found = {file: _recorded(inputs.digest(file, long=long)) for file in files}
+    found = {file: _recorded(inputs.digest(file, long=long)) for file in files if file in inputs.files}
     return {file: one for file, one in found.items() if one is not None}
 
 
