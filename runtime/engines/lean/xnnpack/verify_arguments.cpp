@@ -146,16 +146,17 @@ Status GraphCheck::accept(const std::vector<TensorView*>& arguments) {
   const auto view_of = [&](std::size_t argument) {
     return argument < arguments.size() ? arguments[argument] : nullptr;
   };
+  bool dynamic = false;
   for (std::size_t argument = 0; argument < externals_.size(); ++argument) {
     if (externals_[argument] != kNoValue && facts_[externals_[argument]].input) {
-      const Status taken = take_input(view_of(argument), static_cast<std::uint32_t>(argument));
+      const TensorView* view = view_of(argument);
+      const Status taken = take_input(view, static_cast<std::uint32_t>(argument));
       SLIPWAY_RETURN_IF_ERROR(taken);
+      dynamic = dynamic || view->dynamism != Dynamism::kStatic;
     }
   }
-  const auto dynamic = [](const TensorView* view) {
-    return view != nullptr && view->dynamism != Dynamism::kStatic;
-  };
-  if (!loose_.empty() && std::none_of(arguments.begin(), arguments.end(), dynamic)) {
+  // A result's sizes follow from the inputs': an output that calls itself dynamic proves nothing.
+  if (!loose_.empty() && !dynamic) {
     return fault(loose_);
   }
   const Fault wrong = follow();
