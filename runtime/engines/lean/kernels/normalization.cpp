@@ -41,6 +41,38 @@ Moments<T> moments_of(const T* values, std::size_t count, double eps) {
   return {mean, T(1) / std::sqrt(squares / static_cast<T>(count) + static_cast<T>(eps))};
 }
 
+// The loops below take pointers: an index into a std::vector is checked for each element.
+template <typename T>
+void standardize(T* values, std::size_t count, const Moments<T>& moments) {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = (values[i] - moments.mean) * moments.rstd;
+  }
+}
+
+// Each element with its own scale and shift; either may be nullptr.
+template <typename T>
+void scale_and_shift(T* values, std::size_t count, const T* scale, const T* shift) {
+  for (std::size_t i = 0; scale != nullptr && i < count; ++i) {
+    values[i] *= scale[i];
+  }
+  for (std::size_t i = 0; shift != nullptr && i < count; ++i) {
+    values[i] += shift[i];
+  }
+}
+
+// All with one scale and shift.
+template <typename T>
+void scale_and_shift(T* values, std::size_t count, T scale, T shift) {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = values[i] * scale + shift;
+  }
+}
+
+template <typename T>
+const T* data_or_null(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
 void store_one(TensorView& out, std::size_t at, double value) {
   store(out.dtype, &value, 1, out.data + at * size_of(out.dtype), 1);
 }
@@ -90,10 +122,8 @@ Status layer_norm(Arguments& arguments) {
     for (std::size_t row = 0; row < in.count() / width; ++row) {
       load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
       const Moments<T> moments = moments_of(line.data(), width, eps);
-      for (std::size_t i = 0; i < width; ++i) {
-        const T value = (line[i] - moments.mean) * moments.rstd;
-        line[i] = value * (scale.empty() ? T(1) : scale[i]) + (shift.empty() ? T(0) : shift[i]);
-      }
+      standardize(line.data(), width, moments);
+      scale_and_shift(line.data(), width, data_or_null(scale), data_or_null(shift));
       store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
       store_one(means, row, static_cast<double>(moments.mean));
       store_one(rstds, row, static_cast<double>(moments.rstd));
@@ -143,11 +173,11 @@ Status group_norm(Arguments& arguments) {
     for (std::size_t row = 0; row < in.count() / width; ++row) {
       load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
       const Moments<T> moments = moments_of(line.data(), width, eps);
+      standardize(line.data(), width, moments);
       const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
-      for (std::size_t i = 0; i < width; ++i) {
-        const std::size_t channel = first + i / plane;
-        line[i] = (line[i] - moments.mean) * moments.rstd * (scale.empty() ? T(1) : scale[channel]) +
-                  (shift.empty() ? T(0) : shift[channel]);
+      for (std::size_t c = 0; c < width / plane; ++c) {
+        scale_and_shift(line.data() + c * plane, plane, scale.empty() ? T(1) : scale[first + c],
+                        shift.empty() ? T(0) : shift[first + c]);
       }
       store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
       store_one(means, row, static_cast<double>(moments.mean));
