@@ -1,4 +1,7 @@
-"""Run programs on this machine's upstream runtimes, in a process of their own. Without torch."""
+"""Run programs on this machine's upstream runtimes, in a process of their own. Without torch.
+
+The process is a copy of this one where torch is loaded here already: to load it again takes 3 s of a processor.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from core.errors import ExportError, HostError
 from core.output import ANSWER
 from core.paths import ROOT
 from core.program import Program, TensorFile
+from models.forked import Forked, can_fork
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,6 +29,7 @@ _GRACE = 3.0  # seconds for the process to end by itself
 
 MODULES = {"pte": "models.hostrun", "onnx": "models.onnx.hostrun"}
 """The other end for programs of each format."""
+_RUNTIME = "executorch.extension.pybindings._portable_lib"
 
 
 class Host:
@@ -34,7 +39,7 @@ class Host:
         self.log = log
         """The file that the runtime's output is appended to."""
         self._module = MODULES[format]
-        self._child: subprocess.Popen[str] | None = None
+        self._child: subprocess.Popen[str] | Forked | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -54,12 +59,22 @@ class Host:
         child.wait()
         child.stdout.close()  # type: ignore[union-attr]  # a pipe was asked for
 
-    def start(self) -> subprocess.Popen[str]:
-        """Start the process unless it runs; does not wait for it to be ready."""
+    def start(self) -> None:
+        """Start the process if its start can overlap with the caller's own work; does not wait for it to be ready."""
+        if not self._forks():
+            self._running()
+
+    def _forks(self) -> bool:
+        return self._module == MODULES["pte"] and can_fork(_RUNTIME)
+
+    def _running(self) -> subprocess.Popen[str] | Forked:
         if self._child is None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             path = [os.fspath(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
             with self.log.open("a", encoding="utf-8") as log:
+                if self._forks() and "torch" in sys.modules:
+                    self._child = Forked(self._module, log.fileno())
+                    return self._child
                 # A session of its own: only we receive Ctrl-C, and we end it.
                 self._child = subprocess.Popen(
                     [sys.executable, "-m", self._module],
@@ -88,7 +103,7 @@ class Host:
         return [TensorFile.model_validate(one) for one in answer[name]]
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        child = self.start()
+        child = self._running()
         assert child.stdin is not None and child.stdout is not None  # noqa: S101  # pipes were asked for
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write(json.dumps({**request, "log": os.fspath(self.log)}) + "\n")

@@ -1,7 +1,7 @@
 """The other end of `models.host`: runs programs on upstream's Python runtime, one request a line.
 
-A program of its own (``python -m models.hostrun``) because the runtime may crash on a program that lowering got wrong,
-and because its start overlaps with the export.
+A process of its own because the runtime may crash on a program that lowering got wrong: ``python -m models.hostrun``,
+or a copy of the exporter's process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import gc
 import importlib
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def main() -> None:
     os.dup2(2, 1)  # the runtime's output must not mix with the answers
     importlib.import_module("executorch.runtime")
     importlib.import_module("executorch.kernels.quantized")  # registers its kernels with the runtime
-    for line in sys.stdin:
+    for line in os.fdopen(os.dup(0), encoding="utf-8"):
         answers.write(json.dumps(_answer(json.loads(line))) + "\n")
     gc.freeze()  # Python's last look for cycles takes a second with all of torch in memory
 

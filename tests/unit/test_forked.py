@@ -1,0 +1,162 @@
+"""A module's ``main`` in a copy of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+from models.forked import Forked, can_fork
+
+Start = Callable[[str, str], Forked]
+_ECHO = """
+import os
+def main():
+    with os.fdopen(1, "w", buffering=1) as answers:
+        for line in os.fdopen(0):
+            answers.write(f"{os.getpid()} {line}")
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose modules can be run."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [
+        name for name, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(f"{tmp_path}")
+    ]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def start(module: Path) -> Iterator[Start]:
+    """Starts a copy that runs a module with this name and text."""
+    with contextlib.ExitStack() as stack:
+
+        def starting(name: str, text: str) -> Forked:
+            (module / f"{name}.py").write_text(text)
+            with (module / "log").open("a") as log:
+                one = Forked(name, log.fileno())
+            for end in (one.stdin, one.stdout):
+                stack.callback(end.close)
+            stack.callback(one.kill)
+            return one
+
+        yield starting
+
+
+def test_it_answers_until_its_requests_end(start: Start) -> None:
+    one = start("echo_here", _ECHO)
+    for word in ("first", "second"):
+        one.stdin.write(f"{word}\n")
+        one.stdin.flush()
+        pid, _, answer = one.stdout.readline().partition(" ")
+        assert (int(pid) != os.getpid(), answer) == (True, f"{word}\n")
+    one.stdin.close()
+    assert one.wait(10) == 0
+
+
+def test_two_at_once_end_by_themselves(start: Start) -> None:
+    first, second = start("echo_one", _ECHO), start("echo_two", _ECHO)
+    for one in (first, second):  # the first, though the second was made with its pipes open
+        one.stdin.close()
+        assert one.wait(10) == 0
+
+
+def test_a_crash_is_its_own(start: Start) -> None:
+    one = start(
+        "crashing",
+        "import os, signal\ndef main(): os.kill(os.getpid(), signal.SIGSEGV)",
+    )
+    assert one.stdout.readline() == ""
+    assert one.wait(10) == -signal.SIGSEGV
+
+
+def test_an_exception_is_in_the_log(start: Start, module: Path) -> None:
+    one = start("raising", "def main(): raise ValueError('the runtime lacks it')")
+    assert one.wait(10) == 1
+    assert "ValueError: the runtime lacks it" in (module / "log").read_text()
+
+
+def test_it_is_ended_while_it_works(start: Start) -> None:
+    one = start("hanging", "import time\ndef main(): time.sleep(600)")
+    with pytest.raises(subprocess.TimeoutExpired):
+        one.wait(0.1)
+    one.kill()
+    assert one.wait(10) == -signal.SIGKILL
+
+
+def test_a_runtime_with_threads_of_its_own_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert can_fork("a_runtime_that_is_not_loaded")
+    monkeypatch.setitem(sys.modules, "a_runtime_that_is_loaded", sys)
+    assert not can_fork("a_runtime_that_is_loaded")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not can_fork("a_runtime_that_is_not_loaded")
+
+
+_FIRST = """
+import atexit, os, signal, sys, time
+from models.forked import Forked
+signal.signal(signal.SIGINT, lambda *_: print("first hears", flush=True))
+atexit.register(lambda: print("the end", flush=True))
+sys.path.insert(0, sys.argv[1])
+one = Forked("echo_there", 2)
+one.stdin.write("word\\n"); one.stdin.flush()
+print(one.stdout.readline().split()[0], flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process with a copy, and the copy's process id."""
+    (tmp_path / "echo_there.py").write_text(_ECHO)
+    with subprocess.Popen(
+        [sys.executable, "-c", _FIRST, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+        process.kill()
+
+
+def _gone(pid: int) -> bool:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_ctrl_c_reaches_the_first_process_alone(first: tuple[subprocess.Popen[str], int]) -> None:
+    process, pid = first
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "first hears\n"
+    out, _ = process.communicate("\n", timeout=20)
+    assert out == "the end\n"  # once: the copy does not end as the first process does
+    assert _gone(pid)
+
+
+def test_it_ends_after_the_first_process_is_killed(first: tuple[subprocess.Popen[str], int]) -> None:
+    process, pid = first
+    process.kill()
+    assert _gone(pid)
