@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from core.paths import matrix_dir
+from deploy.matrix.model import CellResult, Output, load_matrix
 from models.zoo import everything
 from tests.conftest import Inv
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
+Cells = dict[tuple[str, str, str], CellResult]
+"""A matrix's cells, by engine, model and scheme."""
+ON_THE_PI = "test_agrees_on_the_virtual_pi"
 FP32 = 1e-5
 """How far a float32 output on the Pi may be from the host's: sums are taken in another order, nothing else."""
 
@@ -39,27 +46,55 @@ def lean(inv: Inv) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
-    done = inv("deploy", *words, "--json", timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    assert result["outputs"]
-    return result
+def _matrix(inv: Inv, device: str, engines: str, only: str = "") -> Cells:
+    name = f"zoo-{device}-{os.getpid()}"
+    words = ["--devices", device, "--engines", engines, "--models", "all", "--schemes", "all", "--name", name]
+    words += ["--num-executions", "1", "--warmup", "0", *(["--only", only] if only else [])]
+    try:
+        done = inv("matrix", *words, timeout=3600)
+        assert (matrix_dir(name) / "matrix.json").is_file(), done.stdout + done.stderr
+        found = load_matrix(matrix_dir(name) / "matrix.json")
+    finally:
+        shutil.rmtree(matrix_dir(name), ignore_errors=True)
+    assert done.returncode == 0 or any(cell.outcome != "passed" for cell in found.cells), done.stderr
+    return {(cell.engine, cell.model, cell.scheme): cell for cell in found.cells}
+
+
+@pytest.fixture(scope="module")
+def here(inv: Inv, exported: None, lean: None) -> Cells:
+    """What ``./inv matrix`` says of every program on this machine, with both engines."""
+    return _matrix(inv, "local", "executorch,lean")
+
+
+@pytest.fixture(scope="module")
+def on_the_pi(inv: Inv, exported: None, request: pytest.FixtureRequest) -> Cells:
+    """What it says of the programs whose tests run, on the virtual Pi."""
+    # An item for each program: which of them run depends on --all.
+    items = [one for one in request.session.items if isinstance(one, pytest.Function) and one.originalname == ON_THE_PI]
+    pairs = [one.callspec.params for one in items]
+    only = " | ".join(f"{one['model']}-{one['scheme']}" for one in pairs)
+    return _matrix(inv, "pi", "executorch", only)
+
+
+def _outputs(cells: Cells, engine: str, model: str, scheme: str) -> Sequence[Output]:
+    cell = cells[engine, model, scheme]
+    assert (cell.outcome, cell.problem) == ("passed", None)
+    assert cell.outputs
+    return cell.outputs
 
 
 @pytest.mark.parametrize(("model", "scheme"), everything())
-def test_bit_identical_on_this_machine(inv: Inv, exported: None, model: str, scheme: str) -> None:
-    result = _deploy(inv, "--device", "local", "--model", model, "--scheme", scheme)
-    assert [output["verdict"] for output in result["outputs"]] == ["identical"] * len(result["outputs"])
+def test_bit_identical_on_this_machine(here: Cells, model: str, scheme: str) -> None:
+    outputs = _outputs(here, "executorch", model, scheme)
+    assert [output.verdict for output in outputs] == ["identical"] * len(outputs)
 
 
 @pytest.mark.parametrize(("model", "scheme"), everything())
-def test_the_lean_engine_agrees_with_upstreams(inv: Inv, exported: None, lean: None, model: str, scheme: str) -> None:
-    result = _deploy(inv, "--device", "local", "--engine", "lean", "--model", model, "--scheme", scheme)
-    for output in result["outputs"]:
-        assert output["verdict"] in ("identical", "agrees"), output
+def test_the_lean_engine_agrees_with_upstreams(here: Cells, model: str, scheme: str) -> None:
+    for output in _outputs(here, "lean", model, scheme):
+        assert output.verdict in ("identical", "agrees"), output
         if scheme == "qs8":
-            assert output["verdict"] == "identical", "integer arithmetic is exact"
+            assert output.verdict == "identical", "integer arithmetic is exact"
 
 
 def test_the_sample_has_every_model_and_every_scheme() -> None:
@@ -74,14 +109,13 @@ def test_the_sample_has_every_model_and_every_scheme() -> None:
     # The other pairs run on this machine (above, with both engines); the sample has each of their models and schemes.
     [pytest.param(*pair, marks=() if pair in SAMPLE else pytest.mark.long) for pair in everything()],
 )
-def test_agrees_on_the_virtual_pi(inv: Inv, exported: None, model: str, scheme: str) -> None:
-    result = _deploy(inv, "--device", "pi", "--model", model, "--scheme", scheme)
-    for output in result["outputs"]:
-        assert output["verdict"] in ("identical", "agrees"), output
+def test_agrees_on_the_virtual_pi(on_the_pi: Cells, model: str, scheme: str) -> None:
+    for output in _outputs(on_the_pi, "executorch", model, scheme):
+        assert output.verdict in ("identical", "agrees"), output
         if scheme in ("fp32", "qd8_qc8w", "qd8_qb4w"):
-            assert output["max_abs"] <= FP32, output
+            assert output.max_abs is not None and output.max_abs <= FP32, output
         if scheme == "qs8":
-            assert output["verdict"] == "identical", "integer arithmetic is exact"
+            assert output.verdict == "identical", "integer arithmetic is exact"
 
 
 def test_quantized_operators_outside_a_delegate_run_too(inv: Inv, tmp_path: Path) -> None:
@@ -92,5 +126,7 @@ def test_quantized_operators_outside_a_delegate_run_too(inv: Inv, tmp_path: Path
     program = json.loads(whole.stdout)
     outside = [one["name"] for one in program["undelegated"]]
     assert any(name.startswith("quantized_decomposed::") for name in outside), outside
-    result = _deploy(inv, "--device", "local", "--program", program["path"])
-    assert all(output["verdict"] in ("identical", "agrees") for output in result["outputs"])
+    done = inv("deploy", "--device", "local", "--program", program["path"], "--json", timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = json.loads(done.stdout)["outputs"]
+    assert outputs and all(output["verdict"] in ("identical", "agrees") for output in outputs)
