@@ -18,6 +18,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -232,6 +234,24 @@ def _explain_pip(text: str, log: Path) -> NoReturn:
     fail("pip could not install the packages.", f"{_last(text)}\nIts whole output is in {log}.", retry)
 
 
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[list[int]]:
+    """Note a Ctrl-C that comes while the block runs, instead of raising it there: a child half started would be lost.
+
+    Where Ctrl-C is ignored or handled by others, and outside of the main thread, which alone hears it, nothing changes.
+    """
+    noted: list[int] = []
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield noted
+        return
+    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
     """Run pip, show one changing line of progress, keep its output in a log."""
     log = venv / ".slipway" / "setup.log"
@@ -242,16 +262,19 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
     lines: collections.deque[str] = collections.deque(maxlen=_SAID)
     count = 0
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-    child = subprocess.Popen(
-        words,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=env,
-        start_new_session=True,
-        errors="replace",
-    )
+    with interrupts_later() as noted:
+        child = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=env,
+            start_new_session=True,
+            errors="replace",
+        )
     try:
+        if noted:
+            raise KeyboardInterrupt
         assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
         while line := child.stdout.readline(_LINE):
             lines.append(line)

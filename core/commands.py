@@ -8,12 +8,12 @@ import shlex
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from core import output
+from core.bootstrap import interrupts_later
 from core.errors import HostError, SlipwayError
 
 _WIDE = 2000
@@ -60,7 +60,7 @@ def process(
     A Ctrl-C raises in the main thread only: what other threads started ends by `end_all`.
     """
     words = [os.fspath(word) for word in argv]
-    with _interrupts_later() as interrupted:
+    with interrupts_later() as interrupted:
         try:
             child = subprocess.Popen(
                 words,
@@ -85,24 +85,6 @@ def process(
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
-
-
-@contextlib.contextmanager
-def _interrupts_later() -> Iterator[list[int]]:
-    """Note a Ctrl-C that comes while the block runs, instead of raising it there: a child half started would be lost.
-
-    Where Ctrl-C is ignored or handled by others, and outside of the main thread, which alone hears it, nothing changes.
-    """
-    noted: list[int] = []
-    mine = threading.current_thread() is threading.main_thread()
-    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield noted
-        return
-    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
