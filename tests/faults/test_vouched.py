@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from tests.faults.tiny import Tiny
 from toolchains.targets import host_target
 
 WEIGHTS = 1360
+CHANGED = re.compile(r"[^:]+:[^:]+:[^:]+$")  # the time of the last change of a look: "SIZE INODE:MODIFIED:CHANGED"
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +209,7 @@ def rot(file: Path) -> None:
         for look in [look for look in looks if f" {stamp}" in look]:
             ns = file.stat().st_ctime_ns
             moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ns // 10**9))
-            new = look.rsplit(":20", 1)[0] + f":{moment}.{ns % 10**9:09d} +0000"
+            new = CHANGED.sub(f"{moment}.{ns % 10**9:09d} +0000", look)
             looks[new] = looks.pop(look)
     write_json(notes, {"schema_version": 1, "files": records.seen})
     assert notes.read_text() != text
