@@ -116,6 +116,46 @@ def products(a: torch.Tensor, b: torch.Tensor, batch: torch.Tensor, bias: torch.
     )  # fmt: skip
 
 
+def edges(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Moves of any element of ``[2, 6, 5, 4]``, by indices below 2: without elements, by columns, in other orders."""
+    last, put = x.to(memory_format=torch.channels_last), torch.ops.aten.index_put.default
+    return (
+        torch.cat([x[:, :0], x], 1), torch.cat([x[:, :, :, :1], x], 3), x.index_select(1, i[:0]), x[:, i[:0]],
+        x.index_select(0, i), x.index_select(1, i + 3), x.index_select(3, i), x[:, :, i, i + 2], x[i, :, i + 1],
+        x[-1 - i], x[:, -2 - i], x[i[:, None], i + 1], x[i[:3, None, None], :, i[:4, None], i], x[:, i, :, i],
+        last.index_select(1, i), last[:, i], last[:, :, i], last.flip(1), last.gather(1, i.view(1, -1, 1, 1)),
+        x.gather(3, i.view(1, 1, 1, -1)), x.permute(0, 2, 3, 1), x.permute(3, 2, 1, 0), x.transpose(1, 3),
+        x.repeat(1, 1, 1, 3), x.repeat(3, 1, 2, 2), x.expand(3, *x.shape), x[:, :, :1].expand(*x.shape),
+        x.reshape(2, 6, 20).transpose(1, 2), x.unfold(1, 3, 2), torch.stack([x, x], 4), torch.stack([x, x], 0),
+        put(x, [None, i[:1] + 2], x[:, 1:2]), put(x, [i[:1], None, i[:1] + 1], x[:1, :, 1]),
+        put(last, [None, i[:1]], x[:, :1]), put(x, [i[:1]], x[0, 0, 0]), torch.arange(300), torch.arange(7, -9, -2),
+        torch.arange(3, 9, dtype=torch.int32), torch.arange(0.5, 90.0, 0.25), torch.full((3, 5), 4, dtype=x.dtype),
+    )  # fmt: skip
+
+
+def lines(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of ``[4, 37, 50]``, all numbers different, and a row: along memory, across it, and of few elements."""
+    some = x[:, 5:10, 3:6]
+    return (
+        x.sum(0), x.sum(1), x.sum(2), x.sum([0, 2]), x.sum([1, 2]), x.sum(), x.mean(1), x.mean([0, 1]), x.mean(2),
+        x.amax(1), x.amax(2), x.amin(0), x.amin([0, 2]), x.amax(), x.argmax(0), x.argmax(1), x.argmin(2), x.argmax(),
+        *x.max(1), *x.min(2), x.var(1), x.var(2), x.prod(0), x.cumsum(0), x.cumsum(2), x.softmax(1), x.softmax(2),
+        x.log_softmax(1), x.log_softmax(2), some.sum(1), some.amax(2), some.argmax(1), some.softmax(2), some.mean(),
+        *x.topk(3, dim=1), *x.topk(40, dim=2), *x.topk(1, dim=2, largest=False), *x.topk(36, 1, False), *x.sort(1),
+        functional.layer_norm(x, [50]), functional.layer_norm(x, [50], weight), functional.layer_norm(some, [3]),
+        functional.layer_norm(x, [37, 50]), functional.layer_norm(x, [50], weight, weight + 1),
+        functional.group_norm(x[:, :36], 4), functional.group_norm(x, 37, weight[:37], weight[1:38]),
+        functional.batch_norm(x, weight[:37], weight[:37].abs() + 1, None, weight[2:39]),
+        functional.batch_norm(x.transpose(1, 2), weight, weight.abs() + 1),
+    )  # fmt: skip
+
+
+def _different(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Multiples of a 1024th, each once: the largest is one alone."""
+    count = torch.Size(shape).numel()
+    return ((torch.randperm(count) - count // 2) / 1024).reshape(shape).to(dtype)
+
+
 class Images(torch.nn.Module):  # type: ignore[misc]
     """Layers on images."""
 
@@ -174,6 +214,16 @@ GROUPS: dict[str, Group] = {
         ),
     ),
     "products": (products, lambda: (_floats(3, 7), _floats(7, 5), _floats(2, 3, 7), _floats(5))),
+    "edges": (edges, lambda: (_floats(2, 6, 5, 4), _integers(5, low=0, high=2))),
+    "edges-half": (edges, lambda: (_floats(2, 6, 5, 4, dtype=torch.float16), _integers(5, low=0, high=2))),
+    "edges-double": (edges, lambda: (_floats(2, 6, 5, 4, dtype=torch.float64), _integers(5, low=0, high=2))),
+    "edges-bytes": (
+        edges, lambda: (_integers(2, 6, 5, 4, low=0, dtype=torch.uint8), _integers(5, low=0, high=2))
+    ),
+    "edges-bool": (edges, lambda: (_integers(2, 6, 5, 4) > 0, _integers(5, low=0, high=2))),
+    "edges-long": (edges, lambda: (_integers(2, 6, 5, 4), _integers(5, low=0, high=2))),
+    "lines": (lines, lambda: (_different(4, 37, 50), _floats(50))),
+    "lines-double": (lines, lambda: (_different(4, 37, 50, dtype=torch.float64), _floats(50, dtype=torch.float64))),
     "images": (Images(), lambda: (_floats(2, 4, 8, 9),)),
 }  # fmt: skip
 

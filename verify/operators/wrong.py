@@ -40,6 +40,35 @@ def _gathers_into_another_type(writer: Writer) -> None:
     writer.call("aten::gather.out", torch.ones(3), 0, torch.tensor([0, 1, 2]), False, kept)
 
 
+def _index(writer: Writer, number: int) -> ValueRef:
+    return writer.constant(torch.tensor([0, number, 1]))
+
+
+def _selects_beyond(writer: Writer) -> None:
+    writer.call("aten::index_select.out", torch.ones(2, 4), 1, _index(writer, 4), Out(torch.zeros(2, 3)))
+
+
+def _selects_before(writer: Writer) -> None:
+    writer.call("aten::index_select.out", torch.ones(4, 2), 0, _index(writer, -1), Out(torch.zeros(3, 2)))
+
+
+def _indexes_beyond(writer: Writer) -> None:
+    writer.call("aten::index.Tensor_out", torch.ones(4, 2), [_index(writer, 4)], Out(torch.zeros(3, 2)))
+
+
+def _indexes_before(writer: Writer) -> None:
+    both = [_index(writer, 1), _index(writer, -3)]
+    writer.call("aten::index.Tensor_out", torch.ones(4, 2), both, Out(torch.zeros(3)))
+
+
+def _puts_beyond(writer: Writer) -> None:
+    writer.call("aten::index_put.out", torch.ones(4), [_index(writer, 4)], torch.ones(1), False, Out(torch.zeros(4)))
+
+
+def _gathers_beyond(writer: Writer) -> None:
+    writer.call("aten::gather.out", torch.ones(2), 0, _index(writer, 2), False, Out(torch.zeros(3)))
+
+
 def _repeats_beyond_all_numbers(writer: Writer) -> None:
     writer.call("aten::repeat.out", torch.ones(4), [2**62 + 1], Out(torch.zeros(4)))
 
@@ -64,6 +93,12 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "views-too-much": _views_more_than_there_is,
     "index-type": _indexes_into_another_type,
     "gather-type": _gathers_into_another_type,
+    "select-beyond": _selects_beyond,
+    "select-before": _selects_before,
+    "index-beyond": _indexes_beyond,
+    "index-before": _indexes_before,
+    "put-beyond": _puts_beyond,
+    "gather-beyond": _gathers_beyond,
     "repeat-overflow": _repeats_beyond_all_numbers,
     "stride-overflow": _strides_beyond_all_numbers,
     "too-few": _too_few_arguments,

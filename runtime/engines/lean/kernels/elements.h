@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "lean/method/evalue.h"
 #include "slipway/tensor.h"
@@ -25,6 +26,14 @@ std::uint16_t float_to_bfloat16(float value);  // to nearest, ties to even
 std::int64_t to_int64(double value);
 
 enum class Domain : std::uint8_t { kInt, kFloat, kDouble };
+
+// The element type whose elements are T's: int64_t, float or double.
+template <typename T>
+constexpr DType dtype_of() {
+  return std::is_same_v<T, double>  ? DType::kFloat64
+         : std::is_same_v<T, float> ? DType::kFloat32
+                                    : DType::kInt64;
+}
 
 bool is_floating(DType dtype);
 bool is_integral(DType dtype);  // bool is not

@@ -1,6 +1,6 @@
 // Operators that make tensors out of numbers.
+#include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "lean/kernels/tables.h"
 #include "lean/kernels/tensor_iterator.h"
@@ -86,15 +86,29 @@ Status range(Arguments& arguments, double start, double end, double step, std::s
   }
   const auto count = static_cast<std::int64_t>(length);
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{count}));
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint8_t* to = out.data + static_cast<std::size_t>(i) * size_of(out.dtype);
-    const double value = start + static_cast<double>(i) * step;
-    if (is_floating(out.dtype)) {
-      store(out.dtype, &value, 1, to, 1);
-    } else {
-      const std::int64_t integer = to_int64(value);
-      store(out.dtype, &integer, 1, to, 1);
+  // Whole numbers that a double holds exactly are counted up as integers.
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  const bool whole = !is_floating(out.dtype) && start == std::floor(start) && step == std::floor(step) &&
+                     std::abs(start) + length * std::abs(step) < kExact;
+  for (std::int64_t done = 0; whole && done < count; done += static_cast<std::int64_t>(kBlock)) {
+    std::int64_t values[kBlock];
+    const auto block = static_cast<std::size_t>(std::min<std::int64_t>(count - done, kBlock));
+    const auto by = static_cast<std::int64_t>(step);
+    std::int64_t value = static_cast<std::int64_t>(start) + done * by;
+    for (std::size_t i = 0; i < block; ++i) {
+      values[i] = value;
+      value += by;
     }
+    store(out.dtype, values, block, out.data + static_cast<std::size_t>(done) * size_of(out.dtype), 1);
+  }
+  for (std::int64_t done = whole ? count : 0; done < count; done += static_cast<std::int64_t>(kBlock)) {
+    double values[kBlock];
+    const auto block = static_cast<std::size_t>(std::min<std::int64_t>(count - done, kBlock));
+    for (std::size_t i = 0; i < block; ++i) {
+      values[i] = start + static_cast<double>(done + static_cast<std::int64_t>(i)) * step;
+    }
+    // Integers by way of a double: towards zero, the nearest there is.
+    store(out.dtype, values, block, out.data + static_cast<std::size_t>(done) * size_of(out.dtype), 1);
   }
   return {};
 }

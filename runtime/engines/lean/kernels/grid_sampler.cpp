@@ -128,7 +128,7 @@ Status grid_sampler(Arguments& arguments) {
     using T = decltype(zero);
     const Volume<T> source(in);
     const Volume<T> points(grid);
-    Volume<T> result = Volume<T>::zeros(out);
+    Volume<T> result = Volume<T>::results(out, {&source.values, &points.values});
     for (std::int64_t n = 0; n < in.sizes[0]; ++n) {
       for (std::int64_t c = 0; c < in.sizes[1]; ++c) {
         const Plane<T> plane{source.plane(n, c), in.sizes[2], in.sizes[3], static_cast<Outside>(padding),

@@ -1,8 +1,8 @@
 // Advanced indexing: several dimensions looked up at once.
 #include <algorithm>
-#include <cstring>
 
 #include "device_memory.h"
+#include "lean/kernels/moves.h"
 #include "lean/kernels/offsets.h"
 #include "lean/kernels/tables.h"
 
@@ -24,6 +24,10 @@ struct Lookup {
   // Calls f(offset in `in`, row-major number in the result) for every element of the result.
   template <typename F>
   Status each(const TensorView& in, F f) const;
+  // Moves the elements that lie at `looked_up` in in's memory order to `result`, which has these steps, or
+  // back.
+  void move(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps,
+            std::uint8_t* looked_up, std::uint8_t* result, bool into_result) const;
 
  private:
   std::vector<std::vector<std::int64_t>> lists_;  // one a dimension: the indices as they were given
@@ -113,7 +117,7 @@ Status Lookup::look_up(const TensorView& in) {
     return {};  // nothing is looked up
   }
   SLIPWAY_RETURN_IF_ERROR(
-      check_room(std::uint64_t{total} * sizeof(std::int64_t) * dims.size(), "what is looked up"));
+      check_room(std::uint64_t{total} * sizeof(std::int64_t) * (dims.size() + 1), "what is looked up"));
   for (const std::size_t dim : dims) {
     std::array<std::int64_t, kMostDims> steps{};
     std::int64_t step = 1;
@@ -121,15 +125,25 @@ Status Lookup::look_up(const TensorView& in) {
       steps[common.size() - shapes_[dim].size() + d] = shapes_[dim][d] == 1 ? 0 : step;
       step *= shapes_[dim][d];
     }
-    std::vector<std::int64_t> table(total);
-    for (std::size_t i = 0; i < total; ++i) {
-      std::int64_t index = lists_[dim][static_cast<std::size_t>(offset_of(i, common, steps))];
-      index = index < 0 ? index + in.sizes[dim] : index;
-      if (index < 0 || index >= in.sizes[dim]) {
+    std::vector<std::int64_t> table;
+    if (shapes_[dim] == common) {
+      table = lists_[dim];
+    } else {
+      table.resize(total);
+      Steps<1> walk(common, {&steps});
+      for (std::int64_t& entry : table) {
+        entry = lists_[dim][static_cast<std::size_t>(walk.offsets[0])];
+        walk.next();
+      }
+    }
+    const std::int64_t size = in.sizes[dim];
+    for (std::int64_t& entry : table) {
+      const std::int64_t index = entry < 0 ? entry + size : entry;
+      if (index < 0 || index >= size) {
         return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
                         " of " + to_text(in.shape()));
       }
-      table[i] = index;
+      entry = index;
     }
     tables.push_back(std::move(table));
   }
@@ -169,6 +183,81 @@ Status Lookup::each(const TensorView& in, F f) const {
   return {};
 }
 
+void Lookup::move(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps,
+                  std::uint8_t* looked_up, std::uint8_t* result, bool into_result) const {
+  const auto strides = in.strides();
+  const std::size_t size = size_of(in.dtype);
+  const auto bytes = static_cast<std::int64_t>(size);
+  // Where each entry of the tables lies on either side.
+  std::vector<std::int64_t> places(tables.empty() ? 1 : tables[0].size());
+  for (std::size_t k = 0; k < tables.size(); ++k) {
+    const std::int64_t step = strides[dims[k]];
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places[i] += tables[k][i] * step;
+    }
+  }
+  std::array<std::int64_t, kMostDims> common_steps{};
+  for (std::size_t d = 0; d < common.size(); ++d) {
+    common_steps[d] = result_steps[common_at + d];
+  }
+  // The dimensions that are taken whole, before and behind the tables' ones.
+  Shape before;
+  std::array<std::int64_t, kMostDims> before_in{};
+  std::array<std::int64_t, kMostDims> before_result{};
+  Move behind;
+  bool single = true;
+  for (std::size_t i = 0, at_dim = 0; i < in.rank; ++i) {
+    if (std::find(dims.begin(), dims.end(), i) != dims.end()) {
+      continue;
+    }
+    if (at_dim < common_at) {
+      before_in[before.size()] = strides[i];
+      before_result[before.size()] = result_steps[at_dim];
+      before.push_back(in.sizes[i]);
+    } else {
+      const std::int64_t step = result_steps[at_dim + common.size()];
+      behind.add(in.sizes[i], into_result ? step : strides[i], into_result ? strides[i] : step);
+      single = single && in.sizes[i] == 1;
+    }
+    ++at_dim;
+  }
+  behind.prepare(size);
+  std::size_t lines = 1;  // look_up has counted more
+  for (const std::int64_t length : before) {
+    lines *= static_cast<std::size_t>(length);
+  }
+  Steps<2> outer(before, {&before_in, &before_result});
+  // Neighbours in the tables are neighbours in the result: single elements, and runs, need no steps.
+  const auto run = static_cast<std::int64_t>(single ? size : behind.bytes_together());
+  std::int64_t row = run / bytes;
+  bool straight = into_result && run != 0;
+  for (std::size_t d = common.size(); d-- > 0;) {
+    straight = straight && (common[d] == 1 || common_steps[d] == row);
+    row *= common[d];
+  }
+  const std::size_t together = straight && !single ? static_cast<std::size_t>(run) : 0;
+  for (std::size_t line = 0; line < lines; ++line) {
+    std::uint8_t* source = looked_up + outer.offsets[0] * bytes;
+    std::uint8_t* target = result + outer.offsets[1] * bytes;
+    if (together != 0) {
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        move_bytes(target + i * together, source + places[i] * bytes, together);
+      }
+    } else if (straight) {
+      pick(size, source, places.data(), places.size(), target);
+    } else {
+      Steps<1> walk(common, {&common_steps});
+      for (const std::int64_t place : places) {
+        std::uint8_t* there = source + place * bytes;
+        std::uint8_t* here = target + walk.offsets[0] * bytes;
+        behind.run(into_result ? here : there, into_result ? there : here);
+        walk.next();
+      }
+    }
+    outer.next();
+  }
+}
+
 // aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out)
 Status index(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
@@ -183,11 +272,10 @@ Status index(Arguments& arguments) {
     done = lookup.look_up(in);
   }
   SLIPWAY_RETURN_IF_ERROR(done);
-  const auto out_steps = out.strides();
-  const std::size_t size = size_of(out.dtype);
-  return lookup.each(in, [&](std::int64_t offset, std::size_t number) {
-    std::memcpy(at(out, offset_of(number, lookup.shape, out_steps)), at(in, offset), size);
-  });
+  if (out.count() != 0) {
+    lookup.move(in, out.strides(), in.data, out.data, true);
+  }
+  return {};
 }
 
 Status put_into(TensorView& target, const std::vector<TensorView*>& indices, const TensorView& values,
@@ -205,6 +293,12 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
   }
   SLIPWAY_RETURN_IF_ERROR(lookup.look_up(target));
   const Operand source = operand_of(values, result);
+  if (!accumulate && values.dtype == target.dtype) {
+    if (result.count() != 0) {
+      lookup.move(target, source.steps, target.data, values.data, false);
+    }
+    return {};
+  }
   return in_domain(domain_of(target.dtype), [&](auto zero) {
     using T = decltype(zero);
     return lookup.each(target, [&](std::int64_t offset, std::size_t number) {

@@ -37,43 +37,83 @@ Status masked_fill(Arguments& arguments) {
   return {};
 }
 
+// The bits of an element that are 0 in the number 0 alone: without the sign of floats.
+std::uint64_t bits_of_value(DType dtype) {
+  const std::size_t bits = 8 * size_of(dtype) - (is_floating(dtype) ? 1 : 0);
+  return bits >= 64 ? UINT64_MAX : (std::uint64_t{1} << bits) - 1;
+}
+
+template <typename Bits>
+std::size_t count_nonzero(const Bits* values, std::size_t count, Bits mask) {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    found += (values[i] & mask) != 0 ? 1 : 0;
+  }
+  return found;
+}
+
+// The places of the first `rows` elements that are not 0.
+template <typename Bits>
+void list_nonzero(const Bits* values, const Shape& shape, Bits mask, std::int64_t* to, std::size_t rows) {
+  const std::size_t rank = shape.size();
+  const std::int64_t length = shape[rank - 1];
+  std::array<std::int64_t, kMostDims> position{};
+  for (std::size_t found = 0; found < rows; values += length) {
+    for (std::int64_t i = 0; i < length && found < rows; ++i) {
+      if ((values[i] & mask) != 0) {
+        std::copy_n(position.begin(), rank - 1, to);
+        to[rank - 1] = i;
+        to += rank;
+        ++found;
+      }
+    }
+    for (std::size_t d = rank - 1; d-- > 0 && ++position[d] == shape[d];) {
+      position[d] = 0;
+    }
+  }
+}
+
+template <typename Bits>
+Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& out) {
+  const auto* values = reinterpret_cast<const Bits*>(data);
+  const auto mask = static_cast<Bits>(bits_of_value(in.dtype));
+  // Counted before they are written down: as many as the output has room for.
+  const std::size_t rows = in.rank == 0 ? 0 : count_nonzero(values, in.count(), mask);
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{static_cast<std::int64_t>(rows), in.rank}));
+  std::vector<std::int64_t> positions(out.count());
+  if (!positions.empty()) {
+    list_nonzero(values, in.shape(), mask, positions.data(), rows);
+    // The exporter may have planned the table a column at a time, as ATen makes it.
+    copy(out, operand_of(straightened(out, positions.data()), out));
+  }
+  return {};
+}
+
 // aten::nonzero.out(Tensor self, *, Tensor(a!) out): as many rows as there are elements that are not 0.
 Status nonzero(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(1);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  const Shape shape = in.shape();
-  const auto steps = in.strides();
-  const std::size_t count = in.count();
-  const auto holds = [&](std::size_t i) {
-    double value = 0;
-    load(in.dtype, at(in, offset_of(i, shape, steps)), 1, 1, &value);
-    return value != 0;
-  };
-  // Counted before they are written down: as many as the output has room for.
-  std::int64_t rows = 0;
-  for (std::size_t i = 0; in.rank != 0 && i < count; ++i) {
-    rows += holds(i) ? 1 : 0;
-  }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{rows, in.rank}));
-  std::vector<std::int64_t> positions(out.count());
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < count && end < positions.size(); ++i) {
-    if (!holds(i)) {
-      continue;
+  const std::uint8_t* data = in.data;
+  if (!in.contiguous()) {
+    TensorView straight = in;
+    for (std::uint8_t i = 0; i < in.rank; ++i) {
+      straight.order[i] = i;
     }
-    std::size_t rest = i;
-    for (std::size_t d = in.rank; d-- > 0;) {
-      positions[end + d] = static_cast<std::int64_t>(rest % static_cast<std::size_t>(shape[d]));
-      rest /= static_cast<std::size_t>(shape[d]);
-    }
-    end += in.rank;
+    straight.data = arguments.scratch().get(in.bytes());
+    copy(straight, whole(in));
+    data = straight.data;
   }
-  if (!positions.empty()) {
-    // The exporter may have planned the table a column at a time, as ATen makes it.
-    copy(out, operand_of(straightened(out, positions.data()), out));
+  switch (size_of(in.dtype)) {
+    case 1:
+      return nonzero_of<std::uint8_t>(in, data, out);
+    case 2:
+      return nonzero_of<std::uint16_t>(in, data, out);
+    case 4:
+      return nonzero_of<std::uint32_t>(in, data, out);
+    default:
+      return nonzero_of<std::uint64_t>(in, data, out);
   }
-  return {};
 }
 
 // aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out): the elements whose mask is true,

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lean/kernels/reduction.h"
+#include "lean/kernels/sums.h"
 #include "lean/kernels/tables.h"
 
 namespace slipway::lean {
@@ -29,42 +30,72 @@ struct Moments {
 
 template <typename T>
 Moments<T> moments_of(const T* values, std::size_t count, double eps) {
-  T sum{};
-  for (std::size_t i = 0; i < count; ++i) {
-    sum += values[i];
-  }
-  const T mean = sum / static_cast<T>(count);
-  T squares{};
-  for (std::size_t i = 0; i < count; ++i) {
-    squares += (values[i] - mean) * (values[i] - mean);
-  }
+  const T mean = sum_of_run(values, count) / static_cast<T>(count);
+  const T squares = sum_of_each(values, count, [mean](T x) { return (x - mean) * (x - mean); });
   return {mean, T(1) / std::sqrt(squares / static_cast<T>(count) + static_cast<T>(eps))};
 }
 
-// The loops below take pointers: an index into a std::vector is checked for each element.
-template <typename T>
-void standardize(T* values, std::size_t count, const Moments<T>& moments) {
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = (values[i] - moments.mean) * moments.rstd;
-  }
-}
+// The loops below take pointers: an index into a std::vector is checked for each element. What is read and
+// what is written may be the same.
 
 // Each element with its own scale and shift; either may be nullptr.
 template <typename T>
-void scale_and_shift(T* values, std::size_t count, const T* scale, const T* shift) {
+void standardize(const T* values, std::size_t count, const Moments<T>& moments, const T* scale,
+                 const T* shift, T* to) {
+  const T mean = moments.mean;
+  const T rstd = moments.rstd;
+  if (scale != nullptr && shift != nullptr) {
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = (values[i] - mean) * rstd;
+  }
   for (std::size_t i = 0; scale != nullptr && i < count; ++i) {
-    values[i] *= scale[i];
+    to[i] *= scale[i];
   }
   for (std::size_t i = 0; shift != nullptr && i < count; ++i) {
-    values[i] += shift[i];
+    to[i] += shift[i];
   }
 }
 
 // All with one scale and shift.
 template <typename T>
-void scale_and_shift(T* values, std::size_t count, T scale, T shift) {
+void standardize(const T* values, std::size_t count, const Moments<T>& moments, T scale, T shift, T* to) {
+  const T mean = moments.mean;
+  const T rstd = moments.rstd;
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = values[i] * scale + shift;
+    to[i] = (values[i] - mean) * rstd * scale + shift;
+  }
+}
+
+// Where the elements of a row are when they are T's, else a copy of them in `line`.
+template <typename T>
+const T* row_of(const TensorView& in, std::size_t first, std::size_t width, std::vector<T>* line) {
+  const std::uint8_t* data = in.data + first * size_of(in.dtype);
+  if (in.dtype == dtype_of<T>()) {
+    return reinterpret_cast<const T*>(data);
+  }
+  line->resize(width);
+  load(in.dtype, data, 1, width, line->data());
+  return line->data();
+}
+
+// The same to write to; store_row() is to be called then.
+template <typename T>
+T* row_to(const TensorView& out, std::size_t first, std::size_t width, std::vector<T>* line) {
+  if (out.dtype == dtype_of<T>()) {
+    return reinterpret_cast<T*>(out.data) + first;
+  }
+  line->resize(width);
+  return line->data();
+}
+template <typename T>
+void store_row(TensorView& out, std::size_t first, std::size_t width, const T* row) {
+  if (out.dtype != dtype_of<T>()) {
+    store(out.dtype, row, width, out.data + first * size_of(out.dtype), 1);
   }
 }
 
@@ -118,13 +149,13 @@ Status layer_norm(Arguments& arguments) {
     using T = decltype(zero);
     const std::vector<T> scale = values_of<T>(weight);
     const std::vector<T> shift = values_of<T>(bias);
-    std::vector<T> line(width);
-    for (std::size_t row = 0; row < in.count() / width; ++row) {
-      load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
-      const Moments<T> moments = moments_of(line.data(), width, eps);
-      standardize(line.data(), width, moments);
-      scale_and_shift(line.data(), width, data_or_null(scale), data_or_null(shift));
-      store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+    std::vector<T> line;
+    for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
+      const T* values = row_of(in, row * width, width, &line);
+      T* target = row_to(out, row * width, width, &line);
+      const Moments<T> moments = moments_of(values, width, eps);
+      standardize(values, width, moments, data_or_null(scale), data_or_null(shift), target);
+      store_row(out, row * width, width, target);
       store_one(means, row, static_cast<double>(moments.mean));
       store_one(rstds, row, static_cast<double>(moments.rstd));
     }
@@ -169,17 +200,17 @@ Status group_norm(Arguments& arguments) {
     using T = decltype(zero);
     const std::vector<T> scale = values_of<T>(weight);
     const std::vector<T> shift = values_of<T>(bias);
-    std::vector<T> line(width);
-    for (std::size_t row = 0; row < in.count() / width; ++row) {
-      load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, line.data());
-      const Moments<T> moments = moments_of(line.data(), width, eps);
-      standardize(line.data(), width, moments);
+    std::vector<T> line;
+    for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
+      const T* values = row_of(in, row * width, width, &line);
+      T* target = row_to(out, row * width, width, &line);
+      const Moments<T> moments = moments_of(values, width, eps);
       const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
       for (std::size_t c = 0; c < width / plane; ++c) {
-        scale_and_shift(line.data() + c * plane, plane, scale.empty() ? T(1) : scale[first + c],
-                        shift.empty() ? T(0) : shift[first + c]);
+        standardize(values + c * plane, plane, moments, scale.empty() ? T(1) : scale[first + c],
+                    shift.empty() ? T(0) : shift[first + c], target + c * plane);
       }
-      store(out.dtype, line.data(), width, out.data + row * width * size_of(out.dtype), 1);
+      store_row(out, row * width, width, target);
       store_one(means, row, static_cast<double>(moments.mean));
       store_one(rstds, row, static_cast<double>(moments.rstd));
     }
@@ -197,7 +228,10 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
   if (in.rank < 2 || !fits(weight) || !fits(bias) || !fits(&mean) || !fits(&variance)) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  const Status resized = resize(&out, in.shape());
+  if (!resized.ok() || in.count() == 0) {
+    return resized;
+  }
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> scale = values_of<T>(&variance);
@@ -209,12 +243,25 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
       shift[c] = (biases.empty() ? T(0) : biases[c]) - shift[c] * factor;
       scale[c] = factor;
     }
+    if (in.dtype == dtype_of<T>() && out.dtype == in.dtype && in.contiguous() && out.contiguous()) {
+      const std::size_t planes = static_cast<std::size_t>(in.sizes[0]) * channels;
+      const std::size_t plane = in.count() / planes;
+      for (std::size_t i = 0; i < planes; ++i) {
+        const T* from = in.as<T>() + i * plane;
+        T* to = out.as<T>() + i * plane;
+        const T factor = scale[i % channels];
+        const T offset = shift[i % channels];
+        for (std::size_t k = 0; k < plane; ++k) {
+          to[k] = from[k] * factor + offset;
+        }
+      }
+      return Status();
+    }
     Operand factors;
     Operand offsets;
-    const DType dtype = std::is_same_v<T, double> ? DType::kFloat64 : DType::kFloat32;
     factors.data = reinterpret_cast<const std::uint8_t*>(scale.data());
     offsets.data = reinterpret_cast<const std::uint8_t*>(shift.data());
-    factors.dtype = offsets.dtype = dtype;
+    factors.dtype = offsets.dtype = dtype_of<T>();
     factors.steps[1] = offsets.steps[1] = 1;
     map<T>(out, std::array<Operand, 3>{operand_of(in, out), factors, offsets},
            [](const T* const* inputs, T* result, std::size_t count) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "lean/kernels/tensor_iterator.h"
@@ -34,6 +35,56 @@ inline std::int64_t offset_of(std::size_t number, const Shape& shape,
     number /= size;
   }
   return offset;
+}
+
+// The elements of a shape one after the other, in row-major order, and where each lies in N tensors.
+template <std::size_t N>
+class Steps {
+ public:
+  using Strides = std::array<std::int64_t, kMostDims>;
+  Steps(const Shape& shape, const std::array<const Strides*, N>& strides) : shape_(shape) {
+    for (std::size_t k = 0; k < N; ++k) {
+      strides_[k] = *strides[k];
+    }
+  }
+
+  // Behind the last element stands the first again.
+  void next() {
+    for (std::size_t d = shape_.size(); d-- > 0;) {
+      const bool again = ++position_[d] == shape_[d];
+      for (std::size_t k = 0; k < N; ++k) {
+        offsets[k] += (again ? 1 - shape_[d] : 1) * strides_[k][d];
+      }
+      if (!again) {
+        return;
+      }
+      position_[d] = 0;
+    }
+  }
+
+  std::array<std::int64_t, N> offsets{};
+
+ private:
+  const Shape& shape_;
+  std::array<Strides, N> strides_{};
+  Strides position_{};
+};
+
+// An element of 1, 2, 4 or 8 bytes.
+inline void copy_element(std::size_t size, const std::uint8_t* from, std::uint8_t* to) {
+  switch (size) {
+    case 1:
+      *to = *from;
+      return;
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    default:
+      std::memcpy(to, from, 8);
+  }
 }
 
 inline std::uint8_t* at(const TensorView& view, std::int64_t offset) {

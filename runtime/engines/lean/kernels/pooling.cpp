@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "lean/kernels/sums.h"
 #include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
@@ -85,7 +86,7 @@ void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows,
           const std::vector<Span>& columns, F f) {
   TensorView target = with_batch(out);
   const Volume<T> source(with_batch(in));
-  Volume<T> result = Volume<T>::zeros(target);
+  Volume<T> result = Volume<T>::results(target, {&source.values});
   std::size_t number = 0;
   for (std::int64_t n = 0; n < source.sizes[0]; ++n) {
     for (std::int64_t c = 0; c < source.sizes[1]; ++c) {
@@ -103,6 +104,9 @@ void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows,
 
 template <typename T>
 T sum_of(const T* plane, std::int64_t width, const Span& row, const Span& column) {
+  if (row.step == 1 && column.step == 1 && column.count() == width) {
+    return sum_of_run(plane + row.first * width, static_cast<std::size_t>(row.count() * width));
+  }
   T total{};
   for (std::int64_t y = row.first; y < row.last; y += row.step) {
     for (std::int64_t x = column.first; x < column.last; x += column.step) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "lean/kernels/reduction.h"
+#include "lean/kernels/sums.h"
 #include "lean/kernels/tables.h"
 
 namespace slipway::lean {
@@ -29,11 +30,35 @@ Status fold(Arguments& arguments, const std::vector<std::int64_t>& dims, bool ke
   });
 }
 
+// The same for an operator that can follow many lines at once.
+template <typename Op>
+Status fold_with(Arguments& arguments, const std::vector<std::int64_t>& dims, bool keep, std::size_t out_at,
+                 Domain domain, const Op& op) {
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  Reduction reduction;
+  SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
+  return in_domain(domain, [&](auto zero) { return reduction.follow<decltype(zero)>(in, out, op); });
+}
+
 struct Sum {
+  template <typename T>
+  static T start(T) {
+    return T{};
+  }
+  template <typename T>
+  static T next(T total, T x) {
+    return total + x;
+  }
+  template <typename T>
+  static T finish(T total, std::size_t) {
+    return total;
+  }
   template <typename T>
   T operator()(const Line<T>& line) const {
     T total{};
-    line.each([&total](T x) { total += x; });
+    line.runs([&total](const T* values, std::size_t count) { total += sum_of_run(values, count); });
     return total;
   }
 };
@@ -41,39 +66,33 @@ struct Sum {
 // aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!)
 // out)
 Status sum(Arguments& arguments) {
-  return fold(arguments, arguments.integers(1), arguments.boolean(2), 4, domain_of(arguments.tensor(4).dtype),
-              Sum());
+  return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 4,
+                   domain_of(arguments.tensor(4).dtype), Sum());
 }
 
-struct Mean {
+struct Mean : Sum {
+  template <typename T>
+  static T finish(T total, std::size_t count) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return total / static_cast<T>(count);
+    } else {
+      return T{};  // never: means are taken in floats
+    }
+  }
   template <typename T>
   T operator()(const Line<T>& line) const {
-    return Sum()(line) / static_cast<T>(line.count());
+    return finish(Sum()(line), line.count());
   }
 };
 
 // aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out)
 Status mean(Arguments& arguments) {
-  return fold(arguments, arguments.integers(1), arguments.boolean(2), 4, floating(arguments.tensor(4).dtype),
-              [](const auto& line) {
-                using T = std::decay_t<decltype(line.first())>;
-                if constexpr (std::is_floating_point_v<T>) {
-                  return Mean()(line);
-                } else {
-                  return T{};
-                }
-              });
+  return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 4,
+                   floating(arguments.tensor(4).dtype), Mean());
 }
 // aten::mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out)
 Status mean_all(Arguments& arguments) {
-  return fold(arguments, {}, false, 2, floating(arguments.tensor(2).dtype), [](const auto& line) {
-    using T = std::decay_t<decltype(line.first())>;
-    if constexpr (std::is_floating_point_v<T>) {
-      return Mean()(line);
-    } else {
-      return T{};
-    }
-  });
+  return fold_with(arguments, {}, false, 2, floating(arguments.tensor(2).dtype), Mean());
 }
 
 struct Product {
@@ -109,27 +128,79 @@ struct Best {
     return (x != x && best == best) || (Largest ? x > best : x < best);
   }
   template <typename T>
-  std::int64_t index_in(const Line<T>& line) const {
+  static T start(T first) {
+    return first;
+  }
+  template <typename T>
+  static T next(T best, T x) {
+    return best == best && better(x, best) ? x : best;
+  }
+  template <typename T>
+  static T finish(T best, std::size_t) {
+    return best;
+  }
+
+  // Among some elements, at least one: the first NaN; else, after a look at several lanes at once, the first
+  // that equals the best one.
+  template <typename T>
+  static std::size_t place_in(const T* values, std::size_t count) {
+    constexpr std::size_t kLanes = 16;
+    T best = values[0];
+    std::size_t i = 0;
+    if (count >= kLanes) {
+      T lanes[kLanes];
+      T numbers[kLanes] = {};  // stays 0 where no NaN was
+      std::copy_n(values, kLanes, lanes);
+      for (; i + kLanes <= count; i += kLanes) {
+        for (std::size_t k = 0; k < kLanes; ++k) {
+          const T x = values[i + k];
+          lanes[k] = (Largest ? x > lanes[k] : x < lanes[k]) ? x : lanes[k];
+          numbers[k] = x != x ? x : numbers[k];
+        }
+      }
+      for (std::size_t k = 0; k < kLanes; ++k) {
+        best = numbers[k] != numbers[k] ? numbers[k] : next(best, lanes[k]);
+      }
+    }
+    for (; i < count; ++i) {
+      best = next(best, values[i]);
+    }
+    std::size_t place = 0;
+    if (best != best) {
+      while (values[place] == values[place]) {
+        ++place;
+      }
+    } else {
+      while (values[place] != best) {
+        ++place;
+      }
+    }
+    return place;
+  }
+  template <typename T>
+  static std::int64_t find(const Line<T>& line, T* best) {
     std::int64_t at = 0;
     std::int64_t found = 0;
-    T best = line.first();
-    line.each([&](T x) {
-      if (at > 0 && best == best && better(x, best)) {
-        best = x;
-        found = at;
+    *best = line.first();
+    line.runs([&](const T* values, std::size_t count) {
+      const std::size_t place = place_in(values, count);
+      if (at == 0 || (*best == *best && better(values[place], *best))) {
+        *best = values[place];
+        found = at + static_cast<std::int64_t>(place);
       }
-      ++at;
+      at += static_cast<std::int64_t>(count);
     });
     return found;
   }
   template <typename T>
+  std::int64_t index_in(const Line<T>& line) const {
+    T best{};
+    return find(line, &best);
+  }
+  template <typename T>
   T operator()(const Line<T>& line) const {
-    T best = line.first();
-    line.each([&best](T x) {
-      if (best == best && better(x, best)) {
-        best = x;
-      }
-    });
+    T best{};
+    find(line, &best);
     return best;
   }
 };
@@ -144,8 +215,8 @@ Status extreme(Arguments& arguments) {
   if (nothing_to_choose_from(arguments.tensor(0))) {
     return mismatch("there is no largest of no elements");
   }
-  return fold(arguments, arguments.integers(1), arguments.boolean(2), 3, domain_of(arguments.tensor(0).dtype),
-              Best<Largest>());
+  return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 3,
+                   domain_of(arguments.tensor(0).dtype), Best<Largest>());
 }
 // aten::max.unary_out(Tensor self, *, Tensor(a!) out)
 template <bool Largest>
@@ -153,7 +224,7 @@ Status extreme_all(Arguments& arguments) {
   if (nothing_to_choose_from(arguments.tensor(0))) {
     return mismatch("there is no largest of no elements");
   }
-  return fold(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Best<Largest>());
+  return fold_with(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Best<Largest>());
 }
 
 // Indices along the dimensions, as int64 whatever domain they are compared in.
@@ -192,7 +263,7 @@ Status extreme_and_index(Arguments& arguments) {
   const std::vector<std::int64_t> dims = only(arguments.integer(1));
   const bool keep = arguments.boolean(2);
   const Status done = indices_of_extremes<Largest>(in, dims, keep, &arguments.tensor(4));
-  return done.ok() ? fold(arguments, dims, keep, 3, domain_of(in.dtype), Best<Largest>()) : done;
+  return done.ok() ? fold_with(arguments, dims, keep, 3, domain_of(in.dtype), Best<Largest>()) : done;
 }
 
 struct Any {
@@ -226,7 +297,9 @@ struct Variance {
     if constexpr (std::is_floating_point_v<T>) {
       const T middle = Mean()(line);
       T total{};
-      line.each([&](T x) { total += (x - middle) * (x - middle); });
+      line.runs([&](const T* values, std::size_t count) {
+        total += sum_of_each(values, count, [middle](T x) { return (x - middle) * (x - middle); });
+      });
       const double divisor = static_cast<double>(line.count()) - correction;
       return total / static_cast<T>(divisor < 0 ? 0.0 : divisor);
     } else {

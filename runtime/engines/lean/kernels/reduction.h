@@ -32,8 +32,9 @@ class Line {
     return value;
   }
 
+  // Calls f(elements, count) for all of them, in order and as many as lie together or are converted at once.
   template <typename F>
-  void each(F f) const {
+  void runs(F f) const {
     if (count() == 0) {
       return;
     }
@@ -43,19 +44,21 @@ class Line {
     const auto size = static_cast<std::int64_t>(size_of(in_.dtype));
     std::array<std::int64_t, kMostDims> position{};
     T block[kBlock];
+    const bool there = in_.dtype == dtype_of<T>() && (step == 1 || row == 1);
     for (;;) {
       std::int64_t at = 0;
       for (std::size_t d = 0; d + 1 < rank; ++d) {
         at += position[d] * steps_[d];
       }
-      for (std::int64_t done = 0; done < row; done += static_cast<std::int64_t>(kBlock)) {
+      if (there) {
+        f(reinterpret_cast<const T*>(data_ + at * size), static_cast<std::size_t>(row));
+      }
+      for (std::int64_t done = there ? row : 0; done < row; done += static_cast<std::int64_t>(kBlock)) {
         const std::int64_t left = row - done;
         const std::size_t count =
             left < static_cast<std::int64_t>(kBlock) ? static_cast<std::size_t>(left) : kBlock;
         load(in_.dtype, data_ + (at + done * step) * size, step, count, block);
-        for (std::size_t i = 0; i < count; ++i) {
-          f(block[i]);
-        }
+        f(static_cast<const T*>(block), count);
       }
       std::size_t d = rank == 0 ? 0 : rank - 1;
       while (d > 0 && ++position[d - 1] == sizes_[d - 1]) {
@@ -65,6 +68,16 @@ class Line {
         return;
       }
     }
+  }
+
+  // Calls f(element) for each, in order.
+  template <typename F>
+  void each(F f) const {
+    runs([&f](const T* values, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) {
+        f(values[i]);
+      }
+    });
   }
 
  private:
@@ -89,6 +102,35 @@ class Reduction {
     return {};
   }
 
+  // out = op.finish(what op.next(so far, element) makes of all elements, their count), from op.start(first
+  // element) on. Where lines lie across memory and their neighbours along it, as each(in, out, f) without a
+  // look back: many lines are followed at once.
+  template <typename T, typename Op>
+  Status follow(const TensorView& in, TensorView& out, const Op& op) {
+    visit_rows(in, out,
+               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
+                   std::size_t length) {
+                 const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+                 const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+                 if (step == 1 && length > 1 && !steps_.empty() && steps_.back() != 1) {
+                   for (std::size_t done = 0; done < length; done += kBlock) {
+                     const std::size_t count = length - done < kBlock ? length - done : kBlock;
+                     const auto at = static_cast<std::int64_t>(done);
+                     T total[kBlock];
+                     follow_lines(in, from + at * in_size, count, op, total);
+                     store(out.dtype, total, count, to + at * to_step * out_size, to_step);
+                   }
+                   return;
+                 }
+                 for (std::size_t i = 0; i < length; ++i) {
+                   const auto at = static_cast<std::int64_t>(i);
+                   const T value = op(Line<T>(in, from + at * step * in_size, sizes_, steps_));
+                   store(out.dtype, &value, 1, to + at * to_step * out_size, 1);
+                 }
+               });
+    return {};
+  }
+
   // The same for results that are indices.
   template <typename T, typename F>
   Status each_index(const TensorView& in, TensorView& out, F f) {
@@ -100,23 +142,72 @@ class Reduction {
   }
 
  private:
-  template <typename T, typename Visit>
-  void visit(const TensorView& in, TensorView& out, Visit visit_one) {
+  // Calls f(first line's first element, from one line to the next, its result, from one to the next, how
+  // many).
+  template <typename F>
+  void visit_rows(const TensorView& in, TensorView& out, F f) {
     Operand operand;
     operand.data = in.data;
     operand.dtype = in.dtype;
     operand.steps = kept_;
+    for_each_row(out, std::array<Operand, 1>{operand},
+                 [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
+                     std::size_t length) { f(from[0], steps[0], to, to_step, length); });
+  }
+
+  template <typename T, typename Visit>
+  void visit(const TensorView& in, TensorView& out, Visit visit_one) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    for_each_row(
-        out, std::array<Operand, 1>{operand},
-        [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-          for (std::size_t i = 0; i < length; ++i) {
-            const auto at = static_cast<std::int64_t>(i);
-            visit_one(Line<T>(in, from[0] + at * steps[0] * in_size, sizes_, steps_),
-                      to + at * to_step * out_size);
-          }
-        });
+    visit_rows(in, out,
+               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
+                   std::size_t length) {
+                 for (std::size_t i = 0; i < length; ++i) {
+                   const auto at = static_cast<std::int64_t>(i);
+                   visit_one(Line<T>(in, from + at * step * in_size, sizes_, steps_),
+                             to + at * to_step * out_size);
+                 }
+               });
+  }
+
+  // total[i] = what `op` makes of line i; `count` lines begin one element after the other.
+  template <typename T, typename Op>
+  void follow_lines(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
+                    T* total) {
+    const auto size = static_cast<std::int64_t>(size_of(in.dtype));
+    const bool there = in.dtype == dtype_of<T>();
+    std::size_t lines = 1;
+    for (const std::int64_t one : sizes_) {
+      lines *= static_cast<std::size_t>(one);
+    }
+    T block[kBlock] = {};
+    if (lines != 0) {
+      load(in.dtype, from, 1, count, block);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      total[i] = op.start(block[i]);
+    }
+    std::array<std::int64_t, kMostDims> position{};
+    for (std::size_t line = 0; line < lines; ++line) {
+      const T* values = there ? reinterpret_cast<const T*>(from) : block;
+      if (!there) {
+        load(in.dtype, from, 1, count, block);
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        total[i] = op.next(total[i], values[i]);
+      }
+      for (std::size_t d = sizes_.size(); d-- > 0;) {
+        const bool again = ++position[d] == sizes_[d];
+        from += (again ? 1 - sizes_[d] : 1) * steps_[d] * size;
+        if (!again) {
+          break;
+        }
+        position[d] = 0;
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      total[i] = op.finish(total[i], lines);
+    }
   }
 
   std::array<std::int64_t, kMostDims> kept_{};  // steps in the input along the output's dimensions
@@ -136,7 +227,8 @@ Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f
   }
   const auto in_steps = in.strides();
   const auto out_steps = out.strides();
-  std::vector<T> line(length);
+  const bool there = out.dtype == dtype_of<T>() && (in.rank == 0 || out_steps[dim] == 1);
+  std::vector<T> line(there ? 0 : length);
   std::array<std::int64_t, kMostDims> position{};
   for (;;) {
     std::int64_t from = 0;
@@ -147,11 +239,13 @@ Status along(const TensorView& in, TensorView& out, std::int64_t signed_dim, F f
     }
     const std::int64_t in_step = in.rank == 0 ? 1 : in_steps[dim];
     const std::int64_t out_step = in.rank == 0 ? 1 : out_steps[dim];
-    load(in.dtype, in.data + from * static_cast<std::int64_t>(size_of(in.dtype)), in_step, length,
-         line.data());
-    f(line.data(), length);
-    store(out.dtype, line.data(), length, out.data + to * static_cast<std::int64_t>(size_of(out.dtype)),
-          out_step);
+    std::uint8_t* target = out.data + to * static_cast<std::int64_t>(size_of(out.dtype));
+    T* values = there ? reinterpret_cast<T*>(target) : line.data();
+    load(in.dtype, in.data + from * static_cast<std::int64_t>(size_of(in.dtype)), in_step, length, values);
+    f(values, length);
+    if (!there) {
+      store(out.dtype, values, length, target, out_step);
+    }
     std::size_t d = in.rank;
     for (; d > 0; --d) {
       if (d - 1 == dim) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "lean/kernels/moves.h"
 #include "lean/kernels/offsets.h"
 #include "lean/kernels/tables.h"
 
@@ -55,27 +56,46 @@ Status index_select(Arguments& arguments) {
   if (!resized.ok() || out.count() == 0) {
     return resized;
   }
-  const auto out_steps = out.strides();
-  std::int64_t position = 0;
-  for (const std::int64_t item : integers_of(index)) {
+  // A copy: what was checked stays so while the output is written.
+  std::vector<std::int64_t> places = integers_of(index);
+  for (const std::int64_t item : places) {
     if (item < 0 || item >= in.sizes[dim]) {
       return mismatch("index " + std::to_string(item) + " is outside dimension " + std::to_string(dim) +
                       " of " + to_text(in.shape()));
     }
-    // One slice: a view of the output over whose other dimensions we iterate.
-    Operand from = whole(in);
-    from.data = at(in, item * from.steps[dim]);
-    for (std::size_t i = 0,
-                     outer = out.count() / std::max<std::size_t>(1, static_cast<std::size_t>(shape[dim]));
-         i < outer; ++i) {
-      Shape rest = shape;
-      rest[dim] = 1;
-      const std::int64_t to = offset_of(i, rest, out_steps) + position * out_steps[dim];
-      std::memcpy(at(out, to),
-                  from.data + offset_of(i, rest, from.steps) * static_cast<std::int64_t>(size_of(in.dtype)),
-                  size_of(out.dtype));
+  }
+  const auto out_steps = out.strides();
+  const auto in_steps = in.strides();
+  const std::size_t size = size_of(out.dtype);
+  if (in.contiguous() && out.contiguous() && in_steps[dim] == 1) {
+    // Of every line, elements one by one.
+    const auto length = static_cast<std::size_t>(in.sizes[dim]);
+    for (std::size_t line = 0, lines = in.count() / length; line < lines; ++line) {
+      pick(size, in.data + line * length * size, places.data(), places.size(),
+           out.data + line * places.size() * size);
     }
-    ++position;
+    return {};
+  }
+  // Slices: runs as long as the dimensions behind.
+  Move behind;
+  for (std::size_t i = 0; i < in.rank; ++i) {
+    if (i != dim) {
+      behind.add(shape[i], out_steps[i], in_steps[i]);
+    }
+  }
+  behind.prepare(size);
+  if (const std::size_t bytes = behind.bytes_together(); bytes != 0) {
+    const std::int64_t in_bytes = in_steps[dim] * static_cast<std::int64_t>(size);
+    const std::int64_t out_bytes = out_steps[dim] * static_cast<std::int64_t>(size);
+    std::uint8_t* to = out.data;
+    for (const std::int64_t place : places) {
+      move_bytes(to, in.data + place * in_bytes, bytes);
+      to += out_bytes;
+    }
+    return {};
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    behind.run(at(out, static_cast<std::int64_t>(i) * out_steps[dim]), at(in, places[i] * in_steps[dim]));
   }
   return {};
 }
@@ -104,12 +124,15 @@ Status gather(Arguments& arguments) {
   auto in_steps = in.strides();
   const std::int64_t step = in_steps[dim];
   in_steps[dim] = 0;
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    if (positions[i] < 0 || positions[i] >= (in.rank == 0 ? 1 : in.sizes[dim])) {
-      return mismatch("index " + std::to_string(positions[i]) + " is outside " + to_text(in.shape()));
+  const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
+  const std::size_t size = size_of(out.dtype);
+  Steps<2> walk(shape, {&out_steps, &in_steps});
+  for (const std::int64_t position : positions) {
+    if (position < 0 || position >= length) {
+      return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
     }
-    std::memcpy(at(out, offset_of(i, shape, out_steps)),
-                at(in, offset_of(i, shape, in_steps) + positions[i] * step), size_of(out.dtype));
+    copy_element(size, at(in, walk.offsets[1] + position * step), at(out, walk.offsets[0]));
+    walk.next();
   }
   return {};
 }
@@ -141,15 +164,17 @@ Status scatter_into(const TensorView& self, std::int64_t signed_dim, const Tenso
   const auto source_steps = source == nullptr ? out_steps : source->strides();
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    for (std::size_t i = 0; i < positions.size(); ++i) {
-      if (positions[i] < 0 || positions[i] >= (self.rank == 0 ? 1 : self.sizes[dim])) {
-        return mismatch("index " + std::to_string(positions[i]) + " is outside " + to_text(self.shape()));
+    Steps<2> walk(shape, {&out_steps, &source_steps});
+    for (const std::int64_t position : positions) {
+      if (position < 0 || position >= (self.rank == 0 ? 1 : self.sizes[dim])) {
+        return mismatch("index " + std::to_string(position) + " is outside " + to_text(self.shape()));
       }
-      std::uint8_t* to = at(out, offset_of(i, shape, out_steps) + positions[i] * step);
+      std::uint8_t* to = at(out, walk.offsets[0] + position * step);
       T value = number.as<T>();
       if (source != nullptr) {
-        load(source->dtype, at(*source, offset_of(i, shape, source_steps)), 1, 1, &value);
+        load(source->dtype, at(*source, walk.offsets[1]), 1, 1, &value);
       }
+      walk.next();
       if (add) {
         T before{};
         load(out.dtype, to, 1, 1, &before);

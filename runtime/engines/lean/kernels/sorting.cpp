@@ -10,22 +10,59 @@
 namespace slipway::lean {
 namespace {
 
-// The order of a line's elements: the largest (or smallest) first, NaN as the largest, equals as they came.
+// Whether element `a` of a line comes before `b`: the largest (or smallest) first, NaN as the largest, equals
+// as they came.
 template <typename T>
-std::vector<std::size_t> order_of(const T* line, std::size_t count, bool largest) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto above = [line](std::size_t a, std::size_t b) {
-    const bool a_nan = line[a] != line[a];
-    const bool b_nan = line[b] != line[b];
-    return a_nan || b_nan ? a_nan && !b_nan : line[a] > line[b];
-  };
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const bool before = largest ? above(a, b) : above(b, a);
-    const bool after = largest ? above(b, a) : above(a, b);
+struct Before {
+  const T* line;
+  bool largest;
+
+  static bool above(T a, T b) {
+    const bool a_nan = a != a;
+    const bool b_nan = b != b;
+    return a_nan || b_nan ? a_nan && !b_nan : a > b;
+  }
+  bool operator()(std::size_t a, std::size_t b) const {
+    const bool before = largest ? above(line[a], line[b]) : above(line[b], line[a]);
+    const bool after = largest ? above(line[b], line[a]) : above(line[a], line[b]);
     return before || (!after && a < b);
-  });
-  return order;
+  }
+};
+
+// So few are found by one look at each element; more are sorted.
+constexpr std::size_t kFew = 32;
+
+// The first `few` of a line's elements in order.
+template <typename T>
+void first_of(const T* line, std::size_t count, bool largest, std::size_t few,
+              std::vector<std::size_t>* order) {
+  const Before<T> before{line, largest};
+  if (few > kFew) {
+    order->resize(count);
+    std::iota(order->begin(), order->end(), std::size_t{0});
+    if (few == count) {
+      std::sort(order->begin(), order->end(), before);
+    } else {
+      std::partial_sort(order->begin(), order->begin() + static_cast<std::ptrdiff_t>(few), order->end(),
+                        before);
+    }
+    return;
+  }
+  order->clear();
+  for (std::size_t i = 0; i < count && few != 0; ++i) {
+    if (order->size() == few) {
+      const T last = line[order->back()];
+      // Most are not among the first: neither NaN nor beyond the last one.
+      if (line[i] == line[i] && last == last && (largest ? line[i] <= last : line[i] >= last)) {
+        continue;
+      }
+      if (!before(i, order->back())) {
+        continue;
+      }
+      order->pop_back();
+    }
+    order->insert(std::upper_bound(order->begin(), order->end(), i, before), i);
+  }
 }
 
 // The first `count` of every line, sorted, with where they were.
@@ -62,9 +99,10 @@ Status sorted(const TensorView& in, std::int64_t signed_dim, std::int64_t count,
   return in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> line(static_cast<std::size_t>(length));
+    std::vector<std::size_t> order;
     for (std::size_t i = 0; i < lines; ++i) {
       load(in.dtype, at(in, offset_of(i, outer, in_steps)), in_step, line.size(), line.data());
-      const std::vector<std::size_t> order = order_of(line.data(), line.size(), largest);
+      first_of(line.data(), line.size(), largest, static_cast<std::size_t>(count), &order);
       for (std::int64_t k = 0; k < count; ++k) {
         const std::size_t position = order[static_cast<std::size_t>(k)];
         const auto index_value = static_cast<std::int64_t>(position);

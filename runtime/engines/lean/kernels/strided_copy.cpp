@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lean/kernels/moves.h"
+
 namespace slipway::lean {
 
 Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length) {
@@ -25,6 +27,16 @@ void copy_into(const Part& target, const Operand& in) {
     if (size == 0) {
       return;
     }
+  }
+  if (in.dtype == target.operand.dtype) {
+    Move move;
+    for (std::size_t d = 0; d < rank; ++d) {
+      move.add(target.shape[d], target.operand.steps[d], in.steps[d]);
+    }
+    move.prepare(size_of(in.dtype));
+    // const_cast: the part is of an output.
+    move.run(const_cast<std::uint8_t*>(target.operand.data), in.data);
+    return;
   }
   const std::int64_t row = rank == 0 ? 1 : target.shape[rank - 1];
   const std::int64_t to_step = rank == 0 ? 1 : target.operand.steps[rank - 1];

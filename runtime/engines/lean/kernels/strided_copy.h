@@ -17,8 +17,8 @@ struct Part {
 
 Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length);
 
-// Writes `in` into the part of `out` that `target` describes: elements one by one, converted where the types
-// differ.
+// Writes `in` into the part of `out` that `target` describes: in runs, or one by one and converted where the
+// types differ.
 void copy_into(const Part& target, const Operand& in);
 
 // Moves the operand's first element ahead by so many elements.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lean/kernels/kernel.h"
+#include "lean/kernels/moves.h"
 
 namespace slipway::lean {
 namespace {
@@ -97,37 +98,44 @@ TensorIterator make_iterator(const TensorView& out, const Operand* operands, std
 
 namespace {
 
-template <typename Bits>
-void copy_bits(TensorView& out, const Operand& in) {
-  for_each_row(
-      out, std::array<Operand, 1>{in},
-      [](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        auto* target = reinterpret_cast<Bits*>(to);
-        const auto* source = reinterpret_cast<const Bits*>(from[0]);
-        if (to_step == 1 && steps[0] == 1) {
-          std::memmove(target, source, length * sizeof(Bits));
-          return;
-        }
-        for (std::size_t i = 0; i < length; ++i) {
-          target[static_cast<std::int64_t>(i) * to_step] = source[static_cast<std::int64_t>(i) * steps[0]];
-        }
-      });
+void move_elements(TensorView& out, const Operand& in) {
+  const auto strides = out.strides();
+  Move move;
+  for (std::size_t d = 0; d < out.rank; ++d) {
+    move.add(out.sizes[d], strides[d], in.steps[d]);
+  }
+  move.prepare(size_of(out.dtype));
+  move.run(out.data, in.data);
+}
+
+// Whether every element of `out` is one and the same of `in`.
+bool is_one_element(const TensorView& out, const Operand& in) {
+  for (std::size_t d = 0; d < out.rank; ++d) {
+    if (out.sizes[d] != 1 && in.steps[d] != 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
 
 void copy(TensorView& out, const Operand& in) {
   if (in.dtype == out.dtype) {
-    switch (size_of(out.dtype)) {
-      case 1:
-        return copy_bits<std::uint8_t>(out, in);
-      case 2:
-        return copy_bits<std::uint16_t>(out, in);
-      case 4:
-        return copy_bits<std::uint32_t>(out, in);
-      default:
-        return copy_bits<std::uint64_t>(out, in);
-    }
+    return move_elements(out, in);
+  }
+  if (out.count() != 0 && is_one_element(out, in)) {
+    // Converted once.
+    std::uint64_t element = 0;
+    in_domain(domain_of(in.dtype), [&](auto value) {
+      load(in.dtype, in.data, 1, 1, &value);
+      store(out.dtype, &value, 1, reinterpret_cast<std::uint8_t*>(&element), 1);
+      return 0;
+    });
+    Operand one;
+    one.data = reinterpret_cast<const std::uint8_t*>(&element);
+    one.dtype = out.dtype;
+    return move_elements(out, one);
   }
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);

@@ -52,31 +52,33 @@ void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit
     return;
   }
   const detail::TensorIterator iterator = detail::make_iterator(out, operands.data(), N);
-  const std::size_t size = size_of(out.dtype);
   std::array<std::int64_t, kMostDims> position{};
   const std::size_t row = iterator.rank - 1;
+  const auto size = static_cast<std::int64_t>(size_of(out.dtype));
   std::array<std::int64_t, N> in_steps{};
+  std::array<std::int64_t, N> in_sizes{};
+  std::array<const std::uint8_t*, N> in{};
   for (std::size_t k = 0; k < N; ++k) {
     in_steps[k] = iterator.steps[k][row];
+    in_sizes[k] = static_cast<std::int64_t>(size_of(operands[k].dtype));
+    in[k] = operands[k].data;
   }
+  std::uint8_t* to = out.data;
   for (;;) {
-    std::int64_t out_at = 0;
-    std::array<std::int64_t, N> in_at{};
-    for (std::size_t d = 0; d < row; ++d) {
-      out_at += position[d] * iterator.out_steps[d];
-      for (std::size_t k = 0; k < N; ++k) {
-        in_at[k] += position[d] * iterator.steps[k][d];
-      }
-    }
-    std::array<const std::uint8_t*, N> in{};
-    for (std::size_t k = 0; k < N; ++k) {
-      in[k] = operands[k].data + in_at[k] * static_cast<std::int64_t>(size_of(operands[k].dtype));
-    }
-    visit(out.data + out_at * static_cast<std::int64_t>(size), iterator.out_steps[row], in, in_steps,
-          static_cast<std::size_t>(iterator.sizes[row]));
+    visit(to, iterator.out_steps[row], in, in_steps, static_cast<std::size_t>(iterator.sizes[row]));
     std::size_t d = row;
-    while (d > 0 && ++position[d - 1] == iterator.sizes[d - 1]) {
-      position[--d] = 0;
+    for (; d > 0; --d) {
+      // To the next row; behind the last one of a dimension back to its first.
+      const bool again = ++position[d - 1] == iterator.sizes[d - 1];
+      const std::int64_t moved = again ? 1 - iterator.sizes[d - 1] : 1;
+      to += moved * iterator.out_steps[d - 1] * size;
+      for (std::size_t k = 0; k < N; ++k) {
+        in[k] += moved * iterator.steps[k][d - 1] * in_sizes[k];
+      }
+      if (!again) {
+        break;
+      }
+      position[d - 1] = 0;
     }
     if (d == 0) {
       return;
@@ -87,23 +89,43 @@ void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit
 // Elements converted at once.
 inline constexpr std::size_t kBlock = 256;
 
-// out = f(operands), element by element, computed in T. `f` takes N arrays, the result and a length.
+// out = f(operands), element by element, computed in T. `f` takes N arrays, the result and a length. Rows
+// that hold T's one after the other are given to it as they lie, others a block at a time.
 template <typename T, std::size_t N, typename F>
 void map(TensorView& out, const std::array<Operand, N>& operands, F f) {
   T blocks[N][kBlock];
   T result[kBlock];
-  const std::int64_t out_size = static_cast<std::int64_t>(size_of(out.dtype));
+  const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
   for_each_row(
       out, operands,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        for (std::size_t done = 0; done < length; done += kBlock) {
-          const std::size_t count = length - done < kBlock ? length - done : kBlock;
+        const bool there = out.dtype == dtype_of<T>() && to_step == 1;
+        bool all = there;
+        std::array<bool, N> lies{};
+        const T* inputs[N];
+        for (std::size_t k = 0; k < N; ++k) {
+          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1;
+          all = all && lies[k];
+          inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
+          if (!lies[k] && steps[k] == 0) {
+            load(operands[k].dtype, from[k], 0, length < kBlock ? length : kBlock, blocks[k]);
+          }
+        }
+        const std::size_t most = all ? length : kBlock;
+        for (std::size_t done = 0; done < length; done += most) {
+          const std::size_t count = length - done < most ? length - done : most;
           const auto at = static_cast<std::int64_t>(done);
-          const T* inputs[N];
           for (std::size_t k = 0; k < N; ++k) {
-            const std::int64_t in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
-            load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
-            inputs[k] = blocks[k];
+            if (lies[k]) {
+              inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
+            } else if (steps[k] != 0) {
+              const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
+              load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
+            }
+          }
+          if (there) {
+            f(inputs, reinterpret_cast<T*>(to) + done, count);
+            continue;
           }
           f(inputs, result, count);
           store(out.dtype, result, count, to + at * to_step * out_size, to_step);

@@ -1,9 +1,11 @@
 // Images of another size: by the nearest pixel, or between pixels.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "device_memory.h"
+#include "lean/kernels/moves.h"
 #include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
@@ -62,28 +64,47 @@ Status nearest(Arguments& arguments) {
   if (!done.ok() || out.count() == 0) {
     return done;
   }
-  return in_floats(in.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const Volume<T> source(in);
-    Volume<T> result = Volume<T>::zeros(out);
-    const auto rows = scale_of<float>(in.sizes[2], shape[2], factors, 0, false);
-    const auto columns = scale_of<float>(in.sizes[3], shape[3], factors, 1, false);
-    const auto nearest_to = [](std::int64_t at, float scale, std::int64_t size) {
-      return pixel_at(std::floor(static_cast<float>(at) * scale), size);
-    };
-    for (std::int64_t n = 0; n < shape[0]; ++n) {
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
-        for (std::int64_t y = 0; y < shape[2]; ++y) {
-          const T* row = source.plane(n, c) + nearest_to(y, rows, in.sizes[2]) * in.sizes[3];
-          for (std::int64_t x = 0; x < shape[3]; ++x) {
-            result.plane(n, c)[y * shape[3] + x] = row[nearest_to(x, columns, in.sizes[3])];
+  if (in.dtype != out.dtype) {
+    return mismatch("an image is resized into another type");
+  }
+  std::array<std::vector<std::int64_t>, 2> places;  // of the input's row, and in it, for each of the output
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto scale = scale_of<float>(in.sizes[2 + i], shape[2 + i], factors, i, false);
+    const std::int64_t step = in.strides()[2 + i];
+    for (std::int64_t at = 0; at < shape[2 + i]; ++at) {
+      places[i].push_back(pixel_at(std::floor(static_cast<float>(at) * scale), in.sizes[2 + i]) * step);
+    }
+  }
+  const std::size_t size = size_of(in.dtype);
+  const auto in_steps = in.strides();
+  const auto out_steps = out.strides();
+  const auto bytes = [size](std::int64_t elements) { return elements * static_cast<std::int64_t>(size); };
+  // Channels, where they lie innermost on both sides, are moved together; else pixels of a row are picked.
+  const bool together = in_steps[1] == 1 && out_steps[1] == 1 && shape[1] > 1;
+  const std::int64_t planes = together ? 1 : shape[1];
+  Move pixel;
+  pixel.add(together ? shape[1] : 1, 1, 1);
+  pixel.prepare(size);
+  for (std::int64_t n = 0; n < shape[0]; ++n) {
+    for (std::int64_t c = 0; c < planes; ++c) {
+      const std::uint8_t* from = in.data + bytes(n * in_steps[0] + c * in_steps[1]);
+      std::uint8_t* to = out.data + bytes(n * out_steps[0] + c * out_steps[1]);
+      for (std::size_t y = 0; y < places[0].size(); ++y) {
+        const std::uint8_t* row = from + bytes(places[0][y]);
+        std::uint8_t* target = to + bytes(static_cast<std::int64_t>(y) * out_steps[2]);
+        if (together || out_steps[3] != 1) {
+          for (std::size_t x = 0; x < places[1].size(); ++x) {
+            pixel.run(target + bytes(static_cast<std::int64_t>(x) * out_steps[3]), row + bytes(places[1][x]));
           }
+        } else if (y > 0 && places[0][y] == places[0][y - 1]) {
+          std::memcpy(target, target - bytes(out_steps[2]), places[1].size() * size);
+        } else {
+          pick(size, row, places[1].data(), places[1].size(), target);
         }
       }
     }
-    result.put(out);
-    return Status();
-  });
+  }
+  return {};
 }
 
 // Between which pixels a coordinate lies, and how near the second one.
@@ -116,22 +137,27 @@ Status bilinear(Arguments& arguments) {
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> source(in);
-    Volume<T> result = Volume<T>::zeros(out);
+    Volume<T> result = Volume<T>::results(out, {&source.values});
     const T rows = scale_of<T>(in.sizes[2], shape[2], factors, 0, corners);
     const T columns = scale_of<T>(in.sizes[3], shape[3], factors, 1, corners);
     const std::int64_t width = in.sizes[3];
+    std::vector<Between<T>> between;  // the columns
+    between.reserve(static_cast<std::size_t>(shape[3]));
+    for (std::int64_t x = 0; x < shape[3]; ++x) {
+      between.emplace_back(x, columns, width, corners);
+    }
     for (std::int64_t n = 0; n < shape[0]; ++n) {
       for (std::int64_t c = 0; c < shape[1]; ++c) {
         const T* from = source.plane(n, c);
+        T* to = result.plane(n, c);
         for (std::int64_t y = 0; y < shape[2]; ++y) {
           const Between<T> row(y, rows, in.sizes[2], corners);
-          for (std::int64_t x = 0; x < shape[3]; ++x) {
-            const Between<T> column(x, columns, width, corners);
+          for (const Between<T>& column : between) {
             const T top = from[row.first * width + column.first] * (T(1) - column.share) +
                           from[row.first * width + column.second] * column.share;
             const T bottom = from[row.second * width + column.first] * (T(1) - column.share) +
                              from[row.second * width + column.second] * column.share;
-            result.plane(n, c)[y * shape[3] + x] = top * (T(1) - row.share) + bottom * row.share;
+            *to++ = top * (T(1) - row.share) + bottom * row.share;
           }
         }
       }
@@ -204,7 +230,7 @@ Status smooth_bilinear(Arguments& arguments) {
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> source(in);
-    Volume<T> result = Volume<T>::zeros(out);
+    Volume<T> result = Volume<T>::results(out, {&source.values});
     const auto rows =
         triangles<T>(in.sizes[2], shape[2], scale_of<T>(in.sizes[2], shape[2], factors, 0, corners));
     const auto columns =
