@@ -40,6 +40,9 @@ def _serve(module: str, stdin: int, stdout: int, log: int, others: tuple[int, ..
         for descriptor, number in ((stdin, 0), (stdout, 1), (log, 2)):
             os.dup2(descriptor, number)
         faulthandler.disable()  # it would write to the first process's terminal
+        if (torch := sys.modules.get("torch")) is not None:
+            # The first process's threads are not in the copy: a loop over a large tensor would wait for them for ever.
+            torch.set_num_threads(1)
         gc.freeze()  # a look for cycles would copy all pages of the first process
         importlib.import_module(module).main()
         code = 0

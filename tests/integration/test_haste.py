@@ -12,6 +12,7 @@ import pytest
 from core.paths import ROOT
 from core.program import Program, load_program
 from models.export import export
+from models.forked import Forked
 
 pytestmark = pytest.mark.export
 
@@ -60,3 +61,25 @@ def test_torch_creates_its_operators_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert created == ["all"]
     utils._materialize_cpp_cia_ops()
     assert (created, gc.get_threshold()) == (["all", "all"], before)
+
+
+def test_a_copy_of_the_exporters_process_computes_with_large_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With threads that are not in the copy it would wait for ever, as the reference of a large output did."""
+    import torch
+
+    (tmp_path / "large_copies.py").write_text(
+        "import os, torch\ndef main(): os.write(1, b'%d' % torch.ones(1 << 22).half().numel())", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert float((torch.ones(1 << 22) + 1).sum()) == 2 << 22  # begins torch's threads
+    with (tmp_path / "log").open("w") as log:
+        one = Forked("large_copies", log.fileno())
+    try:
+        assert one.wait(30) == 0, (tmp_path / "log").read_text()
+        assert one.stdout.read() == f"{1 << 22}"
+    finally:
+        one.kill()
+        one.stdin.close()
+        one.stdout.close()
