@@ -31,8 +31,12 @@ LABELS = {
     "labgrid": "labgrid, for the devices of a lab (about 20 MB)",
     "test": "the test tools",
     "lock": "uv, which makes the locks (about 25 MB)",
+    "nets": "packages with nets to measure engines with (about 50 MB)",
 }
-"""The sets: ``core`` is the project's own dependencies in pyproject.toml, the others are its extras."""
+"""The sets: ``core`` is the project's own dependencies in pyproject.toml, the others are its extras.
+
+``nets`` goes into a folder of its own (`install_apart`), all others into one environment.
+"""
 _REFUSED = re.compile(
     r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
     re.DOTALL,
@@ -317,6 +321,21 @@ def install(name: str, venv: Path) -> bool:
             _pip(venv, [*pip_words(venv / "bin" / "python"), "-r", str(listing)], LABELS[name], len(todo))
     _write(stamp(venv, name), pins)
     return True
+
+
+def install_apart(name: str, venv: Path, folder: Path) -> None:
+    """Install a set into ``folder``, which is made whole or not at all, with the pip of ``venv``, which stays as it is.
+
+    Raises:
+        SetupError: no network, no space, no wheel for this Python.
+    """
+    pins = len(locked(lock_file(name).read_text(encoding="utf-8")))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
+        target = Path(fresh) / "packages"
+        words = [*pip_words(venv / "bin" / "python"), "--target", str(target), "-r", str(lock_file(name))]
+        _pip(venv, words, LABELS[name], pins)
+        target.rename(folder)
 
 
 def pip_words(python: Path) -> list[str]:

@@ -62,6 +62,30 @@ def ensure(name: str) -> None:
         raise HostError(f"The {name} packages could not be installed.", "see above", "./inv doctor")
 
 
+def apart(name: str) -> Path:
+    """The folder with the set ``name``, which no environment has; it is installed there the first time.
+
+    A process that needs it has the folder on its path, after this environment's own packages.
+
+    Raises:
+        HostError: it could not be installed.
+    """
+    from core.files import locked, sha256_file
+    from core.paths import cache_dir
+
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = cache_dir(name) / f"python{python}-{sha256_file(bootstrap.lock_file(name))[:16]}"
+    if not folder.is_dir():
+        with locked(f"packages-{name}"):
+            if not folder.is_dir():
+                try:
+                    bootstrap.install_apart(name, venv(), folder)
+                except bootstrap.SetupError as error:
+                    what, cause, hint = (str(error).split("\n", 2) + ["", ""])[:3]
+                    raise HostError(what, cause.removeprefix("Cause: "), hint.removeprefix("Try: ")) from error
+    return folder
+
+
 def ensure_export() -> None:
     """The exporter's set, and a check that its torch runs here."""
     here = venv()

@@ -28,6 +28,7 @@ CACHE_PARTS = {
     "locks": "one file a lock",
     "logs": "whole outputs of builds and exports",
     "scans": "what the scans for instructions found, by the file's digest",
+    "nets": "packages with nets to measure engines with",
     "references": "what this machine's ONNX Runtime computes for a user's own files, by digest",
     "tests": "what the tests keep between runs",
     "toolchains": "compiler wrappers and link stubs",
@@ -79,7 +80,7 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-DIST_PARTS = ("matrix", "programs", "results", "sweeps", "tests")
+DIST_PARTS = ("matrix", "nets", "programs", "results", "sweeps", "tests")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 

@@ -157,7 +157,8 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(stale, ignore_errors=True)
 
 
-def _export(request: Request, force: bool, host: Host) -> Path:
+def export_request(request: Request, force: bool, host: Host) -> Path:
+    """What `export` does with a request that is checked already; the folder."""
     if not force and current(request):
         return request.folder
     _ours(request.folder)
@@ -218,9 +219,9 @@ def export(
     """
     request = resolve(model, scheme, partitioners=partitioners, options=options, out=out, format=format)
     if host is not None:
-        return _export(request, force, host)
+        return export_request(request, force, host)
     with Host(log_path("host"), format) as own:
-        return _export(request, force, own)
+        return export_request(request, force, own)
 
 
 @contextlib.contextmanager
@@ -258,7 +259,7 @@ def export_many(
     with Host(log_path("host"), format) as host:
         for request in requests:
             with _collect(request.name, failures):
-                folders.append(_export(request, force, host))
+                folders.append(export_request(request, force, host))
     if len(failures) == 1:
         raise next(iter(failures.values()))
     if failures:

@@ -168,7 +168,9 @@ def load(request: Request) -> Prepared:
         ExportError: the user's code fails or returns something else, or weights do not fit.
     """
     sources: dict[str, str] = {}
-    if request.zoo is None:
+    if request.maker is not None:
+        value = request.maker()
+    elif request.zoo is None:
         value, sources = _call_users(request)
     else:
         value = _call_zoo(request)

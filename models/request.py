@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -51,6 +51,8 @@ class Request:
     folder: Path
     format: str = "pte"
     """``pte`` or ``onnx``."""
+    maker: Callable[[], Any] | None = None
+    """Makes the model, for callers who have more than a file: called instead of ``function``."""
 
     @property
     def file(self) -> str:

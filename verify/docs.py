@@ -142,6 +142,13 @@ def lean() -> str:
     return filled("docs/lean.md", tables)
 
 
+def nets() -> str:
+    """``docs/nets.md`` with the tables of ``docs/data/nets.json``."""
+    from verify.nets import report
+
+    return filled("docs/nets.md", report.markdown())
+
+
 def agreement() -> str:
     """``docs/agreement.md`` with the tables of ``docs/data/agreement.json`` and ``docs/data/upstream-tests.json``."""
     from verify.agree import kept as agree_kept
@@ -189,6 +196,7 @@ def main() -> None:
     write_atomic(ROOT / "docs" / "development.md", development())
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "lean.md", lean())
+    write_atomic(ROOT / "docs" / "nets.md", nets())
     write_atomic(ROOT / "docs" / "agreement.md", agreement())
     write_atomic(ROOT / "docs" / "operators.md", operators())
     write_atomic(ROOT / "docs" / "faults.md", faults_markdown())

@@ -59,10 +59,13 @@ def test(
         "runs": "timed runs of each command, or rounds (default: 5)",
         "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
         "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
+        "nets": "measure the engine lean beside upstream's instead, with nets of other projects, one and two threads",
+        "only": "with --nets: names of nets or programs, as 'resnet18,* qs8' (default: all)",
+        "again": "with --nets: export and measure also what was before",
         "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
         "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
         "mib": "with --device: MiB to send (default: 64)",
-        "update": "with --engines, --lean and --device: keep the figures for the docs, if the machine was quiet",
+        "update": "with --engines, --lean, --nets, --device: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
 )
@@ -71,17 +74,33 @@ def bench(
     runs: int = 5,
     engines: bool = False,
     lean: bool = False,
+    nets: bool = False,
+    only: str = "",
+    again: bool = False,
     cpu_threads: int = 2,
     device: str = "",
     mib: int = 64,
     update: bool = False,
     json: bool = False,
 ) -> None:
-    """Measure Slipway's own speed (start-up, a second build, a second deploy), or its engines', or its transfers'."""
+    """Measure Slipway's own speed (start-up, a second build, a second deploy), or its engines', or its transfers'.
+
+    What --nets exported is kept in dist/nets, what it measured in dist/sweeps: after an interruption, the same command
+    continues.
+    """
+    if (only or again) and not nets:
+        from core.errors import UsageError
+
+        raise UsageError("--only and --again go with --nets.", "they choose nets", "./inv bench --nets")
     if device:
         from verify.bench.transfer import report as report_transfers
 
         report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
+        return
+    if nets:
+        from verify.nets.report import run as run_nets
+
+        run_nets(number("runs", runs, 1), only, again, json, update)
         return
     if lean:
         from verify.bench.lean import run as run_lean

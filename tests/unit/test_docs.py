@@ -31,6 +31,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.faults_markdown() == _read("docs/faults.md"), "python -m verify.docs writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m verify.docs writes it"
     assert update.lean() == _read("docs/lean.md"), "python -m verify.docs writes it"
+    assert update.nets() == _read("docs/nets.md"), "python -m verify.docs writes it"
     assert update.agreement() == _read("docs/agreement.md"), "python -m verify.docs writes it"
     assert update.operators() == _read("docs/operators.md"), "python -m verify.docs writes it"
     assert update.development() == _read("docs/development.md"), "python -m verify.docs writes it"
@@ -52,14 +53,14 @@ def test_files_that_contributors_are_sent_to_exist() -> None:
 
 def test_every_pinned_package_is_explained() -> None:
     text = _read("docs/dependencies.md")
-    for name in ("core", "export", "onnx", "labgrid", "test", "lock"):
+    for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets"):
         for line in lock.requirements(name):
             package = re.split(r"==", line)[0]
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", text), package
 
 
 def test_every_requirement_is_a_pin() -> None:
-    for name in ("core", "export", "onnx", "labgrid", "test", "lock"):
+    for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets"):
         for line in lock.requirements(name):
             assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*(\+cpu)?( ; .+)?", line), line
 

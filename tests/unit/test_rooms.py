@@ -35,6 +35,7 @@ LEVELS = (
     "commands",
     "verify.suite",
     "verify.bench",
+    "verify.nets",
     "verify.operators",
     "verify.kernels",
     "verify.prove",

@@ -1,0 +1,172 @@
+"""Make nets and export them, one request a line: ``python -m verify.nets.making``. Imports torch and the packages.
+
+A process of its own, because only it has the packages of the nets on its path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from core.errors import ExportError, SlipwayError
+from models import reference
+from models.export import RECORD, export_request
+from models.host import Host
+from models.options import Options
+from models.partitioners import DEFAULT
+from models.quiet import log_path
+from models.request import Request
+from models.schemes import get_scheme
+from verify.nets.table import FLOAT, Exported, Input, Net, load
+
+SEED = 11
+_SAMPLES = 2
+"""For the statistics of batch norms, and for calibration."""
+
+
+def _without_start(name: str) -> None:
+    """Make a package importable without running its ``__init__``, which loads what the nets do not need.
+
+    A package that is not there stays so: only its own nets fail.
+    """
+    parent, _, own = name.rpartition(".")
+    if parent and parent not in sys.modules:
+        return
+    path = sys.modules[parent].__path__ if parent else None
+    spec = importlib.machinery.PathFinder.find_spec(own, path)
+    if spec is None or spec.submodule_search_locations is None:
+        return
+    module = ModuleType(name)
+    module.__path__ = list(spec.submodule_search_locations)
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    sys.modules[name] = module
+
+
+def prepare_packages() -> Any:
+    """Make the packages importable beside a CPU build of torch, and keep them from downloading anything."""
+    # The package index's torchvision and torchaudio are GPU builds: their libraries do not load here. torchvision
+    # wants its operators declared; no net below uses them.
+    library = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    for package in ("torchaudio", "super_image", "super_image.models", "super_image.data"):
+        _without_start(package)
+    sys.modules["h5py"] = ModuleType("h5py")  # reads super-image's sets of data
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a net wants to download weights")
+
+    torch.hub.load_state_dict_from_url = refuse
+    torch.hub.download_url_to_file = refuse
+    return library  # its declarations last as long as it
+
+
+def _named(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+class _Called(nn.Module):  # type: ignore[misc]  # torch's types are not read here
+    """A net with inputs by position and a tuple of tensors as its result."""
+
+    def __init__(self, net: Any, names: tuple[str, ...], take: tuple[str, ...]) -> None:
+        super().__init__()
+        self.net = net
+        self.names = names
+        self.take = take
+
+    def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        found = self.net(**dict(zip(self.names, inputs, strict=True)))
+        if self.take:
+            return tuple(found[name] for name in self.take)
+        return tuple(reference.flat(found))
+
+
+def _tensor(text: str, generator: torch.Generator) -> Any:
+    one = Input.of(text)
+    if one.below:
+        return torch.randint(one.below, one.shape, generator=generator)
+    return torch.randn(one.shape, generator=generator)
+
+
+def _settle(net: Any, samples: list[tuple[Any, ...]]) -> None:
+    """Give batch norms the statistics of noise: with those of a new net, numbers would grow from layer to layer."""
+    norms = [one for one in net.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]  # all of them
+    for norm in norms:
+        norm.momentum = None  # average over all that it sees
+        norm.train()
+    with torch.no_grad():
+        for sample in samples if norms else ():
+            net(*(torch.cat([one, one.flip(-1)]) if one.dim() > 1 else one for one in sample))
+    net.eval()
+
+
+def make(net: Net) -> tuple[Any, tuple[Any, ...], None, list[tuple[Any, ...]]]:
+    """The net with its inputs and samples to calibrate with, as a model function returns them (docs/models.md)."""
+    torch.manual_seed(SEED)
+    settings = {name: None if value == "none" else value for name, value in (net.settings or {}).items()}
+    made = _named(net.make)(_named(net.config)(**settings)) if net.config else _named(net.make)(**settings)
+    called = _Called(made, tuple(net.inputs), net.take).eval()
+    generator = torch.Generator().manual_seed(SEED)
+    drawn = [tuple(_tensor(text, generator) for text in net.inputs.values()) for _ in range(_SAMPLES + 1)]
+    _settle(called, drawn[1:])
+    return called, drawn[0], None, drawn[1:]
+
+
+def export(program: Exported, out: Path, host: Host) -> Path:
+    """Export into a folder below ``out``, with the float model's outputs beside the reference.
+
+    Raises:
+        ExportError: the net cannot be made or exported.
+    """
+    seen: list[Any] = []
+
+    def made() -> Any:
+        try:
+            value = make(program.net)
+        except Exception as error:  # a package can raise anything
+            raise ExportError(f"{program.net.name} cannot be made.", f"{type(error).__name__}: {error}", "") from error
+        seen.extend(reference.eager(value[0], value[1]))
+        return value
+
+    request = Request(
+        model=program.net.name, name=program.folder, scheme=get_scheme(program.scheme), source=Path(__file__),
+        function=program.net.name, zoo=None, partitioners=DEFAULT, options=Options(), folder=out / program.folder,
+        maker=made,
+    )  # fmt: skip
+    folder = export_request(request, force=True, host=host)
+    # As large as the program three times over; only upstream's Inspector reads it.
+    (folder / RECORD).unlink()
+    for index, one in enumerate(seen):
+        reference.save(folder, f"{FLOAT}{index}", one)
+    return folder
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what packages print must not mix with the answers
+    keep = prepare_packages()
+    with Host(log_path("nets")) as host:
+        for line in sys.stdin:
+            asked = json.loads(line)
+            try:
+                folder = export(Exported(load()[asked["net"]], asked["scheme"]), Path(asked["out"]), host)
+                answer = {"folder": os.fspath(folder)}
+            except SlipwayError as error:
+                answer = {"error": f"{error.what} {error.cause}"}
+            answers.write(json.dumps(answer) + "\n")
+    del keep
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""What ``./inv bench --nets`` does, and its tables: in short by scheme, and one of all programs for the docs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.errors import ConfigError, NotSupportedError
+from core.paths import ROOT
+from verify.bench.kept import keep
+from verify.nets.exporting import Export, export
+from verify.nets.measuring import QUIET, THREADS, Measured, sweep
+from verify.nets.table import Exported, choose, load
+
+KEPT = ROOT / "docs" / "data" / "nets.json"
+AIMS = {"p50": 0.80, "load": 0.35, "rss": 0.80}
+"""Geometric means to stay under."""
+SLOW = 1.05
+"""Ratio of p50 above which a program is listed."""
+SHORT = ["scheme", "programs", "p50, 1 thread", "p50, 2 threads", "load", "peak RSS", f"p50 above {SLOW}"]
+FULL = ["net", "scheme", "p50, 1 thread", "ratio", "p50, 2 threads", "ratio", "load", "ratio", "peak RSS", "ratio"]
+APART = [
+    "program",
+    "elements beyond the tolerance",
+    "largest difference, in tolerances",
+    "lean to float",
+    "upstream to float",
+]
+
+Row = dict[str, Any]
+
+
+def row(program: Exported, made: Export, seen: Measured | None) -> Row:
+    """What is kept of a program."""
+    found: Row = {"net": program.net.name, "scheme": program.scheme}
+    error = made.error or (seen.error if seen else "")
+    if error or seen is None:
+        return {**found, "error": error}
+    figures = {str(threads): one.model_dump(mode="json") for threads, one in seen.figures.items()}
+    apart = seen.apart.model_dump(mode="json") if seen.apart else None
+    return {**found, "executions": seen.executions, "others": seen.others, "figures": figures, "apart": apart}
+
+
+def ratio(one: Row, key: str, threads: int = THREADS[-1]) -> float:
+    """Lean's figure in parts of upstream's."""
+    ours, theirs = one["figures"][str(threads)][key]
+    return float(ours / theirs)
+
+
+def _measured(rows: Iterable[Row]) -> list[Row]:
+    return [one for one in rows if one.get("figures")]
+
+
+def _mean(rows: Sequence[Row], key: str, aim: float, threads: int = THREADS[-1]) -> str:
+    value = statistics.geometric_mean(ratio(one, key, threads) for one in rows)
+    return f"{value:.2f}" + ("" if value <= aim else " (!)")
+
+
+def _slow(rows: Sequence[Row], named: bool) -> str:
+    """The programs that are slower than upstream's, the slowest first, with the worse of their ratios."""
+    worst = [(max(ratio(one, "p50_ms", threads) for threads in THREADS), one) for one in rows]
+    slow = sorted((pair for pair in worst if pair[0] > SLOW), key=lambda pair: -pair[0])
+    words = [f"{one['net']}{' ' + one['scheme'] if named else ''} {value:.2f}" for value, one in slow]
+    return f"{len(words)}: {', '.join(words)}" if words else "none"
+
+
+def short(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each scheme, and one for all."""
+    found = _measured(rows)
+    schemes = dict.fromkeys(one["scheme"] for one in found)
+    groups = [(scheme, [one for one in found if one["scheme"] == scheme]) for scheme in schemes]
+    lines = []
+    for name, group in [*groups, *([("all", found)] if len(groups) > 1 else [])]:
+        lines.append(
+            [
+                name,
+                str(len(group)),
+                *(_mean(group, "p50_ms", AIMS["p50"], threads) for threads in THREADS),
+                _mean(group, "load_ms", AIMS["load"]),
+                _mean(group, "peak_rss_bytes", AIMS["rss"]),
+                _slow(group, named=False) if name != "all" else _slow(group, named=True).partition(":")[0],
+            ]
+        )
+    return lines
+
+
+def full(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each program, in the table's order."""
+    lines = []
+    for one in _measured(rows):
+        cells = [one["net"], one["scheme"]]
+        columns = [("p50_ms", threads, 1.0, "ms") for threads in THREADS]
+        columns += [("load_ms", THREADS[-1], 1.0, "ms"), ("peak_rss_bytes", THREADS[-1], 1e-6, "MB")]
+        for key, threads, scale, unit in columns:
+            ours, theirs = (value * scale for value in one["figures"][str(threads)][key])
+            cells += [f"{ours:.3g} : {theirs:.3g} {unit}", f"{ratio(one, key, threads):.2f}"]
+        lines.append(cells)
+    return lines
+
+
+def differing(rows: Sequence[Row]) -> list[list[str]]:
+    """The programs whose outputs are beyond the tolerance on lean."""
+    return [
+        [
+            f"{one['net']} {one['scheme']}",
+            str(far["outside"]),
+            f"{float(far['largest']):.3g}",
+            f"{float(far['lean_to_float']):.3g}",
+            f"{float(far['upstream_to_float']):.3g}",
+        ]
+        for one in _measured(rows)
+        if (far := one["apart"]) and far["outside"]
+    ]
+
+
+def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
+    """Export what is missing, measure, print; with ``update`` keep the figures for the docs.
+
+    Raises:
+        ConfigError: ``only`` names nothing, or nothing could be exported. NotSupportedError: not on this machine.
+    """
+    chosen = choose(only)
+    if not Path("/proc/stat").exists():
+        raise NotSupportedError("Nets are measured on Linux only.", "/proc/stat says who else computes", "./inv bench")
+    from toolchains.build.builder import build
+    from toolchains.targets import host_target
+
+    bundles = (build(host_target().name, "lean"), build(host_target().name, "executorch"))
+    made = export(chosen, again)
+    ready = [one for one in chosen if not made[one.name].error]
+    if not ready:
+        first = made[chosen[0].name]
+        raise ConfigError("None of these nets could be exported.", first.error, "./inv bench --nets --only resnet18")
+    seen = sweep(bundles, ready, runs, again)
+    result = {
+        "rounds": runs,
+        "machine": _machine(),
+        "rows": [row(one, made[one.name], seen.get(one.name)) for one in chosen],
+    }
+    if update:
+        _keep(result)
+    if as_json:
+        console.print_json(result)
+        return
+    _print(result)
+
+
+def _machine() -> str:
+    words = [line for line in _lines("/proc/cpuinfo") if line.startswith(("model name", "flags"))]
+    name = next((line.partition(":")[2].strip() for line in words if line.startswith("model")), platform.machine())
+    flags = next((line for line in words if line.startswith("flags")), "")
+    level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
+    return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
+
+
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text(encoding="utf-8").splitlines()
+
+
+def _keep(result: dict[str, Any]) -> None:
+    """Put the rows into the figures that are kept; rows of other programs stay."""
+    old = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {"rows": []}
+    rows = {(one["net"], one["scheme"]): one for one in [*old["rows"], *result["rows"]]}
+    order = [(net.name, scheme) for net in load().values() for scheme in net.schemes]
+    busiest = max((one["others"] for one in _measured(result["rows"])), default=0.0)
+    keep(KEPT, {**result, "rows": [rows[name] for name in order if name in rows]}, busiest, QUIET)
+
+
+def _print(result: dict[str, Any]) -> None:
+    rows = result["rows"]
+    if len(rows) <= 30:
+        console.table("lean : executorch", FULL, full(rows))
+    if far := differing(rows):
+        console.table("beyond the tolerance", APART, far)
+    failed = [[f"{one['net']} {one['scheme']}", one["error"]] for one in rows if one.get("error")]
+    if failed:
+        console.table("not measured", ["program", "why"], failed)
+    console.table("lean beside executorch, geometric means of ratios", SHORT, short(rows), caption=_about(result))
+
+
+def _about(result: dict[str, Any]) -> str:
+    aims = ", ".join(f"{name} {value}" for name, value in AIMS.items())
+    return (
+        f"lean : executorch; {result['rounds']} rounds of both engines in turns and random order; load and peak RSS "
+        f"with {THREADS[-1]} threads; {result['machine']}; (!) above the aim ({aims})"
+    )
+
+
+def _table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    head = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    return "\n".join([*head, *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def markdown() -> dict[str, str]:
+    """The tables of ``docs/nets.md``, by their names there."""
+    if not KEPT.is_file():
+        none = "No figures are kept yet: the command above prints them.\n"
+        return {"short": none, "full": none, "apart": none}
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    rows = kept["rows"]
+    far = differing(rows)
+    return {
+        "short": f"{_table(SHORT, short(rows))}\n{_about(kept)}\n",
+        "full": _table(FULL, full(rows)),
+        "apart": _table(APART, far) if far else "None of these programs is beyond the tolerance.\n",
+    }

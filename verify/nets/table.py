@@ -1,0 +1,130 @@
+"""``nets.toml`` as objects. No torch."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.errors import ConfigError
+from core.files import sha256_bytes
+from models.schemes import get_scheme
+from models.tables import read
+
+TABLE = Path(__file__).with_name("nets.toml")
+FLOAT = "float"
+"""``floatN.npy`` beside a program: the float model's outputs."""
+_INPUT = re.compile(r"(\d+(?:x\d+)*)(?: <(\d+))?")
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a net is called with: noise, or whole numbers."""
+
+    shape: tuple[int, ...]
+    below: int = 0
+    """Whole numbers from 0 up to this; 0: float32 noise."""
+
+    @classmethod
+    def of(cls, text: str) -> Input:
+        """``1x3x224x224`` or ``1x64 <1000``.
+
+        Raises:
+            ConfigError: it is neither.
+        """
+        found = _INPUT.fullmatch(text)
+        if not found:
+            raise ConfigError(f"{text!r} is no input.", "", 'give "1x3x224x224", or "1x64 <1000" for whole numbers')
+        return cls(tuple(int(size) for size in found[1].split("x")), int(found[2] or 0))
+
+
+@dataclass(frozen=True)
+class Net:
+    """A row of the table."""
+
+    name: str
+    make: str
+    """``module:name``."""
+    inputs: dict[str, str]
+    """The forward's arguments, each as `Input.of` reads it."""
+    schemes: tuple[str, ...]
+    config: str = ""
+    settings: dict[str, Any] | None = None
+    take: tuple[str, ...] = ()
+    """Names of the results that are outputs; all tensors when empty."""
+
+    @property
+    def digest(self) -> str:
+        """Of everything in the row but the schemes."""
+        row = [self.make, self.config, self.settings or {}, list(self.inputs.items()), self.take]
+        return sha256_bytes(json.dumps(row, sort_keys=True).encode())
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A net in a scheme."""
+
+    net: Net
+    scheme: str
+
+    @property
+    def name(self) -> str:
+        """``resnet18 fp32``."""
+        return f"{self.net.name} {self.scheme}"
+
+    @property
+    def folder(self) -> str:
+        """``resnet18-fp32``."""
+        return f"{self.net.name}-{self.scheme}"
+
+
+@functools.cache
+def load() -> dict[str, Net]:
+    """All nets by name, in the table's order.
+
+    Raises:
+        ConfigError: an unknown scheme or a malformed input.
+    """
+    found = {}
+    for name, row in read(TABLE).items():
+        net = Net(name=name, **{**row, "schemes": tuple(row["schemes"]), "take": tuple(row.get("take", ()))})
+        for scheme in net.schemes:
+            get_scheme(scheme)
+        for text in net.inputs.values():
+            Input.of(text)
+        found[name] = net
+    return found
+
+
+def programs() -> list[Exported]:
+    """Every net in every scheme that makes sense for it."""
+    return [Exported(net, scheme) for net in load().values() for scheme in net.schemes]
+
+
+def choose(expression: str) -> list[Exported]:
+    """The programs that ``expression`` names.
+
+    Args:
+        expression: names or patterns of nets or programs, with commas between them: ``resnet18``, ``mobilenet* qs8``,
+            ``* fp16``; all when empty.
+
+    Raises:
+        ConfigError: one of them names nothing.
+    """
+    known = programs()
+    parts = [part.strip() for part in expression.split(",") if part.strip()]
+    for part in parts:
+        if not any(_names(part, one) for one in known):
+            raise ConfigError(
+                f"No net or program is called {part!r}.", f"the nets are {', '.join(load())}",
+                "./inv bench --nets --only 'resnet18,* qs8'", [part],
+            )  # fmt: skip
+    return [one for one in known if not parts or any(_names(part, one) for part in parts)]
+
+
+def _names(part: str, program: Exported) -> bool:
+    return any(fnmatch.fnmatchcase(name, part) for name in (program.net.name, program.name))
