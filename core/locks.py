@@ -148,6 +148,31 @@ def _acquire(path: Path, kind: int, waiting: str) -> int:
     return handle
 
 
+_HELD: set[int] = set()
+"""Handles of the locks that this process holds."""
+
+
+def _leave_to_the_first() -> None:
+    """A copy of this process holds none of its locks: with the handles open, they would last as long as the copy."""
+    while _HELD:
+        os.close(_HELD.pop())
+
+
+os.register_at_fork(after_in_child=_leave_to_the_first)
+
+
+@contextlib.contextmanager
+def _open(handle: int) -> Iterator[None]:
+    """Keep the lock of ``handle`` for the block."""
+    _HELD.add(handle)
+    try:
+        yield
+    finally:
+        if handle in _HELD:
+            _HELD.remove(handle)
+            os.close(handle)
+
+
 @contextlib.contextmanager
 def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[None]:
     """Hold the lock at ``path``.
@@ -157,11 +182,8 @@ def held(path: Path, waiting: str = "", *, shared: bool = False) -> Iterator[Non
         shared: hold it together with others that share it.
     """
     handle = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
-    try:
-        with _noted(path):
-            yield
-    finally:
-        os.close(handle)
+    with _open(handle), _noted(path):
+        yield
 
 
 @contextlib.contextmanager
@@ -171,8 +193,5 @@ def attempt(path: Path) -> Iterator[bool]:
     if handle is None:
         yield False
         return
-    try:
-        with _noted(path):
-            yield True
-    finally:
-        os.close(handle)
+    with _open(handle), _noted(path):
+        yield True

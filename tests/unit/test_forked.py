@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from core import locks
 from core.paths import ROOT
 from models.forked import Forked, can_fork
 
@@ -102,6 +103,18 @@ def test_a_runtime_with_threads_of_its_own_is_not_copied(monkeypatch: pytest.Mon
     assert not can_fork("a_runtime_that_is_loaded")
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not can_fork("a_runtime_that_is_not_loaded")
+
+
+def test_it_holds_no_lock_of_the_first_process(start: Start, tmp_path: Path) -> None:
+    """The exporter's copy runs references of many programs; each program's lock must end with its own export."""
+    file = tmp_path / "one.lock"
+    with locks.held(file):
+        one = start("waiting", "import os, time\ndef main():\n    os.write(1, b'here')\n    time.sleep(600)")
+        assert one.stdout.read(4) == "here"
+        with locks.attempt(file) as free:
+            assert not free, "this process has it"
+    with locks.attempt(file) as free:
+        assert free
 
 
 def test_torch_has_one_thread_in_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
