@@ -19,6 +19,10 @@ Status Engine::configure(const EngineOptions& options) {
     return {Code::kUsage, "The engine " + info().name + " has no limit on jumps.",
             "leave --max_jumps to bundles of the engine lean"};
   }
+  if (!options.weights_cache.empty()) {
+    return {Code::kUsage, "The engine " + info().name + " keeps no packed weights.",
+            "leave --weights_cache to bundles of the engine lean"};
+  }
   if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
       !options.trust_provider) {
     return {};

@@ -75,6 +75,7 @@ constexpr Flag kFlags[] = {
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
+    {"weights_cache", Takes::kValue, nullptr, nullptr, 0},
     {"max_jumps", Takes::kValue, nullptr, nullptr, 1},
     {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
     {"digests", Takes::kValue, nullptr, nullptr, 0},
@@ -174,6 +175,10 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     }
     options->engine.provider = value;
     return {};
+  }
+  if (std::string_view(flag.name) == "weights_cache") {
+    options->engine.weights_cache = value;
+    return value.empty() ? usage(name + " needs a value.") : Status();
   }
   if (std::string_view(flag.name) == "digests") {
     return set_digests(options, value);
@@ -315,6 +320,8 @@ Flags are --flag=value or --flag value.
   --provider NAME         onnxruntime: xnnpack (default) or cpu
   --ort_threads N         onnxruntime: threads of its own pool (default: 1; with --provider cpu: --cpu_threads)
   --ort_spinning          onnxruntime: let that pool's threads spin while they wait
+  --weights_cache FILE    lean: keep packed weights in FILE and map them from there the next time: nothing is packed
+                          then. A FILE that is damaged or made for something else is made again
   --max_jumps N           lean: how often one execution may jump backwards, as loops do (default: 10000000)
   --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
   --digests WHEN          SHA-256 of the files that ran, in the result: cheap (default; where they take less than

@@ -3,12 +3,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "slipway/status.h"
 
 namespace slipway {
+
+// What tells a file from others and from itself before a change, as the system saw it when it was opened.
+// Times are in nanoseconds since 1970.
+struct FileIdentity {
+  std::uint64_t number = 0;   // of the file in its file system; 0: the system tells nothing
+  std::int64_t modified = 0;  // the bytes; anybody who may write can set it
+  std::int64_t changed = 0;   // the file in any way; only the system sets it
+  std::int64_t seen = 0;      // by the clock
+  bool private_to_us = true;  // nobody else but the system's owner may write to it
+};
 
 // A whole file, mapped for reading.
 class MappedFile {
@@ -24,15 +35,18 @@ class MappedFile {
 
   const std::uint8_t* data() const { return data_; }
   std::size_t size() const { return size_; }
+  const FileIdentity& identity() const { return identity_; }
 
   // Gives the memory of a part of the file back to the system; reading it again reads the file again.
   void forget(const std::uint8_t* data, std::size_t size) const;
 
  private:
-  MappedFile(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+  MappedFile(const std::uint8_t* data, std::size_t size, const FileIdentity& identity)
+      : data_(data), size_(size), identity_(identity) {}
 
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
+  FileIdentity identity_;
 };
 
 // Zeroed memory by pages, aligned to them: in large ones where the system has those and the size is worth it.
@@ -61,6 +75,29 @@ class Pages {
 // name the file is whole or not there. Replaces an existing file. kOutput on failure, nothing left behind,
 // also when SIGINT, SIGTERM or SIGHUP ends the process meanwhile.
 Status write_file(const std::string& path, const void* data, std::size_t size);
+
+struct FilePart {
+  const void* data = nullptr;
+  std::size_t size = 0;
+};
+
+// A file that says of itself what tells it from copies and later versions.
+struct SelfPortrait {
+  std::int64_t modified = 0;                        // the time that it gets
+  std::function<void(std::uint64_t number)> paint;  // called before anything is written, with its number
+};
+
+// The same of several parts, one after the other. Only its owner may write to the file.
+Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait);
+
+// Whether there is something under that name.
+bool exists(const std::string& path);
+
+// The file that this program was started from; empty when the system does not tell.
+std::string own_path();
+
+// Nanoseconds since 1970, by the clock.
+std::int64_t wall_clock();
 
 // All of a file of the system's own, as /proc/cpuinfo, whose size nobody knows before; empty when it cannot
 // be read.

@@ -3,6 +3,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#endif
 
 #include <cerrno>
 #include <csignal>
@@ -112,12 +115,12 @@ void sync_folder(const std::string& path) {
 }
 
 // Makes a file that was not there before; the signal handler gets its name first. -1 and errno on failure.
-int create_temporary(const std::string& path, std::string* temporary) {
+int create_temporary(const std::string& path, mode_t mode, std::string* temporary) {
   constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     *temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(attempt) + ".tmp";
     guard_temporary(*temporary);
-    const int number = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int number = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (number >= 0 || errno != EEXIST) {
       return number;
     }
@@ -126,9 +129,45 @@ int create_temporary(const std::string& path, std::string* temporary) {
   return -1;
 }
 
-}  // namespace
+#ifdef __APPLE__
+#define SLIPWAY_TIME_OF(status, name) (status).st_##name##timespec
+#else
+#define SLIPWAY_TIME_OF(status, name) (status).st_##name##tim
+#endif
 
-namespace {
+std::int64_t nanoseconds(const struct timespec& time) {
+  return static_cast<std::int64_t>(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
+
+FileIdentity identity_of(const struct stat& status) {
+  FileIdentity identity;
+  identity.number = static_cast<std::uint64_t>(status.st_ino);
+  identity.modified = nanoseconds(SLIPWAY_TIME_OF(status, m));
+  identity.changed = nanoseconds(SLIPWAY_TIME_OF(status, c));
+  identity.seen = wall_clock();
+  identity.private_to_us =
+      (status.st_uid == ::geteuid() || status.st_uid == 0) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return identity;
+}
+#undef SLIPWAY_TIME_OF
+
+// Before the file's first byte. What a file system cannot keep, it is not asked for twice.
+void describe_itself(int descriptor, const SelfPortrait& portrait) {
+  struct stat status = {};
+  if (portrait.paint) {
+    portrait.paint(::fstat(descriptor, &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0);
+  }
+}
+
+void set_modified(int descriptor, const SelfPortrait& portrait) {
+  if (portrait.modified != 0) {
+    struct timespec times[2] = {};
+    times[0].tv_nsec = UTIME_OMIT;
+    times[1].tv_sec = static_cast<time_t>(portrait.modified / 1000000000);
+    times[1].tv_nsec = static_cast<long>(portrait.modified % 1000000000);
+    static_cast<void>(::futimens(descriptor, times));
+  }
+}
 
 constexpr std::size_t kReserve = std::size_t{1} << 20;  // more than what is mapped behind a file
 
@@ -145,7 +184,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   const auto fail = [&](const std::string& what, const std::string& fix) {
     return Status(Code::kFile, "Cannot read " + path + ": " + what + ".", fix, {path});
   };
-  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe that nobody writes to is refused, not waited for.
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.get() < 0) {
     const int error = errno;
     return fail(std::strerror(error), error == ENOENT ? "check the path" : "check the file's permissions");
@@ -163,7 +203,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return fail("it is larger than this machine's address space", "use a 64-bit target");
   }
   if (size == 0) {
-    return MappedFile(nullptr, 0);
+    return MappedFile(nullptr, 0, identity_of(status));
   }
   const std::size_t mapped = mapped_size(static_cast<std::size_t>(size));
   void* data = ::mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -182,7 +222,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     }
     return fail(std::strerror(error), "copy the file to a local disk");
   }
-  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size));
+  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size),
+                    identity_of(status));
 }
 
 MappedFile::~MappedFile() {
@@ -238,15 +279,23 @@ Pages::~Pages() {
   }
 }
 
-Status write_file(const std::string& path, const void* data, std::size_t size) {
+namespace {
+
+Status write_parts(const std::string& path, const std::vector<FilePart>& parts, mode_t mode,
+                   const SelfPortrait& portrait) {
   std::string temporary;
-  FileDescriptor descriptor(create_temporary(path, &temporary));
+  FileDescriptor descriptor(create_temporary(path, mode, &temporary));
   if (descriptor.get() < 0) {
     const int error = errno;
     g_temporary_set = 0;
     return cannot_write(path, error);
   }
-  int error = write_all(descriptor.get(), data, size);
+  describe_itself(descriptor.get(), portrait);
+  int error = 0;
+  for (std::size_t i = 0; error == 0 && i < parts.size(); ++i) {
+    error = write_all(descriptor.get(), parts[i].data, parts[i].size);
+  }
+  set_modified(descriptor.get(), portrait);
   if (error == 0 && ::fsync(descriptor.get()) != 0 && errno != EINVAL && errno != EROFS) {
     error = errno;
   }
@@ -265,6 +314,31 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
   }
   sync_folder(path);
   return {};
+}
+
+}  // namespace
+
+Status write_file(const std::string& path, const void* data, std::size_t size) {
+  return write_parts(path, {{data, size}}, 0666, {});
+}
+
+Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
+  return write_parts(path, parts, 0644, portrait);
+}
+
+bool exists(const std::string& path) {
+  struct stat status = {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+std::string own_path() {
+#ifdef __APPLE__
+  char path[4096];
+  std::uint32_t size = sizeof(path);
+  return ::_NSGetExecutablePath(path, &size) == 0 ? path : "";
+#else
+  return "/proc/self/exe";
+#endif
 }
 
 std::vector<std::string> command_words(int argc, char** argv) {

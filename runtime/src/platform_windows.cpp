@@ -102,6 +102,35 @@ HANDLE create_temporary(const std::wstring& path, std::wstring* temporary) {
   return INVALID_HANDLE_VALUE;
 }
 
+// A FILETIME counts 100 nanoseconds since 1601.
+constexpr std::int64_t kFileTimesTo1970 = 116444736000000000;
+
+std::int64_t nanoseconds(std::int64_t file_time) {
+  return (file_time - kFileTimesTo1970) * 100;
+}
+
+FileIdentity identity_of(HANDLE file) {
+  FileIdentity identity;
+  BY_HANDLE_FILE_INFORMATION numbers = {};
+  FILE_BASIC_INFO times = {};
+  if (::GetFileInformationByHandle(file, &numbers) != 0 &&
+      ::GetFileInformationByHandleEx(file, FileBasicInfo, &times, sizeof(times)) != 0) {
+    identity.number = (static_cast<std::uint64_t>(numbers.nFileIndexHigh) << 32) | numbers.nFileIndexLow;
+    identity.modified = nanoseconds(times.LastWriteTime.QuadPart);
+    identity.changed = nanoseconds(times.ChangeTime.QuadPart);
+  }
+  identity.seen = wall_clock();
+  return identity;
+}
+
+void set_modified(HANDLE file, std::int64_t modified) {
+  if (modified != 0) {
+    const auto ticks = static_cast<std::uint64_t>(modified / 100 + kFileTimesTo1970);
+    const FILETIME time = {static_cast<DWORD>(ticks), static_cast<DWORD>(ticks >> 32)};
+    ::SetFileTime(file, nullptr, nullptr, &time);
+  }
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -132,7 +161,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return fail("it is larger than this machine's address space", "use a 64-bit target");
   }
   if (bytes == 0) {
-    return MappedFile(nullptr, 0);
+    return MappedFile(nullptr, 0, identity_of(file.get()));
   }
   const Handle mapping(::CreateFileMappingW(file.get(), nullptr, PAGE_READONLY, 0, 0, nullptr));
   if (!mapping.valid()) {
@@ -143,7 +172,8 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     return Status(Code::kMemory, "No address space to map " + path + ".",
                   "end other programs, or use a 64-bit target");
   }
-  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(bytes));
+  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(bytes),
+                    identity_of(file.get()));
 }
 
 MappedFile::~MappedFile() {
@@ -172,6 +202,21 @@ Pages::~Pages() {
 }
 
 Status write_file(const std::string& path, const void* data, std::size_t size) {
+  return write_file(path, {{data, size}}, {});
+}
+
+bool exists(const std::string& path) {
+  return ::GetFileAttributesW(to_wide(path).c_str()) != INVALID_FILE_ATTRIBUTES;
+}
+
+std::string own_path() {
+  wchar_t path[4096];
+  constexpr DWORD kMost = sizeof(path) / sizeof(path[0]);
+  const DWORD size = ::GetModuleFileNameW(nullptr, path, kMost);
+  return size == 0 || size == kMost ? std::string() : to_utf8(path);
+}
+
+Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
   const std::wstring wide = to_wide(path);
   std::wstring temporary;
   Handle file(create_temporary(wide, &temporary));
@@ -180,7 +225,14 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
     ::InterlockedExchange(&g_temporary_set, 0);
     return cannot_write(path, error);
   }
-  DWORD error = write_all(file.get(), data, size);
+  if (portrait.paint) {
+    portrait.paint(identity_of(file.get()).number);
+  }
+  DWORD error = 0;
+  for (std::size_t i = 0; error == 0 && i < parts.size(); ++i) {
+    error = write_all(file.get(), parts[i].data, parts[i].size);
+  }
+  set_modified(file.get(), portrait.modified);
   if (error == 0 && ::FlushFileBuffers(file.get()) == 0) {
     error = ::GetLastError();
   }

@@ -134,6 +134,12 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     json.key("weights").begin_object();
     json.member("bytes", report.weights->bytes).member("blocks", report.weights->blocks);
     json.member("shared", report.weights->shared).member("shared_bytes", report.weights->shared_bytes);
+    json.member("packed", report.weights->packed);
+    if (report.weights->cache) {
+      const WeightsCacheInfo& cache = *report.weights->cache;
+      json.key("cache").begin_object().member("path", cache.path).member("state", cache.state);
+      json.member("why", cache.why).member("bytes", cache.bytes).member("found", cache.found).end_object();
+    }
     json.end_object();
   }
   if (report.profiled) {

@@ -18,6 +18,7 @@
 #include "inputs.h"
 #include "latency.h"
 #include "npy.h"
+#include "offers.h"
 #include "options.h"
 #include "platform.h"
 #include "report.h"
@@ -100,50 +101,6 @@ void on_abort(const char* message) {
   const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
                          "check the inputs' values; the program may hold a kernel bug"});
   std::_Exit(code);
-}
-
-constexpr char kRebuild[] =
-    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
-    "--ops-from";
-
-Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities) {
-  const auto list = [](const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) {
-      text += (text.empty() ? "" : ", ") + name;
-    }
-    return text;
-  };
-  const std::vector<std::string> backends = missing(method.backends, capabilities.backends);
-  if (!backends.empty()) {
-    return {
-        Code::kMissingBackend,
-        list(backends) + " is not registered: the linker dropped it, or this runner was built without it.",
-        capabilities.selective ? kRebuild
-                               : "build the bundle again, or export " + options.model_path +
-                                     " for the backends this runner has: " +
-                                     (capabilities.backends.empty() ? "none" : list(capabilities.backends)),
-        backends};
-  }
-  const std::vector<std::string> operators = missing_operators(method, capabilities, {});
-  if (!operators.empty()) {
-    return {Code::kMissingOperator,
-            "Method " + method.name + " needs " + std::to_string(operators.size()) +
-                (operators.size() == 1 ? " operator" : " operators") +
-                " this runner does not have: " + list(operators) + ".",
-            capabilities.selective ? kRebuild
-                                   : "build the bundle with a kernel library that holds them, or export the "
-                                     "model so that a backend takes "
-                                     "them over",
-            operators};
-  }
-  if (!method.external_weights.empty() && options.data_path.empty()) {
-    return {Code::kFile,
-            "Method " + method.name + " has " + std::to_string(method.external_weights.size()) +
-                " weights stored apart from the program: " + list(method.external_weights) + ".",
-            "give the .ptd file that was exported with it: --data_path FILE.ptd", method.external_weights};
-  }
-  return {};
 }
 
 Result<MethodInfo> find_method(const Options& options, const std::string& wanted,
@@ -305,6 +262,17 @@ std::optional<Digests> digests_of(const Options& options, const ProgramInfo& pro
   return digest_files(paths, always ? INFINITY : kDigestShare * milliseconds_since(g_start));
 }
 
+// A run without its cache is a run all the same.
+void keep_weights(const Options& options, Engine& engine, RunReport* report) {
+  const auto guard = guard_while("wrote " + options.engine.weights_cache, g_json);
+  engine.keep_weights();
+  report->weights = engine.weights();
+  if (report->weights && report->weights->cache && report->weights->cache->state == "none") {
+    std::fprintf(stderr, "%s",
+                 printable("pte_runner: no weights cache: " + report->weights->cache->why + "\n").c_str());
+  }
+}
+
 // Standard output belongs to the JSON when that is where it goes.
 void print_outputs(const std::vector<Tensor>& outputs) {
   std::FILE* stream = g_json.wanted && g_json.path.empty() ? stderr : stdout;
@@ -391,7 +359,7 @@ Status run(const Options& options, Engine& engine) {
   report.placement = engine.placement();
   report.kernels = engine.kernels();
   report.fallbacks = engine.fallbacks();
-  report.weights = engine.weights();
+  keep_weights(options, engine, &report);
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));
   }

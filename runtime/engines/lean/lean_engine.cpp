@@ -13,6 +13,7 @@
 #include "lean/method/data_store.h"
 #include "lean/method/method.h"
 #include "lean/method/recorder.h"
+#include "lean/xnnpack/weights_cache.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "program_info.h"
 #include "slipway/engine.h"
@@ -51,8 +52,10 @@ class LeanEngine : public Engine {
 
   Status configure(const EngineOptions& options) override {
     max_jumps_ = options.max_jumps;
+    cache_path_ = options.weights_cache;
     EngineOptions others = options;
     others.max_jumps = 0;
+    others.weights_cache.clear();
     return Engine::configure(others);
   }
 
@@ -137,7 +140,25 @@ class LeanEngine : public Engine {
     if (weights_ == nullptr) {
       return {};
     }
-    return WeightsInfo{weights_->size(), weights_->blocks(), weights_->shared(), weights_->shared_size()};
+    WeightsInfo info{
+        weights_->size(), weights_->blocks(), weights_->shared(), weights_->shared_size(), 0, {}};
+    info.packed = info.blocks - weights_->found();
+    if (cache_ != nullptr) {
+      info.cache = cache_->info();
+    }
+    return info;
+  }
+
+  void keep_weights() override {
+    if (cache_ != nullptr && weights_ != nullptr) {
+      const Status kept = contained([&] {
+        cache_->keep(*weights_);
+        return Status();
+      });
+      if (!kept.ok()) {
+        cache_->give_up(kept.message());
+      }
+    }
   }
 
   Result<std::vector<std::uint8_t>> profile() override {
@@ -160,13 +181,29 @@ class LeanEngine : public Engine {
 
   Status load_method(const LoadOptions& options) {
     end_methods();
+    weights_.reset();
+    cache_ = cache_path_.empty() ? nullptr : std::make_unique<lean::WeightsCache>(cache_path_);
+    const Status loaded = load_with(options);
+    if (cache_ == nullptr || weights_ == nullptr || weights_->fits()) {
+      return loaded;
+    }
+    // Nothing ran yet that reads them.
+    end_methods();
+    weights_.reset();
+    cache_->doubt();
+    return load_with(options);
+  }
+
+  Status load_with(const LoadOptions& options) {
     recorder_ = options.profile ? std::make_unique<lean::Recorder>() : nullptr;
     const std::uint64_t start = lean::Recorder::now();
     SLIPWAY_RETURN_IF_ERROR(context_.start());
     Result<lean::DataStore> store = lean::DataStore::open(options.model_path, options.data_path);
     SLIPWAY_RETURN_IF_ERROR(store);
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
-    weights_ = std::make_unique<lean::PackedWeights>(*store_);
+    const lean::WeightsFile* packed =
+        cache_ == nullptr ? nullptr : cache_->open(*store_, options.model_path, options.data_path);
+    weights_ = std::make_unique<lean::PackedWeights>(*store_, packed);
     shared_ = std::make_unique<lean::SharedArenas>(store_->program());
     std::vector<std::string> names{options.method};
     names.insert(names.end(), options.also.begin(), options.also.end());
@@ -189,9 +226,11 @@ class LeanEngine : public Engine {
   }
 
   unsigned max_jumps_ = 0;
+  std::string cache_path_;
   // In the order in which they need one another.
   lean::XnnContext context_;
   std::unique_ptr<lean::DataStore> store_;
+  std::unique_ptr<lean::WeightsCache> cache_;
   std::unique_ptr<lean::PackedWeights> weights_;
   std::unique_ptr<lean::Recorder> recorder_;
   std::unique_ptr<lean::SharedArenas> shared_;

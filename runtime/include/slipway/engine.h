@@ -117,6 +117,7 @@ struct EngineOptions {
   unsigned ort_threads = 0;
   bool ort_spinning = false;
   bool trust_provider = false;  // give the provider what it is known to get wrong, too
+  std::string weights_cache;    // a file that keeps packed weights for the next load
   unsigned max_jumps = 0;       // jumps backwards in one execution; 0: the engine's own limit
 };
 
@@ -126,12 +127,24 @@ struct Placement {
   std::vector<std::string> hints;
 };
 
+// What became of the file that keeps packed weights.
+struct WeightsCacheInfo {
+  std::string path;
+  // "used": all that it could have was in it. "made", "extended": it was written. "none": there is none now.
+  std::string state;
+  std::string why;          // why it was made, or is not there
+  std::uint64_t bytes = 0;  // of the file
+  std::uint64_t found = 0;  // blocks of packed weights that were found in it
+};
+
 // Weights as the engine keeps them in memory, where it packs them once for all methods that use them.
 struct WeightsInfo {
   std::uint64_t bytes = 0;
   std::uint64_t blocks = 0;
   std::uint64_t shared = 0;        // how often what was packed already was used again
   std::uint64_t shared_bytes = 0;  // and the memory that this saved
+  std::uint64_t packed = 0;        // blocks that this process packed
+  std::optional<WeightsCacheInfo> cache;
 };
 
 // One line of a profile: an operator's executions, summed up.
@@ -210,6 +223,9 @@ class Engine {
 
   // Known after load(); nothing from engines that do not tell.
   virtual std::optional<WeightsInfo> weights() const { return {}; }
+  // Writes what shortens the next load, as EngineOptions::weights_cache wants, after all that is measured.
+  // What became of it is in weights().
+  virtual void keep_weights() {}
 
   // The profile recorded since load(), in the engine's own file format. Empty without LoadOptions::profile.
   virtual Result<std::vector<std::uint8_t>> profile() = 0;

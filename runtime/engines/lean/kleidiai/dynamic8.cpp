@@ -109,7 +109,7 @@ Status Dynamic8::pack(PackedWeights& weights) {
   const Kernel& kernel = way_.many.kernel;
   const std::size_t size = kai_get_rhs_packed_size_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(
       layer_.outputs, layer_.depth, kernel.get_nr(), kernel.get_kr(), kernel.get_sr());
-  return pack_once(way_.seed, size, weights, [&](std::uint8_t* memory) {
+  return pack_once(way_.seed, kernel.get_nr(), size, weights, [&](std::uint8_t* memory) {
     const std::vector<float> none(layer_.bias == nullptr ? layer_.outputs : 0);
     const auto* bias = static_cast<const float*>(layer_.bias);
     kai_run_rhs_pack_nxk_qsi8cxp_qsi8cx_neon(

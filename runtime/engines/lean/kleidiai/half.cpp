@@ -180,11 +180,12 @@ void HalfLayer::pack_batch(std::size_t batch, std::uint8_t* memory) const {
 }
 
 Status HalfLayer::pack(PackedWeights& weights) {
-  return pack_once(way_.seed, size_ * layer_.batches, weights, [this](std::uint8_t* memory) {
-    for (std::size_t batch = 0; batch < layer_.batches; ++batch) {
-      pack_batch(batch, memory + batch * size_);
-    }
-  });
+  return pack_once(way_.seed, way_.packing.n_step(), size_ * layer_.batches, weights,
+                   [this](std::uint8_t* memory) {
+                     for (std::size_t batch = 0; batch < layer_.batches; ++batch) {
+                       pack_batch(batch, memory + batch * size_);
+                     }
+                   });
 }
 
 void HalfLayer::run(const void* input, std::size_t all_rows, void* output, pthreadpool_t threads) {

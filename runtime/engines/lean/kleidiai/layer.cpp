@@ -30,7 +30,7 @@ Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& layer, Packe
   }
 }
 
-Status KaiLayer::pack_once(std::uint32_t seed, std::size_t size, PackedWeights& weights,
+Status KaiLayer::pack_once(std::uint32_t seed, std::size_t step, std::size_t size, PackedWeights& weights,
                            const std::function<void(std::uint8_t*)>& write) {
   xnn_weights_cache_t cache = weights.provider();
   const xnn_weights_cache_look_up_key key = {seed, layer_.weights, layer_.bias};
@@ -44,6 +44,7 @@ Status KaiLayer::pack_once(std::uint32_t seed, std::size_t size, PackedWeights& 
     write(memory);
     packed_offset = cache->look_up_or_insert(cache->context, &key, memory, size);
   }
+  weights.confirm({packed_offset, {0, static_cast<std::uint32_t>(step), 0, 0, seed}, size});
   packed_ = static_cast<const std::uint8_t*>(cache->offset_to_addr(cache->context, packed_offset));
   return {};
 }

@@ -32,9 +32,9 @@ class KaiLayer {
  protected:
   explicit KaiLayer(MatrixLayer layer) : layer_(std::move(layer)) {}
 
-  // Keeps the weights, `size` bytes in the form that `write` gives them, which `seed` tells from others; what
-  // is there already is not written again.
-  Status pack_once(std::uint32_t seed, std::size_t size, PackedWeights& weights,
+  // Keeps the weights, `size` bytes in the form that `write` gives them, which `seed` tells from others, for
+  // a kernel of `step` outputs at a time; what is there already is not written again.
+  Status pack_once(std::uint32_t seed, std::size_t step, std::size_t size, PackedWeights& weights,
                    const std::function<void(std::uint8_t*)>& write);
 
   MatrixLayer layer_;

@@ -146,7 +146,8 @@ void Static8::pack_into(std::uint8_t* memory) const {
 Status Static8::pack(PackedWeights& weights) {
   const std::size_t size =
       kai_get_rhs_packed_size_rhs_pack_kxn_qsi8cxp2vlx4sb_qs8cx_f32_i32_sme(layer_.outputs, layer_.depth);
-  return pack_once(kSeed, size, weights, [this](std::uint8_t* memory) { pack_into(memory); });
+  return pack_once(kSeed, way_.many.n_step(), size, weights,
+                   [this](std::uint8_t* memory) { pack_into(memory); });
 }
 
 void Static8::run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) {

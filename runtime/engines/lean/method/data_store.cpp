@@ -94,6 +94,28 @@ Bytes DataStore::delegate(const pte::BackendDelegateDataReference& reference) co
   return data == nullptr ? Bytes() : Bytes{data->data(), data->size()};
 }
 
+std::vector<const MappedFile*> DataStore::files() const {
+  std::vector<const MappedFile*> all = {&file_};
+  for (const auto& [path, file] : data_files_) {
+    all.push_back(&file);
+  }
+  return all;
+}
+
+bool DataStore::find(const void* data, std::uint64_t* number, std::uint64_t* offset) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::vector<const MappedFile*> all = files();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(all[i]->data());
+    if (address >= begin && address - begin < all[i]->size()) {
+      *number = i + 1;
+      *offset = address - begin;
+      return true;
+    }
+  }
+  return false;
+}
+
 void DataStore::forget(Bytes bytes) const {
   file_.forget(bytes.data, bytes.size);
   for (const auto& [path, file] : data_files_) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "platform.h"
 #include "program_file.h"
@@ -35,6 +36,11 @@ class DataStore {
   Bytes delegate(const pte::BackendDelegateDataReference& reference) const;
   // Data stored under a name, in the program or in the file of weights; nullptr data when there is none.
   Bytes named(std::string_view key) const;
+
+  // The mapped files: the program first.
+  std::vector<const MappedFile*> files() const;
+  // Where these bytes are stored: in which of those files, counted from 1, and where; false when in none.
+  bool find(const void* data, std::uint64_t* file, std::uint64_t* offset) const;
 
   // These bytes were read and will hardly be read again: their memory goes back to the system. Nothing
   // happens to bytes that are not a file's.

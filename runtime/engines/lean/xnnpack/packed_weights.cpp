@@ -21,7 +21,8 @@ PackedWeights* self(void* context) {
 
 }  // namespace
 
-PackedWeights::PackedWeights(const DataStore& store) : store_(store), provider_() {
+PackedWeights::PackedWeights(const DataStore& store, const WeightsFile* file)
+    : store_(store), file_(file), provider_() {
   provider_.context = this;
   provider_.look_up = [](void* context, const xnn_weights_cache_look_up_key* key) {
     return self(context)->look_up(*key);
@@ -86,7 +87,101 @@ std::size_t PackedWeights::find(const xnn_weights_cache_look_up_key& key) const 
 
 std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
   const std::size_t found = find(key);
-  return found == SIZE_MAX ? SIZE_MAX : share(found);
+  if (found != SIZE_MAX) {
+    return share(found);
+  }
+  const std::size_t taken = file_ == nullptr ? SIZE_MAX : take_from_file(key);
+  missed_ = taken == SIZE_MAX ? key : xnn_weights_cache_look_up_key();
+  return taken;
+}
+
+// What the weights are made of, for another process; false when they are not only made of what is in files.
+bool PackedWeights::find_key(const xnn_weights_cache_look_up_key& key, PackedKey* found) const {
+  const std::string* form = form_of(key.kernel);
+  if (form == nullptr || !store_.find(key.kernel, &found->kernel.file, &found->kernel.offset) ||
+      (key.bias != nullptr && !store_.find(key.bias, &found->bias.file, &found->bias.offset))) {
+    return false;
+  }
+  found->seed = key.seed;
+  found->form = checksum_of(form->data(), form->size());
+  return true;
+}
+
+std::size_t PackedWeights::take_from_file(const xnn_weights_cache_look_up_key& key) {
+  PackedKey whole;
+  const PackedEntry* entry = find_key(key, &whole) ? file_->find(whole) : nullptr;
+  if (entry == nullptr) {
+    return SIZE_MAX;
+  }
+  Packed packed = {};
+  // XNNPACK's functions take it as theirs; those that run only read it.
+  packed.data = const_cast<std::uint8_t*>(file_->bytes(*entry));
+  packed.size = static_cast<std::size_t>(entry->size);
+  packed.seed = key.seed;
+  packed.form = *form_of(key.kernel);
+  packed.from_file = packed.asked_for = true;
+  packed.key = whole;
+  packed.layout = entry->layout;
+  packed_.push_back(packed);
+  by_address_.emplace(Source(key.kernel, key.bias), packed_.size() - 1);
+  ++found_;
+  return packed_.size() - 1;
+}
+
+void PackedWeights::confirm(xnn_runtime_t runtime) {
+  for (const LayerLayout& layer : layouts_of(runtime, &provider_)) {
+    confirm(layer);
+  }
+}
+
+void PackedWeights::confirm(const LayerLayout& layer) {
+  if (layer.index >= packed_.size()) {
+    return;
+  }
+  Packed& packed = packed_[layer.index];
+  const bool other = (packed.from_file || packed.confirmed) && packed.layout != layer.layout;
+  if (layer.size != packed.size || other) {
+    // Where it was packed just now, by the same operator, only its description is unknown.
+    fits_ = fits_ && !packed.from_file;
+    packed.asked_for = false;
+    return;
+  }
+  packed.layout = layer.layout;
+  packed.confirmed = true;
+}
+
+bool PackedWeights::fits() const {
+  return fits_ && std::all_of(packed_.begin(), packed_.end(),
+                              [](const Packed& packed) { return packed.confirmed || !packed.from_file; });
+}
+
+std::vector<PackedBlock> PackedWeights::to_keep(bool* news) const {
+  std::vector<PackedBlock> all;
+  *news = false;
+  for (const Packed& packed : packed_) {
+    if (packed.asked_for && packed.confirmed) {
+      all.push_back({packed.key, packed.layout, packed.data, packed.size});
+      *news = *news || !packed.from_file;
+    }
+  }
+  // Other methods' weights stay, and those that were packed for kernels which are not used any more go.
+  const auto replaced = [&](const PackedBlock& old) {
+    return std::any_of(all.begin(), all.end(), [&](const PackedBlock& block) {
+      return block.key.kernel.file == old.key.kernel.file &&
+             block.key.kernel.offset == old.key.kernel.offset &&
+             block.key.bias.offset == old.key.bias.offset && block.key.form == old.key.form;
+    });
+  };
+  std::vector<PackedBlock> others;
+  if (*news && file_ != nullptr) {
+    for (const PackedBlock& old : file_->blocks()) {
+      if (!replaced(old)) {
+        others.push_back(old);
+      }
+    }
+  }
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
 }
 
 std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
@@ -95,7 +190,9 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
   }
   if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kWeightsAlignment) {
     // Packed weights take about what the constants take.
-    const std::size_t chunk = std::max({bytes + kWeightsAlignment, expected_ + expected_ / 16, kLeastChunk});
+    // With a file, most are not packed.
+    const std::size_t all = file_ == nullptr ? expected_ + expected_ / 16 : 0;
+    const std::size_t chunk = std::max({bytes + kWeightsAlignment, all, kLeastChunk});
     expected_ = 0;
     Pages pages = Pages::allocate(chunk);
     if (pages.data() == nullptr && chunk > bytes + kWeightsAlignment) {
@@ -128,7 +225,14 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   }
   const std::string* form = form_of(key.kernel);
   chunks_.back().used = rounded_up(chunks_.back().used + size, kWeightsAlignment);
-  packed_.push_back({data, size, key.seed, form == nullptr ? std::string() : *form});
+  Packed packed = {};
+  packed.data = data;
+  packed.size = size;
+  packed.seed = key.seed;
+  packed.form = form == nullptr ? std::string() : *form;
+  packed.asked_for = missed_.seed == key.seed && missed_.kernel == key.kernel && missed_.bias == key.bias &&
+                     find_key(key, &packed.key);
+  packed_.push_back(std::move(packed));
   by_address_.emplace(source, packed_.size() - 1);
   return packed_.size() - 1;
 }

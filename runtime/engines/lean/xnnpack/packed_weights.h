@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "lean/method/data_store.h"
+#include "lean/xnnpack/packed_layout.h"
+#include "lean/xnnpack/weights_file.h"
 #include "platform.h"
 
 namespace slipway::lean {
@@ -23,12 +25,15 @@ using PackingForms = std::map<const void*, std::string>;
 // XNNPACK asks it for memory before it packs an operator's weights, and calls it when that is done: the pages
 // of the program's file that the weights came from are given back to the system then, so that never all
 // weights are in memory twice. Graphs that use the same weights in the same form share them, unpacked again;
-// those that pack them to the same bytes for another reason share them, too.
+// those that pack them to the same bytes for another reason share them, too. What a cache's file has is not
+// packed at all, where XNNPACK asks before it packs: for all layers but depthwise and transposed
+// convolutions.
 //
 // To outlive every graph that was made with it, and to end before the store.
 class PackedWeights {
  public:
-  explicit PackedWeights(const DataStore& store);
+  // `file`: what was packed before, or nullptr; it must outlive this.
+  explicit PackedWeights(const DataStore& store, const WeightsFile* file = nullptr);
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
@@ -36,6 +41,9 @@ class PackedWeights {
   // them.
   void expect(const std::vector<Bytes>& constants, PackingForms forms);
   xnn_weights_cache_t provider() { return &provider_; }
+  // A graph was made; its layers tell what they read.
+  void confirm(xnn_runtime_t runtime);
+  void confirm(const LayerLayout& layer);
 
   // Bytes of packed weights.
   std::size_t size() const;
@@ -43,6 +51,13 @@ class PackedWeights {
   // How often weights that were there already were used again, and how much memory that saved.
   std::size_t shared() const { return shared_; }
   std::size_t shared_size() const { return shared_size_; }
+
+  // How many blocks were found in the file, and whether all are what their layers read. Otherwise nothing
+  // that was made with them may run.
+  std::size_t found() const { return found_; }
+  bool fits() const;
+  // What a file could keep for the next time, also what it had already; `news`: whether it lacks some of it.
+  std::vector<PackedBlock> to_keep(bool* news) const;
 
  private:
   struct Chunk {
@@ -55,17 +70,25 @@ class PackedWeights {
     std::size_t size;
     std::uint32_t seed;  // XNNPACK's word for the kernel's layout
     std::string form;
+    bool from_file = false;
+    bool asked_for = false;  // before it was packed, so that a file would have spared it
+    PackedKey key = {};
+    bool confirmed = false;
+    PackedLayout layout = {};
   };
 
   const std::string* form_of(const void* kernel) const;
   std::size_t find(const xnn_weights_cache_look_up_key& key) const;
   std::size_t look_up(const xnn_weights_cache_look_up_key& key);
   std::size_t share(std::size_t index);
+  bool find_key(const xnn_weights_cache_look_up_key& key, PackedKey* found) const;
+  std::size_t take_from_file(const xnn_weights_cache_look_up_key& key);
   std::uint8_t* reserve(std::size_t bytes);
   std::size_t keep(const xnn_weights_cache_look_up_key& key, std::uint8_t* data, std::size_t size);
   void forget(const void* constant) const;
 
   const DataStore& store_;
+  const WeightsFile* file_;
   xnn_weights_cache_provider provider_;
   std::size_t expected_ = 0;
   std::map<const void*, std::size_t> constants_;
@@ -75,6 +98,9 @@ class PackedWeights {
   std::multimap<Source, std::size_t> by_address_;  // in packed_
   std::size_t shared_ = 0;
   std::size_t shared_size_ = 0;
+  xnn_weights_cache_look_up_key missed_ = {};  // what was looked up last, and not found
+  std::size_t found_ = 0;
+  bool fits_ = true;
 };
 
 }  // namespace slipway::lean

@@ -109,6 +109,7 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
     return fault("prepare", status);
   }
   runtime_.reset(runtime);
+  weights.confirm(runtime);
   return {};
 }
 

@@ -1,0 +1,114 @@
+// Packed weights in a file, to be mapped where the same program runs again. docs/lean.md says what it
+// promises.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checksum.h"
+#include "platform.h"
+#include "slipway/status.h"
+
+namespace slipway::lean {
+
+// Where a constant is stored: in which of the files that the cache depends on.
+struct Place {
+  static constexpr std::uint64_t kNowhere = UINT64_MAX;  // there is no such constant
+
+  std::uint64_t file = kNowhere;
+  std::uint64_t offset = 0;
+};
+
+// What packed weights are made of.
+struct PackedKey {
+  Place kernel;
+  Place bias;
+  std::uint64_t seed = 0;  // XNNPACK's word for the kernel's layout
+  Checksum form;           // what else the node makes of them (packing.h)
+};
+
+// For which kernel they were packed; read from the operator that was made. Other kernels may have the seed.
+struct PackedLayout {
+  std::int64_t kernel = 0;  // its function, as a distance in this program
+  std::uint32_t nr = 0;
+  std::uint32_t kr = 0;
+  std::uint32_t sr = 0;
+  std::uint32_t kind = 0;  // of operator
+
+  bool operator==(const PackedLayout& other) const {
+    return kernel == other.kernel && nr == other.nr && kr == other.kr && sr == other.sr && kind == other.kind;
+  }
+  bool operator!=(const PackedLayout& other) const { return !(*this == other); }
+};
+
+struct PackedEntry {
+  PackedKey key;
+  PackedLayout layout;
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t size = 0;
+  Checksum sum;
+};
+
+// An entry whose bytes are in memory.
+struct PackedBlock {
+  PackedKey key;
+  PackedLayout layout;
+  const std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+};
+
+struct PackedKeyOrder {
+  bool operator()(const PackedKey& one, const PackedKey& other) const;
+};
+
+// What a cache is valid for.
+struct WeightsOwner {
+  struct File {
+    std::string path;
+    const MappedFile* file;
+  };
+
+  Checksum processor;       // what decides between kernels
+  std::vector<File> files;  // this program, the one that it runs, and that one's weights
+};
+
+class WeightsFile {
+ public:
+  // kFile with the reason when there is none that is whole and belongs to `owner`; kUsage when somebody else
+  // may change it. Nothing in it is believed: whatever a file contains, what is found in it lies in it.
+  static Result<WeightsFile> open(const std::string& path, const WeightsOwner& owner);
+
+  // nullptr when it is not there, or is damaged.
+  const PackedEntry* find(const PackedKey& key) const;
+  const std::uint8_t* bytes(const PackedEntry& entry) const { return file_.data() + entry.offset; }
+  // All that is not damaged.
+  std::vector<PackedBlock> blocks() const;
+
+  std::size_t size() const { return file_.size(); }
+  // Neither this file nor those that it depends on were changed in any way since it was written; otherwise
+  // they were read and compared.
+  bool as_written() const { return as_written_; }
+  // How often the same weights were written again only because of that.
+  std::uint64_t rewritten() const { return rewritten_; }
+
+ private:
+  explicit WeightsFile(MappedFile file) : file_(std::move(file)) {}
+  std::string read(const WeightsOwner& owner);
+
+  MappedFile file_;
+  bool own_as_written_ = false;
+  bool as_written_ = false;
+  std::uint64_t rewritten_ = 0;
+  std::map<PackedKey, PackedEntry, PackedKeyOrder> entries_;
+};
+
+// Writes it, whole or not at all. kOutput when it cannot be written, kFile when the files that it depends on
+// were not left alone long enough to know that these weights are theirs.
+Status write_weights(const std::string& path, const WeightsOwner& owner,
+                     const std::vector<PackedBlock>& blocks, std::uint64_t rewritten);
+
+}  // namespace slipway::lean

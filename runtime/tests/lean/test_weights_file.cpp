@@ -1,0 +1,244 @@
+// The file of packed weights: what is written is found, and nothing else is, whatever happened to the file.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "lean/xnnpack/weights_file.h"
+#include "temporary_folder.h"
+
+using namespace slipway;
+using namespace slipway::lean;
+
+namespace {
+
+// Of the file: docs of the format are its source, weights_file.cpp.
+constexpr std::size_t kSumAt = 88;
+constexpr std::size_t kHeaderSize = 104;
+constexpr std::size_t kOwnedSize = 48;
+constexpr std::size_t kEntrySize = 112;
+constexpr std::size_t kOffsetInEntry = 80;
+
+void wait_a_tick() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+}
+
+// A program, its cache, and what is in it.
+struct Kept {
+  TemporaryFolder folder;
+  std::unique_ptr<MappedFile> program;
+  WeightsOwner owner;
+  std::vector<std::uint8_t> first = std::vector<std::uint8_t>(192, 7);
+  std::vector<std::uint8_t> second = std::vector<std::uint8_t>(100, 9);
+  std::vector<PackedBlock> blocks;
+  std::string path = folder.file("weights");
+
+  explicit Kept(
+      const std::string& text = "a program that is longer than 64 bytes, so that its constants are inside") {
+    folder.write_text("model.pte", text);
+    wait_a_tick();
+    read_program();
+    PackedBlock block;
+    block.key.kernel = {0, 16};
+    block.key.bias = {0, 32};
+    block.key.seed = 5;
+    block.layout.nr = 16;
+    block.data = first.data();
+    block.size = first.size();
+    blocks.push_back(block);
+    block.key.kernel = {0, 48};
+    block.key.bias = {};
+    block.data = second.data();
+    block.size = second.size();
+    blocks.push_back(block);
+  }
+
+  void read_program() {
+    Result<MappedFile> file = MappedFile::open(folder.file("model.pte"));
+    CHECK(file.ok());
+    program = std::make_unique<MappedFile>(std::move(file.value()));
+    owner = {{1, 2}, {{folder.file("model.pte"), program.get()}}};
+  }
+
+  Status write() { return write_weights(path, owner, blocks, 0); }
+  Result<WeightsFile> open() const { return WeightsFile::open(path, owner); }
+  std::string refused() const {
+    const Result<WeightsFile> file = open();
+    return file.ok() ? "" : file.status().message();
+  }
+  std::vector<std::uint8_t> bytes() const {
+    const std::string text = folder.read("weights");
+    return {text.begin(), text.end()};
+  }
+  // How many of the blocks are found; they must be whole.
+  std::size_t found() const {
+    const Result<WeightsFile> file = open();
+    std::size_t count = 0;
+    for (const PackedBlock& block : blocks) {
+      const PackedEntry* entry = file.ok() ? file.value().find(block.key) : nullptr;
+      if (entry != nullptr) {
+        ++count;
+        CHECK_EQUAL(entry->size, block.size);
+        CHECK(std::memcmp(file.value().bytes(*entry), block.data, block.size) == 0);
+        CHECK(entry->layout == block.layout);
+      }
+    }
+    return count;
+  }
+};
+
+void put_number(std::vector<std::uint8_t>* bytes, std::size_t at, std::uint64_t number) {
+  std::memcpy(bytes->data() + at, &number, sizeof(number));
+}
+
+// As somebody would who knows the format.
+void sum_again(std::vector<std::uint8_t>* bytes) {
+  std::memset(bytes->data() + kSumAt, 0, sizeof(Checksum));
+  const Checksum sum = checksum_of(bytes->data(), kHeaderSize + kOwnedSize + 2 * kEntrySize);
+  std::memcpy(bytes->data() + kSumAt, &sum, sizeof(sum));
+}
+
+}  // namespace
+
+TEST(weights_that_were_kept_are_found_where_kernels_can_read_them) {
+  Kept kept;
+  CHECK(!kept.open().ok());
+  CHECK_CONTAINS(kept.refused(), "there was none");
+  CHECK(kept.write().ok());
+  CHECK_EQUAL(kept.found(), std::size_t{2});
+  const Result<WeightsFile> file = kept.open();
+  CHECK(file.ok());
+  CHECK(file.value().as_written());
+  CHECK_EQUAL(file.value().blocks().size(), std::size_t{2});
+  for (const PackedBlock& block : file.value().blocks()) {
+    CHECK_EQUAL(reinterpret_cast<std::uintptr_t>(block.data) % 64, std::uintptr_t{0});
+  }
+  PackedKey other = kept.blocks[0].key;
+  other.seed = 6;
+  CHECK(file.value().find(other) == nullptr);
+  other = kept.blocks[0].key;
+  other.form.first = 1;
+  CHECK(file.value().find(other) == nullptr);
+  other = kept.blocks[0].key;
+  other.bias.offset = 33;
+  CHECK(file.value().find(other) == nullptr);
+  CHECK(kept.folder.files().size() == 2);
+}
+
+TEST(weights_of_a_damaged_file_are_whole_or_not_found) {
+  Kept kept;
+  CHECK(kept.write().ok());
+  const std::vector<std::uint8_t> bytes = kept.bytes();
+  std::size_t lost = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::vector<std::uint8_t> other = bytes;
+    other[i] = static_cast<std::uint8_t>(other[i] ^ 0x10);
+    kept.folder.write("weights", other);
+    lost += kept.found() < 2 ? 1 : 0;
+  }
+  // Every byte but the padding counts.
+  CHECK_EQUAL(lost, kHeaderSize + kOwnedSize + 2 * kEntrySize + kept.first.size() + kept.second.size());
+  for (std::size_t size = 0; size < bytes.size(); size += 7) {
+    kept.folder.write("weights", {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)});
+    CHECK_CONTAINS(kept.refused(), "it was damaged");
+  }
+  kept.folder.write("weights", std::vector<std::uint8_t>(5000, 'x'));
+  CHECK_CONTAINS(kept.refused(), "it was no file of packed weights");
+}
+
+TEST(weights_lie_in_the_file_whatever_its_table_says) {
+  Kept kept;
+  CHECK(kept.write().ok());
+  const std::vector<std::uint8_t> bytes = kept.bytes();
+  const std::uint64_t size = bytes.size();
+  const std::size_t entry = kHeaderSize + kOwnedSize + kOffsetInEntry;
+  for (const std::uint64_t number :
+       {std::uint64_t{0}, std::uint64_t{64}, std::uint64_t{4097}, size - 64, size - 1, size, size + 64,
+        std::uint64_t{1} << 63, UINT64_MAX - 63, UINT64_MAX}) {
+    for (const std::size_t at : {entry, entry + 8}) {
+      std::vector<std::uint8_t> other = bytes;
+      put_number(&other, at, number);
+      sum_again(&other);
+      kept.folder.write("weights", other);
+      const Result<WeightsFile> file = kept.open();
+      CHECK((!file.ok() || file.value().find(kept.blocks[0].key) == nullptr));
+    }
+  }
+  // The numbers of files and entries, and places of constants.
+  for (const std::size_t at :
+       {std::size_t{24}, std::size_t{32}, kHeaderSize + kOwnedSize, kHeaderSize + kOwnedSize + 8}) {
+    for (const std::uint64_t number :
+         {std::uint64_t{100}, std::uint64_t{1} << 40, UINT64_MAX - 1, UINT64_MAX}) {
+      std::vector<std::uint8_t> other = bytes;
+      put_number(&other, at, number);
+      sum_again(&other);
+      kept.folder.write("weights", other);
+      CHECK(kept.found() < 2);
+    }
+  }
+}
+
+TEST(weights_are_of_this_program_and_this_processor) {
+  Kept kept;
+  CHECK(kept.write().ok());
+  kept.owner.processor = {1, 3};
+  CHECK_CONTAINS(kept.refused(), "another processor");
+  kept.owner.processor = {1, 2};
+  kept.owner.files.push_back(kept.owner.files.front());
+  CHECK_CONTAINS(kept.refused(), "another program's");
+  kept.owner.files.pop_back();
+
+  // Other bytes of the same length, also with the times of the ones before.
+  struct stat before = {};
+  CHECK(::stat(kept.folder.file("model.pte").c_str(), &before) == 0);
+  std::string text = kept.folder.read("model.pte");
+  text[20] = '!';
+  kept.folder.write_text("model.pte", text);
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  CHECK(::utimensat(AT_FDCWD, kept.folder.file("model.pte").c_str(), times, 0) == 0);
+  kept.read_program();
+  CHECK_CONTAINS(kept.refused(), "another runner's");
+
+  // The same bytes in another file.
+  text[20] = Kept().folder.read("model.pte")[20];
+  kept.folder.write_text("model.pte", text);
+  kept.read_program();
+  const Result<WeightsFile> file = kept.open();
+  CHECK(file.ok());
+  CHECK(!file.value().as_written());
+  CHECK_EQUAL(kept.found(), std::size_t{2});
+}
+
+TEST(weights_are_not_kept_of_a_program_that_changes) {
+  Kept kept;
+  kept.folder.write_text("model.pte", kept.folder.read("model.pte"));
+  CHECK_CONTAINS(kept.write().message(), "changed a moment ago");
+  kept.read_program();
+  CHECK_CONTAINS(kept.write().message(), "changed a moment ago");
+  wait_a_tick();
+  kept.read_program();
+  CHECK(kept.write().ok());
+}
+
+TEST(weights_are_not_taken_from_a_file_that_others_may_change) {
+  Kept kept;
+  CHECK(kept.write().ok());
+  CHECK(::chmod(kept.path.c_str(), 0666) == 0);
+  CHECK(kept.open().status().code() == Code::kUsage);
+  CHECK(::chmod(kept.path.c_str(), 0644) == 0);
+  CHECK(kept.open().ok());
+}
+
+TEST(weights_that_cannot_be_written_leave_nothing) {
+  Kept kept;
+  kept.path = kept.folder.file("none/weights");
+  CHECK(kept.write().code() == Code::kOutput);
+  CHECK_EQUAL(kept.folder.files().size(), std::size_t{1});
+}

@@ -1,0 +1,381 @@
+"""``pte_runner --weights_cache``: the same outputs without packing, whatever happened to the file meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.bundle import RUNNER, Bundle
+from core.program import load_program
+from models import haste
+from models.export import export
+from toolchains.build import builder
+from toolchains.emulation import emulators
+from toolchains.targets import get_target, host_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
+
+Answer = dict[str, Any]
+
+TICK = 0.05
+"""s after which a file's times tell a later change from an earlier one."""
+# Of the file: runtime/engines/lean/xnnpack/weights_file.cpp.
+HEADER = struct.Struct("<8sII3QQqqQ16s16s")
+OWNED_SIZE, ENTRY_SIZE = 48, 112
+SUM_AT = 88
+MASK = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def lean() -> Bundle:
+    """This machine's own bundle of the lean engine."""
+    return builder.build(host_target().name, "lean")
+
+
+class Case:
+    """A program with its inputs and a place for its cache."""
+
+    def __init__(self, runner: Path, model: Path, words: tuple[str, ...], folder: Path) -> None:
+        self.runner, self.model, self.words, self.folder = runner, model, words, folder
+        self.cache = folder / "cache" / "weights"
+        self.cache.parent.mkdir()
+
+    def start(self, *words: str, prefix: tuple[str, ...] = (), cached: bool = True) -> subprocess.Popen[str]:
+        """Begin a run."""
+        argv = [*prefix, str(self.runner), f"--model_path={self.model}", "--json", *self.words, *words]
+        argv += [f"--weights_cache={self.cache}"] if cached else []
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *words: str, prefix: tuple[str, ...] = (), cached: bool = True) -> Answer:
+        """Run it to its end."""
+        process = self.start(*words, prefix=prefix, cached=cached)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, out + err
+        answer: Answer = json.loads(out)
+        return {**answer, "said": err}
+
+    def again(self, why: str, state: str = "made") -> None:
+        """The next run makes the cache again for that reason, and the one after it uses it."""
+        plain = self.run(cached=False)
+        first = self.run()
+        assert _sums(first) == _sums(plain)
+        assert first["weights"]["cache"]["state"] == state
+        assert why in first["weights"]["cache"]["why"]
+        second = self.run()
+        assert _sums(second) == _sums(plain)
+        assert second["weights"]["cache"]["state"] == "used"
+        assert second["weights"]["packed"] == 0
+
+
+def _sums(answer: Answer) -> list[str]:
+    return [str(output["sha256"]) for output in answer["outputs"]]
+
+
+def _case(runner: Path, folder: Path, model: str, scheme: str) -> Case:
+    """The program is copied: only then is it known since when it is as it is."""
+    made = export(model, scheme)
+    facts = load_program(made)
+    copy = folder / facts.file
+    shutil.copyfile(made / facts.file, copy)
+    time.sleep(TICK)
+    return Case(runner, copy, ("--inputs=" + ",".join(str(made / one.file) for one in facts.inputs),), folder)
+
+
+@pytest.fixture
+def case(lean: Bundle, tmp_path: Path) -> Case:
+    """A small convolutional network with its cache."""
+    made = _case(lean.path / RUNNER, tmp_path, "conv", "fp32")
+    assert made.run()["weights"]["cache"]["state"] == "made"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    [
+        ("conv", "fp32"), ("conv", "fp16"), ("conv", "qs8"), ("mlp", "fp32"), ("mlp", "fp16"), ("mlp", "qs8"),
+        ("mlp", "qd8_qc8w"), ("mlp", "qd8_qb4w"), ("mixed", "fp32"),
+    ],
+)  # fmt: skip
+def test_nothing_is_packed_twice(lean: Bundle, tmp_path: Path, model: str, scheme: str) -> None:
+    case = _case(lean.path / RUNNER, tmp_path, model, scheme)
+    plain = case.run(cached=False)
+    assert "cache" not in plain["weights"]
+    assert plain["weights"]["packed"] == plain["weights"]["blocks"] > 0
+    first = case.run()
+    assert first["weights"]["packed"] == plain["weights"]["blocks"]
+    cache = first["weights"]["cache"]
+    assert cache["state"] == "made"
+    assert "there was none" in cache["why"]
+    assert cache["bytes"] == case.cache.stat().st_size
+    second = case.run()
+    assert second["weights"]["packed"] == 0
+    assert second["weights"]["cache"]["found"] == second["weights"]["blocks"] == plain["weights"]["blocks"]
+    assert second["weights"]["cache"]["state"] == "used"
+    assert _sums(plain) == _sums(first) == _sums(second)
+    assert [path.name for path in case.cache.parent.iterdir()] == ["weights"]
+
+
+@pytest.fixture(scope="module")
+def _hastened() -> Iterator[None]:
+    with haste.in_torch(), haste.in_lowering():
+        yield
+
+
+@pytest.mark.usefixtures("_hastened")
+def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    torch.manual_seed(1)
+    x = (torch.ones(2, 24),)
+    methods = {name: torch.export.export(torch.nn.Linear(24, size), x) for name, size in (("forward", 8), ("two", 40))}
+    edge = to_edge_transform_and_lower(methods, partitioner=[XnnpackPartitioner()])
+    edge.to_executorch().save(str(tmp_path / "model.pte"))
+    time.sleep(TICK)
+    case = Case(lean.path / RUNNER, tmp_path / "model.pte", (), tmp_path)
+    assert case.run()["weights"]["cache"]["state"] == "made"
+    two = case.run("--method_name=two")
+    assert two["weights"]["cache"]["state"] == "extended"
+    assert (two["weights"]["packed"], two["weights"]["cache"]["found"]) == (1, 0)
+    both = case.run("--also_load=two")
+    assert both["weights"]["cache"]["state"] == "used"
+    assert (both["weights"]["packed"], both["weights"]["cache"]["found"]) == (0, 2)
+
+
+def _other_weights(data: bytes, cache: bytes) -> bytes:
+    """The program with other numbers in one of its constants; its cache knows where that is stored."""
+    file, offset = struct.unpack_from("<2Q", cache, HEADER.size + 2 * OWNED_SIZE)
+    assert file == 1
+    return data[:offset] + bytes(byte ^ 0x18 for byte in data[offset : offset + 24]) + data[offset + 24 :]
+
+
+def test_another_program_of_the_same_size(case: Case) -> None:
+    """Also where its times are those of the first: a system sets only one of them by itself."""
+    times = case.model.stat()
+    plain = _sums(case.run(cached=False))
+    case.model.write_bytes(_other_weights(case.model.read_bytes(), case.cache.read_bytes()))
+    os.utime(case.model, ns=(times.st_atime_ns, times.st_mtime_ns))
+    time.sleep(TICK)
+    assert _sums(case.run(cached=False)) != plain, "weights were changed"
+    case.again("it was another program's")
+
+
+def test_a_copied_program_and_a_copied_cache(case: Case, tmp_path: Path) -> None:
+    """They are compared byte by byte, and the next run need not do so."""
+    copy = tmp_path / "copy.pte"
+    shutil.copyfile(case.model, copy)
+    time.sleep(TICK)
+    case.model = copy
+    case.again("it was copied or moved", "extended")
+    other = case.cache.with_name("other")
+    shutil.copyfile(case.cache, other)
+    case.cache.unlink()
+    case.cache = other
+    case.again("it was copied or moved", "extended")
+
+
+def test_another_build_of_the_runner(case: Case, tmp_path: Path) -> None:
+    other = tmp_path / "pte_runner"
+    other.write_bytes(case.runner.read_bytes() + b"!")
+    other.chmod(0o755)
+    time.sleep(TICK)
+    case.runner = other
+    case.again("it was another runner's")
+
+
+def test_another_processor(case: Case) -> None:
+    prefix = tuple(emulators.user_argv(get_target("linux-x86_64"), "Nehalem"))
+    plain = case.run(prefix=prefix, cached=False)
+    first = case.run(prefix=prefix)
+    assert "it was made for another processor" in first["weights"]["cache"]["why"]
+    second = case.run(prefix=prefix)
+    assert second["weights"]["packed"] == 0, second["weights"]
+    assert _sums(plain) == _sums(first) == _sums(second)
+    case.again("it was made for another processor")
+
+
+def test_every_damage_is_noticed(case: Case) -> None:
+    """A byte here and there, and everything in the header."""
+    good, whole = case.cache.read_bytes(), _sums(case.run())
+    table = HEADER.size + OWNED_SIZE * 2 + ENTRY_SIZE
+    draw = random.Random(15)  # noqa: S311 - it draws places, not secrets
+    places = [*range(0, table, 5), *(draw.randrange(4096, len(good) - 128) for _ in range(30))]
+    made = 0
+    for place in places:
+        case.cache.write_bytes(good[:place] + bytes([good[place] ^ 1 << draw.randrange(8)]) + good[place + 1 :])
+        answer = case.run()
+        assert _sums(answer) == whole, place
+        made += answer["weights"]["cache"]["state"] in ("made", "extended")
+    assert made >= len(places) - 4, "only bytes between two weights do not count"
+    for size in (0, 1, 100, 4096, len(good) - 1):
+        case.cache.write_bytes(good[:size])
+        case.again("it was damaged")
+    case.cache.write_bytes(b"notes of somebody's" * 300)
+    case.again("it was no file of packed weights")
+
+
+def _checksum(data: bytes) -> bytes:
+    """As runtime/src/checksum.cpp."""
+
+    def turned(value: int, bits: int) -> int:
+        return (value << bits | value >> (64 - bits)) & MASK
+
+    def scattered(value: int) -> int:
+        value = (value ^ value >> 32) * 0xD6E8FEB86659FD93 & MASK
+        value = (value ^ value >> 29) * 0x9E3779B97F4A7C15 & MASK
+        return value ^ value >> 32
+
+    lanes = [1, 2, 3, 4]
+    for index in range(0, len(data), 8):
+        word = int.from_bytes(data[index : index + 8].ljust(8, b"\0"), "little")
+        lane = index // 8 % 4
+        lanes[lane] = turned((lanes[lane] + word * 0xD6E8FEB86659FD93) & MASK, 31) * 0x9E3779B97F4A7C15 & MASK
+    first, second = len(data), len(data) ^ MASK
+    for index in range(4):
+        first = scattered(first ^ lanes[index])
+        second = scattered(second ^ turned(lanes[3 - index], 17))
+    return struct.pack("<2Q", first, second)
+
+
+def _forged(good: bytes, field: int, number: int) -> bytes:
+    """The file with another number in its one entry and with checksums that are right."""
+    entry = HEADER.size + 2 * OWNED_SIZE
+    data = bytearray(good)
+    data[entry + field : entry + field + 8] = struct.pack("<Q", number & MASK)
+    offset, size = struct.unpack_from("<2Q", data, entry + 80)
+    if offset + size <= len(data):
+        data[entry + 96 : entry + 112] = _checksum(bytes(data[offset : offset + size]))
+    data[SUM_AT : SUM_AT + 16] = bytes(16)
+    data[SUM_AT : SUM_AT + 16] = _checksum(bytes(data[: entry + ENTRY_SIZE]))
+    return bytes(data)
+
+
+def test_a_forged_table_is_as_harmless(case: Case) -> None:
+    """With right checksums: weights that are too small for their layer, or packed for another kernel."""
+    good, whole = case.cache.read_bytes(), _sums(case.run())
+    entry = HEADER.size + 2 * OWNED_SIZE
+    offset, size = struct.unpack_from("<2Q", good, entry + 80)
+    assert _forged(good, 80, offset) == good, "the test knows the format"
+    nr, kr = struct.unpack_from("<2I", good, entry + 64)
+    changes = [(88, 64), (88, size - 64), (80, offset + 64), (80, 0), (80, 2**63), (88, 2**64 - 64)]
+    # Another kernel's function, another tile, another kind of operator.
+    changes += [(56, 0), (64, nr * 2 | kr << 32), (72, 0)]
+    for field, number in changes:
+        case.cache.write_bytes(_forged(good, field, number))
+        answer = case.run()
+        assert _sums(answer) == whole, (field, number)
+        # A size is rounded up where XNNPACK reads it.
+        assert answer["weights"]["cache"]["state"] == "made", (field, number, answer["weights"])
+        assert case.run()["weights"]["cache"]["state"] == "used"
+
+
+def test_others_may_not_write_it(case: Case) -> None:
+    case.cache.chmod(0o666)
+    answer = case.run()
+    assert answer["weights"]["cache"]["state"] == "none"
+    assert "others may write to it" in answer["said"]
+    assert answer["weights"]["packed"] > 0
+    case.cache.chmod(0o600)
+    assert case.run()["weights"]["cache"]["state"] == "used"
+    case.cache.unlink()
+    previous = os.umask(0)
+    try:
+        case.again("there was none")
+    finally:
+        os.umask(previous)
+
+
+def test_several_processes_at_once(case: Case) -> None:
+    whole = _sums(case.run())
+    for _ in range(3):
+        case.cache.unlink()
+        processes = [case.start() for _ in range(6)]
+        answers = [process.communicate(timeout=120) for process in processes]
+        assert [process.returncode for process in processes] == [0] * 6, answers
+        assert all(_sums(json.loads(out)) == whole for out, _ in answers)
+        assert case.run()["weights"]["cache"]["state"] == "used"
+        assert [path.name for path in case.cache.parent.iterdir()] == ["weights"]
+
+
+def test_a_killed_process_leaves_no_half_file(lean: Bundle, tmp_path: Path) -> None:
+    case = _case(lean.path / RUNNER, tmp_path, "mixed", "fp32")
+    whole = _sums(case.run(cached=False))
+    draw = random.Random(7)  # noqa: S311 - it draws times, not secrets
+    states = []
+    for _ in range(25):
+        case.cache.unlink(missing_ok=True)
+        process = case.start()
+        time.sleep(draw.uniform(0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        answer = case.run()
+        assert _sums(answer) == whole
+        states.append(answer["weights"]["cache"]["why"])
+    assert all(why in ("", "there was none") for why in states), states
+
+
+def _runs_without(case: Case, why: str) -> None:
+    whole = _sums(case.run(cached=False))
+    answer = case.run()
+    assert _sums(answer) == whole
+    assert answer["weights"]["cache"]["state"] == "none"
+    assert why in answer["weights"]["cache"]["why"]
+    assert f"no weights cache: {answer['weights']['cache']['why']}" in answer["said"]
+
+
+@pytest.mark.parametrize("what", ["none", "folder", "file"])
+def test_it_goes_on_where_nothing_can_be_written(case: Case, what: str, tmp_path: Path) -> None:
+    place = tmp_path / what
+    if what == "folder":
+        case.cache = place
+        (place / "weights").mkdir(parents=True)
+    else:
+        case.cache = place / "weights"
+        if what == "file":
+            place.write_text("not a folder")
+    _runs_without(case, "Cannot write")
+    case.cache = Path("/proc/weights")
+    _runs_without(case, "Cannot write")
+
+
+def test_a_pipe_is_not_waited_for(case: Case) -> None:
+    case.cache.unlink()
+    os.mkfifo(case.cache)
+    case.again("not a regular file")
+
+
+def test_a_full_disk(case: Case) -> None:
+    """As a limit on the sizes of files, which ends a write at the same place."""
+    case.cache.unlink()
+    argv = [str(case.runner), f"--model_path={case.model}", "--json", f"--weights_cache={case.cache}", *case.words]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, preexec_fn=limit)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["weights"]["cache"]["state"] == "none"
+    assert "File too large" in done.stderr
+    assert not list(case.cache.parent.iterdir())
+
+
+def test_only_lean_has_one(tmp_path: Path) -> None:
+    runner = builder.build(host_target().name, "executorch").path / RUNNER
+    argv = [str(runner), f"--model_path={tmp_path / 'none.pte'}", f"--weights_cache={tmp_path / 'weights'}"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "leave --weights_cache to bundles of the engine lean" in done.stderr
