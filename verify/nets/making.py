@@ -98,6 +98,20 @@ def _tensor(text: str, generator: torch.Generator) -> Any:
     return torch.randn(one.shape, generator=generator)
 
 
+def _fill(net: Any) -> list[str]:
+    """Give weights that training begins with zeros other values: outputs would be zeros, and agree with anything.
+
+    Returns the names of the layers.
+    """
+    filled = []
+    for name, layer in net.named_modules():
+        weight = getattr(layer, "weight", None)
+        if isinstance(weight, nn.Parameter) and weight.numel() and not bool(weight.any()):
+            nn.init.normal_(weight, mean=0.3 if weight.dim() == 1 else 0.0, std=0.02)  # one dimension: a norm's
+            filled.append(name)
+    return filled
+
+
 def _settle(net: Any, samples: list[tuple[Any, ...]]) -> None:
     """Give batch norms the statistics of noise: with those of a new net, numbers would grow from layer to layer."""
     norms = [one for one in net.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]  # all of them
@@ -116,6 +130,7 @@ def make(net: Net) -> tuple[Any, tuple[Any, ...], None, list[tuple[Any, ...]]]:
     settings = {name: None if value == "none" else value for name, value in (net.settings or {}).items()}
     made = _named(net.make)(_named(net.config)(**settings)) if net.config else _named(net.make)(**settings)
     called = _Called(made, tuple(net.inputs), net.take).eval()
+    _fill(called)
     generator = torch.Generator().manual_seed(SEED)
     drawn = [tuple(_tensor(text, generator) for text in net.inputs.values()) for _ in range(_SAMPLES + 1)]
     _settle(called, drawn[1:])
