@@ -156,7 +156,7 @@ def _measured(p50: float, others: float = 0.0, apart: Apart | None = None) -> Me
         threads: Figures(load_ms=(1.0, 2.0), p50_ms=(p50 / threads, 1.0 / threads), peak_rss_bytes=rss)
         for threads in measuring.THREADS
     }
-    return Measured(figures=figures, others=others, apart=apart, executions=9)
+    return Measured(figures=figures, others=others, apart=apart, executions=9, cached_load_ms=0.2)
 
 
 def test_what_others_disturbed_is_measured_again_and_the_rest_is_not(
@@ -237,9 +237,9 @@ def _rows() -> list[report.Row]:
 
 def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
     assert report.short(_rows()) == [
-        ["fp32", "3", "1.00 (!)", "1.00 (!)", "0.50 (!)", "0.80", "1: other 2.00"],
-        ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.80", "none"],
-        ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.80", "1"],
+        ["fp32", "3", "1.00 (!)", "1.00 (!)", "0.50 (!)", "0.10", "0.80", "1: other 2.00"],
+        ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.10", "0.80", "none"],
+        ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.10", "0.80", "1"],
     ]
 
 
@@ -250,7 +250,7 @@ def test_a_program_that_failed_is_in_no_mean_and_has_its_reason() -> None:
         ["tiny", "fp32"], ["other", "fp32"], ["third", "fp32"], ["tiny", "fp16"],
     ]  # fmt: skip
     assert report.full(rows)[0][2:] == [
-        "0.5 : 1 ms", "0.50", "0.25 : 0.5 ms", "0.50", "1 : 2 ms", "0.50", "8 : 10 MB", "0.80",
+        "0.5 : 1 ms", "0.50", "0.25 : 0.5 ms", "0.50", "1 : 2 ms", "0.50", "0.2 ms", "0.10", "8 : 10 MB", "0.80",
     ]  # fmt: skip
     assert report.differing(rows) == [["other fp32", "2", "1.5", "0.5", "0.25"]]
 

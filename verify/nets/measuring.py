@@ -7,6 +7,7 @@ import math
 import os
 import random
 import resource
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -72,6 +73,8 @@ class Measured(BaseModel):
 
     figures: dict[int, Figures] = {}
     """By the number of threads."""
+    cached_load_ms: float = 0.0
+    """Lean's load with a cache of packed weights that an earlier process wrote, with the most threads."""
     apart: Apart | None = None
     executions: int = 0
     """Of each process."""
@@ -149,29 +152,46 @@ def _our_busy() -> float:
 def measure(bundles: tuple[Bundle, Bundle], exported: Exported, rounds: int) -> Measured:
     """One program on both engines, ``rounds`` processes for each engine and number of threads."""
     folder = folder_of(exported)
-    program = load_program(folder)
     try:
-        with tempfile.TemporaryDirectory(prefix="slipway-nets-") as place:
-            prefixes = (Path(place) / "lean", Path(place) / "upstream")
-            took = [_outputs(bundle, folder, program, at) for bundle, at in zip(bundles, prefixes, strict=True)]
-            far = apart(program, folder, *prefixes)
-        executions = max(_LEAST, min(_MOST, int(_AIM_MS / max(min(took), 1e-3))))
-        pairs = {
-            threads: tuple(Case(one.manifest.engine, "", exported.name, one, folder, program) for one in bundles)
-            for threads in THREADS
-        }
-        busy = _Busy()
-        for _ in range(rounds):
-            turns = [(threads, case) for threads, pair in pairs.items() for case in pair]
-            random.shuffle(turns)
-            for threads, case in turns:
-                case.run(threads, executions, WARMUP)
-        others = busy.others()
+        # Beside the program: the weights' cache is as large, and /tmp may be memory.
+        with tempfile.TemporaryDirectory(prefix=".measuring-", dir=folder) as place:
+            return _measure(bundles, exported.name, folder, Path(place), rounds)
     except SlipwayError as error:
         return Measured(error=f"{error.what} {error.cause}")
+
+
+def _measure(bundles: tuple[Bundle, Bundle], name: str, folder: Path, place: Path, rounds: int) -> Measured:
+    program = load_program(folder)
+    prefixes = (place / "lean", place / "upstream")
+    took = [_outputs(bundle, folder, program, at) for bundle, at in zip(bundles, prefixes, strict=True)]
+    far = apart(program, folder, *prefixes)
+    executions = max(_LEAST, min(_MOST, int(_AIM_MS / max(min(took), 1e-3))))
+    pairs = {
+        threads: tuple(Case(one.manifest.engine, "", name, one, folder, program) for one in bundles)
+        for threads in THREADS
+    }
+    cached = Case(
+        bundles[0].manifest.engine,
+        "cached",
+        name,
+        bundles[0],
+        folder,
+        program,
+        (f"--weights_cache={place / 'weights'}",),
+    )
+    cached.run(THREADS[-1], 1, 0)  # writes the cache
+    cached.load.clear()
+    busy = _Busy()
+    for _ in range(rounds):
+        turns = [(threads, case, executions) for threads, pair in pairs.items() for case in pair]
+        turns.append((THREADS[-1], cached, 1))
+        random.shuffle(turns)
+        for threads, case, count in turns:
+            case.run(threads, count, WARMUP)
     return Measured(
         figures={threads: _figures(*pair) for threads, pair in pairs.items()},
-        apart=far, executions=executions, others=others,
+        cached_load_ms=round(statistics.median(cached.load), 3), apart=far, executions=executions,
+        others=busy.others(),
     )  # fmt: skip
 
 
