@@ -243,6 +243,14 @@ def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
     ]
 
 
+def test_slow_programs_are_named_the_slowest_first() -> None:
+    made = Export(folder="", seconds=1.0)
+    rows = [report.row(FP32, made, _measured(1.06)), *_rows()[1:3]]
+    assert report.short(rows)[0][-1] == "2: other 2.00, tiny 1.06"
+    rows[0]["figures"]["1"]["p50_ms"] = [3.0, 1.0]
+    assert report.short(rows)[0][-1] == "2: tiny 3.00, other 2.00", "the worse of one and two threads"
+
+
 def test_a_program_that_failed_is_in_no_mean_and_has_its_reason() -> None:
     rows = _rows()
     assert rows[-1] == {"net": "tiny", "scheme": "qs8", "error": "no rule"}
