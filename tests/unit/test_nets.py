@@ -263,7 +263,9 @@ def test_a_program_that_failed_is_in_no_mean_and_has_its_reason() -> None:
     assert report.differing(rows) == [["other fp32", "2", "1.5", "0.5", "0.25"]]
 
 
-def test_new_rows_replace_their_own_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_rows_replace_their_own_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(report, "KEPT", tmp_path / "nets.json")
     nets = {name: Net(name, "", {}, ("fp32",)) for name in ("other", "tiny", "third")}
     monkeypatch.setattr(report, "load", lambda: nets)
@@ -277,6 +279,7 @@ def test_new_rows_replace_their_own_and_others_stay(tmp_path: Path, monkeypatch:
     assert report.ratio(kept["rows"][1], "p50_ms") == 0.25
     disturbed = report.row(FP32, Export(folder="", seconds=1.0), _measured(9.0, others=1.0))
     report._keep({**about, "rows": [disturbed]})
+    assert "1 programs were measured" in capsys.readouterr().err.replace("\n", " ")
     assert json.loads((tmp_path / "nets.json").read_text(encoding="utf-8")) == kept
     assert "| tiny | fp32 | 0.25 : 1 ms | 0.25 |" in report.markdown()["full"]
 

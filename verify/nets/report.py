@@ -191,12 +191,17 @@ def _lines(file: str) -> list[str]:
 
 
 def _keep(result: dict[str, Any]) -> None:
-    """Put the rows into the figures that are kept; rows of other programs stay."""
+    """Put the rows into the figures that are kept; rows of other programs, and of disturbed ones, stay as they are."""
     old = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {"rows": []}
-    rows = {(one["net"], one["scheme"]): one for one in [*old["rows"], *result["rows"]]}
+    quiet = [one for one in result["rows"] if one.get("others", 0.0) <= QUIET]
+    rows = {(one["net"], one["scheme"]): one for one in [*old["rows"], *quiet]}
     order = [(net.name, scheme) for net in load().values() for scheme in net.schemes]
-    busiest = max((one["others"] for one in _measured(result["rows"])), default=0.0)
-    keep(KEPT, {**result, "rows": [rows[name] for name in order if name in rows]}, busiest, QUIET)
+    if left := len(result["rows"]) - len(quiet):
+        console.note(
+            f"Warning: others used the machine while {left} programs were measured: these are not kept; "
+            "the same command measures them again"
+        )
+    keep(KEPT, {**result, "rows": [rows[name] for name in order if name in rows]}, 0.0, QUIET)
 
 
 def _print(result: dict[str, Any]) -> None:
