@@ -135,10 +135,16 @@ def lean() -> str:
     """``docs/lean.md`` with its tables as they were seen last."""
     from verify.agree import kept as agree_kept
     from verify.bench import lean as lean_bench
+    from verify.bench import operators as operators_bench
     from verify.kernels import kernels
 
     agreed = agree_kept.in_short(agree_kept.load(agree_kept.KEPT))
-    tables = {"agreement": agreed, "kernels": kernels.markdown(), "bench": lean_bench.markdown()}
+    tables = {
+        "agreement": agreed,
+        "kernels": kernels.markdown(),
+        "bench": lean_bench.markdown(),
+        "operators": operators_bench.markdown(),
+    }
     return filled("docs/lean.md", tables)
 
 

@@ -60,12 +60,13 @@ def test(
         "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
         "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
         "nets": "measure the engine lean beside upstream's instead, with nets of other projects, one and two threads",
-        "only": "with --nets: names of nets or programs, as 'resnet18,* qs8' (default: all)",
+        "operators": "measure single operators of the engine lean beside upstream's instead, at sizes that nets have",
+        "only": "with --nets: names of nets or programs, as 'resnet18,* qs8'; with --operators: words in names of uses",
         "again": "with --nets: export and measure also what was before",
         "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
         "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
         "mib": "with --device: MiB to send (default: 64)",
-        "update": "with --engines, --lean, --nets, --device: keep the figures for the docs, if the machine was quiet",
+        "update": "measuring anything but commands: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
 )
@@ -75,6 +76,7 @@ def bench(
     engines: bool = False,
     lean: bool = False,
     nets: bool = False,
+    operators: bool = False,
     only: str = "",
     again: bool = False,
     cpu_threads: int = 2,
@@ -88,10 +90,12 @@ def bench(
     What --nets exported is kept in dist/nets, what it measured in dist/sweeps: after an interruption, the same command
     continues.
     """
-    if (only or again) and not nets:
+    if (only and not (nets or operators)) or (again and not nets):
         from core.errors import UsageError
 
-        raise UsageError("--only and --again go with --nets.", "they choose nets", "./inv bench --nets")
+        raise UsageError(
+            "--only goes with --nets or --operators, --again with --nets.", "they choose nets", "./inv bench --nets"
+        )
     if device:
         from verify.bench.transfer import report as report_transfers
 
@@ -101,6 +105,11 @@ def bench(
         from verify.nets.report import run as run_nets
 
         run_nets(number("runs", runs, 1), only, again, json, update)
+        return
+    if operators:
+        from verify.bench.operators import run as run_operators
+
+        run_operators(number("runs", runs, 1), [word for word in only.split(",") if word], json, update)
         return
     if lean:
         from verify.bench.lean import run as run_lean

@@ -34,9 +34,9 @@ LEVELS = (
     "deploy",  # the modules of the folder itself: tasks, and what pytest loads
     "commands",
     "verify.suite",
+    "verify.operators",
     "verify.bench",
     "verify.nets",
-    "verify.operators",
     "verify.kernels",
     "verify.prove",
     "verify.fuzz",

@@ -224,6 +224,13 @@ GROUPS: dict[str, Group] = {
     "edges-long": (edges, lambda: (_integers(2, 6, 5, 4), _integers(5, low=0, high=2))),
     "lines": (lines, lambda: (_different(4, 37, 50), _floats(50))),
     "lines-double": (lines, lambda: (_different(4, 37, 50, dtype=torch.float64), _floats(50, dtype=torch.float64))),
+    "products-tall": (products, lambda: (_floats(9, 400) / 50, _floats(400, 13), _floats(3, 9, 400) / 50, _floats(13))),
+    "products-flat": (products, lambda: (_floats(3, 40), _floats(40, 19), _floats(2, 3, 40), _floats(19))),
+    "products-double": (
+        products,
+        lambda: tuple(_floats(*shape, dtype=torch.float64) for shape in ((5, 33), (33, 7), (2, 5, 33), (7,))),
+    ),
+    "products-empty": (products, lambda: (_floats(3, 0), _floats(0, 5), _floats(2, 3, 0), _floats(5))),
     "images": (Images(), lambda: (_floats(2, 4, 8, 9),)),
 }  # fmt: skip
 

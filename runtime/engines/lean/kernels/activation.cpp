@@ -4,6 +4,7 @@
 
 #include "lean/kernels/pointwise.h"
 #include "lean/kernels/tables.h"
+#include "lean/kernels/vector_math.h"
 
 namespace slipway::lean {
 namespace {
@@ -12,15 +13,23 @@ namespace {
 Status gelu(Arguments& arguments) {
   const auto* text = std::get_if<std::string_view>(&arguments.value(1));
   const bool by_tanh = text != nullptr && *text == "tanh";
-  return apply_unary(arguments, 2, floating(arguments.tensor(0).dtype), [by_tanh](auto x) {
+  const Domain domain = floating(arguments.tensor(0).dtype);
+  if (by_tanh) {
+    return apply_unary(arguments, 2, domain, [](auto x) {
+      using T = decltype(x);
+      if constexpr (std::is_floating_point_v<T>) {
+        constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
+        return T(0.5) * x * (T(1) + tanh_of(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
+      } else {
+        return x;
+      }
+    });
+  }
+  return apply_unary(arguments, 2, domain, [](auto x) {
     using T = decltype(x);
     if constexpr (std::is_floating_point_v<T>) {
       constexpr T kSqrtHalf = T(0.70710678118654752440);
-      constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
-      if (by_tanh) {
-        return T(0.5) * x * (T(1) + std::tanh(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
-      }
-      return T(0.5) * x * (T(1) + std::erf(x * kSqrtHalf));
+      return T(0.5) * x * (T(1) + erf_of(x * kSqrtHalf));
     } else {
       return x;
     }
@@ -78,7 +87,7 @@ Status glu(Arguments& arguments) {
     map<T>(out, std::array<Operand, 2>{first, second},
            [](const T* const* inputs, T* result, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {
-               result[i] = inputs[0][i] / (T(1) + std::exp(-inputs[1][i]));
+               result[i] = inputs[0][i] / (T(1) + exp_of(-inputs[1][i]));
              }
            });
     return Status();

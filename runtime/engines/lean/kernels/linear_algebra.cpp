@@ -1,6 +1,8 @@
 // Products of matrices.
+#include <algorithm>
 #include <vector>
 
+#include "lean/kernels/matrix.h"
 #include "lean/kernels/tables.h"
 #include "lean/kernels/volume.h"
 
@@ -10,55 +12,6 @@ namespace {
 Status cannot_multiply(const TensorView& a, const TensorView& b) {
   return {Code::kExecution, "cannot multiply " + to_text(a.shape()) + " with " + to_text(b.shape()),
           "check the inputs' shapes against what the program was exported with"};
-}
-
-// c (m x n) += a (m x k) times b, which is k x n, or n x k when it is transposed.
-template <typename T>
-void multiply(const T* a, const T* b, bool transposed, std::size_t m, std::size_t k, std::size_t n, T* c) {
-  for (std::size_t i = 0; i < m; ++i) {
-    const T* row = a + i * k;
-    T* target = c + i * n;
-    if (transposed) {
-      for (std::size_t j = 0; j < n; ++j) {
-        const T* column = b + j * k;
-        T total{};
-        for (std::size_t l = 0; l < k; ++l) {
-          total += row[l] * column[l];
-        }
-        target[j] += total;
-      }
-      continue;
-    }
-    for (std::size_t l = 0; l < k; ++l) {
-      const T factor = row[l];
-      const T* other = b + l * n;
-      for (std::size_t j = 0; j < n; ++j) {
-        target[j] += factor * other[j];
-      }
-    }
-  }
-}
-
-// Stores T's in row-major order into `out`, whatever its memory order.
-template <typename T>
-void put(const std::vector<T>& values, TensorView& out) {
-  if (values.empty()) {
-    return;
-  }
-  if (out.contiguous()) {
-    store(out.dtype, values.data(), values.size(), out.data, 1);
-    return;
-  }
-  TensorView straight = out;
-  straight.dtype = std::is_same_v<T, float>    ? DType::kFloat32
-                   : std::is_same_v<T, double> ? DType::kFloat64
-                                               : DType::kInt64;
-  for (std::uint8_t i = 0; i < out.rank; ++i) {
-    straight.order[i] = i;
-  }
-  // const_cast: it is only read.
-  straight.data = reinterpret_cast<std::uint8_t*>(const_cast<T*>(values.data()));
-  copy(out, operand_of(straight, out));
 }
 
 // Batches of products: a is [..., m, k], b [..., k, n] with as many matrices.
@@ -71,13 +24,14 @@ Status product(const TensorView& a, const TensorView& b, std::size_t batch, Tens
   const auto n = static_cast<std::size_t>(b.sizes[b.rank - 1U]);
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    const std::vector<T> left = elements_of<T>(a);
-    const std::vector<T> right = elements_of<T>(b);
-    std::vector<T> result(batch * m * n);
+    const Values<T> left(a);
+    const Values<T> right(b);
+    Values<T> result(out, {&left, &right});
     for (std::size_t i = 0; i < batch; ++i) {
-      multiply(left.data() + i * m * k, right.data() + i * k * n, false, m, k, n, result.data() + i * m * n);
+      multiply(left.data() + i * m * k, right.data() + i * k * n, {m, k, n, false}, false,
+               result.data() + i * m * n);
     }
-    put(result, out);
+    result.put(out);
     return Status();
   });
 }
@@ -134,16 +88,19 @@ Status addmm(Arguments& arguments) {
   const auto n = static_cast<std::size_t>(b.sizes[1]);
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    std::vector<T> result(m * n);
-    multiply(elements_of<T>(a).data(), elements_of<T>(b).data(), false, m, k, n, result.data());
-    TensorView products = out;
-    products.dtype = std::is_same_v<T, float>    ? DType::kFloat32
-                     : std::is_same_v<T, double> ? DType::kFloat64
-                                                 : DType::kInt64;
-    for (std::uint8_t i = 0; i < out.rank; ++i) {
-      products.order[i] = i;
+    const Values<T> left(a);
+    const Values<T> right(b);
+    if (beta.as<T>() == T(1) && alpha.as<T>() == T(1)) {
+      Values<T> result(out, {&left, &right});
+      TensorView start = straightened(out, result.data());
+      copy(start, operand_of(self, out));
+      multiply(left.data(), right.data(), {m, k, n, false}, true, result.data());
+      result.put(out);
+      return Status();
     }
-    products.data = reinterpret_cast<std::uint8_t*>(result.data());
+    std::vector<T> result(m * n);
+    multiply(left.data(), right.data(), {m, k, n, false}, false, result.data());
+    const TensorView products = straightened(out, result.data());
     map<T>(out, std::array<Operand, 2>{operand_of(self, out), operand_of(products, out)},
            [=](const T* const* inputs, T* sum, std::size_t count) {
              for (std::size_t i = 0; i < count; ++i) {
@@ -173,15 +130,15 @@ Status linear(Arguments& arguments) {
   const std::size_t m = n == 0 ? 0 : out.count() / n;
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
-    std::vector<T> result(m * n);
-    if (bias != nullptr) {
-      const std::vector<T> start = elements_of<T>(*bias);
-      for (std::size_t i = 0; i < result.size(); ++i) {
-        result[i] = start[i % n];
-      }
+    const Values<T> left(in);
+    const Values<T> right(weight);
+    const std::vector<T> start = bias != nullptr ? elements_of<T>(*bias) : std::vector<T>();
+    Values<T> result(out, {&left, &right});
+    for (std::size_t i = 0; !start.empty() && i < m; ++i) {
+      std::copy(start.begin(), start.end(), result.data() + i * n);
     }
-    multiply(elements_of<T>(in).data(), elements_of<T>(weight).data(), true, m, k, n, result.data());
-    put(result, out);
+    multiply(left.data(), right.data(), {m, k, n, true}, !start.empty(), result.data());
+    result.put(out);
     return Status();
   });
 }

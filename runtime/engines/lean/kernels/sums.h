@@ -5,20 +5,20 @@
 
 namespace slipway::lean {
 
-// The sum of f(value) over `count` values. Integers wrap around.
+// The sum of f(i) for i from 0 to `count`. Integers wrap around.
 template <typename T, typename F>
-T sum_of_each(const T* values, std::size_t count, F f) {
+T sum_of(std::size_t count, F f) {
   constexpr std::size_t kLanes = 16;
   T lanes[kLanes] = {};
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     for (std::size_t k = 0; k < kLanes; ++k) {
-      lanes[k] += f(values[i + k]);
+      lanes[k] += f(i + k);
     }
   }
   T total{};
   for (; i < count; ++i) {
-    total += f(values[i]);
+    total += f(i);
   }
   for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
     for (std::size_t k = 0; k < half; ++k) {
@@ -26,6 +26,12 @@ T sum_of_each(const T* values, std::size_t count, F f) {
     }
   }
   return total + lanes[0];
+}
+
+// The sum of f(value) over values.
+template <typename T, typename F>
+T sum_of_each(const T* values, std::size_t count, F f) {
+  return sum_of<T>(count, [&](std::size_t i) { return f(values[i]); });
 }
 
 template <typename T>

@@ -123,12 +123,10 @@ void map(TensorView& out, const std::array<Operand, N>& operands, F f) {
               load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
             }
           }
-          if (there) {
-            f(inputs, reinterpret_cast<T*>(to) + done, count);
-            continue;
+          f(inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
+          if (!there) {
+            store(out.dtype, result, count, to + at * to_step * out_size, to_step);
           }
-          f(inputs, result, count);
-          store(out.dtype, result, count, to + at * to_step * out_size, to_step);
         }
       });
 }

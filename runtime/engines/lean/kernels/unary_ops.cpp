@@ -4,6 +4,7 @@
 
 #include "lean/kernels/pointwise.h"
 #include "lean/kernels/tables.h"
+#include "lean/kernels/vector_math.h"
 
 namespace slipway::lean {
 namespace {
@@ -57,8 +58,8 @@ SLIPWAY_OP(Atan, std::atan(x));
 SLIPWAY_OP(Atanh, std::atanh(x));
 SLIPWAY_OP(Cos, std::cos(x));
 SLIPWAY_OP(Cosh, std::cosh(x));
-SLIPWAY_OP(Erf, std::erf(x));
-SLIPWAY_OP(Exp, std::exp(x));
+SLIPWAY_OP(Erf, erf_of(x));
+SLIPWAY_OP(Exp, exp_of(x));
 SLIPWAY_OP(Expm1, std::expm1(x));
 SLIPWAY_OP(Log, std::log(x));
 SLIPWAY_OP(Log10, std::log10(x));
@@ -66,13 +67,13 @@ SLIPWAY_OP(Log1p, std::log1p(x));
 SLIPWAY_OP(Log2, std::log2(x));
 SLIPWAY_OP(Reciprocal, T(1) / x);
 SLIPWAY_OP(Rsqrt, T(1) / std::sqrt(x));
-SLIPWAY_OP(Sigmoid, T(1) / (T(1) + std::exp(-x)));
-SLIPWAY_OP(Silu, x / (T(1) + std::exp(-x)));
+SLIPWAY_OP(Sigmoid, sigmoid_of(x));
+SLIPWAY_OP(Silu, x / (T(1) + exp_of(-x)));
 SLIPWAY_OP(Sin, std::sin(x));
 SLIPWAY_OP(Sinh, std::sinh(x));
 SLIPWAY_OP(Sqrt, std::sqrt(x));
 SLIPWAY_OP(Tan, std::tan(x));
-SLIPWAY_OP(Tanh, std::tanh(x));
+SLIPWAY_OP(Tanh, tanh_of(x));
 SLIPWAY_OP(Hardsigmoid, std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
 SLIPWAY_OP(Hardswish, x* std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
 
