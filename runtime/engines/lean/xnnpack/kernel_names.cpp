@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "lean/xnnpack/tile_choice.h"
+
 // The names of all kernels in the library, made by the build from the library's index.
 #define KERNEL(symbol, arms) extern "C" void symbol();
 #include "kernel_names.inc"
@@ -88,6 +90,11 @@ std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
       kind += std::string(" ") + xnn_microkernel_type_to_string(op->ukernel.type);
     }
     const unsigned number = ++of_kind[kind];
+    const std::string ours = tile_name(kernel_of(*op));
+    if (!ours.empty()) {
+      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours)});
+      continue;
+    }
     const Named* named = find(kernel_of(*op));
     if (named == nullptr) {
       continue;

@@ -92,7 +92,23 @@ std::size_t PackedWeights::look_up(const xnn_weights_cache_look_up_key& key) {
   }
   const std::size_t taken = file_ == nullptr ? SIZE_MAX : take_from_file(key);
   missed_ = taken == SIZE_MAX ? key : xnn_weights_cache_look_up_key();
-  return taken;
+  return taken == SIZE_MAX ? pack(key) : taken;
+}
+
+// Packs with what was offered for the operator, if it was offered for these weights.
+std::size_t PackedWeights::pack(const xnn_weights_cache_look_up_key& key) {
+  // Without a form what is packed here would not be found again, as XNNPACK wants it.
+  if (packer_.pack == nullptr || key.kernel != packer_.weights || key.bias != packer_.bias ||
+      form_of(key.kernel) == nullptr) {
+    return SIZE_MAX;
+  }
+  const std::size_t size = rounded_up(packer_.size, kWeightsAlignment);
+  std::uint8_t* to = reserve(size);
+  if (to == nullptr) {
+    return SIZE_MAX;
+  }
+  packer_.pack(to);
+  return keep(key, to, size);
 }
 
 // What the weights are made of, for another process; false when they are not only made of what is in files.

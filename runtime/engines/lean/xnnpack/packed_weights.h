@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,14 @@ namespace slipway::lean {
 // What makes the packed form of a constant what it is, by the constant's address: everything of the node but
 // the constant's bytes. Constants that nodes use in different ways have an empty text.
 using PackingForms = std::map<const void*, std::string>;
+
+// Packs weights in place of XNNPACK.
+struct Packer {
+  const void* weights = nullptr;
+  const void* bias = nullptr;
+  std::size_t size = 0;  // bytes that it writes
+  std::function<void(std::uint8_t* packed)> pack;
+};
 
 // XNNPACK asks it for memory before it packs an operator's weights, and calls it when that is done: the pages
 // of the program's file that the weights came from are given back to the system then, so that never all
@@ -40,6 +49,8 @@ class PackedWeights {
   // A graph with these constants is about to be made: bytes of all of them, and what their nodes make of
   // them.
   void expect(const std::vector<Bytes>& constants, PackingForms forms);
+  // For the operator that is made next: XNNPACK finds its weights packed. Without a packer XNNPACK packs.
+  void offer(Packer packer) { packer_ = std::move(packer); }
   xnn_weights_cache_t provider() { return &provider_; }
   // A graph was made; its layers tell what they read.
   void confirm(xnn_runtime_t runtime);
@@ -80,6 +91,7 @@ class PackedWeights {
   const std::string* form_of(const void* kernel) const;
   std::size_t find(const xnn_weights_cache_look_up_key& key) const;
   std::size_t look_up(const xnn_weights_cache_look_up_key& key);
+  std::size_t pack(const xnn_weights_cache_look_up_key& key);
   std::size_t share(std::size_t index);
   bool find_key(const xnn_weights_cache_look_up_key& key, PackedKey* found) const;
   std::size_t take_from_file(const xnn_weights_cache_look_up_key& key);
@@ -93,6 +105,7 @@ class PackedWeights {
   std::size_t expected_ = 0;
   std::map<const void*, std::size_t> constants_;
   PackingForms forms_;
+  Packer packer_;
   std::vector<Chunk> chunks_;
   std::vector<Packed> packed_;
   std::multimap<Source, std::size_t> by_address_;  // in packed_

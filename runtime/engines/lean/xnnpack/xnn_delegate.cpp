@@ -6,10 +6,12 @@
 
 #include "file_format.h"
 #include "lean/kernels/elements.h"
+#include "lean/xnnpack/blocking.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/kernel_names.h"
 #include "lean/xnnpack/memory_plan.h"
 #include "lean/xnnpack/packing.h"
+#include "lean/xnnpack/tile_choice.h"
 
 namespace slipway::lean {
 namespace {
@@ -101,7 +103,9 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
   graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
   SLIPWAY_RETURN_IF_ERROR(graph_->build());
   xnn_runtime_t runtime = nullptr;
+  threads_ = context.threads() == nullptr ? 1 : pthreadpool_get_threads_count(context.threads());
   weights.expect(payload_->constants(), packing_forms(*payload_));
+  const TileChoice tiles(graph_->subgraph(), &weights, context.threads());
   const xnn_status status =
       xnn_create_runtime_v4(graph_->subgraph(), weights.provider(), context.workspace(), context.threads(),
                             profile_ ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
@@ -267,6 +271,7 @@ Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const Gra
     if (status != xnn_status_success) {
       return fault("reshape", status);
     }
+    set_blocks(runtime_.get(), threads_);
     shaped_ = true;
   }
   done = resize_outputs(arguments, whole);

@@ -90,6 +90,7 @@ class XnnDelegate {
   std::unique_ptr<GraphBuilder> graph_;
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;
+  std::size_t threads_ = 1;
   bool profile_ = false;
   bool shaped_ = false;
 };

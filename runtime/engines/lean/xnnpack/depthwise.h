@@ -1,0 +1,33 @@
+// Depthwise convolutions in float32 on kernels of ours, which compute several neighbours of a row at once,
+// and windows of any size in one pass.
+#pragma once
+
+#include <xnnpack.h>
+#include <xnnpack/config-types.h>
+#include <xnnpack/config.h>
+
+#include <string>
+
+struct xnn_node;
+struct xnn_value;
+
+namespace slipway::lean {
+
+// While one of these is there, XNNPACK's table has our kernels for the node when it is a depthwise
+// convolution. Only one at a time.
+class DepthwiseKernels {
+ public:
+  DepthwiseKernels(const xnn_node& node, const xnn_value* values);
+  ~DepthwiseKernels();
+  DepthwiseKernels(const DepthwiseKernels&) = delete;
+  DepthwiseKernels& operator=(const DepthwiseKernels&) = delete;
+
+ private:
+  xnn_dwconv_config* config_ = nullptr;
+  xnn_dwconv_config before_[XNN_MAX_F32_DWCONV_UKERNELS] = {};
+};
+
+// "slipway_f32_dwconv_49p__avx512f"; empty when the kernel is not one of ours.
+std::string depthwise_name(void (*kernel)());
+
+}  // namespace slipway::lean

@@ -1,0 +1,407 @@
+// A product's tile, for the vectors `Vector` of the file that includes this. ON(name) ends a name with the
+// instruction set: toolchains/inspect/isa.toml knows from it what the function may use.
+//
+// Nothing from the standard library's headers but types: a function of theirs that is compiled here would
+// need this instruction set wherever the linker takes it for the others' copy.
+
+namespace {
+
+constexpr std::size_t kLanes = Vector::kLanes;
+
+// Operands and results are of this type; sums are float32 all the same.
+template <typename Element>
+struct Panels {
+  std::size_t columns;
+  std::size_t depth;           // elements of a row, for each tap
+  std::size_t taps;            // of a convolution's window
+  const Element* const* rows;  // of the first tap
+  std::size_t step;            // from a tap's rows to the next one's
+  std::size_t offset;          // bytes to add to each row but `zero`
+  const Element* zero;
+  const Element* weights;  // for each panel: its bias, then for each tap and element its columns
+  char* c;
+  std::size_t c_stride;
+  std::size_t panel_stride;
+  float least;
+  float greatest;
+};
+
+// What all windows of a depthwise convolution's call share.
+struct Window {
+  std::size_t offset;  // bytes to add to each row but `zero`
+  const float* zero;
+  const float* limits;
+};
+
+// The greatest depth that is computed at once without more registers than there are. What is loaded for one
+// element of a row serves the next, too: fewer loads of pointers, which do not all fit into registers.
+template <std::size_t kRows, std::size_t kVectors>
+constexpr std::size_t kTogether = kRows * kVectors + 4 * kVectors + 2 <= Vector::kRegisters   ? 4
+                                  : kRows * kVectors + 2 * kVectors + 2 <= Vector::kRegisters ? 2
+                                                                                              : 1;
+
+// Elements of a row that are made float32 at once, for rows of halves.
+constexpr std::size_t kConverted = 256;
+
+template <std::size_t kRows, std::size_t kVectors, std::size_t kDepth, typename Element>
+inline __attribute__((always_inline)) void ON(accumulate)(typename Vector::Type (&sums)[kRows][kVectors],
+                                                          const float* const (&rows)[kRows], std::size_t k,
+                                                          const Element* weights) {
+  typename Vector::Type columns[kDepth][kVectors];
+#pragma GCC unroll 4
+  for (std::size_t d = 0; d < kDepth; ++d) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      columns[d][v] = Vector::load(weights + (d * kVectors + v) * kLanes);
+      Vector::prefetch(weights + (d * kVectors + v) * kLanes + kAhead);
+    }
+  }
+#pragma GCC unroll 12
+  for (std::size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (std::size_t d = 0; d < kDepth; ++d) {
+      const typename Vector::Type element = Vector::broadcast(rows[r] + k + d);
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        sums[r][v] = Vector::multiply_add(element, columns[d][v], sums[r][v]);
+      }
+    }
+  }
+}
+
+// Adds the products of `depth` elements of the rows; returns the weights that follow.
+template <std::size_t kRows, std::size_t kVectors, typename Element>
+inline __attribute__((always_inline)) const Element* ON(add)(typename Vector::Type (&sums)[kRows][kVectors],
+                                                             const float* const (&rows)[kRows],
+                                                             std::size_t depth, const Element* weights) {
+  constexpr std::size_t kDepth = kTogether<kRows, kVectors>;
+  std::size_t k = 0;
+  for (; k + kDepth <= depth; k += kDepth, weights += kDepth * kVectors * kLanes) {
+    ON(accumulate)<kRows, kVectors, kDepth>(sums, rows, k, weights);
+  }
+  if constexpr (kDepth > 1) {
+    for (; k < depth; ++k, weights += kVectors * kLanes) {
+      ON(accumulate)<kRows, kVectors, 1>(sums, rows, k, weights);
+    }
+  }
+  return weights;
+}
+
+template <std::size_t kRows, std::size_t kVectors>
+inline __attribute__((always_inline)) const float* ON(tap)(typename Vector::Type (&sums)[kRows][kVectors],
+                                                           const float* (&rows)[kRows], std::size_t depth,
+                                                           const float* weights) {
+  // What was added to the pointers stays added: the compiler would keep both parts, and add them for each
+  // element.
+  asm("" : "+m"(rows));
+  return ON(add)<kRows, kVectors>(sums, rows, depth, weights);
+}
+
+// Apart: it is called by every tile, and would be in every tile.
+__attribute__((noinline)) void ON(convert)(const Half* from, std::size_t count, float* to) {
+  std::size_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) {
+    Vector::store(to + k, Vector::load_any(from + k));
+  }
+  for (; k < count; ++k) {
+    to[k] = Vector::to_float(from[k]);
+  }
+}
+
+// An element of a row is needed for every panel and is one of many: it is converted before, and once.
+template <std::size_t kRows, std::size_t kVectors>
+inline __attribute__((always_inline)) const Half* ON(tap)(typename Vector::Type (&sums)[kRows][kVectors],
+                                                          const Half* (&rows)[kRows], std::size_t depth,
+                                                          const Half* weights) {
+  alignas(64) float converted[kRows][kConverted];
+  const float* from[kRows];
+  for (std::size_t r = 0; r < kRows; ++r) {
+    from[r] = converted[r];
+  }
+  for (std::size_t begin = 0; begin < depth; begin += kConverted) {
+    const std::size_t some = depth - begin < kConverted ? depth - begin : kConverted;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      ON(convert)(rows[r] + begin, some, converted[r]);
+    }
+    weights = ON(add)<kRows, kVectors>(sums, from, some, weights);
+  }
+  return weights;
+}
+
+template <std::size_t kRows, std::size_t kVectors, typename Element>
+void ON(panels)(const Panels<Element>& p) {
+  constexpr std::size_t kColumns = kVectors * kLanes;
+  const Element* weights = p.weights;
+  char* c = p.c;
+  for (std::size_t left = p.columns;;) {
+    typename Vector::Type sums[kRows][kVectors];
+#pragma GCC unroll 12
+    for (std::size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        sums[r][v] = Vector::load(weights + v * kLanes);
+      }
+    }
+    weights += kColumns;
+    const Element* const* from = p.rows;
+    for (std::size_t tap = 0; tap < p.taps; ++tap, from += p.step) {
+      const Element* rows[kRows];
+#pragma GCC unroll 12
+      for (std::size_t r = 0; r < kRows; ++r) {
+        rows[r] = from[r] == p.zero
+                      ? from[r]
+                      : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from[r]) + p.offset);
+      }
+      weights = ON(tap)<kRows, kVectors>(sums, rows, p.depth, weights);
+    }
+    const typename Vector::Type least = Vector::broadcast(&p.least);
+    const typename Vector::Type greatest = Vector::broadcast(&p.greatest);
+#pragma GCC unroll 12
+    for (std::size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        sums[r][v] = Vector::clamp(sums[r][v], least, greatest);
+        auto* to = reinterpret_cast<Element*>(c + r * p.c_stride) + v * kLanes;
+        if (left >= (v + 1) * kLanes) {
+          Vector::store(to, sums[r][v]);
+        } else if (left > v * kLanes) {
+          Vector::store_some(to, sums[r][v], left - v * kLanes);
+        }
+      }
+    }
+    if (left <= kColumns) {
+      return;
+    }
+    left -= kColumns;
+    c += p.panel_stride;
+  }
+}
+
+template <std::size_t kRows, std::size_t kVectors>
+constexpr bool kFits = kRows * kVectors + kVectors + 1 <= Vector::kRegisters;
+
+template <typename Element>
+using Run = void (*)(const Panels<Element>&);
+
+template <std::size_t kRows, std::size_t kVectors, typename Element>
+constexpr Run<Element> run() {
+  if constexpr (kFits<kRows, kVectors>) {
+    return &ON(panels)<kRows, kVectors, Element>;
+  } else {
+    return nullptr;
+  }
+}
+
+// A tile's remainder has fewer rows, and computes no more.
+template <std::size_t kVectors, typename Element>
+constexpr Run<Element> kRuns[kMostTileRows] = {
+    run<1, kVectors, Element>(),  run<2, kVectors, Element>(),  run<3, kVectors, Element>(),
+    run<4, kVectors, Element>(),  run<5, kVectors, Element>(),  run<6, kVectors, Element>(),
+    run<7, kVectors, Element>(),  run<8, kVectors, Element>(),  run<9, kVectors, Element>(),
+    run<10, kVectors, Element>(), run<11, kVectors, Element>(), run<12, kVectors, Element>(),
+};
+
+template <std::size_t kRows, std::size_t kVectors, typename Element>
+void ON(gemm)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, const Element* a,
+              std::size_t a_stride, const Element* weights, Element* c, std::size_t c_stride,
+              std::size_t panel_stride, const Element* limits) {
+  const Element* from[kRows];
+  for (std::size_t r = 0; r < rows; ++r) {
+    from[r] = reinterpret_cast<const Element*>(reinterpret_cast<const char*>(a) + r * a_stride);
+  }
+  const Panels<Element> panels = {columns,
+                                  depth_bytes / sizeof(Element),
+                                  1,
+                                  from,
+                                  0,
+                                  0,
+                                  nullptr,
+                                  weights,
+                                  reinterpret_cast<char*>(c),
+                                  c_stride,
+                                  panel_stride,
+                                  Vector::to_float(limits[0]),
+                                  Vector::to_float(limits[1])};
+  kRuns<kVectors, Element>[rows - 1](panels);
+}
+
+template <std::size_t kRows, std::size_t kVectors, typename Element>
+void ON(igemm)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, std::size_t taps_bytes,
+               const Element** a, const Element* weights, Element* c, std::size_t c_stride,
+               std::size_t panel_stride, std::size_t a_offset, const Element* zero, const Element* limits) {
+  const Panels<Element> panels = {columns,
+                                  depth_bytes / sizeof(Element),
+                                  taps_bytes / (kRows * sizeof(void*)),
+                                  a,
+                                  kRows,
+                                  a_offset,
+                                  zero,
+                                  weights,
+                                  reinterpret_cast<char*>(c),
+                                  c_stride,
+                                  panel_stride,
+                                  Vector::to_float(limits[0]),
+                                  Vector::to_float(limits[1])};
+  kRuns<kVectors, Element>[rows - 1](panels);
+}
+
+// Packs panels of rows of `From`, which are rounded where that is the wider type.
+template <typename From, typename Element>
+void ON(pack_rows)(std::size_t columns, std::size_t depth, std::size_t panel, const From* weights,
+                   const From* bias, Element* packed, std::size_t first, std::size_t last) {
+  constexpr std::size_t kDeep = Vector::kDeep<From>;
+  for (std::size_t at = first; at < last; ++at) {
+    Element* to = packed + at * panel * (depth + 1);
+    const std::size_t begin = at * panel;
+    const std::size_t some = columns - begin < panel ? columns - begin : panel;
+    const From* from = weights + begin * depth;
+    for (std::size_t n = 0; n < panel; ++n) {
+      to[n] = Vector::rounded<Element>(bias != nullptr && n < some ? bias[begin + n] : From{});
+    }
+    to += panel;
+    for (std::size_t n = 0; n < panel; n += kLanes) {
+      std::size_t k = 0;
+      for (; n + kLanes <= some && k + kDeep <= depth; k += kDeep) {
+        Vector::transpose(from + n * depth + k, depth, to + k * panel + n, panel);
+      }
+      for (; k < depth; ++k) {
+        for (std::size_t i = 0; i < kLanes; ++i) {
+          to[k * panel + n + i] = Vector::rounded<Element>(n + i < some ? from[(n + i) * depth + k] : From{});
+        }
+      }
+    }
+  }
+}
+
+// A depthwise convolution's window for kPixels neighbours of an output row: what is loaded of the weights
+// serves them all. `left`: channels from `offset` on.
+template <std::size_t kPixels, std::size_t kVectors>
+inline __attribute__((always_inline)) void ON(window)(const float* const* const (&rows)[kPixels],
+                                                      std::size_t taps, std::size_t offset, const float* zero,
+                                                      const float* weights, std::size_t left,
+                                                      const Window& window, float* (&to)[kPixels]) {
+  const std::size_t next = (taps + 1) * kLanes;  // weights of the next vector
+  typename Vector::Type sums[kPixels][kVectors];
+#pragma GCC unroll 4
+  for (std::size_t p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      sums[p][v] = Vector::load(weights + v * next);
+    }
+  }
+  for (std::size_t tap = 0; tap < taps; ++tap) {
+    weights += kLanes;
+    typename Vector::Type columns[kVectors];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      columns[v] = Vector::load(weights + v * next);
+    }
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < kPixels; ++p) {
+      const float* from = rows[p][tap];
+      from = from == zero
+                 ? from
+                 : reinterpret_cast<const float*>(reinterpret_cast<const char*>(from) + window.offset);
+      from += offset;
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        // Behind a row's last channel XNNPACK keeps memory for a vector more, and for no more.
+        const typename Vector::Type element = (v + 1) * kLanes <= left
+                                                  ? Vector::load_any(from + v * kLanes)
+                                                  : Vector::load_some(from + v * kLanes, left - v * kLanes);
+        sums[p][v] = Vector::multiply_add(element, columns[v], sums[p][v]);
+      }
+    }
+  }
+  const typename Vector::Type least = Vector::broadcast(window.limits);
+  const typename Vector::Type greatest = Vector::broadcast(window.limits + 1);
+#pragma GCC unroll 4
+  for (std::size_t p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      sums[p][v] = Vector::clamp(sums[p][v], least, greatest);
+      if ((v + 1) * kLanes <= left) {
+        Vector::store(to[p] + offset + v * kLanes, sums[p][v]);
+      } else {
+        Vector::store_some(to[p] + offset + v * kLanes, sums[p][v], left - v * kLanes);
+      }
+    }
+  }
+}
+
+template <std::size_t kPixels>
+inline __attribute__((always_inline)) void ON(pixels)(const Window& window, std::size_t taps,
+                                                      std::size_t channels, const float** input,
+                                                      std::ptrdiff_t input_stride, const float* weights,
+                                                      char* output, std::size_t pixel_bytes) {
+  const float* const* rows[kPixels];
+  float* to[kPixels];
+#pragma GCC unroll 4
+  for (std::size_t p = 0; p < kPixels; ++p) {
+    rows[p] = reinterpret_cast<const float* const*>(reinterpret_cast<const char*>(input) +
+                                                    static_cast<std::ptrdiff_t>(p) * input_stride);
+    to[p] = reinterpret_cast<float*>(output + p * pixel_bytes);
+  }
+  std::size_t at = 0;
+  for (; at + 2 * kLanes <= channels; at += 2 * kLanes, weights += 2 * (taps + 1) * kLanes) {
+    ON(window)<kPixels, 2>(rows, taps, at, window.zero, weights, 2 * kLanes, window, to);
+  }
+  for (; at < channels; at += kLanes, weights += (taps + 1) * kLanes) {
+    if (channels - at >= kLanes) {
+      ON(window)<kPixels, 1>(rows, taps, at, window.zero, weights, kLanes, window, to);
+    } else {
+      ON(window)<kPixels, 1>(rows, taps, at, window.zero, weights, channels - at, window, to);
+    }
+  }
+}
+
+template <std::size_t kTaps>
+void ON(depthwise)(std::size_t channels, std::size_t width, const float** input, const float* weights,
+                   float* output, std::ptrdiff_t input_stride, std::size_t output_increment,
+                   std::size_t input_offset, const float* zero, const float* limits) {
+  const Window window = {input_offset, zero, limits};
+  const std::size_t pixel_bytes = channels * sizeof(float) + output_increment;
+  char* to = reinterpret_cast<char*>(output);
+  const auto step = [&](std::size_t pixels) {
+    input = reinterpret_cast<const float**>(reinterpret_cast<char*>(input) +
+                                            static_cast<std::ptrdiff_t>(pixels) * input_stride);
+    to += pixels * pixel_bytes;
+    width -= pixels;
+  };
+  while (width >= 4) {
+    ON(pixels)<4>(window, kTaps, channels, input, input_stride, weights, to, pixel_bytes);
+    step(4);
+  }
+  while (width >= 2) {
+    ON(pixels)<2>(window, kTaps, channels, input, input_stride, weights, to, pixel_bytes);
+    step(2);
+  }
+  if (width != 0) {
+    ON(pixels)<1>(window, kTaps, channels, input, input_stride, weights, to, pixel_bytes);
+  }
+}
+
+template <std::size_t kRows, std::size_t kVectors, typename Element>
+constexpr Tile<Element> tile() {
+  if constexpr (kFits<kRows, kVectors>) {
+    return {&ON(gemm) < kRows, kVectors, Element >, &ON(igemm) < kRows, kVectors, Element > };
+  } else {
+    return {};
+  }
+}
+
+}  // namespace
+
+#define SLIPWAY_TILES(vectors, element)                                                     \
+  {tile<1, vectors, element>(),  tile<2, vectors, element>(),  tile<3, vectors, element>(), \
+   tile<4, vectors, element>(),  tile<5, vectors, element>(),  tile<6, vectors, element>(), \
+   tile<7, vectors, element>(),  tile<8, vectors, element>(),  tile<9, vectors, element>(), \
+   tile<10, vectors, element>(), tile<11, vectors, element>(), tile<12, vectors, element>()}
+
+#define SLIPWAY_DEPTHWISE                                                                   \
+  {                                                                                         \
+    {9, &ON(depthwise) < 9 > }, {25, &ON(depthwise) < 25 > }, {49, &ON(depthwise) < 49 > }, \
+        {81, &ON(depthwise) < 81 > }, {                                                     \
+      121, &ON(depthwise)<121>                                                              \
+    }                                                                                       \
+  }

@@ -1,0 +1,132 @@
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "lean/xnnpack/tile_set.h"
+
+#define ON(name) name##_on_avx2
+
+namespace slipway::lean::avx2 {
+namespace {
+
+struct Vector {
+  using Type = __m256;
+  static constexpr std::size_t kLanes = 8;
+  static constexpr std::size_t kRegisters = 16;
+  static Type load(const float* from) { return _mm256_load_ps(from); }
+  static Type load_any(const float* from) { return _mm256_loadu_ps(from); }
+  static Type broadcast(const float* from) { return _mm256_broadcast_ss(from); }
+  static Type multiply_add(Type a, Type b, Type c) { return _mm256_fmadd_ps(a, b, c); }
+  // The operand that is not a number comes second, and stays.
+  static Type clamp(Type value, Type least, Type greatest) {
+    return _mm256_min_ps(greatest, _mm256_max_ps(least, value));
+  }
+  static void store(float* to, Type value) { _mm256_storeu_ps(to, value); }
+  static void store_some(float* to, Type value, std::size_t count) {
+    _mm256_maskstore_ps(to, first(count), value);
+  }
+  static Type load_some(const float* from, std::size_t count) {
+    return _mm256_maskload_ps(from, first(count));
+  }
+  static __m256i first(std::size_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static void prefetch(const float* from) { _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T0); }
+
+  static Type load(const Half* from) { return load_any(from); }
+  static Type load_any(const Half* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  static float to_float(float value) { return value; }
+  static float to_float(Half value) { return _cvtsh_ss(value.bits); }
+  static void store(Half* to, Type value) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static void store_some(Half* to, Type value, std::size_t count) {
+    alignas(16) Half all[8];
+    store(all, value);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = all[i];
+    }
+  }
+  static void prefetch(const Half*) {}
+
+  template <typename Element, typename From>
+  static Element rounded(From value) {
+    if constexpr (sizeof(Element) == sizeof(From)) {
+      return value;
+    } else {
+      return {_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT)};
+    }
+  }
+
+  // Elements of a row that one transposition takes.
+  template <typename Element>
+  static constexpr std::size_t kDeep = sizeof(Element) == sizeof(float) ? 8 : 1;
+
+  template <typename Element>
+  static void transpose(const float* from, std::size_t stride, Element* to, std::size_t panel) {
+    Type rows[8];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) {
+      rows[i] = _mm256_loadu_ps(from + i * stride);
+    }
+    transpose(rows);
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) {
+      store(to + i * panel, rows[i]);
+    }
+  }
+
+  static void transpose(const Half* from, std::size_t stride, Half* to, std::size_t) {
+    for (std::size_t i = 0; i < 8; ++i) {
+      to[i] = from[i * stride];
+    }
+  }
+
+  static void transpose(Type (&rows)[8]) {
+    Type half[8];
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 8; i += 2) {
+      half[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
+      half[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (std::size_t i = 0; i < 8; i += 4) {
+      rows[i] = _mm256_shuffle_ps(half[i], half[i + 2], 0x44);
+      rows[i + 1] = _mm256_shuffle_ps(half[i], half[i + 2], 0xee);
+      rows[i + 2] = _mm256_shuffle_ps(half[i + 1], half[i + 3], 0x44);
+      rows[i + 3] = _mm256_shuffle_ps(half[i + 1], half[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      half[i] = _mm256_permute2f128_ps(rows[i], rows[i + 4], 0x20);
+      half[i + 4] = _mm256_permute2f128_ps(rows[i], rows[i + 4], 0x31);
+    }
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) {
+      rows[i] = half[i];
+    }
+  }
+};
+
+// Elements of packed weights between what is read and what is fetched ahead.
+constexpr std::size_t kAhead = 256;
+
+}  // namespace
+
+#include "lean/xnnpack/float_tile.h"
+
+extern const TileSet kTiles;
+const TileSet kTiles = {"avx2",
+                        Vector::kLanes,
+                        Vector::kRegisters,
+                        static_cast<PackRows<float, float>>(&ON(pack_rows)),
+                        static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
+                        static_cast<PackRows<float, Half>>(&ON(pack_rows)),
+                        {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
+                        {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
+                        SLIPWAY_DEPTHWISE};
+
+}  // namespace slipway::lean::avx2

@@ -1,0 +1,146 @@
+#include <immintrin.h>
+
+#include <cstddef>
+
+#include "lean/xnnpack/tile_set.h"
+
+#define ON(name) name##_on_avx512f
+
+namespace slipway::lean::avx512f {
+namespace {
+
+struct Vector {
+  using Type = __m512;
+  static constexpr std::size_t kLanes = 16;
+  static constexpr std::size_t kRegisters = 32;
+  static Type load(const float* from) { return _mm512_load_ps(from); }
+  static Type load_any(const float* from) { return _mm512_loadu_ps(from); }
+  static Type broadcast(const float* from) { return _mm512_set1_ps(*from); }
+  static Type multiply_add(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
+  // The operand that is not a number comes second, and stays.
+  static Type clamp(Type value, Type least, Type greatest) {
+    return _mm512_min_ps(greatest, _mm512_max_ps(least, value));
+  }
+  static void store(float* to, Type value) { _mm512_storeu_ps(to, value); }
+  static void store_some(float* to, Type value, std::size_t count) {
+    _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << count) - 1), value);
+  }
+  static Type load_some(const float* from, std::size_t count) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << count) - 1), from);
+  }
+  static void prefetch(const float* from) { _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T0); }
+
+  static Type load(const Half* from) { return load_any(from); }
+  static Type load_any(const Half* from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  static float to_float(float value) { return value; }
+  static float to_float(Half value) { return _cvtsh_ss(value.bits); }
+  static void store(Half* to, Type value) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), to_halves(value));
+  }
+  static void store_some(Half* to, Type value, std::size_t count) {
+    alignas(32) Half all[16];
+    store(all, value);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = all[i];
+    }
+  }
+  static __m256i to_halves(Type value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
+  static void prefetch(const Half*) {}
+
+  template <typename Element, typename From>
+  static Element rounded(From value) {
+    if constexpr (sizeof(Element) == sizeof(From)) {
+      return value;
+    } else {
+      return {_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT)};
+    }
+  }
+
+  // Elements of a row that one transposition takes.
+  template <typename Element>
+  static constexpr std::size_t kDeep = 64 / sizeof(Element);
+
+  template <typename Element>
+  static void transpose(const float* from, std::size_t stride, Element* to, std::size_t panel) {
+    Type rows[16];
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < 16; ++i) {
+      rows[i] = _mm512_loadu_ps(from + i * stride);
+    }
+    transpose(rows);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < 16; ++i) {
+      store(to + i * panel, rows[i]);
+    }
+  }
+
+  // Two neighbours of a row travel as one, and part behind.
+  static void transpose(const Half* from, std::size_t stride, Half* to, std::size_t panel) {
+    Type rows[16];
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < 16; ++i) {
+      rows[i] = _mm512_loadu_ps(reinterpret_cast<const float*>(from + i * stride));
+    }
+    transpose(rows);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < 16; ++i) {
+      const __m512i pair = _mm512_castps_si512(rows[i]);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i * panel), _mm512_cvtepi32_epi16(pair));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + (2 * i + 1) * panel),
+                          _mm512_cvtepi32_epi16(_mm512_srli_epi32(pair, 16)));
+    }
+  }
+
+  static void transpose(Type (&rows)[16]) {
+    Type half[16];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 16; i += 2) {
+      half[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+      half[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 16; i += 4) {
+      rows[i] = _mm512_shuffle_ps(half[i], half[i + 2], 0x44);
+      rows[i + 1] = _mm512_shuffle_ps(half[i], half[i + 2], 0xee);
+      rows[i + 2] = _mm512_shuffle_ps(half[i + 1], half[i + 3], 0x44);
+      rows[i + 3] = _mm512_shuffle_ps(half[i + 1], half[i + 3], 0xee);
+    }
+    // Now a 4x4 transposition of the quarters.
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      half[i] = _mm512_shuffle_f32x4(rows[i], rows[i + 4], 0x88);
+      half[i + 4] = _mm512_shuffle_f32x4(rows[i], rows[i + 4], 0xdd);
+      half[i + 8] = _mm512_shuffle_f32x4(rows[i + 8], rows[i + 12], 0x88);
+      half[i + 12] = _mm512_shuffle_f32x4(rows[i + 8], rows[i + 12], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      rows[i] = _mm512_shuffle_f32x4(half[i], half[i + 8], 0x88);
+      rows[i + 8] = _mm512_shuffle_f32x4(half[i], half[i + 8], 0xdd);
+      rows[i + 4] = _mm512_shuffle_f32x4(half[i + 4], half[i + 12], 0x88);
+      rows[i + 12] = _mm512_shuffle_f32x4(half[i + 4], half[i + 12], 0xdd);
+    }
+  }
+};
+
+// Elements of packed weights between what is read and what is fetched ahead.
+constexpr std::size_t kAhead = 512;
+
+}  // namespace
+
+#include "lean/xnnpack/float_tile.h"
+
+extern const TileSet kTiles;
+const TileSet kTiles = {"avx512f",
+                        Vector::kLanes,
+                        Vector::kRegisters,
+                        static_cast<PackRows<float, float>>(&ON(pack_rows)),
+                        static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
+                        static_cast<PackRows<float, Half>>(&ON(pack_rows)),
+                        {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
+                        {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
+                        SLIPWAY_DEPTHWISE};
+
+}  // namespace slipway::lean::avx512f

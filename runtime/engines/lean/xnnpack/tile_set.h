@@ -1,0 +1,67 @@
+// The kernels of one instruction set, by rows and columns. Plain C types: what includes this is compiled with
+// flags that the rest of the program must not have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace slipway::lean {
+
+inline constexpr std::size_t kMostTileRows = 12;
+inline constexpr std::size_t kMostTileVectors = 3;
+
+// float16, which is computed in float32.
+struct Half {
+  std::uint16_t bits;
+};
+
+// As XNNPACK calls its kernels. `rows` may be fewer than the tile's; `limits` are the least and the greatest
+// result.
+template <typename Element>
+using Gemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, const Element* a,
+                      std::size_t a_stride, const Element* weights, Element* c, std::size_t c_stride,
+                      std::size_t panel_stride, const Element* limits);
+template <typename Element>
+using Igemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, std::size_t taps_bytes,
+                       const Element** a, const Element* weights, Element* c, std::size_t c_stride,
+                       std::size_t panel_stride, std::size_t a_offset, const Element* zero,
+                       const Element* limits);
+// Packs panels `first` to before `last` of weights whose rows hold `depth` elements, one row for each output.
+template <typename From, typename Element>
+using PackRows = void (*)(std::size_t columns, std::size_t depth, std::size_t panel, const From* weights,
+                          const From* bias, Element* packed, std::size_t first, std::size_t last);
+
+// As XNNPACK calls its kernels of depthwise convolutions.
+using FloatDepthwise = void (*)(std::size_t channels, std::size_t width, const float** input,
+                                const float* weights, float* output, std::ptrdiff_t input_stride,
+                                std::size_t output_increment, std::size_t input_offset, const float* zero,
+                                const float* limits);
+
+struct Depthwise {
+  std::size_t taps;  // at most, of a window
+  FloatDepthwise kernel;
+};
+inline constexpr std::size_t kDepthwiseKernels = 5;
+
+template <typename Element>
+struct Tile {
+  Gemm<Element> gemm = nullptr;
+  Igemm<Element> igemm = nullptr;
+};
+
+template <typename Element>
+using Tiles = Tile<Element>[kMostTileVectors][kMostTileRows];  // by vectors and rows, less one
+
+struct TileSet {
+  const char* isa;
+  std::size_t lanes;      // float32 elements of a vector
+  std::size_t registers;  // vectors
+  PackRows<float, float> pack_rows;
+  PackRows<Half, Half> pack_halves;
+  PackRows<float, Half> pack_rounded;
+  Tiles<float> tiles;
+  Tiles<Half> halves;
+  Depthwise depthwise[kDepthwiseKernels];  // fewest taps first
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,250 @@
+// Our kernels for products in float32, and how one is chosen.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/tile_choice.h"
+
+using namespace slipway::lean;
+
+namespace {
+
+using Sizes = std::initializer_list<std::size_t>;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Elements that lie at an aligned address, with room behind them.
+class Floats {
+ public:
+  explicit Floats(std::size_t count, std::uint32_t seed = 0) : memory_(count + 64), count_(count) {
+    const std::size_t unaligned = reinterpret_cast<std::uintptr_t>(memory_.data()) / sizeof(float) % 16;
+    data_ = memory_.data() + (16 - unaligned) % 16;
+    for (std::size_t i = 0; i < count && seed != 0; ++i) {
+      seed = seed * 1664525U + 1013904223U;
+      data_[i] = static_cast<float>(seed >> 8) / 8388608.0F - 1.0F;
+    }
+  }
+  float* data() { return data_; }
+  float& operator[](std::size_t i) { return data_[i]; }
+  std::size_t size() const { return count_; }
+
+ private:
+  std::vector<float> memory_;
+  std::size_t count_;
+  float* data_;
+};
+
+// The sets that this processor runs.
+std::vector<const TileSet*> sets() {
+  std::vector<const TileSet*> found;
+  if (float_tiles() != nullptr) {
+    found.push_back(float_tiles());
+  }
+#if defined(__x86_64__)
+  if (float_tiles() == &avx512f::kTiles) {
+    found.push_back(&avx2::kTiles);
+  }
+#endif
+  return found;
+}
+
+template <typename Function>
+void for_each_tile(Function function) {
+  for (const TileSet* set : sets()) {
+    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
+      for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
+        if (set->tiles[vectors - 1][rows - 1].gemm != nullptr) {
+          function(*set, set->tiles[vectors - 1][rows - 1], rows, vectors * set->lanes);
+        }
+      }
+    }
+  }
+}
+
+bool is_close(float found, double expected) {
+  return std::abs(static_cast<double>(found) - expected) <= 1e-5 * (1 + std::abs(expected));
+}
+
+}  // namespace
+
+TEST("every tile's product is that of a plain loop, for fewer rows, odd depths and half panels") {
+  for_each_tile([](const TileSet& set, const Tile<float>& tile, std::size_t rows, std::size_t panel) {
+    for (const std::size_t depth : Sizes{1, 2, 3, 5, 17, 32}) {
+      for (const std::size_t columns : Sizes{1, panel - 1, panel, panel + 3, 2 * panel}) {
+        const std::size_t panels = (columns + panel - 1) / panel;
+        Floats weights(columns * depth, 1);
+        Floats bias(columns, 2);
+        Floats packed(panels * panel * (depth + 1));
+        set.pack_rows(columns, depth, panel, weights.data(), bias.data(), packed.data(), 0, panels);
+        for (std::size_t some = 1; some <= rows; ++some) {
+          Floats a(some * depth, 3);
+          Floats c(some * columns + 1);
+          c[some * columns] = 7;
+          const float limits[] = {-kInfinity, kInfinity};
+          tile.gemm(some, columns, depth * sizeof(float), a.data(), depth * sizeof(float), packed.data(),
+                    c.data(), columns * sizeof(float), panel * sizeof(float), limits);
+          CHECK(c[some * columns] == 7);  // nothing behind the result
+          for (std::size_t m = 0; m < some; ++m) {
+            for (std::size_t n = 0; n < columns; ++n) {
+              double sum = static_cast<double>(bias[n]);
+              for (std::size_t k = 0; k < depth; ++k) {
+                sum += static_cast<double>(a[m * depth + k]) * static_cast<double>(weights[n * depth + k]);
+              }
+              CHECK(is_close(c[m * columns + n], sum));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST("halves are multiplied and added as float32, and rounded once") {
+  // 1.5 and 3 as halves, 1.5 * 3 * depth + 3 as sums.
+  constexpr Half kOneAndAHalf{0x3e00};
+  constexpr Half kThree{0x4200};
+  const Half limits[] = {{0xfc00}, {0x7c00}};  // infinities
+  for (const TileSet* set : sets()) {
+    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
+      for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
+        const Tile<Half>& tile = set->halves[vectors - 1][rows - 1];
+        const std::size_t panel = vectors * set->lanes;
+        const std::size_t columns = panel + 3;
+        for (const std::size_t depth : Sizes{1, 40, 300}) {
+          if (tile.gemm == nullptr) {
+            continue;
+          }
+          const std::vector<Half> a(rows * depth, kOneAndAHalf);
+          const std::vector<Half> weights(columns * depth, kThree);
+          const std::vector<Half> bias(columns, kThree);
+          const std::vector<float> wide_weights(columns * depth, 3.0F);
+          const std::vector<float> wide_bias(columns, 3.0F);
+          std::vector<Half> packed(2 * panel * (depth + 1));
+          std::vector<Half> rounded(packed.size());
+          set->pack_halves(columns, depth, panel, weights.data(), bias.data(), packed.data(), 0, 2);
+          set->pack_rounded(columns, depth, panel, wide_weights.data(), wide_bias.data(), rounded.data(), 0,
+                            2);
+          CHECK(std::memcmp(packed.data(), rounded.data(), packed.size() * sizeof(Half)) == 0);
+          std::vector<Half> c(rows * columns + 1, kThree);
+          tile.gemm(rows, columns, depth * sizeof(Half), a.data(), depth * sizeof(Half), packed.data(),
+                    c.data(), columns * sizeof(Half), panel * sizeof(Half), limits);
+          // 7.5, 183 and 1353: exact as halves.
+          const std::uint16_t expected = depth == 1 ? 0x4780 : depth == 40 ? 0x59b8 : 0x6549;
+          CHECK(std::all_of(c.begin(), c.end() - 1, [&](Half one) { return one.bits == expected; }));
+          CHECK(c.back().bits == kThree.bits);
+        }
+      }
+    }
+  }
+}
+
+TEST("every tile sums over a window's taps, and adds the offset to every row but the padding's") {
+  constexpr std::size_t kDepth = 3;
+  constexpr std::size_t kTaps = 4;
+  for_each_tile([](const TileSet& set, const Tile<float>& tile, std::size_t rows, std::size_t panel) {
+    const std::size_t columns = panel + 1;
+    Floats weights(columns * kTaps * kDepth, 4);
+    Floats packed(2 * panel * (kTaps * kDepth + 1));
+    set.pack_rows(columns, kTaps * kDepth, panel, weights.data(), nullptr, packed.data(), 0, 2);
+    Floats image(kTaps * rows * kDepth + 8, 5);
+    Floats zero(kDepth);
+    std::vector<const float*> pointers;
+    for (std::size_t i = 0; i < kTaps * rows; ++i) {
+      pointers.push_back(i % 3 == 1 ? zero.data() : image.data() + i * kDepth);
+    }
+    constexpr std::size_t kOffset = 5;  // elements
+    Floats c(rows * columns);
+    const float limits[] = {-0.5F, 0.75F};
+    tile.igemm(rows, columns, kDepth * sizeof(float), kTaps * rows * sizeof(void*), pointers.data(),
+               packed.data(), c.data(), columns * sizeof(float), panel * sizeof(float),
+               kOffset * sizeof(float), zero.data(), limits);
+    for (std::size_t m = 0; m < rows; ++m) {
+      for (std::size_t n = 0; n < columns; ++n) {
+        double sum = 0;
+        for (std::size_t tap = 0; tap < kTaps; ++tap) {
+          const std::size_t i = tap * rows + m;
+          for (std::size_t k = 0; k < kDepth && i % 3 != 1; ++k) {
+            sum += static_cast<double>(image[i * kDepth + k + kOffset]) *
+                   static_cast<double>(weights[(n * kTaps + tap) * kDepth + k]);
+          }
+        }
+        CHECK(is_close(c[m * columns + n], std::clamp(sum, -0.5, 0.75)));
+      }
+    }
+  });
+}
+
+TEST("a depthwise kernel computes windows of any width, and reads nothing behind the last channel") {
+  for (const TileSet* set : sets()) {
+    for (const Depthwise& kernel : set->depthwise) {
+      for (const std::size_t channels : Sizes{1, set->lanes, 2 * set->lanes + 3}) {
+        for (const std::size_t width : Sizes{1, 3, 7}) {
+          const std::size_t tiles = (channels + set->lanes - 1) / set->lanes;
+          const std::size_t taps = kernel.taps;
+          Floats weights(tiles * set->lanes * (taps + 1), 6);
+          std::vector<Floats> pixels;
+          std::vector<const float*> pointers;
+          for (std::size_t i = 0; i < taps * width; ++i) {
+            pixels.emplace_back(channels, static_cast<std::uint32_t>(i + 1));
+            pixels.back().data()[channels] = std::nanf("");
+          }
+          for (Floats& pixel : pixels) {
+            pointers.push_back(pixel.data());
+          }
+          Floats result(channels * width + 1);
+          result[channels * width] = 7;
+          const float limits[] = {-kInfinity, kInfinity};
+          kernel.kernel(channels, width, pointers.data(), weights.data(), result.data(),
+                        static_cast<std::ptrdiff_t>(taps * sizeof(void*)), 0, 0, nullptr, limits);
+          CHECK(result[channels * width] == 7);
+          for (std::size_t x = 0; x < width; ++x) {
+            for (std::size_t c = 0; c < channels; ++c) {
+              const float* column =
+                  weights.data() + c / set->lanes * set->lanes * (taps + 1) + c % set->lanes;
+              double sum = static_cast<double>(column[0]);
+              for (std::size_t tap = 0; tap < taps; ++tap) {
+                sum += static_cast<double>(pixels[x * taps + tap][c]) *
+                       static_cast<double>(column[(tap + 1) * set->lanes]);
+              }
+              CHECK(is_close(result[x * channels + c], sum));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST("narrow layers get narrow tiles, and the columns do not depend on the rows") {
+  for (const TileSet* set : sets()) {
+    CHECK(choose_tile(*set, TileElement::kFloat, 3136, 8, 72).vectors * set->lanes <= 16);
+    for (const std::size_t columns : Sizes{8, 24, 64, 96, 144, 1000}) {
+      const TileShape many = choose_tile(*set, TileElement::kFloat, 12544, columns, 64);
+      for (const std::size_t rows : Sizes{1, 7, 49, 197}) {
+        const TileShape shape = choose_tile(*set, TileElement::kFloat, rows, columns, 64);
+        CHECK(shape.vectors == many.vectors);
+        CHECK(shape.rows <= std::max<std::size_t>(rows, 1));
+        CHECK(set->tiles[shape.vectors - 1][shape.rows - 1].gemm != nullptr);
+      }
+    }
+  }
+}
+
+TEST("kernels of ours have names, and others have not") {
+  const TileSet* set = float_tiles();
+  if (set != nullptr) {
+    CHECK(tile_name(reinterpret_cast<void (*)()>(set->tiles[1][3].gemm)) ==
+          "slipway_f32_gemm_4x" + std::to_string(2 * set->lanes) + "__" + set->isa);
+    CHECK(tile_name(reinterpret_cast<void (*)()>(set->depthwise[0].kernel)) ==
+          std::string("slipway_f32_dwconv_9p__") + set->isa);
+  }
+  CHECK(tile_name(reinterpret_cast<void (*)()>(&std::memcpy)).empty());
+}
