@@ -84,7 +84,7 @@ bool inside(const PackedEntry& entry, std::uint64_t begin, std::uint64_t size) {
 
 bool stands_in(const Place& place, const std::vector<Owned>& files) {
   return place.file == Place::kNowhere ||
-         (place.file < files.size() && place.offset < files[place.file].size);
+         (place.file < files.size() && place.offset < files[static_cast<std::size_t>(place.file)].size);
 }
 
 std::uint64_t up_to(std::uint64_t bytes, std::uint64_t unit) {
