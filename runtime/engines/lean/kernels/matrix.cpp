@@ -1,6 +1,10 @@
 #include "lean/kernels/matrix.h"
 
+#include <xnnpack/common.h>
+#include <xnnpack/hardware-config.h>
+
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "lean/kernels/matrix_tile.h"
@@ -14,16 +18,6 @@ constexpr std::size_t kDepth = 384;
 // Fewer rows than this are not worth packing what they are multiplied with.
 constexpr std::size_t kFewRows = 4;
 
-// Rows and columns that one tile computes, and the functions for 1 to `rows` rows.
-template <typename T>
-struct Tiles {
-  using Function = void (*)(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c,
-                            std::size_t c_stride, std::size_t columns);
-  std::size_t rows;
-  std::size_t columns;
-  const Function* functions;
-};
-
 template <typename T, std::size_t Rows>
 void plain_tile(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c, std::size_t c_stride,
                 std::size_t columns) {
@@ -31,10 +25,23 @@ void plain_tile(const T* a, std::size_t stride, const T* panel, std::size_t dept
 }
 
 template <typename T>
-Tiles<T> tiles() {
-  static constexpr typename Tiles<T>::Function kPlain[] = {plain_tile<T, 1>, plain_tile<T, 2>,
-                                                           plain_tile<T, 3>, plain_tile<T, 4>};
+MatrixTiles<T> plain_tiles() {
+  static constexpr typename MatrixTiles<T>::Function kPlain[] = {plain_tile<T, 1>, plain_tile<T, 2>,
+                                                                 plain_tile<T, 3>, plain_tile<T, 4>};
   return {4, 2 * 16 / sizeof(T), kPlain};
+}
+
+template <typename T>
+MatrixTiles<T> tiles() {
+#if XNN_ARCH_X86_64
+  if constexpr (std::is_same_v<T, float>) {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
+      return kMatrixTilesForAvx2;
+    }
+  }
+#endif
+  return plain_tiles<T>();
 }
 
 // `depth` rows from `first` on and some columns of b, one row after the other; zeros where there are too few
@@ -82,7 +89,7 @@ void multiply_rows(const T* a, const T* b, const MatrixSizes& sizes, T* c) {
 
 template <typename T>
 void multiply_tiles(const T* a, const T* b, const MatrixSizes& sizes, T* c) {
-  const Tiles<T> by = tiles<T>();
+  const MatrixTiles<T> by = tiles<T>();
   std::vector<T> panel(std::min(kDepth, sizes.k) * by.columns);
   for (std::size_t first = 0; first < sizes.k; first += kDepth) {
     const std::size_t depth = std::min(kDepth, sizes.k - first);

@@ -5,6 +5,19 @@
 
 namespace slipway::lean {
 
+// Rows and columns that one tile computes, and the functions for 1 to `rows` rows; as matrix_tile().
+template <typename T>
+struct MatrixTiles {
+  using Function = void (*)(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c,
+                            std::size_t c_stride, std::size_t columns);
+  std::size_t rows;
+  std::size_t columns;
+  const Function* functions;
+};
+
+// For 64-bit x86 with AVX2 and FMA.
+extern const MatrixTiles<float> kMatrixTilesForAvx2;
+
 // Rows of `a` (`stride` elements apart) times a panel of `depth` rows of Vectors vectors of Bytes bytes,
 // added to `columns` columns of as many rows of `c`. To be inlined: the function around it decides on the
 // instructions.
