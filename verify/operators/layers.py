@@ -156,7 +156,6 @@ USES: dict[str, tuple[str, Make]] = {
     "gelu by tanh": ("aten::gelu.out", lambda: (
         lambda x: aten.gelu.default(x, approximate="tanh"), (_floats(1, 64, 3072),))),
     "sigmoid": ("aten::sigmoid.out", _unary(aten.sigmoid.default, 1, 64, 56, 56)),
-    "silu": ("aten::silu.out", _unary(aten.silu.default, 1, 64, 56, 56)),
     "tanh": ("aten::tanh.out", _unary(aten.tanh.default, 64, 512)),
     "rsqrt": ("aten::rsqrt.out", _unary(aten.rsqrt.default, 64, 512, positive=True)),
     "mm": ("aten::mm.out", _binary(aten.mm.default, (197, 768), (768, 96))),
