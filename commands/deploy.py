@@ -33,6 +33,7 @@ def run(words: Words) -> None:
         input_shapes=words["input_shapes"],
         method=words["method"],
         keep_run=words["keep_run"],
+        weights_cache=not words["no_weights_cache"],
         etdump=words["etdump"],
     ).on(device)
     given, engine = _bundle(words, device)

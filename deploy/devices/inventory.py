@@ -79,6 +79,8 @@ class Device(BaseModel):
     """Size of its store (GiB) above which the least recently used files are removed."""
     store_days: Annotated[float, Field(gt=0, strict=True)] = 30.0
     """Days without use after which a file in its store is removed."""
+    weights_cache: Annotated[bool, Field(strict=True)] = True
+    """Whether the engine lean may keep packed weights in its store, which shortens later loads."""
     verify_days: Annotated[float, Field(gt=0)] = 7.0
     """Days after which the digest of a file that seems unchanged is computed again."""
 

@@ -48,6 +48,7 @@ def _outputs(value: Result) -> None:
 
 def _summary(value: Result) -> None:
     from deploy.run.preflight import files, size
+    from deploy.run.weights import load_text
 
     latency, upload = value.runner.latency_ms, value.upload
     times = "emulated" if value.emulated else ""
@@ -60,7 +61,7 @@ def _summary(value: Result) -> None:
         ["device", " · ".join(part for part in machine if part)],
         ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
         *_engine_rows(value),
-        ["load", times or f"{value.runner.load_ms:.2f} ms"],
+        ["load", times or load_text(value.runner)],
         ["latency p50", times or f"{latency.p50:.3f} ms"],
         ["latency p90", times or f"{latency.p90:.3f} ms"],
         *_conditions(value),

@@ -114,6 +114,21 @@ class Fallback(_Answer):
     why: str
 
 
+class WeightsCache(_Answer):
+    """The file of packed weights that the runner was given."""
+
+    path: str
+    state: str
+    """``used``: all was in it; ``made`` or ``extended``: it was written; ``none``: there is none now."""
+    why: str = ""
+    """Why it was made, or is not there."""
+    bytes: Count = 0
+    found: Count = 0
+    """Blocks that were found in it."""
+    packing_load_ms: Milliseconds = 0.0
+    """The load time of the run that packed them; 0 if this run did."""
+
+
 class Weights(_Answer):
     """Packed weights in memory: bytes, blocks, and how often and with how many bytes one was used again."""
 
@@ -121,6 +136,9 @@ class Weights(_Answer):
     blocks: Count
     shared: Count
     shared_bytes: Count
+    packed: Count = 0
+    """Blocks that this run packed."""
+    cache: WeightsCache | None = None
 
 
 class ProfileRow(_Answer):

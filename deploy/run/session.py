@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from core.bundle import RUNNER, Bundle
-from core.errors import DeadlineError, SlipwayError, TransferError
+from core.errors import CrashError, DeadlineError, SlipwayError, TransferError
 from core.files import locked, new_folder
 from core.paths import results_dir
 from deploy.devices import conditions
@@ -35,6 +35,7 @@ from deploy.run.result import (
     write,
 )
 from deploy.run.settings import Settings
+from deploy.run.weights import cache_flags, cache_name
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.store import Blob, Store, Survey
@@ -96,6 +97,8 @@ class Session:
         self.replaced: tuple[str, ...] = ()
         self.moved: dict[str, Blob] = {}
         """The uploaded files, by SHA-256."""
+        self.cache = ""
+        """The file of packed weights, below the root; empty: none for this run."""
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
@@ -119,6 +122,7 @@ class Session:
             missing = self._missing(survey or _NOTHING)
             with self.steps.step("preflight") as step:
                 found = self._preflight(facts, missing, step)
+            self.cache = cache_name(settings, self.device, self.bundle, facts, self.job.model)
             if survey is None:  # a new device: nothing was touched on it before this line
                 survey = self._open(store, settings, make=True) or _NOTHING
                 voucher.records = Records.of(store.lock.id)
@@ -350,7 +354,7 @@ class Session:
             warmup=warmup,
             threads=settings.threads,
             etdump=settings.etdump,
-            engine_flags=settings.engine_flags,
+            engine_flags=[*settings.engine_flags, *cache_flags(store, self.cache)],
         )
         note = store.path("governor")
         cooled = self._cool_down(settings.cooldown) if settings.cooldown else 0.0
@@ -394,6 +398,11 @@ class Session:
             with ran.noted(failures):
                 answer = self._run(store, settings)
                 found = ran.read(answer, self.job)
+            if self.cache and any(isinstance(error, CrashError) for error in failures):
+                # Reading a file of a failing disk crashes; nobody knows this one's digest.
+                store.discard([self.cache], self.deadline)
+                self.cache = ""
+                continue
             others = {self.job.files[name].sha256 for name in found.other}
             doubtful = {blob.sha256 for blob in self._blobs()} - voucher.now if failures else others
             again = None

@@ -50,6 +50,8 @@ class Settings(BaseModel):
     """Degrees Celsius to which the device may cool down before the run; 0 does not wait."""
     etdump: bool = False
     """Bring back ``run.etdp``."""
+    weights_cache: bool = True
+    """Let the engine lean keep packed weights on the device, where the device's table allows it."""
     keep_run: bool = False
     """Leave the run's folder on the device, as ``runs/kept-…``."""
     engine_flags: tuple[str, ...] = ()

@@ -24,8 +24,8 @@
 root=$1 owner=$2 who=$3 stale=$4 make=$5 new=$6; shift 6
 claim "$root" "$new" "$make"
 there=yes
-for each in lock incoming store bundles programs runs current previous; do [ -d "$each" ] || there=no; done
-if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles programs runs current previous 2>&1); then
+for each in lock incoming store bundles programs runs current previous weights; do [ -d "$each" ] || there=no; done
+if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles programs runs current previous weights 2>&1); then
   [ "$make" = yes ] || { echo absent; exit 0; }
   echo "$said" >&2; exit 1
 fi

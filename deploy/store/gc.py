@@ -37,6 +37,8 @@ class Listing:
     bundles: dict[str, Entry] = field(default_factory=dict)
     programs: dict[str, Entry] = field(default_factory=dict)
     kept_runs: dict[str, Entry] = field(default_factory=dict)
+    weights: dict[str, Entry] = field(default_factory=dict)
+    """Packed weights, by the program's digest, a dot, target and engine; and what a killed runner left of them."""
     holds: dict[str, set[str]] = field(default_factory=dict)
     """Bundle, or program with its inputs, to the digests of its files."""
     links: dict[str, str] = field(default_factory=dict)
@@ -68,7 +70,8 @@ def parse(lines: Iterable[str]) -> Listing:
             if size is None or used is None:
                 continue
             entry = Entry(words[4], size, used)
-            table = {"store": found.blobs, "bundles": found.bundles, "programs": found.programs}.get(kind)
+            table = {"store": found.blobs, "bundles": found.bundles, "programs": found.programs,
+                     "weights": found.weights}.get(kind)  # fmt: skip
             if kind == "runs" and name.startswith("kept-"):
                 table = found.kept_runs
             if table is not None:
@@ -87,7 +90,8 @@ def plan(
     """Paths below the root to remove.
 
     Args:
-        max_bytes: limit of all files together; the least recently used go first, programs before bundles.
+        max_bytes: limit of all files together; the packed weights go first, then the least
+            recently used, programs before bundles.
         max_days: days without use after which files go.
         in_use: digests of blobs and bundles that stay at any age.
         kept_runs: also remove folders of runs that were kept on purpose, by age.
@@ -112,7 +116,15 @@ def plan(
         (blob for digest, blob in listing.blobs.items() if digest not in held() and digest not in in_use),
         key=lambda entry: entry.used,
     )
-    total = listing.size
+    # Nobody needs packed weights to run, and they are made again by themselves: they go first.
+    total = listing.size + sum(entry.size for entry in listing.weights.values())
+    packed = sorted(listing.weights.items(), key=lambda item: item[1].used)
+    orphans = [entry for name, entry in packed if name.endswith(".tmp") or _model(name) not in listing.blobs]
+    others = [entry for name, entry in packed if entry not in orphans and _model(name) not in in_use]
+    for entry in orphans + others:
+        if entry in orphans or total > max_bytes:
+            gone.append(entry)
+            total -= entry.size
     for blob in loose:
         if old(blob) or total > max_bytes:
             gone.append(blob)
@@ -126,9 +138,19 @@ def plan(
         freed = [blob for blob in freed if blob.name.rpartition("/")[2] not in in_use]
         gone += freed
         total -= sum(blob.size for blob in freed)
+    names = {entry.name for entry in gone}
+    gone += [
+        entry for name, entry in listing.weights.items()
+        if entry.name not in names and f"store/{_model(name)}" in names
+    ]  # fmt: skip
     if kept_runs:
         gone += [entry for entry in listing.kept_runs.values() if old(entry)]
     return [entry.name for entry in gone]
+
+
+def _model(name: str) -> str:
+    """The digest of the program whose packed weights a file has."""
+    return name.partition(".")[0]
 
 
 @dataclass(frozen=True)

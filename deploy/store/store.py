@@ -7,6 +7,7 @@ Below the device's root::
     bundles/<digest>/bin, lib        hard links into the store (copies if links are refused), and SHA256SUMS
     programs/<digest>/               a program with its inputs, in the same way
     current/<target>-<engine>        link to the last bundle that ran well; previous/ the one before it
+    weights/<sha256>.<target>-<engine>  packed weights of a program, which the runner keeps (`deploy.run.weights`)
     runs/<owner>/                    one run: its outputs, gone afterwards
     lock/<number>/                   the session that uses the device (`deploy.store.lock`)
     .slipway-root                    the marker of a root that is ours (`deploy.devices.roots`)
@@ -57,7 +58,7 @@ WORDS = 2400
 _FEW = 1000
 """The same for the longest script, which probes, locks and surveys at once."""
 
-_LEFT = re.compile(r"(incoming|runs|bundles|programs)/[^\s/]+")
+_LEFT = re.compile(r"(incoming|runs|bundles|programs|weights)/[^\s/]+")
 _LOOK = re.compile(r"size ([0-9]{1,19}) ([0-9]{1,20}:[-+:. 0-9]{1,100}); (.+)")
 
 

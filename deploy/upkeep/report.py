@@ -55,5 +55,7 @@ def checked(device: str, value: Checked, as_json: bool = False) -> None:
 
         rows = [["verified", f"{files(value.files)}, {size(value.bytes)} read"]]
         rows += [["damaged", path] for path in value.damaged]
+        if value.caches:
+            rows.append(["removed", f"{files(value.caches)} of packed weights, which the next runs make again"])
         console.table(f"Store of {device}", ["", ""], rows)
     value.check(device)

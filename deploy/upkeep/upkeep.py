@@ -39,6 +39,8 @@ class Checked:
     """Bytes of the files whose digest was computed; several links to one file count once."""
     damaged: tuple[str, ...]
     """Paths below the root of damaged or missing files."""
+    caches: int = 0
+    """Removed files of packed weights: nobody knows their digests, and the next run makes them again."""
 
     def check(self, device: str) -> None:
         """Raise `TransferError` when something is damaged."""
@@ -129,7 +131,7 @@ def rollback(device: Device, target: str = "", engine: str = "", wait: float = 6
 def verify(device: Device, wait: float = 60.0) -> Checked:
     """Compute the digest of every file in the device's store, and record the good ones for later deploys.
 
-    Nothing is removed: a deploy verifies the other files itself and uploads damaged ones again.
+    Only packed weights are removed: a deploy verifies the other files itself and uploads damaged ones again.
 
     Raises:
         ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
@@ -154,7 +156,10 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
         for path in damaged:
             records.forget(expected[path])
         records.save()
-        return Checked(len(expected), sum(look.size for look in once), tuple(damaged))
+        done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
+        caches = [entry.name for entry in gc.parse(done.text.splitlines()).weights.values()]
+        store.discard(caches, deadline)
+        return Checked(len(expected), sum(look.size for look in once), tuple(damaged), len(caches))
 
 
 def collect(device: Device, days: float | None = None, gib: float | None = None, wait: float = 60.0) -> Collected:

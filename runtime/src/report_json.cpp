@@ -138,7 +138,8 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     if (report.weights->cache) {
       const WeightsCacheInfo& cache = *report.weights->cache;
       json.key("cache").begin_object().member("path", cache.path).member("state", cache.state);
-      json.member("why", cache.why).member("bytes", cache.bytes).member("found", cache.found).end_object();
+      json.member("why", cache.why).member("bytes", cache.bytes).member("found", cache.found);
+      json.member("packing_load_ms", cache.packing_load_ms).end_object();
     }
     json.end_object();
   }

@@ -173,7 +173,9 @@ def test_a_root_that_is_not_the_logins(small: Tiny, common: Path) -> None:
     refused([lambda: small.deploy(at(root))], str(root), "belongs to another user")
 
 
-@pytest.mark.parametrize("name", ["lock", "incoming", "store", "bundles", "programs", "runs", "current", "previous"])
+@pytest.mark.parametrize(
+    "name", ["lock", "incoming", "store", "bundles", "programs", "runs", "current", "previous", "weights"]
+)
 def test_links_inside(small: Tiny, common: Path, tmp_path: Path, name: str) -> None:
     root, elsewhere = common / "slipway", tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -268,6 +270,7 @@ def old(root: Path, small: Tiny) -> None:
     for run in (root / "programs").iterdir():
         shutil.rmtree(run)
     (root / "programs").rmdir()
+    (root / "weights").rmdir()
 
 
 def test_a_root_of_an_earlier_version_is_taken_over(small: Tiny, tmp_path: Path) -> None:

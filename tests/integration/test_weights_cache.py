@@ -32,9 +32,9 @@ Answer = dict[str, Any]
 TICK = 0.05
 """s after which a file's times tell a later change from an earlier one."""
 # Of the file: runtime/engines/lean/xnnpack/weights_file.cpp.
-HEADER = struct.Struct("<8sII3QQqqQ16s16s")
+HEADER = struct.Struct("<8sII3QQqqQQ16s16s")
 OWNED_SIZE, ENTRY_SIZE = 48, 112
-SUM_AT = 88
+SUM_AT = 96
 MASK = 2**64 - 1
 
 
@@ -123,6 +123,7 @@ def test_nothing_is_packed_twice(lean: Bundle, tmp_path: Path, model: str, schem
     assert second["weights"]["packed"] == 0
     assert second["weights"]["cache"]["found"] == second["weights"]["blocks"] == plain["weights"]["blocks"]
     assert second["weights"]["cache"]["state"] == "used"
+    assert 0 < second["weights"]["cache"]["packing_load_ms"] <= first["load_ms"]
     assert _sums(plain) == _sums(first) == _sums(second)
     assert [path.name for path in case.cache.parent.iterdir()] == ["weights"]
 
@@ -153,6 +154,29 @@ def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
     both = case.run("--also_load=two")
     assert both["weights"]["cache"]["state"] == "used"
     assert (both["weights"]["packed"], both["weights"]["cache"]["found"]) == (0, 2)
+
+
+@pytest.mark.usefixtures("_hastened")
+def test_methods_that_share_weights_share_them_in_the_file(lean: Bundle, tmp_path: Path) -> None:
+    """Also where they have numbers of rows for which other kernels are chosen."""
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    torch.manual_seed(1)
+    layer = torch.nn.Linear(24, 40)
+    methods = {
+        name: torch.export.export(layer, (torch.ones(rows, 24),)) for name, rows in (("forward", 1), ("many", 200))
+    }
+    edge = to_edge_transform_and_lower(methods, partitioner=[XnnpackPartitioner()])
+    edge.to_executorch().save(str(tmp_path / "model.pte"))
+    time.sleep(TICK)
+    case = Case(lean.path / RUNNER, tmp_path / "model.pte", (), tmp_path)
+    both = case.run("--also_load=many")
+    assert (both["weights"]["cache"]["state"], both["weights"]["blocks"], both["weights"]["shared"]) == ("made", 1, 1)
+    for words in ((), ("--method_name=many",), ("--also_load=many",)):
+        again = case.run(*words)
+        assert (again["weights"]["cache"]["state"], again["weights"]["packed"]) == ("used", 0), words
 
 
 def _other_weights(data: bytes, cache: bytes) -> bytes:

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# Arguments: paths below incoming, runs, bundles, programs, store or lock. A run whose process group still lives loses
+# Arguments: paths below incoming, runs, bundles, programs, store, weights or lock. A run whose process group still lives loses
 # it first; that it is the run's is told by its working folder, since after a restart the number may be anybody's.
 
 discard() {
   for name in "$@"; do
     shift
     case $name in
-      incoming/?*|runs/?*|bundles/?*|programs/?*|store/?*|lock/?*) ;; *) continue;;
+      incoming/?*|runs/?*|bundles/?*|programs/?*|store/?*|weights/?*|lock/?*) ;; *) continue;;
     esac
     case $name in *..*) continue;; esac
     case ${name#store/} in "$name") ;; *[!0-9a-f]*) continue;; esac

@@ -61,7 +61,7 @@ claim() {
   fi
   cd -P "$1" 2>/dev/null || { echo absent; exit 0; }
   inside=.
-  for each in .slipway-root lock incoming store bundles programs runs current previous; do
+  for each in .slipway-root lock incoming store bundles programs runs current previous weights; do
     [ ! -e "$each" ] && [ ! -h "$each" ] || inside=$inside$nl$each
   done
   guard "$1" "$inside"

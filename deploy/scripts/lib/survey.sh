@@ -10,7 +10,7 @@ survey() {
     case $name in */) set -- "$@" "$name"*;; *) set -- "$@" "$name";; esac
   done
   [ $# -eq 0 ] || look "$@" 2>/dev/null
-  for left in incoming/*.part runs/* runs/.*.part bundles/.*.part programs/.*.part; do
+  for left in incoming/*.part runs/* runs/.*.part bundles/.*.part programs/.*.part weights/*.tmp; do
     [ ! -e "$left" ] || echo "leftover $left"
   done
   for link in current/*; do

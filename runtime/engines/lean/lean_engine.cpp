@@ -152,7 +152,7 @@ class LeanEngine : public Engine {
   void keep_weights() override {
     if (cache_ != nullptr && weights_ != nullptr) {
       const Status kept = contained([&] {
-        cache_->keep(*weights_);
+        cache_->keep(*weights_, load_ms_);
         return Status();
       });
       if (!kept.ok()) {
@@ -182,8 +182,10 @@ class LeanEngine : public Engine {
   Status load_method(const LoadOptions& options) {
     end_methods();
     weights_.reset();
+    std::uint64_t start = lean::Recorder::now();
     cache_ = cache_path_.empty() ? nullptr : std::make_unique<lean::WeightsCache>(cache_path_);
     const Status loaded = load_with(options);
+    load_ms_ = static_cast<double>(lean::Recorder::now() - start) / 1e6;
     if (cache_ == nullptr || weights_ == nullptr || weights_->fits()) {
       return loaded;
     }
@@ -191,7 +193,10 @@ class LeanEngine : public Engine {
     end_methods();
     weights_.reset();
     cache_->doubt();
-    return load_with(options);
+    start = lean::Recorder::now();
+    const Status again = load_with(options);
+    load_ms_ = static_cast<double>(lean::Recorder::now() - start) / 1e6;
+    return again;
   }
 
   Status load_with(const LoadOptions& options) {
@@ -227,6 +232,7 @@ class LeanEngine : public Engine {
 
   unsigned max_jumps_ = 0;
   std::string cache_path_;
+  double load_ms_ = 0;
   // In the order in which they need one another.
   lean::XnnContext context_;
   std::unique_ptr<lean::DataStore> store_;

@@ -132,9 +132,10 @@ struct WeightsCacheInfo {
   std::string path;
   // "used": all that it could have was in it. "made", "extended": it was written. "none": there is none now.
   std::string state;
-  std::string why;          // why it was made, or is not there
-  std::uint64_t bytes = 0;  // of the file
-  std::uint64_t found = 0;  // blocks of packed weights that were found in it
+  std::string why;             // why it was made, or is not there
+  std::uint64_t bytes = 0;     // of the file
+  std::uint64_t found = 0;     // blocks of packed weights that were found in it
+  double packing_load_ms = 0;  // of the load that packed what is in it; 0 where this one did
 };
 
 // Weights as the engine keeps them in memory, where it packs them once for all methods that use them.

@@ -20,8 +20,8 @@ using namespace slipway::lean;
 namespace {
 
 // Of the file: docs of the format are its source, weights_file.cpp.
-constexpr std::size_t kSumAt = 88;
-constexpr std::size_t kHeaderSize = 104;
+constexpr std::size_t kSumAt = 96;
+constexpr std::size_t kHeaderSize = 112;
 constexpr std::size_t kOwnedSize = 48;
 constexpr std::size_t kEntrySize = 112;
 constexpr std::size_t kOffsetInEntry = 80;
@@ -67,7 +67,7 @@ struct Kept {
     owner = {{1, 2}, {{folder.file("model.pte"), program.get()}}};
   }
 
-  Status write() { return write_weights(path, owner, blocks, 0); }
+  Status write() { return write_weights(path, owner, blocks, {2, 7.5}); }
   Result<WeightsFile> open() const { return WeightsFile::open(path, owner); }
   std::string refused() const {
     const Result<WeightsFile> file = open();
@@ -116,6 +116,8 @@ TEST(weights_that_were_kept_are_found_where_kernels_can_read_them) {
   const Result<WeightsFile> file = kept.open();
   CHECK(file.ok());
   CHECK(file.value().as_written());
+  CHECK_EQUAL(file.value().rewritten(), std::uint64_t{2});
+  CHECK_EQUAL(file.value().packing_load_ms(), 7.5);
   CHECK_EQUAL(file.value().blocks().size(), std::size_t{2});
   for (const PackedBlock& block : file.value().blocks()) {
     CHECK_EQUAL(reinterpret_cast<std::uintptr_t>(block.data) % 64, std::uintptr_t{0});

@@ -20,6 +20,18 @@ Code0 code_of(Kernel* kernel) {
   return reinterpret_cast<Code0>(kernel);
 }
 
+// The kernel for the fewest rows: how many a kernel computes at once is nothing to the weights, and methods
+// that share them have different numbers.
+template <typename Cases>
+std::int64_t least_kernel(const Cases& cases, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (cases[i].function[XNN_UARCH_DEFAULT] != nullptr) {
+      return distance_of(code_of(cases[i].function[XNN_UARCH_DEFAULT]));
+    }
+  }
+  return 0;
+}
+
 std::size_t padded(std::size_t number, std::size_t unit) {
   return (number + unit - 1) / unit * unit;
 }
@@ -57,13 +69,13 @@ LayerLayout layout_of(const xnn_operator& op) {
   layout.kind = static_cast<std::uint32_t>(op.type);
   if (op.ukernel.type == xnn_microkernel_type_gemm && op.ukernel.gemm.mr != 0) {
     const xnn_ukernel_gemm& gemm = op.ukernel.gemm;
-    layout.kernel = distance_of(code_of(gemm.gemm_cases[gemm.mr - 1].function[XNN_UARCH_DEFAULT]));
+    layout.kernel = least_kernel(gemm.gemm_cases, gemm.mr);
     layout.nr = gemm.nr;
     layout.kr = gemm.kr;
     layout.sr = gemm.sr;
   } else if (op.ukernel.type == xnn_microkernel_type_igemm && op.ukernel.igemm.mr != 0) {
     const xnn_ukernel_igemm& igemm = op.ukernel.igemm;
-    layout.kernel = distance_of(code_of(igemm.igemm_cases[igemm.mr - 1].function[XNN_UARCH_DEFAULT]));
+    layout.kernel = least_kernel(igemm.igemm_cases, igemm.mr);
     layout.nr = igemm.nr;
     layout.kr = igemm.kr;
     layout.sr = igemm.sr;

@@ -1,5 +1,6 @@
 #include "lean/xnnpack/weights_cache.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -56,7 +57,7 @@ void WeightsCache::give_up(const std::string& why) {
   info_.bytes = 0;
 }
 
-void WeightsCache::keep(const PackedWeights& weights) {
+void WeightsCache::keep(const PackedWeights& weights, double load_ms) {
   if (info_.state == "none") {
     return;
   }
@@ -64,20 +65,23 @@ void WeightsCache::keep(const PackedWeights& weights) {
   bool news = false;
   std::vector<PackedBlock> blocks = weights.to_keep(&news);
   const bool stale = file_ && !file_->as_written() && file_->rewritten() < kMostRewritten;
+  WeightsNote note{0, file_ ? std::max(file_->packing_load_ms(), load_ms) : load_ms};
+  if (file_ && !news) {
+    note.packing_load_ms = info_.packing_load_ms = file_->packing_load_ms();
+  }
   if (file_ && !news && !stale) {
     info_.state = "used";
     info_.bytes = file_->size();
     return;
   }
-  std::uint64_t rewritten = 0;
   if (file_ && !news) {
     info_.why = "it was copied or moved, or the program was";
-    rewritten = file_->rewritten() + 1;
+    note.rewritten = file_->rewritten() + 1;
     blocks = file_->blocks();
   } else if (file_) {
     info_.why = "it lacked some of the layers";
   }
-  const Status written = write_weights(info_.path, owner_, blocks, rewritten);
+  const Status written = write_weights(info_.path, owner_, blocks, note);
   if (!written.ok()) {
     if (file_ && !news) {
       info_.state = "used";

@@ -22,8 +22,8 @@ class WeightsCache {
                           const std::string& data_path);
   // What was found is not what the layers read: the next open() finds nothing, and the file is made again.
   void doubt();
-  // Writes what is new.
-  void keep(const PackedWeights& weights);
+  // Writes what is new; the weights were loaded in so many milliseconds.
+  void keep(const PackedWeights& weights, double load_ms);
   // There is no cache, for that reason.
   void give_up(const std::string& why);
 

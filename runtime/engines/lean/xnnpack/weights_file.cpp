@@ -8,7 +8,7 @@ namespace slipway::lean {
 namespace {
 
 constexpr char kMagic[] = "SLIPWAYW";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr std::size_t kEntryAlignment = 64;  // XNNPACK's of all weights
 constexpr std::size_t kFirstEntry = 4096;    // boundary of the first
@@ -16,6 +16,7 @@ constexpr std::size_t kReadBehind = 128;     // kernels read whole registers
 constexpr std::uint64_t kMostFiles = 64;
 constexpr std::uint64_t kMostEntries = std::uint64_t{1} << 20;
 constexpr std::int64_t kSecond = 1000000000;
+constexpr double kNanosecondsInMs = 1e6;
 // A write gives a file the time of now, so one that has a time before its making was not written to.
 constexpr std::int64_t kBefore = 3600 * kSecond;
 constexpr std::int64_t kSlowDisk = 10 * kSecond;  // between the making of a file and its last rename
@@ -43,6 +44,7 @@ struct Header {
   std::int64_t modified;
   std::int64_t made;
   std::uint64_t rewritten;
+  std::uint64_t packing_load;  // nanoseconds
   Checksum processor;
   Checksum sum;  // of all before the first entry's bytes, with zeros here
 };
@@ -182,6 +184,7 @@ std::string WeightsFile::read(const WeightsOwner& owner) {
     entries_.emplace(entry.key, entry);
   }
   rewritten_ = header.rewritten;
+  packing_load_ms_ = static_cast<double>(header.packing_load) / kNanosecondsInMs;
   return "";
 }
 
@@ -207,7 +210,7 @@ std::vector<PackedBlock> WeightsFile::blocks() const {
 }
 
 Status write_weights(const std::string& path, const WeightsOwner& owner,
-                     const std::vector<PackedBlock>& blocks, std::uint64_t rewritten) {
+                     const std::vector<PackedBlock>& blocks, const WeightsNote& note) {
   static const std::uint8_t zeros[kFirstEntry] = {};
   std::vector<Owned> files;
   for (const WeightsOwner::File& owned : owner.files) {
@@ -240,7 +243,8 @@ Status write_weights(const std::string& path, const WeightsOwner& owner,
   header.entries = entries.size();
   header.made = wall_clock();
   header.modified = (header.made - kBefore) / kCoarseTick * kCoarseTick;
-  header.rewritten = rewritten;
+  header.rewritten = note.rewritten;
+  header.packing_load = static_cast<std::uint64_t>(note.packing_load_ms * kNanosecondsInMs);
   header.processor = owner.processor;
   std::vector<std::uint8_t> text(static_cast<std::size_t>(table));
   const auto paint = [&](std::uint64_t number) {

@@ -92,6 +92,8 @@ class WeightsFile {
   // Neither this file nor those that it depends on were changed in any way since it was written; otherwise
   // they were read and compared.
   bool as_written() const { return as_written_; }
+  // Milliseconds of the load that packed these weights.
+  double packing_load_ms() const { return packing_load_ms_; }
   // How often the same weights were written again only because of that.
   std::uint64_t rewritten() const { return rewritten_; }
 
@@ -103,12 +105,19 @@ class WeightsFile {
   bool own_as_written_ = false;
   bool as_written_ = false;
   std::uint64_t rewritten_ = 0;
+  double packing_load_ms_ = 0;
   std::map<PackedKey, PackedEntry, PackedKeyOrder> entries_;
+};
+
+// What a file says of itself.
+struct WeightsNote {
+  std::uint64_t rewritten = 0;
+  double packing_load_ms = 0;
 };
 
 // Writes it, whole or not at all. kOutput when it cannot be written, kFile when the files that it depends on
 // were not left alone long enough to know that these weights are theirs.
 Status write_weights(const std::string& path, const WeightsOwner& owner,
-                     const std::vector<PackedBlock>& blocks, std::uint64_t rewritten);
+                     const std::vector<PackedBlock>& blocks, const WeightsNote& note);
 
 }  // namespace slipway::lean
