@@ -17,6 +17,9 @@ namespace slipway::fuzz {
 namespace {
 
 constexpr rlim_t kMostTrialMemory = rlim_t{6} << 30;
+// Enough for every program of the zoo, and few enough to end in a fraction of the processor time that is
+// allowed: a loop without end is refused for its rounds, and one of the engine's own is found by the time.
+constexpr char kMostJumps[] = "--max_jumps=10000";
 
 // Runs in the memory of the parent (vfork), so it only calls the kernel.
 [[noreturn]] void become(const TrialOptions& options, const char* model, int output) {
@@ -28,7 +31,7 @@ constexpr rlim_t kMostTrialMemory = rlim_t{6} << 30;
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   ::execl(options.runner.c_str(), options.runner.c_str(), model, "--json", "--warmup=1", "--num_executions=1",
-          "--cpu_threads=1", static_cast<char*>(nullptr));
+          "--cpu_threads=1", kMostJumps, static_cast<char*>(nullptr));
   ::_exit(127);
 }
 
@@ -47,6 +50,10 @@ Trial judge(bool hung, int ended, const std::string& answer) {
   const int code = WEXITSTATUS(ended);
   if (code == 0) {
     return {Outcome::kRan, 0, ""};
+  }
+  if (code == static_cast<int>(Code::kLimit)) {
+    const bool rounds = answer.find("jumped backwards") != std::string::npos && has_words(answer);
+    return {rounds ? Outcome::kRefused : Outcome::kHung, code, rounds ? "" : answer};
   }
   // A changed name is no method that the command line means: the usage is wrong, then.
   if (code < static_cast<int>(Code::kUsage) || code > static_cast<int>(Code::kMemory)) {

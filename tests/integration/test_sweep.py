@@ -71,6 +71,18 @@ def test_changed_numbers_are_refused_or_run_within_their_memory(
     assert last["sums"]["refused-3"] > 100
 
 
+def test_a_loop_without_end_is_refused_for_its_rounds(sweep: Path, runner: Path) -> None:
+    file = program("mixed", "fp16")
+    listed = subprocess.run([sweep, file, "--list"], capture_output=True, text=True, timeout=60, check=True)
+    path = "execution_plan[0].chains[0].instructions[15].instr_args_type"
+    turned = [line.split() for line in listed.stdout.splitlines() if f"\t{path}\t" in line]
+    # A kernel's call becomes a jump backwards, on a condition that stays false.
+    (number,) = [words[0] for words in turned if words[-1] == "4"]
+    findings, last = tried(sweep, file, "--run", f"--first={number}", "--count=1", f"--runner={runner}")
+    assert not findings
+    assert last["sums"] == {"refused-11": 1}
+
+
 @pytest.mark.parametrize(("model", "scheme", "every"), CASES)
 def test_the_runner_as_shipped_answers_for_each(sweep: Path, runner: Path, model: str, scheme: str, every: int) -> None:
     argv = (sweep, program(model, scheme), "--run", f"--every={2 * every}", f"--runner={runner}")
