@@ -386,6 +386,14 @@ def test_a_pinned_package_that_the_archive_replaced_names_the_one_that_is_there(
     assert "toolchains.debian.pins bookworm amd64 old" in caught.value.hint
 
 
+def test_an_update_of_the_same_version_takes_the_place_of_a_pinned_package(
+    apt: type[FakeApt], packages: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = debian.binary("bookworm", "old_1%3a1.0-1+deb12u1_amd64.deb", "0" * 64)
+    assert file.name == packages[0].name
+    assert "old 1:1.0-1+deb12u1 is gone from Debian bookworm: 1:1.0-1 took its place" in capsys.readouterr().err
+
+
 def test_a_pinned_package_with_another_digest_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
     with pytest.raises(HostError, match="not the file that was pinned"):
         debian.binary("bookworm", packages[0].name, "0" * 64)

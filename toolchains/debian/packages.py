@@ -7,6 +7,7 @@ lists by apt itself, then kept; the same request again is answered from the cach
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -265,6 +266,9 @@ def _download_source(apt: Apt, package: str, file: Path, sha256: str) -> Path:
 def binary(suite: str, filename: str, sha256: str) -> Path:
     """The binary package ``filename`` (``libc6_2.41-12_amd64.deb``) as it was pinned, whatever the suite's is now.
 
+    A point release removes files on the day that it comes. If it left a rebuild of the same version, which Debian's
+    signed list vouches for, the file is that one; its name says so.
+
     Raises:
         HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
             digest differs.
@@ -279,6 +283,9 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
         now = "" if error.retry or not error.absent else _newest_version(suite, arch, package)
         if not now:
             raise
+        if _rebuilt(unquote(version)) == _rebuilt(now):
+            console.note(f"{package} {unquote(version)} is gone from Debian {suite}: {now} took its place")
+            return fetch(suite, arch, [f"{package}={now}"])[0]
         raise HostError(
             f"Debian {suite} has no {package} {unquote(version)} for {arch} any more.",
             f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
@@ -293,6 +300,11 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
             "find out why before you change the pin",
         )
     return file
+
+
+def _rebuilt(version: str) -> str:
+    """A version without what a rebuild or an update of a stable release appends: 2.41-12+deb13u4, 1.3-1+b1."""
+    return re.sub(r"\+(?:deb\d+u\d+|b\d+)$", "", version)
 
 
 def _newest_version(suite: str, arch: str, package: str) -> str:

@@ -51,19 +51,19 @@ class OnnxruntimeConan(ConanFile):
     def _sources(self):
         return self.python_requires["slipway_sources"].module
 
-    def source(self):
+    def build(self):
+        # Not in source(), which knows no architecture: while a mirror has one architecture's lists half-updated, the
+        # others' packages can be made.
         suite = self._packages["suite"]
-        for arch in TRIPLETS:
-            for file, sha256 in self._packages[arch].items():
-                package = self._sources.debian_file(self, suite, file.partition("_")[0], file, sha256)
-                with tempfile.TemporaryDirectory(dir=self.source_folder) as held:
-                    tarball = self._sources.deb_data(package, Path(held))
-                    unzip(self, str(tarball), destination=str(Path(self.source_folder) / arch))
+        for file, sha256 in self._packages[str(self.settings.arch)].items():
+            package = self._sources.debian_file(self, suite, file.partition("_")[0], file, sha256)
+            with tempfile.TemporaryDirectory(dir=self.build_folder) as held:
+                tarball = self._sources.deb_data(package, Path(held))
+                unzip(self, str(tarball), destination=str(Path(self.build_folder) / "debian"))
 
     def package(self):
-        # Every architecture's packages were unpacked; this package has one of them.
         arch, package = str(self.settings.arch), Path(self.package_folder)
-        root = Path(self.source_folder) / arch
+        root = Path(self.build_folder) / "debian"
         libraries = root / "usr/lib" / TRIPLETS[arch]
         copy(self, "*", root / "usr/include/onnxruntime", package / "include/onnxruntime")
         copy(self, "*/copyright", root / "usr/share/doc", package / "licenses")
