@@ -394,6 +394,24 @@ def test_an_update_of_the_same_version_takes_the_place_of_a_pinned_package(
     assert "old 1:1.0-1+deb12u1 is gone from Debian bookworm: 1:1.0-1 took its place" in capsys.readouterr().err
 
 
+def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
+    apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FakeApt) -> None:
+        raise AptError("Reading the list failed.", "", "", "File has unexpected size. Mirror sync in progress?")
+
+    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path) -> Path:
+        (folder / filename).write_bytes(packages[0].read_bytes())
+        return folder / filename
+
+    monkeypatch.setattr(FakeApt, "refresh", refuse)
+    monkeypatch.setattr(FakeApt, "download_pinned", pinned)
+    file = debian.binary("bookworm", packages[0].name, sha256_file(packages[0]))
+    assert file.read_bytes() == packages[0].read_bytes()
+    with pytest.raises(HostError, match="Reading the list failed"):
+        debian.binary("bookworm", packages[0].name, "0" * 64)
+
+
 def test_a_pinned_package_with_another_digest_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
     with pytest.raises(HostError, match="not the file that was pinned"):
         debian.binary("bookworm", packages[0].name, "0" * 64)

@@ -282,7 +282,7 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     except AptError as error:
         now = "" if error.retry or not error.absent else _newest_version(suite, arch, package)
         if not now:
-            raise
+            return _despite_lists(suite, filename, sha256, error)
         if _rebuilt(unquote(version)) == _rebuilt(now):
             console.note(f"{package} {unquote(version)} is gone from Debian {suite}: {now} took its place")
             return fetch(suite, arch, [f"{package}={now}"])[0]
@@ -300,6 +300,20 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
             "find out why before you change the pin",
         )
     return file
+
+
+def _despite_lists(suite: str, filename: str, sha256: str, refused: AptError) -> Path:
+    """A pinned file from a mirror whose lists apt refuses; ``refused`` if it cannot be had."""
+    arch = filename.removesuffix(".deb").rpartition("_")[2]
+    pool = _pool(suite, arch)
+    with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
+        try:
+            file = Apt(suite, arch).download_pinned(filename, sha256, Path(name))
+        except (AptError, OSError) as error:
+            raise refused from error
+        if sha256_file(file) != sha256:
+            raise refused
+        return file.replace(pool / filename)
 
 
 def _rebuilt(version: str) -> str:
