@@ -125,9 +125,10 @@ def test_the_kernel_of_every_layer_is_named(run: Run, programs: Path) -> None:
     uses = run("lean", model)["kernels"]
     assert [use["node"] for use in uses] == [f"Fully Connected (NC, F32) GEMM #1 @{index}" for index in (0, 2)]
     for use in uses:
-        assert re.fullmatch(r"xnn_f32_gemm\w*_ukernel_\w+", use["kernel"])
+        assert re.fullmatch(r"(xnn_f32_gemm\w*_ukernel|slipway_f32_gemm)_\w+", use["kernel"])
         # Upstream's convention: what a kernel wants of the processor stands behind two underscores.
         assert use["kernel"].rpartition("__")[2].startswith(use["feature"])
-        assert (use["library"], bool(use["feature"])) == ("XNNPACK", True)
+        library = "Slipway" if use["kernel"].startswith("slipway_") else "XNNPACK"
+        assert (use["library"], bool(use["feature"])) == (library, True)
     (method,) = run("lean", model, "--describe")["methods"]
     assert method["kernels"] == uses, "three rows, described and run"

@@ -237,7 +237,7 @@ def starts(runner: Runner, program: str, root: Path, *words: str) -> subprocess.
 def test_the_devices_c_library_serves_from_the_version_on_that_the_probe_accepts(runner: Runner) -> None:
     target = get_target(runner.bundle.manifest.target)
     older = sysroot(target)  # GLIBC 2.36
-    newer = debian.tree("trixie", target.debian_arch, ["libc6"])  # GLIBC 2.41
+    newer = debian.tree("forky", target.debian_arch, ["libc6"])  # GLIBC 2.41 or later
     assert starts(runner, "lib/glibc/glibc_probe", older).returncode != 0
     assert "GLIBC_2.38' not found" in starts(runner, REAL_RUNNER, older, "--version").stderr
     assert starts(runner, "lib/glibc/glibc_probe", newer).returncode == 0

@@ -20,11 +20,13 @@ import pytest
 from core.errors import ConfigError
 from core.paths import ROOT
 from deploy.transport.processes import Process
+from deploy.virtual import image
 from deploy.virtual import keys as virtual_keys
 from deploy.virtual import machines as virtual
 from deploy.virtual.spec import get_spec, load_specs
 from deploy.virtual.state import Folder, State, read_state
 from deploy.virtual.supervisor import MOST_PRINTED, Launch, connections
+from toolchains.debian.apt import AptError
 
 # Stands for QEMU: listens where it is told, like a forwarded port, and says which process it is.
 MACHINE = """
@@ -341,3 +343,24 @@ def test_a_machine_that_does_not_start_is_no_machine(folder: Folder) -> None:
         assert child.wait(10) == 1
         assert read_state(folder) is None
         assert "no such board" in folder.log.read_text()
+
+
+@pytest.mark.parametrize(("output", "suites"), [("Mirror sync in progress?", ["trixie", "sid"]), ("404", ["trixie"])])
+def test_a_half_updated_suite_is_replaced(output: str, suites: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def tree(suite: str, *_: object, **__: object) -> Path:
+        asked.append(suite)
+        if suite == "trixie":
+            raise AptError("Reading the list failed.", "", "", output)
+        return Path(suite)
+
+    monkeypatch.setattr("toolchains.debian.packages.tree", tree)
+    monkeypatch.setattr(image, "_kernel_packages", lambda spec: [])
+    spec = get_spec("phone-armv7")
+    if len(suites) == 2:
+        assert image.trees(spec) == (Path("bookworm"), Path("sid"))
+    else:
+        with pytest.raises(AptError):
+            image.trees(spec)
+    assert asked == ["bookworm", *suites]

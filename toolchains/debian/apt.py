@@ -41,6 +41,7 @@ _TRANSIENT = re.compile(
     r"|timed out|Could not resolve|Hash Sum mismatch|Mirror sync in progress|unexpected size|Undetermined Error"
     r"|\b(?:429|50[0234])\b "
 )
+_HALF_UPDATED = re.compile(r"Mirror sync in progress|unexpected size|Hash Sum mismatch")
 _NETWORK = re.compile(r"Temporary failure|Could not resolve|connect|timed out|Network is unreachable")
 _ABSENT = re.compile(
     r"Unable to locate package|has no installation candidate|was not found|Unable to find a source package"
@@ -62,6 +63,7 @@ class AptError(HostError):
         super().__init__(what, cause, hint)
         self.retry = bool(_TRANSIENT.search(output))
         self.absent = bool(_ABSENT.search(output))
+        self.half_updated = bool(_HALF_UPDATED.search(output))
 
 
 @dataclass(frozen=True)

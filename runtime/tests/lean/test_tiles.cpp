@@ -19,7 +19,7 @@ namespace {
 
 using Sizes = std::initializer_list<std::size_t>;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNoLimit = std::numeric_limits<float>::infinity();
 
 // Elements that lie at an aligned address, with room behind them.
 class Floats {
@@ -88,7 +88,7 @@ TEST("every tile's product is that of a plain loop, for fewer rows, odd depths a
           Floats a(some * depth, 3);
           Floats c(some * columns + 1);
           c[some * columns] = 7;
-          const float limits[] = {-kInfinity, kInfinity};
+          const float limits[] = {-kNoLimit, kNoLimit};
           tile.gemm(some, columns, depth * sizeof(float), a.data(), depth * sizeof(float), packed.data(),
                     c.data(), columns * sizeof(float), panel * sizeof(float), limits);
           CHECK(c[some * columns] == 7);  // nothing behind the result
@@ -201,7 +201,7 @@ TEST("a depthwise kernel computes windows of any width, and reads nothing behind
           }
           Floats result(channels * width + 1);
           result[channels * width] = 7;
-          const float limits[] = {-kInfinity, kInfinity};
+          const float limits[] = {-kNoLimit, kNoLimit};
           kernel.kernel(channels, width, pointers.data(), weights.data(), result.data(),
                         static_cast<std::ptrdiff_t>(taps * sizeof(void*)), 0, 0, nullptr, limits);
           CHECK(result[channels * width] == 7);
