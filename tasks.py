@@ -10,6 +10,9 @@ from typing import Any
 
 import invoke
 
+from commands import offered
+from commands.groups import DEPLOY, MATRIX
+from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
 from core.cli import JSON, Words, setting, task
 from core.errors import UsageError
 from deploy.tasks import devices
@@ -202,6 +205,7 @@ def models(c: Any, json: bool = False) -> None:
 
 @task(
     auto_shortflags=False,  # Invoke would run out of sensible letters
+    groups=DEPLOY,
     help={
         "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
         "model": "a model of the zoo, yours as path/to/file.py:make_model, or a program file (default: mobilenet_v2)",
@@ -282,6 +286,7 @@ def deploy(
 
 @task(
     auto_shortflags=False,
+    groups=MATRIX,
     help={
         "only": "cells to take, as 'linux-arm64 & (mobilenet* | mlp-qs8) & !phone' (docs/matrix.md)",
         "devices": "comma-separated names or patterns (default: all of the inventory)",
@@ -395,3 +400,4 @@ ns = invoke.Collection(
     lock,
 )
 ns.configure({"slipway": DEFAULTS})
+offered.put_in()

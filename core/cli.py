@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import invoke
@@ -23,6 +23,9 @@ JSON = "print JSON for machines instead of a table"
 class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
     """Invoke's own, which keeps its help texts: Invoke's takes them away from the second caller that asks for them."""
 
+    groups: Mapping[str, Sequence[str]] = {}
+    """Headings of ``--help``, each with the options below it; the others come last."""
+
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Any]:
         kept: dict[str, str] = dict(self.help)  # type: ignore[has-type]  # Invoke sets it untyped
         try:
@@ -36,6 +39,7 @@ def task(
     *,
     help: dict[str, str],  # noqa: A002 - Invoke's name
     positional: Iterable[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., None]], Any]:
     """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
@@ -44,6 +48,8 @@ def task(
 
     With ``--json`` the error is also printed as JSON on stdout, so that a machine never parses prose. If the task has
     already printed its own document, which names what failed, there is no second one.
+
+    ``groups`` has headings for ``--help``, each with the names of options.
     """
 
     def declare(function: Callable[..., None]) -> Any:
@@ -68,7 +74,9 @@ def task(
                     console.print_json(failed.to_json())
                 raise invoke.exceptions.Exit(str(failed), failed.exit_code) from None
 
-        return invoke.tasks.task(help=help, positional=positional, klass=_Task, **options)(guarded)
+        declared = invoke.tasks.task(help=help, positional=positional, klass=_Task, **options)(guarded)
+        declared.groups = groups or {}
+        return declared
 
     return declare
 

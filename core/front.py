@@ -1,40 +1,28 @@
-"""Invoke's program with Slipway's exit codes: an error before, between or after tasks prints a message too."""
+"""Slipway's program with its exit codes: an error before, between or after tasks prints a message, too."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from typing import Any
 
-import invoke
 from invoke import exceptions
-from invoke.program import Program
 from invoke.vendor import yaml
 
+from core import console
 from core.errors import INTERRUPTED, ConfigError, SlipwayError, UsageError
+from core.invoked import Slipway
 from core.surprise import understood
+from core.usage import refused
 
 
-class _Front(Program):  # type: ignore[misc]  # Invoke carries no types
-    """Invoke's own, whose errors are left to `run`."""
-
-    def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002, ARG002  # Invoke's names
-        self.create_config()
-        self.parse_core(argv)
-        self.parse_collection()
-        self.parse_tasks()
-        self.parse_cleanup()
-        self.update_config()
-        self.execute()
-
-
-def _foreseen(error: Exception) -> SlipwayError | None:
+def _foreseen(error: Exception, program: Slipway, words: list[str]) -> SlipwayError | None:
     """What the command line, ``invoke.yaml`` or a variable did wrong before a task began."""
     if isinstance(error, SlipwayError):
         return error
     if isinstance(error, exceptions.ParseError):
-        return UsageError(str(error), "", "./inv --list, or ./inv TASK --help")
+        collection = getattr(program, "collection", None)
+        return refused(error, words, list(collection.task_names) if collection else [], program.initial_context)
     if isinstance(error, exceptions.CollectionNotFound):
         return UsageError("There are no tasks here.", str(error), "./inv, which finds them from any folder")
     settings = (exceptions.UncastableEnvVar, exceptions.AmbiguousEnvVar, exceptions.UnknownFileType)
@@ -57,9 +45,15 @@ def _in_a_task(error: BaseException) -> bool:
     return inside
 
 
+def _own(words: list[str]) -> list[str]:
+    """What the user typed: `inv` puts the checkout before it."""
+    return words[2:] if words[:1] == ["--search-root"] else words
+
+
 def _help_first(words: list[str]) -> list[str]:
     """``TASK --help`` the other way round: Invoke takes ``--help`` for a value that the task must have."""
-    root, own = (words[:2], words[2:]) if words[:1] == ["--search-root"] else ([], words)
+    own = _own(words)
+    root = words[: len(words) - len(own)]
     asks = len(own) == 2 and own[1] == "--help" and not own[0].startswith("-")
     return [*root, own[1], own[0]] if asks else words
 
@@ -70,9 +64,12 @@ def run(words: list[str]) -> int:
         # A file's name need not be UTF-8; showing it must not fail.
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    program: Any = _Front(name="Invoke", version=invoke.__version__, binary="inv[oke]", binary_names=["inv", "invoke"])
+    program, own = Slipway(), _own(words)
     try:
-        program.run(["inv", *_help_first(words)])
+        if own[:2] == ["--complete", "--"]:
+            print("\n".join(program.offers(own[2:])))  # noqa: T201
+        else:
+            program.run(["inv", *_help_first(words)])
     except exceptions.Exit as end:
         if end.message:
             print(end.message, file=sys.stderr)  # noqa: T201  # as Invoke does
@@ -87,7 +84,9 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  # the last resort
-        failed = _foreseen(error) or understood(error)
+        failed = _foreseen(error, program, own) or understood(error)
+        if "--json" in own and not console.documents[0]:
+            console.print_json(failed.to_json())
         print(failed, file=sys.stderr)  # noqa: T201
         return failed.exit_code
     return 0

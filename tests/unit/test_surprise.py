@@ -129,7 +129,7 @@ def test_sound_options_are_read() -> None:
         (["export", "--options", "per_opmode=true"], 3, "did you mean per_op_mode"),
         (["export", "--options", "per_op_mode"], 2, "--options 'per_op_mode=true'"),
         (["operators", "--target", "nowhere"], 3, "./inv targets"),
-        (["nonsense"], 2, "No idea what 'nonsense' is"),
+        (["nonsense"], 2, "There is no task 'nonsense'"),
         (["bench", "--runs", "x"], 3, "invalid literal"),
     ],
 )

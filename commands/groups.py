@@ -1,0 +1,23 @@
+"""The options of the tasks that have many, below the headings of their ``--help``."""
+
+from __future__ import annotations
+
+DEPLOY = {
+    "What to run": [
+        "model", "scheme", "program", "method", "inputs", "input-shapes", "expected",
+    ],
+    "Where, and with which runtime": [
+        "device", "target", "engine", "toolchain", "bundle", "provider", "ort-threads", "ort-spinning",
+    ],
+    "How to run and to measure it": [
+        "num-executions", "warmup", "cpu-threads", "cpu-affinity", "pin-governor", "cooldown", "profile", "etdump",
+    ],
+    "When it takes long or fails": ["timeout", "wait", "retries"],
+    "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],
+}  # fmt: skip
+MATRIX = {
+    "Which cells": ["only", "devices", "engines", "models", "schemes", "toolchain", "list", "print-matrix"],
+    "How to run and to measure them": ["num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs"],
+    "When it takes long or fails": ["resume", "timeout", "wait", "retries"],
+    "Reports and baselines": ["name", "baseline", "fail-on-regression", "save-baseline", "json"],
+}

@@ -1,0 +1,120 @@
+"""What the shell's Tab key offers: tasks, options, and the names that an option takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from core.errors import SlipwayError, UsageError
+
+Names = Callable[[], Iterable[str]]
+
+_BASH = """\
+_slipway() {
+    local IFS=$'\\n'
+    COMPREPLY=($("${COMP_WORDS[0]/#\\~/$HOME}" --complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _slipway inv invoke
+"""
+_ZSH = """\
+#compdef inv invoke
+_slipway() {
+    local -a found
+    found=("${(@f)$("${words[1]/#\\~/$HOME}" --complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    if [[ -n "${found[1]}" ]]; then
+        compadd -- "${found[@]}"
+    else
+        _files
+    fi
+}
+compdef _slipway inv invoke
+"""
+_FISH = """\
+function __slipway_complete
+    set -l before (commandline -opc)
+    set -l program (string replace -r '^~' $HOME -- $before[1])
+    $program --complete -- $before[2..-1] (commandline -ct) 2>/dev/null
+end
+complete -c inv -a '(__slipway_complete)'
+complete -c invoke -a '(__slipway_complete)'
+"""
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def script(shell: str) -> str:
+    """What a shell must read once: ``source <(./inv --print-completion-script bash)``.
+
+    Raises:
+        UsageError: another shell.
+    """
+    if shell not in SCRIPTS:
+        raise UsageError(
+            f"There is no completion for the shell {shell!r}.", f"there is one for {', '.join(SCRIPTS)}",
+            "./inv --print-completion-script bash",
+        )  # fmt: skip
+    return SCRIPTS[shell]
+
+
+SOURCES: dict[str, Names] = {}
+"""Names that options take; in lists with commas, for the part after the last comma. The tasks put them in."""
+
+
+def _values(option: str, typed: str) -> list[str]:
+    source = SOURCES.get(option)
+    if source is None:
+        return []
+    done, comma, part = typed.rpartition(",")
+    try:
+        names = sorted(source())
+    except SlipwayError:  # a damaged inventory: the task itself says it
+        return []
+    return [f"{done}{comma}{name}" for name in names if name.startswith(part)]
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Bash takes ``--device=pi`` for three words; here the option and its value are two."""
+    return [word for place, word in enumerate(words) if word != "=" or place == 0]
+
+
+def offers(words: Sequence[str], tasks: Mapping[str, Any], core: Any) -> list[str]:
+    """What may stand in place of the last word.
+
+    Args:
+        words: those typed so far, without the program's name; the last one is where the cursor is.
+        tasks: for each task's name, Invoke's context with its options.
+        core: the context of the options that every task takes.
+    """
+    if words and words[-1] == "=":
+        words = [*words, ""]
+    words = _joined(words) or [""]
+    *before, current = words
+    context, waiting, given = core, None, 0
+    for word in before:
+        if waiting is not None:
+            waiting = None
+        elif word.startswith("-"):
+            flag = _flag(word, context, core)
+            waiting = flag if flag is not None and flag.takes_value and "=" not in word else None
+        elif context is not core and given < len(context.positional_args):
+            given += 1
+        elif word in tasks:
+            context, given = tasks[word], 0
+    if waiting is not None:
+        return _values(waiting.name, current)
+    if current.startswith("-"):
+        option, equals, typed = current.partition("=")
+        if equals:
+            flag = _flag(option, context, core)
+            return [f"{option}={each}" for each in _values(flag.name, typed)] if flag else []
+        flags = {*context.flags, *context.inverse_flags} | ({"--help"} if context is not core else set())
+        return sorted(flag for flag in flags if flag.startswith(current) and len(flag) > 2)
+    if context is not core and given < len(context.positional_args):
+        name = context.positional_args[given].name
+        # Every task below devices takes a device first.
+        return _values("device" if str(context.name).startswith("devices.") else name, current)
+    return sorted(name for name in tasks if name.startswith(current))
+
+
+def _flag(word: str, *contexts: Any) -> Any:
+    name = word.partition("=")[0]
+    return next((context.flags[name] for context in contexts if name in context.flags), None)

@@ -1,0 +1,119 @@
+"""Slipway's own Invoke program: its version, its lists and help texts, completion, and settings checked."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from invoke import exceptions
+from invoke.config import merge_dicts
+from invoke.program import Program
+
+from core import completion, settings
+from core.paths import ROOT
+
+_VERSION = re.compile(r'^version = "([^"]+)"', re.MULTILINE)
+_WHAT = "Slipway builds an on-device inference runtime, puts it on a device with a model, and runs it there."
+_OTHER = "Other options"
+
+
+def version() -> str:
+    """Slipway's version, as ``pyproject.toml`` has it."""
+    found = _VERSION.search((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return found[1] if found else "unknown"
+
+
+class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
+    """Invoke's own, whose errors are left to `core.front`."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Slipway", version=version(), binary="./inv", binary_names=["inv", "invoke"])
+
+    def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002, ARG002  # Invoke's names
+        """Do what ``argv`` says; what is wrong with it raises."""
+        self.create_config()
+        self.parse_core(argv)
+        self.parse_collection()
+        self.parse_tasks()
+        self.parse_cleanup()
+        self.update_config()
+        settings.check(self.config.get("slipway", {}), self.collection.configuration()["slipway"], os.environ)
+        self.execute()
+
+    def parse_core_args(self) -> None:
+        """Take the options that every task has, and print the script for a shell if it is wanted."""
+        super().parse_core_args()
+        if shell := self.args["print-completion-script"].value:
+            sys.stdout.write(completion.script(shell))
+            raise exceptions.Exit
+
+    def load_collection(self) -> None:
+        """Load the tasks, and settings of the current folder over those of the checkout."""
+        super().load_collection()
+        if here := settings.folder_here(ROOT):
+            outer = self.config._project  # Invoke reads one folder's file, and we two
+            self.config.set_project_location(here)
+            self.config.load_project(merge=False)
+            inner = self.config._project or {}
+            self.config._set(_project=merge_dicts(dict(outer or {}), inner))
+            self.config.merge()
+
+    def offers(self, words: Sequence[str]) -> list[str]:
+        """What may stand in place of the last of ``words``, for the shell's completion."""
+        self.create_config()
+        self.parse_core([self.binary, "--search-root", str(ROOT)])
+        self.parse_collection()
+        contexts = {str(name): context for name, context in self._make_parser().contexts.items()}
+        return completion.offers(words, contexts, self.initial_context)
+
+    def no_tasks_given(self) -> None:
+        """Say what this is, and list the tasks."""
+        print(f"{_WHAT}\n")  # noqa: T201
+        self.list_tasks()
+        print(  # noqa: T201
+            "./inv TASK --help explains a task, ./inv --help the options that all of them take.\n"
+            "The main one: ./inv deploy --device pi --model mobilenet_v2"
+        )
+        raise exceptions.Exit
+
+    def print_task_help(self, name: str) -> None:
+        """Print what a task does and its options, in groups if the task has them."""
+        context, body = self.parser.contexts[name], self.collection[name]
+        words = "".join(f" {each.name.upper()}" for each in context.positional_args)
+        print(f"Usage: ./inv {name}{words}{' [options]' if context.flags else ''}\n")  # noqa: T201
+        for line in (inspect.getdoc(body) or "").splitlines():
+            print(f"  {line}".rstrip())  # noqa: T201
+        print()  # noqa: T201
+        for heading, rows in _groups(context, getattr(body, "groups", {})).items():
+            print(f"{heading}:\n")  # noqa: T201
+            self.print_columns(rows)
+
+
+def _groups(context: Any, groups: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[str, str]]]:
+    """The options of a task below their headings, in the order of the headings; each option once."""
+    left = {_typed(argument): argument for argument in context.args.values()}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for heading, names in groups.items():
+        rows = [_row(left.pop(name)) for name in names if name in left]
+        if rows:
+            found[heading] = rows
+    if left:
+        found[_OTHER if found else "Options"] = [_row(each) for _, each in sorted(left.items())]
+    return found
+
+
+def _row(argument: Any) -> tuple[str, str]:
+    """``-d, --device=DEVICE`` and its help."""
+    name = _typed(argument)
+    value = "" if argument.kind is bool else f"={name.rpartition('-')[2].upper()}"
+    short = [f"-{letter}" for letter in argument.names if len(letter) == 1]
+    return ", ".join([*short, f"--{name}{value}"]), argument.help or ""
+
+
+def _typed(argument: Any) -> str:
+    """An option's name as it is typed."""
+    return str(argument.name).replace("_", "-")

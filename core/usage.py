@@ -1,0 +1,94 @@
+"""What Invoke's parser refuses, in Slipway's words: the nearest name that exists, and the command that was meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from core.errors import UsageError
+
+_UNKNOWN = re.compile(r"No idea what (?P<quoted>'.*'|\".*\") is!", re.DOTALL)
+_VALUELESS = re.compile(r"Flag <Argument: (?P<name>[^ >]+)")
+_MISSING = re.compile(r"did not receive required positional arguments: (?P<names>.+)")
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """The one of ``names`` that ``word`` looks like; empty if it looks like none."""
+    return next(iter(difflib.get_close_matches(word, list(names), n=1, cutoff=0.6)), "")
+
+
+def options(context: Any) -> list[str]:
+    """The long options of a task, as they are typed."""
+    if context is None:
+        return []
+    return [flag for flag in (*context.flags, *context.inverse_flags) if flag.startswith("--")]
+
+
+def refused(error: Exception, words: Sequence[str], tasks: Sequence[str], core: Any) -> UsageError:
+    """The error for what Invoke's parser says.
+
+    Args:
+        error: its ``ParseError``.
+        words: the command line.
+        tasks: names of all tasks.
+        core: the context of the options that every task takes.
+    """
+    context = getattr(error, "context", None)
+    task = str(getattr(context, "name", None) or "")
+    said = " ".join(str(error).split())
+    manual = f"./inv {task} --help" if task else "./inv --list, or ./inv TASK --help"
+    if found := _UNKNOWN.search(str(error)):
+        return _unknown(_unquoted(found["quoted"]), task, context, words, tasks, core)
+    if found := _VALUELESS.search(said):
+        return UsageError(f"--{found['name']} needs a value.", "", manual)
+    if found := _MISSING.search(said):
+        return UsageError(f"{task} needs {found['names']}.", "", manual)
+    return UsageError(said, "", manual)
+
+
+def _unquoted(quoted: str) -> str:
+    """The word that Invoke shows by ``repr``."""
+    import ast
+
+    try:
+        return str(ast.literal_eval(quoted))
+    except (SyntaxError, ValueError):
+        return quoted[1:-1]
+
+
+def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Sequence[str], core: Any) -> UsageError:
+    manual = f"./inv {task} --help" if task else "./inv --list"
+    if word.startswith("-"):
+        what = f"{task} has no option {word}." if task else f"There is no option {word}."
+        meant = near(word, [*options(context), *options(core)]) if word.startswith("--") else ""
+    elif task and task in words[: _index(words, word)]:
+        meant = near(word, tasks)
+        what = f"{task} takes no word {word!r}, and no task has this name."
+        if not meant:
+            return UsageError(what, "a value stands after the name of its option, as in --device pi", manual)
+    else:
+        meant = near(word, tasks)
+        what = f"There is no task {word!r}."
+    if not meant:
+        return UsageError(what, "", manual)
+    return UsageError(what, f"did you mean {meant}?", _corrected(words, word, meant))
+
+
+def _index(words: Sequence[str], word: str) -> int:
+    return words.index(word) if word in words else len(words)
+
+
+def _corrected(words: Sequence[str], word: str, meant: str) -> str:
+    """The command as it was meant."""
+    typed: list[str] = []
+    for each in words:
+        if each == word:
+            typed.append(meant)
+        elif each.startswith(f"{word}="):
+            typed.append(meant + each[len(word) :])
+        else:
+            typed.append(each)
+    return f"./inv {shlex.join(typed)}"

@@ -1,0 +1,216 @@
+"""The command line itself: what is offered, what is refused and what was meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import invoke
+import pytest
+
+import tasks
+from core import completion, front, invoked
+from core.cli import setting
+from core.errors import ConfigError
+from core.paths import ROOT
+from core.settings import check
+from tests.conftest import Inv
+
+INV = str(ROOT / "inv")
+
+
+def _said(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = front.run(["--search-root", str(ROOT), *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "rest"),
+    [
+        (["depoly", "--device", "pi"], "There is no task 'depoly'.", "./inv deploy --device pi"),
+        (["deploy", "--devcie=my pi"], "deploy has no option --devcie.", "./inv deploy '--device=my pi'"),
+        (["--lst"], "There is no option --lst.", "./inv --list"),
+        (["deploy", "--device"], "--device needs a value.", "./inv deploy --help"),
+        (["deploy", "pi"], "deploy takes no word 'pi'", "as in --device pi"),
+        (["devices.trust"], "devices.trust needs 'name'.", "./inv devices.trust --help"),
+        (["xyzzy"], "There is no task 'xyzzy'.", "./inv --list"),
+        (["targets", "deplyo"], "no task has this name", "./inv targets deploy"),
+        (["--print-completion-script", "csh"], "the shell 'csh'", "bash, zsh, fish"),
+    ],
+)
+def test_a_slip_of_the_hand_is_answered_with_what_was_meant(
+    words: list[str], what: str, rest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _said(words, capsys)
+    assert (code, out) == (2, "")
+    assert what in err.splitlines()[0]
+    assert rest in err
+
+
+def test_a_slip_is_json_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = _said(["deploy", "--json", "--devcie", "pi"], capsys)
+    said = json.loads(out)
+    assert (code, said["exit_code"], said["error"]) == (2, 2, "usage")
+    assert said["try"] == "./inv deploy --json --device pi"
+    assert err.startswith(said["what"])
+
+
+def test_called_bare_it_says_what_it_is_and_lists_its_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = _said([], capsys)
+    assert (code, err) == (0, "")
+    assert out.startswith("Slipway builds")
+    assert all(f"\n  {name} " in out for name in tasks.ns.task_names)
+
+
+def test_the_version_is_slipways(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _said(["--version"], capsys)[:2] == (0, f"Slipway {invoked.version()}\n")
+    assert f'\nversion = "{invoked.version()}"\n' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", tasks.ns.task_names)
+def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _said([name, "--help"], capsys)
+    assert code == 0
+    heading = next(iter(getattr(tasks.ns[name], "groups", {}) or ["Options"]))
+    _, _, options = out.partition(f"\n{heading}:\n")
+    shown = [line.split("--")[1].split()[0].split("=")[0] for line in options.splitlines() if line.startswith("  -")]
+    wanted = [argument.name.replace("_", "-") for argument in tasks.ns[name].get_arguments()]
+    assert sorted(shown) == sorted(wanted)
+
+
+@pytest.mark.parametrize("name", ["deploy", "matrix"])
+def test_the_options_of_large_tasks_stand_in_groups(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = _said([name, "--help"], capsys)
+    groups = tasks.ns[name].groups
+    assert len(groups) >= 4
+    assert all(f"\n{heading}:\n" in out for heading in groups)
+    known = {argument.name.replace("_", "-") for argument in tasks.ns[name].get_arguments()}
+    grouped = [option for options in groups.values() for option in options]
+    assert set(grouped) <= known
+    assert len(grouped) == len(set(grouped))
+
+
+@pytest.mark.parametrize(
+    ("words", "some", "others"),
+    [
+        (["dep"], ["deploy"], ["devices.add"]),
+        (["deploy", ""], ["deploy", "targets"], ["--device"]),
+        (["deploy", "--dev"], ["--device"], ["--devices"]),
+        (["deploy", "--json", "-"], ["--device", "--help"], ["--devices"]),
+        (["deploy", "--device", "p"], ["pi", "phone"], ["local"]),
+        (["deploy", "--device", "pi", "--scheme", "q"], ["qs8"], ["fp32"]),
+        (["deploy", "--device=p"], ["--device=pi"], ["--device=local"]),
+        (["deploy", "--device", "=", "p"], ["pi"], ["local"]),
+        (["deploy", "--device", "="], ["pi", "local"], []),
+        (["matrix", "--schemes", "fp32,q"], ["fp32,qs8"], ["qs8"]),
+        (["devices.start", "p"], ["pi"], ["local", "deploy"]),
+        (["build", "--target", "linux-arm"], ["linux-arm64", "linux-armv7"], ["linux-x86"]),
+        (["deploy", "--program", ""], [], ["deploy", "pi"]),
+        (["--vers"], ["--version"], []),
+        ([], ["deploy"], ["--version"]),
+    ],
+)
+def test_the_shell_is_offered(
+    words: list[str], some: list[str], others: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _said(["--complete", "--", *words], capsys)
+    found = out.splitlines()
+    assert (code, err) == (0, "")
+    assert set(some) <= set(found)
+    assert not set(others) & set(found)
+
+
+def test_every_source_of_names_has_some() -> None:
+    assert [option for option, source in completion.SOURCES.items() if not list(source())] == []
+
+
+def test_a_damaged_inventory_offers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text("[pi\n", encoding="utf-8")
+    monkeypatch.setenv("SLIPWAY_DEVICES_FILE", str(file))
+    assert _said(["--complete", "--", "deploy", "--device", ""], capsys) == (0, "\n", "")
+
+
+def test_bash_completes_with_it(inv: Inv) -> None:
+    """The script in a real bash, which splits ``--device=p`` into three words."""
+    script = inv("--print-completion-script", "bash")
+    assert (script.returncode, script.stderr) == (0, "")
+    for typed, wanted in [
+        ("'deploy' '--device' 'pi-'", "pi-zero"),
+        ("'deploy' '--device' '=' 'pi-'", "pi-zero"),
+        ("'depl'", "deploy"),
+    ]:
+        line = (
+            f'COMP_WORDS=({INV} {typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _slipway; echo "${{COMPREPLY[@]}}"'
+        )
+        done = subprocess.run(
+            ["bash", "--norc", "-c", f"{script.stdout}\n{line}"], capture_output=True, text=True, check=True
+        )
+        assert (done.stdout, done.stderr) == (f"{wanted}\n", "")
+
+
+@pytest.mark.parametrize("words", [["depoly"], ["--complete", "--", "depl"]])
+def test_invoke_hands_over(words: list[str]) -> None:
+    """An ``invoke`` of the user's own gives the same answer as ``./inv``."""
+    own = subprocess.run([INV, *words], capture_output=True, text=True, cwd=ROOT, check=False)
+    other = subprocess.run(
+        [sys.executable, "-m", "invoke", *words], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (own.returncode, own.stdout, own.stderr) == (other.returncode, other.stdout, other.stderr)
+    assert "deploy" in own.stdout + own.stderr
+
+
+@pytest.mark.parametrize(
+    ("found", "environ", "said"),
+    [
+        ({"devcie": "pi"}, {}, "did you mean device?"),
+        ({"xyzzy": 1}, {}, "the settings are device, model"),
+        ([], {}, "not a table"),
+        ({}, {"INVOKE_SLIPWAY_MODLE": "mlp"}, "did you mean INVOKE_SLIPWAY_MODEL?"),
+        ({}, {"INVOKE_SLIPWAY_": "mlp"}, "the settings are INVOKE_SLIPWAY_DEVICE"),
+    ],
+)
+def test_settings_that_nothing_reads_are_refused(found: object, environ: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(found, ["device", "model"], environ)
+    assert said in str(caught.value)
+
+
+def test_settings_that_exist_are_taken() -> None:
+    check({"device": "pi"}, ["device", "model"], {"INVOKE_SLIPWAY_MODEL": "mlp", "INVOKE_OTHER": "1"})
+
+
+def test_the_current_folders_settings_come_over_the_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "invoke.yaml").write_text("slipway:\n  device: a-device\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    program = invoked.Slipway()
+    program.create_config()
+    program.parse_core(["./inv", "--search-root", str(ROOT), "targets"])
+    program.parse_collection()
+    program.parse_tasks()
+    program.update_config()
+    program.config.load_collection(program.collection.configuration())
+    context = invoke.Context(program.config)
+    assert setting(context, "device") == "a-device"
+    assert setting(context, "model") == tasks.DEFAULTS["model"]
+
+
+def test_a_wrong_setting_in_the_current_folder_stops_before_the_task(tmp_path: Path) -> None:
+    (tmp_path / "invoke.yaml").write_text("slipway:\n  devcie: pi\n", encoding="utf-8")
+    done = subprocess.run([INV, "targets"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (ConfigError.exit_code, "")
+    assert "did you mean device?" in done.stderr
+
+
+def test_a_folder_that_is_gone_has_no_settings(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); os.execv({INV!r}, ['inv', '--version'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ)
+    assert done.returncode == 0, done.stderr
