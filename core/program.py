@@ -148,6 +148,8 @@ class Program(_Model):
     """Every file beside the description, with its size in bytes."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Modules that the user's own file imported, with their SHA-256."""
+    depends: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """What the user's function read besides: ``files``, ``folders``, ``variables`` and ``packages``."""
 
     def tolerance_of(self, output: int) -> Tolerance:
         """The tolerance of output number ``output``."""

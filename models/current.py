@@ -9,6 +9,7 @@ from typing import Any
 
 from core.errors import SlipwayError
 from core.files import sha256_file
+from models.depends import changed
 from models.options import Options
 from models.request import Request, key, resolve
 
@@ -25,18 +26,26 @@ def _same_sources(digests: Mapping[str, str]) -> bool:
     return all(Path(name).is_file() and sha256_file(Path(name)) == digest for name, digest in digests.items())
 
 
-def current(request: Request) -> bool:
-    """Whether the request's folder has the complete and current result of the export."""
+def stale(request: Request) -> str:
+    """Why the request's folder does not have the complete and current result of the export; empty if it has."""
     try:
         found = json.loads((request.folder / DESCRIPTION).read_text(encoding="utf-8"))
-        return bool(
-            found["files"]
-            and found["export_key"] == key(request)
-            and _same_files(request.folder, found["files"])
-            and _same_sources(found["sources"])
-        )
+        if not found["files"] or not _same_files(request.folder, found["files"]):
+            return "files of the export are missing or have another size"
+        if found["export_key"] != key(request):
+            return "its model, options, packages or exporter have changed"
+        if not _same_sources(found["sources"]):
+            return "a module that the model's file imports has changed"
+        return changed(found.get("depends", {}))
+    except FileNotFoundError:
+        return "it was not exported"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+        return "its description cannot be read"
+
+
+def current(request: Request) -> bool:
+    """Whether the request's folder has the complete and current result of the export."""
+    return not stale(request)
 
 
 def is_current(

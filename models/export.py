@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.console import note, shown
 from core.errors import ConfigError, ExportError, SlipwayError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
-from models.current import DESCRIPTION, current
+from models.current import DESCRIPTION, current, stale
 from models.host import Host
 from models.options import Options
 from models.quiet import Stages, log_path, quiet
@@ -125,6 +125,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
         seconds=round(stages.seconds, 2),
         files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
         sources=model.sources,
+        depends=model.depends,
     )
 
 
@@ -152,15 +153,17 @@ def _forget() -> None:
 
 def _sweep(folder: Path) -> None:
     """Remove files of killed exports to ``folder``; the caller holds its lock, so that no export is running."""
-    for stale in folder.parent.glob(f".{folder.name}.*"):
-        if stale.suffix in (".tmp", ".old"):
-            shutil.rmtree(stale, ignore_errors=True)
+    for left in folder.parent.glob(f".{folder.name}.*"):
+        if left.suffix in (".tmp", ".old"):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def export_request(request: Request, force: bool, host: Host) -> Path:
     """What `export` does with a request that is checked already; the folder."""
     if not force and current(request):
         return request.folder
+    if not force and (request.folder / DESCRIPTION).is_file():
+        note(f"{request.name}: exporting again: {stale(request)}")
     _ours(request.folder)
     # Two exports to one folder take turns; the second finds the result of the first.
     with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):

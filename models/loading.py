@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import torch
 from core.errors import ExportError
 from core.files import sha256_file
 from models.request import Request
+from models.watching import Watch, watching
 
 FORM = (
     "return (module, example_inputs), or (module, example_inputs, dynamic_shapes), or "
@@ -38,7 +40,9 @@ class Prepared:
     calibration: tuple[tuple[Any, ...], ...]
     """Samples for static quantization; empty if the model has none."""
     sources: dict[str, str] = field(default_factory=dict)
-    """Modules that the user's file imported from its own folder, with their SHA-256."""
+    """Modules of the user's own that the file imported, with their SHA-256."""
+    depends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What else the user's code read (`models.depends`)."""
 
 
 _ADVICE = ("For more debugging", "For more information", "For C++ stack", "TORCHDYNAMO_", "TORCH_LOGS", "draft_export")
@@ -71,18 +75,6 @@ def _users_code(file: Path, doing: str) -> Iterator[None]:
         ) from error
 
 
-def _local_modules(before: set[str], folder: Path, main: Path) -> dict[str, str]:
-    """Modules imported since ``before`` whose files are in ``folder``: the export depends on them too."""
-    found = {}
-    for name in set(sys.modules) - before:
-        file = getattr(sys.modules[name], "__file__", None)
-        if file and Path(file).is_file():
-            path = Path(file).resolve()
-            if path != main and path.is_relative_to(folder) and "site-packages" not in path.parts:
-                found[str(path)] = sha256_file(path)
-    return dict(sorted(found.items()))
-
-
 def _import_file(path: Path) -> ModuleType:
     """Import a file by path, with its folder importable meanwhile, under a name that hides no module."""
     name = f"slipway_model_{path.stem}"
@@ -95,28 +87,55 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _call_users(request: Request) -> tuple[Any, dict[str, str]]:
-    """The user's function's result, and the local modules that it imported."""
-    folder = request.source.parent
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
+@contextlib.contextmanager
+def _users_folder(request: Request) -> Iterator[Watch]:
+    """Let the user's file import modules of its own folder while the block runs, and note what it reads."""
+    folder = os.fspath(request.source.parent)
+    sys.path.insert(0, folder)
+    watch = None
     try:
-        with _users_code(request.source, "Importing"):
-            module = _import_file(request.source)
-        function: Callable[[], Any] | None = getattr(module, request.function, None)
-        if not callable(function):
-            raise ExportError(f"{request.source} has no function {request.function!r}.", "", f"--model {request.model}")
-        with _users_code(request.source, f"Calling {request.function}() of"):
-            torch.manual_seed(0)
-            value = function()
-        return value, _local_modules(before, folder, request.source)
+        with watching(request.source) as watch:
+            yield watch
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(folder)
         # The next export of this process must read the files again, not find these modules.
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).resolve().is_relative_to(folder) and "site-packages" not in Path(file).parts:
-                del sys.modules[name]
+        for name in watch.modules() if watch else ():
+            del sys.modules[name]
+
+
+def _call_users(request: Request) -> Any:
+    """The user's function's result."""
+    with _users_code(request.source, "Importing"):
+        module = _import_file(request.source)
+    function: Callable[[], Any] | None = getattr(module, request.function, None)
+    if not callable(function):
+        raise ExportError(f"{request.source} has no function {request.function!r}.", "", f"--model {request.model}")
+    with _users_code(request.source, f"Calling {request.function}() of"):
+        torch.manual_seed(0)
+        return function()
+
+
+def _depends(request: Request, watch: Watch) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """The modules that the user's file imported, with their SHA-256; and what else it read.
+
+    Raises:
+        ExportError: a file that the user has named does not exist.
+    """
+    files, variables = [], []
+    for word in request.options.depends:
+        kind, colon, name = word.partition(":")
+        if colon and kind == "env":
+            variables.append(name)
+        elif Path(word).expanduser().is_file():
+            files.append(Path(word).expanduser())
+        else:
+            raise ExportError(
+                f"There is no file {word}.", "named by the option depends", "depends=FILE,env:NAME", [word]
+            )
+    paths = (Path(str(module.__file__)).resolve() for module in watch.modules().values())
+    sources = {str(path): sha256_file(path) for path in sorted(paths) if path != request.source}
+    found = watch.found(files, variables)
+    return sources, {**found, "files": {path: one for path, one in found["files"].items() if path not in sources}}
 
 
 def _call_zoo(request: Request) -> Any:
@@ -167,12 +186,20 @@ def load(request: Request) -> Prepared:
     Raises:
         ExportError: the user's code fails or returns something else, or weights do not fit.
     """
-    sources: dict[str, str] = {}
+    maker = f"{request.function}() of {request.source.name}"
     if request.maker is not None:
-        value = request.maker()
-    elif request.zoo is None:
-        value, sources = _call_users(request)
-    else:
-        value = _call_zoo(request)
-    module, inputs, shapes, calibration = _unpack(value, f"{request.function}() of {request.source.name}")
-    return Prepared(module.eval(), inputs, shapes, calibration, sources)
+        return _prepared(_unpack(request.maker(), maker))
+    if request.zoo is not None:
+        return _prepared(_unpack(_call_zoo(request), maker))
+    with _users_folder(request) as watch:
+        parts = _unpack(_call_users(request), maker)
+        return _prepared(parts, *_depends(request, watch))
+
+
+def _prepared(
+    parts: tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]],
+    sources: dict[str, str] | None = None,
+    depends: dict[str, dict[str, Any]] | None = None,
+) -> Prepared:
+    module, inputs, shapes, calibration = parts
+    return Prepared(module.eval(), inputs, shapes, calibration, sources or {}, depends or {})

@@ -29,6 +29,8 @@ class Options:
     """Let XNNPACK take bfloat16 linear layers."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    depends: tuple[str, ...] = ()
+    """Files and ``env:NAME`` that the program depends on, besides those that Slipway sees the model function read."""
 
     def __post_init__(self) -> None:
         for precision in self.config_precisions:
@@ -115,7 +117,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name == "config_precisions":
+        if name in ("config_precisions", "depends"):
             chosen[name] = words(given)
         elif name == "weights":
             chosen[name] = str(given)

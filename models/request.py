@@ -16,6 +16,7 @@ from typing import Any
 from core.errors import ConfigError, ExportError
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
+from models import closure
 from models.options import Options, parse
 from models.partitioners import check
 from models.schemes import Scheme, get_scheme
@@ -230,7 +231,7 @@ def key(request: Request) -> str:
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
         "maker": request.zoo.maker if request.zoo else "",
-        "source": sha256_file(request.source),
+        "source": sha256_file(request.source) if request.zoo else closure.digest(request.source, request.function),
         "scheme": repr(request.scheme),
         "partitioners": request.partitioners,
         "options": request.options.to_json(),

@@ -66,7 +66,9 @@ def test_the_key_depends_on_each_choice(file: Path) -> None:
 
 def test_the_key_follows_the_source(file: Path) -> None:
     before = key(resolve(f"{file}:make_model"))
-    file.write_text(SOURCE + "# more\n")
+    file.write_text(SOURCE + "# a comment\n")
+    assert key(resolve(f"{file}:make_model")) == before
+    file.write_text(SOURCE.replace("None", "True"))
     assert key(resolve(f"{file}:make_model")) != before
 
 

@@ -1,0 +1,259 @@
+"""What an export depends on besides its request: seen while the user's code runs, and compared later. No torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models import closure, depends
+from models.watching import watching
+
+FILE = """
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WIDTH = 4
+
+def first():
+    return helper(WIDTH)
+
+def helper(width):
+    return Net()
+
+class Net:
+    size = 3
+
+class Other(Net):
+    size = 5
+
+def second():
+    return Other()
+
+NAMES = {"third": 1}
+
+def third():
+    return 3
+"""
+
+
+# --- which part of a file counts
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "of"),
+    [
+        ("return helper(WIDTH)", "return helper(2)", "first"),
+        ("return Net()", "return Net", "first"),
+        ("size = 3", "size = 4", "first second"),
+        ("size = 5", "size = 6", "second"),
+        ("WIDTH = 4", "WIDTH = 8", "first second third"),
+        ("import json", "import json, os", "first second third"),
+        ("return 3", "return 4", "first second third"),
+        ("return Other()", "return Other", "second"),
+        ("size = 5", "size = 5  # a comment", ""),
+    ],
+)
+def test_a_change_counts_for_the_functions_that_it_concerns(tmp_path: Path, old: str, new: str, of: str) -> None:
+    # A text that always counts, a key of NAMES, could be the name of third.
+    file = tmp_path / "net.py"
+    file.write_text(FILE)
+    before = {name: closure.digest(file, name) for name in ("first", "second", "third")}
+    assert old in FILE
+    file.write_text(FILE.replace(old, new))
+    changed = {name for name, one in before.items() if closure.digest(file, name) != one}
+    assert changed == set(of.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "found = globals()['helper']",
+        "import sys; found = sys.modules[__name__]",
+        "def helper(width): return 2",
+        "found = eval('hel' + 'per')",
+        "@print\ndef registered(): pass",
+    ],
+)
+def test_a_file_that_can_reach_everything_counts_whole(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(FILE + line + "\n")
+    before = closure.digest(file, "third")
+    replaced = "registered(): return 5" if "registered" in line else "size = 6"
+    file.write_text((FILE + line + "\n").replace("registered(): pass", replaced).replace("size = 5", replaced))
+    assert closure.digest(file, "third") != before
+
+
+# --- what is seen
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[[str], dict[str, dict[str, Any]]]]:
+    """Run lines as a user's file and give what they depend on."""
+    source = tmp_path / "user" / "net.py"
+    source.parent.mkdir()
+    path = list(sys.path)
+
+    def call(lines: str) -> dict[str, dict[str, Any]]:
+        source.write_text(textwrap.dedent(lines))
+        before = set(sys.modules)
+        with watching(source) as watch:
+            exec(compile(source.read_text(), source, "exec"), {"__name__": "net", "__file__": str(source)})  # noqa: S102
+            found = watch.found()
+            own = watch.modules()
+        for name in own:
+            del sys.modules[name]
+        assert set(own) <= set(sys.modules) - before | set(own)
+        parsed: dict[str, dict[str, Any]] = json.loads(json.dumps(found))
+        return parsed
+
+    yield call
+    sys.path[:] = path
+
+
+Run = Callable[[str], dict[str, dict[str, Any]]]
+
+
+def test_files_that_are_read_are_noted(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).write_bytes(b"0" * 256)
+    found = run(
+        f"""
+        import os, pathlib, numpy
+        open({str(tmp_path / "a")!r}).close()
+        (pathlib.Path({str(tmp_path)!r}) / "b").read_bytes()
+        numpy.fromfile({str(tmp_path / "c")!r}, "u1")
+        os.close(os.open({str(tmp_path / "d")!r}, os.O_RDONLY))
+        pathlib.Path("/proc/self/stat").read_text()
+        pathlib.Path(os.__file__).read_text()
+        """
+    )
+    assert set(found["files"]) == {str(tmp_path / name) for name in "abcd"}
+    assert depends.changed(found) == ""
+    assert found["packages"]["numpy"] == depends.version("numpy") != "absent"
+    (tmp_path / "c").write_bytes(b"1" * 256)
+    assert depends.changed(found) == f"{tmp_path / 'c'} has changed"
+    (tmp_path / "c").unlink()
+    assert depends.changed(found) == f"{tmp_path / 'c'} is missing"
+
+
+def test_a_file_of_the_same_size_and_time_is_looked_into(run: Run, tmp_path: Path) -> None:
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(b"0000")
+    os.utime(weights, (1, 1))
+    found = run(f"open({str(weights)!r}, 'rb').close()")
+    other = tmp_path / "other"
+    other.write_bytes(b"1111")
+    os.utime(other, (1, 1))
+    other.replace(weights)
+    assert depends.changed(found) == f"{weights} has changed"
+
+
+def test_looks_save_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(b"0000")
+    assert depends.file(weights)["looks"] == [], "it was written just now, and could be again in the same tick"
+    monkeypatch.setattr(depends, "_SETTLED", 0)
+    time.sleep(0.02)
+    kept = depends.file(weights)
+    assert kept["looks"] == depends.looks(weights)
+    monkeypatch.setattr(depends, "sha256_file", lambda _: pytest.fail("computed"))
+    assert depends.changed({"files": {str(weights): kept}}) == ""
+
+
+def test_a_file_that_changes_while_it_is_read_is_never_current(tmp_path: Path) -> None:
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(b"0000")
+    before = depends.looks(weights)
+    weights.write_bytes(b"00000")
+    assert depends.changed({"files": {str(weights): depends.file(weights, before)}}) != ""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "import os; os.path.exists({0!r})",
+        "import pathlib; pathlib.Path({0!r}).exists()",
+        "import pathlib; pathlib.Path({0!r}).is_file()",
+        "try:\n    open({0!r})\nexcept OSError:\n    pass",
+    ],
+)
+def test_a_file_that_appears_is_noticed(run: Run, tmp_path: Path, lines: str) -> None:
+    weights = tmp_path / "later.bin"
+    found = run(lines.format(str(weights)))
+    assert depends.changed(found) == ""
+    weights.write_bytes(b"1")
+    assert depends.changed(found) == f"{weights} has appeared"
+
+
+def test_a_temporary_file_is_no_input(run: Run) -> None:
+    found = run(
+        """
+        import tempfile, pathlib
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "x"
+            file.write_text("1")
+            file.read_text()
+        """
+    )
+    assert found["files"] == {}
+    assert depends.changed(found) == ""
+
+
+def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "1.pt").write_text("1")
+    found = run(f"import glob; glob.glob({str(folder)!r} + '/*.pt')")
+    assert depends.changed(found) == ""
+    (folder / ".hidden").write_text("1")
+    assert depends.changed(found) == ""
+    (folder / "2.pt").write_text("2")
+    assert depends.changed(found) == f"the folder {folder} has other files"
+
+
+@pytest.mark.parametrize(
+    "read",
+    ["os.environ.get('MY_STEP')", "os.getenv('MY_STEP')", "'MY_STEP' in os.environ and os.environ['MY_STEP']"],
+)
+def test_variables_that_the_users_code_reads_count(run: Run, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
+    monkeypatch.setenv("MY_STEP", "secret")
+    found = run(f"import os; {read}")
+    assert set(found["variables"]) == {"MY_STEP"}
+    assert "secret" not in str(found)
+    assert depends.changed(found) == ""
+    monkeypatch.setenv("MY_STEP", "other")
+    assert "MY_STEP has changed" in depends.changed(found)
+    monkeypatch.delenv("MY_STEP")
+    assert "MY_STEP has changed" in depends.changed(found)
+
+
+def test_modules_from_anywhere_are_the_users(run: Run, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "slipway_shared_part.py").write_text("WIDTH = 4\n")
+    found = run(f"import sys; sys.path.insert(0, {str(shared)!r}); import slipway_shared_part")
+    assert str(shared / "slipway_shared_part.py") in found["files"]
+    assert "slipway_shared_part" not in sys.modules
+
+
+def test_another_version_of_a_package_is_noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run("import numpy")
+    monkeypatch.setattr(
+        depends, "version", lambda name: "9.9" if name == "numpy" else depends.version.__wrapped__(name)
+    )
+    assert depends.changed(found).startswith("numpy is now 9.9, it was ")
+
+
+def test_nothing_stays_replaced(run: Run) -> None:
+    before = os.stat, type(os.environ).__getitem__
+    run("pass")
+    assert (os.stat, type(os.environ).__getitem__) == before
