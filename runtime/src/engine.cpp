@@ -23,6 +23,10 @@ Status Engine::configure(const EngineOptions& options) {
     return {Code::kUsage, "The engine " + info().name + " keeps no packed weights.",
             "leave --weights_cache to bundles of the engine lean"};
   }
+  if (options.list_kernels) {
+    return {Code::kUsage, "The engine " + info().name + " does not tell what else could compute a layer.",
+            "leave --kernels to bundles of the engine lean"};
+  }
   if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
       !options.trust_provider) {
     return {};

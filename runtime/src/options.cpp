@@ -81,6 +81,7 @@ constexpr Flag kFlags[] = {
     {"digests", Takes::kValue, nullptr, nullptr, 0},
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
+    {"kernels", Takes::kNothing, nullptr, nullptr, 0},
     {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
     {"version", Takes::kNothing, nullptr, nullptr, 0},
     {"help", Takes::kNothing, nullptr, nullptr, 0},
@@ -96,10 +97,9 @@ Status set_action(Options* options, Action action) {
 
 Status set_switch(Options* options, std::string_view name) {
   const std::pair<std::string_view, bool*> switches[] = {
-      {"print_output", &options->print_output},
-      {"profile", &options->profile},
-      {"ort_spinning", &options->engine.ort_spinning},
-      {"trust_provider", &options->engine.trust_provider},
+      {"print_output", &options->print_output},        {"profile", &options->profile},
+      {"ort_spinning", &options->engine.ort_spinning}, {"trust_provider", &options->engine.trust_provider},
+      {"kernels", &options->engine.list_kernels},
   };
   for (const auto& [known, flag] : switches) {
     if (name == known) {
@@ -328,6 +328,8 @@ Flags are --flag=value or --flag value.
                           5 % of the time so far), always or never
   --print_output          print the outputs
   --json, --json=FILE     the result, or the error, as JSON to standard output or to FILE
+  --kernels               lean: for each layer also the kernels that could compute it here, in the result and with
+                          --describe
   --describe, --capabilities, --version, --help
 
 Tensors are NumPy .npy files, version 1.0, little-endian, C order. bfloat16 is two-byte void ('|V2', the bits

@@ -100,7 +100,17 @@ void kernels_member(JsonWriter& json, const std::vector<KernelUse>& kernels) {
   json.key("kernels").begin_array();
   for (const KernelUse& use : kernels) {
     json.begin_object().member("node", use.node).member("kernel", use.kernel);
-    json.member("library", use.library).member("feature", use.feature).end_object();
+    json.member("library", use.library).member("feature", use.feature);
+    if (!use.candidates.empty()) {
+      json.member("layer", use.layer).member("choice", use.choice).member("own_choice", use.own_choice);
+      json.key("candidates").begin_array();
+      for (const KernelCandidate& candidate : use.candidates) {
+        json.begin_object().member("choice", candidate.choice).member("estimate", candidate.estimate);
+        json.end_object();
+      }
+      json.end_array();
+    }
+    json.end_object();
   }
   json.end_array();
 }

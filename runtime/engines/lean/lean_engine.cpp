@@ -56,6 +56,8 @@ class LeanEngine : public Engine {
     EngineOptions others = options;
     others.max_jumps = 0;
     others.weights_cache.clear();
+    list_kernels_ = options.list_kernels;
+    others.list_kernels = false;
     return Engine::configure(others);
   }
 
@@ -119,7 +121,11 @@ class LeanEngine : public Engine {
   }
 
   std::vector<KernelUse> kernels() const override {
-    return method_ == nullptr ? std::vector<KernelUse>() : method_->kernels();
+    std::vector<KernelUse> uses = method_ == nullptr ? std::vector<KernelUse>() : method_->kernels();
+    for (KernelUse& use : uses) {
+      choices_.complete(&use);
+    }
+    return uses;
   }
 
   std::vector<KernelUse> kernels_of(const std::string& model_path, const std::string& method) override {
@@ -207,8 +213,12 @@ class LeanEngine : public Engine {
     SLIPWAY_RETURN_IF_ERROR(store);
     store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
     const lean::WeightsFile* packed =
-        cache_ == nullptr ? nullptr : cache_->open(*store_, options.model_path, options.data_path);
+        cache_ == nullptr ? nullptr
+                          : cache_->open(*store_, options.model_path, options.data_path, wishes_of(options));
     weights_ = std::make_unique<lean::PackedWeights>(*store_, packed);
+    choices_ = lean::LayerChoices(options.kernels, list_kernels_);
+    const bool choosing = list_kernels_ || !options.kernels.empty();
+    context_.set_choices(choosing ? &choices_ : nullptr);
     shared_ = std::make_unique<lean::SharedArenas>(store_->program());
     std::vector<std::string> names{options.method};
     names.insert(names.end(), options.also.begin(), options.also.end());
@@ -221,6 +231,7 @@ class LeanEngine : public Engine {
       }
       methods_.push_back(std::move(method.value()));
     }
+    SLIPWAY_RETURN_IF_ERROR(choices_.check());
     method_ = methods_.front().get();
     store_->forget_all();
     if (recorder_ != nullptr) {
@@ -230,7 +241,14 @@ class LeanEngine : public Engine {
     return {};
   }
 
+  // What layers are computed by otherwise than the engine chooses, as a text.
+  static std::string wishes_of(const LoadOptions& options) {
+    return lean::LayerChoices(options.kernels, false).text();
+  }
+
   unsigned max_jumps_ = 0;
+  bool list_kernels_ = false;
+  lean::LayerChoices choices_;
   std::string cache_path_;
   double load_ms_ = 0;
   // In the order in which they need one another.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,12 +55,24 @@ struct NodeInfo {
   std::string why;  // why the provider asked for did not take it; empty when it did
 };
 
+// What could compute a layer on this processor.
+struct KernelCandidate {
+  std::string choice;   // what it is called where one is chosen: "12x32", "xnnpack"
+  double estimate = 0;  // of its time, against the others of the layer; 0: the engine's model says nothing
+};
+
 // What computes a layer on this processor.
 struct KernelUse {
   std::string node;  // "Fully Connected (NC, F32) GEMM #1 @0": the name it has in a profile
   std::string kernel;
   std::string library;  // who wrote the kernel: "XNNPACK", "KleidiAI"
   std::string feature;  // of the processor, for which it was chosen: "neondot"; "scalar" for none
+  // From engines that can compute a layer in several ways: the layer's name in choices ("forward/0/12"), the
+  // candidate that computes it, the one that the engine chooses by itself, and all of them.
+  std::string layer = {};
+  std::string choice = {};
+  std::string own_choice = {};
+  std::vector<KernelCandidate> candidates = {};
 };
 
 // What the engine did otherwise than the program says, because this processor cannot.
@@ -118,6 +131,7 @@ struct EngineOptions {
   bool ort_spinning = false;
   bool trust_provider = false;  // give the provider what it is known to get wrong, too
   std::string weights_cache;    // a file that keeps packed weights for the next load
+  bool list_kernels = false;    // KernelUse::candidates of all layers are wanted
   unsigned max_jumps = 0;       // jumps backwards in one execution; 0: the engine's own limit
 };
 
@@ -163,6 +177,8 @@ struct LoadOptions {
   std::string method;
   std::vector<std::string> also;  // methods that are made ready besides
   bool profile = false;
+  // By layer, the candidate that is to compute it (KernelUse); kUsage for one that is not there.
+  std::map<std::string, std::string> kernels = {};
 };
 
 class Engine {

@@ -243,6 +243,9 @@ Status Method::make_delegates() {
               kHasXnnpack ? "export the program for XNNPACK (XnnpackPartitioner)" : kRebuild,
               {backend}};
     }
+    if (context_.choices() != nullptr) {
+      context_.choices()->begin(plan_->name()->str() + "/" + std::to_string(i));
+    }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
     Result<std::unique_ptr<Delegate>> loaded =
         Delegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what,

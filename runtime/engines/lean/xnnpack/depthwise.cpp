@@ -27,19 +27,31 @@ std::size_t window_taps(const xnn_node& node) {
   return 0;
 }
 
-}  // namespace
-
-DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values) {
+// nullptr when there is none.
+const Depthwise* kernel_for(const xnn_node& node, const xnn_value* values) {
   const TileSet* set = float_tiles();
   const std::size_t taps = window_taps(node);
   if (set == nullptr || taps < 2 || values[node.inputs[0]].datatype != xnn_datatype_fp32) {
-    return;
+    return nullptr;
   }
   const auto* end = set->depthwise + kDepthwiseKernels;
   const auto* kernel =
       std::find_if(set->depthwise, end, [&](const Depthwise& one) { return one.taps >= taps; });
   // Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
-  if (kernel == end || kernel->taps * 3 > taps * 4) {
+  return kernel == end || kernel->taps * 3 > taps * 4 ? nullptr : kernel;
+}
+
+}  // namespace
+
+std::string depthwise_choice(const xnn_node& node, const xnn_value* values) {
+  const Depthwise* kernel = kernel_for(node, values);
+  return kernel == nullptr ? std::string() : std::to_string(kernel->taps) + "p";
+}
+
+DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values) {
+  const TileSet* set = float_tiles();
+  const Depthwise* kernel = kernel_for(node, values);
+  if (kernel == nullptr) {
     return;
   }
   config_ = const_cast<xnn_dwconv_config*>(xnn_init_f32_dwconv_config());

@@ -1,5 +1,7 @@
 #include "lean/xnnpack/graph_builder.h"
 
+#include <xnnpack/subgraph.h>
+
 #include <cstring>
 #include <utility>
 
@@ -135,6 +137,7 @@ Status GraphBuilder::build() {
     }
     results_.emplace_back();
     SLIPWAY_RETURN_IF_ERROR(define_node(*node));
+    origins_.resize(subgraph_->num_nodes, uses_.size() - 1);
   }
   if (!all_used()) {
     return fault("a node's results are used nowhere");

@@ -76,7 +76,7 @@ Function kernel_of(const xnn_operator& op) {
 
 }  // namespace
 
-std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
+std::vector<KernelUse> kernels_of(xnn_runtime_t runtime, const std::vector<std::string>& layers) {
   std::vector<KernelUse> found;
   std::map<std::string, unsigned> of_kind;
   for (std::size_t i = 0; i < runtime->num_ops; ++i) {
@@ -90,9 +90,11 @@ std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
       kind += std::string(" ") + xnn_microkernel_type_to_string(op->ukernel.type);
     }
     const unsigned number = ++of_kind[kind];
+    const std::uint32_t id = runtime->opdata[i].id;
+    const std::string layer = id < layers.size() ? layers[id] : std::string();
     const std::string ours = tile_name(kernel_of(*op));
     if (!ours.empty()) {
-      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours)});
+      found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours), layer});
       continue;
     }
     const Named* named = find(kernel_of(*op));
@@ -101,7 +103,7 @@ std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
     }
     const bool arms = *named->arms != '\0';
     found.push_back({kind + " #" + std::to_string(number), arms ? named->arms : named->name,
-                     arms ? "KleidiAI" : "XNNPACK", feature_of(named->name)});
+                     arms ? "KleidiAI" : "XNNPACK", feature_of(named->name), layer});
   }
   return found;
 }

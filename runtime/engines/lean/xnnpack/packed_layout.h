@@ -4,6 +4,7 @@
 #include <xnnpack.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "checksum.h"
@@ -23,7 +24,7 @@ std::vector<LayerLayout> layouts_of(xnn_runtime_t runtime, xnn_weights_cache_t p
 // A distance in this program that is the same in each of its processes.
 std::int64_t distance_of(void (*function)());
 
-// What decides which kernels XNNPACK and KleidiAI use on this processor.
-Checksum processor_sum();
+// What decides which kernels XNNPACK and KleidiAI use on this processor, and the choices that were ordered.
+Checksum processor_sum(const std::string& choices = {});
 
 }  // namespace slipway::lean

@@ -30,6 +30,7 @@ struct Stage {
   bool is_layer = false;
   GraphPart part;
   MatrixLayer layer;
+  std::size_t node = 0;  // the layer's, in the graph
 };
 
 // A value that one stage makes and another takes; its index among the arguments is behind the call's own.
@@ -47,9 +48,10 @@ struct Split {
 
 // `uses`: the values that each node names, by the exporter's ids. A split with no stages when no layer
 // qualifies, or when what would have to be handed over has no form outside of XNNPACK.
-// `has_kernel`: whether there is one for the layers of that kind.
+// `has_kernel`: whether there is one for the layers of that kind. `stay`: nodes that are XNNPACK's all the
+// same.
 using HasKernel = bool (*)(Arithmetic);
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel);
+                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay = {});
 
 }  // namespace slipway::lean

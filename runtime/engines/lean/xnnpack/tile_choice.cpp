@@ -262,6 +262,8 @@ struct Making {
   const std::vector<void (*)()>* originals;
   PackedWeights* weights;
   pthreadpool_t threads;
+  LayerChoices* choices;
+  const std::vector<std::size_t>* origins;
 };
 std::mutex making_mutex;
 Making making;
@@ -279,16 +281,68 @@ struct Order {
     const auto original = reinterpret_cast<Create>((*making.originals)[node->id]);
     return original(node, values, value_count, operator_data, code, cache);
   }
+  bool has_choice() const {
+    return making.choices != nullptr && node->id < making.origins->size() &&
+           making.choices->asks((*making.origins)[node->id]);
+  }
+  // XNNPACK's kernel is always one of the candidates, and the last.
+  std::size_t choose(std::vector<KernelCandidate> candidates, std::size_t own) const {
+    candidates.push_back({kByXnnpack});
+    return making.choices->choose((*making.origins)[node->id], candidates, own);
+  }
 };
+
+// The shape for a product, by the model of the work or as it was ordered; none for XNNPACK's kernel.
+TileShape shape_for(const Order& order, const TileSet& set, TileElement element, const Product& product) {
+  const TileShape own = choose_tile(set, element, product.rows, product.columns, product.depth);
+  if (!order.has_choice()) {
+    return own;
+  }
+  const std::vector<TileShape> shapes =
+      tile_shapes(set, element, product.rows, product.columns, product.depth);
+  std::vector<KernelCandidate> candidates;
+  std::size_t chosen = 0;
+  double least = 0;
+  for (const TileShape& shape : shapes) {
+    const double cycles = cycles_of(set, shape, product.rows, product.columns, product.depth);
+    least = candidates.empty() ? cycles : least;
+    if (shape.rows == own.rows && shape.vectors == own.vectors) {
+      chosen = candidates.size();
+    }
+    candidates.push_back({shape_name(set, shape), cycles / least});
+  }
+  chosen = order.choose(candidates, chosen);
+  return chosen < shapes.size() ? shapes[chosen] : TileShape();
+}
+
+// A layer that only XNNPACK has kernels for.
+xnn_status make_theirs(const Order& order) {
+  if (order.has_choice()) {
+    order.choose({}, 0);
+  }
+  return order.make();
+}
+
+// Nothing for nodes that are no depthwise convolution.
+xnn_status make_depthwise(const Order& order, const std::string& ours) {
+  if (order.has_choice() && order.choose({{ours}}, 0) != 0) {
+    return order.make();
+  }
+  const DepthwiseKernels depthwise(*order.node, order.values);
+  return order.make();
+}
 
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
                         TileElement element, xnn_gemm_config* table) {
   const Product product = product_of(*order.node, order.values);
   if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth == 0) {
+    return make_theirs(order);
+  }
+  const TileShape shape = shape_for(order, set, element, product);
+  if (shape.rows == 0) {
     return order.make();
   }
-  const TileShape shape = choose_tile(set, element, product.rows, product.columns, product.depth);
   ChangedConfig config(table);
   ChangedConfig narrow(changeable(xnn_init_f32_gemm_nr2_config()));
   config.use(tiles, set.lanes, shape);
@@ -323,14 +377,17 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
                 xnn_operator_data* operator_data, xnn_code_cache* code, xnn_weights_cache_t cache) {
   const Order order = {node, values, value_count, operator_data, code, cache};
   const TileSet* set = float_tiles();
-  const DepthwiseKernels depthwise(*node, values);
+  const std::string depthwise = depthwise_choice(*node, values);
+  if (!depthwise.empty()) {
+    return make_depthwise(order, depthwise);
+  }
   if (set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
     return make_product(order, *set, set->tiles, TileElement::kFloat, changeable(xnn_init_f32_gemm_config()));
   }
   if (set != nullptr && computes_in(xnn_datatype_fp16, *node, values) && lacks_half_arithmetic()) {
     return make_product(order, *set, set->halves, TileElement::kHalf, changeable(xnn_init_f16_gemm_config()));
   }
-  return order.make();
+  return make_theirs(order);
 }
 
 }  // namespace
@@ -379,33 +436,8 @@ TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows,
   return best(rows, vectors, vectors);
 }
 
-std::string tile_name(void (*kernel)()) {
-  const TileSet* set = float_tiles();
-  const auto search = [&](const auto& tiles, const char* type) -> std::string {
-    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
-      for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
-        const auto& tile = tiles[vectors - 1][rows - 1];
-        const bool gemm = kernel == reinterpret_cast<void (*)()>(tile.gemm);
-        if (tile.gemm != nullptr && (gemm || kernel == reinterpret_cast<void (*)()>(tile.igemm))) {
-          return std::string("slipway_") + type + (gemm ? "_gemm_" : "_igemm_") + std::to_string(rows) + "x" +
-                 std::to_string(vectors * set->lanes) + "__" + set->isa;
-        }
-      }
-    }
-    return {};
-  };
-  if (set == nullptr) {
-    return {};
-  }
-  for (std::string name : {search(set->tiles, "f32"), search(set->halves, "f16_f32acc")}) {
-    if (!name.empty()) {
-      return name;
-    }
-  }
-  return depthwise_name(kernel);
-}
-
-TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads)
+TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadpool_t threads,
+                       LayerChoices* choices, const std::vector<std::size_t>* origins)
     : subgraph_(subgraph) {
   making_mutex.lock();
   for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
@@ -415,7 +447,7 @@ TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadp
       node.create = &make;
     }
   }
-  making = {&originals_, weights, threads};
+  making = {&originals_, weights, threads, choices, origins};
 }
 
 TileChoice::~TileChoice() {

@@ -155,7 +155,7 @@ std::string WeightsFile::read(const WeightsOwner& owner) {
     return "it was damaged: its table was changed";
   }
   if (header.processor != owner.processor) {
-    return "it was made for another processor";
+    return "it was made for another processor, or for other kernels";
   }
   if (header.files != owner.files.size()) {
     return "it was another program's";

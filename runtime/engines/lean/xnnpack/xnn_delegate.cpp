@@ -102,10 +102,15 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
                             bool widen) {
   graph_ = std::make_unique<GraphBuilder>(*payload_, what_, part, widen);
   SLIPWAY_RETURN_IF_ERROR(graph_->build());
+  layers_.clear();
   xnn_runtime_t runtime = nullptr;
   threads_ = context.threads() == nullptr ? 1 : pthreadpool_get_threads_count(context.threads());
   weights.expect(payload_->constants(), packing_forms(*payload_));
-  const TileChoice tiles(graph_->subgraph(), &weights, context.threads());
+  const std::vector<std::size_t>& nodes = graph_->origins();
+  for (std::size_t i = 0; context.choices() != nullptr && i < nodes.size(); ++i) {
+    layers_.push_back(context.choices()->name_of(nodes[i]));
+  }
+  const TileChoice tiles(graph_->subgraph(), &weights, context.threads(), context.choices(), &nodes);
   const xnn_status status =
       xnn_create_runtime_v4(graph_->subgraph(), weights.provider(), context.workspace(), context.threads(),
                             profile_ ? XNN_FLAG_BASIC_PROFILING : 0, &runtime);
@@ -286,7 +291,7 @@ std::vector<KernelUse> XnnDelegate::kernels() const {
   if (!shaped_ && xnn_reshape_runtime(runtime_.get()) != xnn_status_success) {
     return {};
   }
-  return kernels_of(runtime_.get());
+  return kernels_of(runtime_.get(), layers_);
 }
 
 std::vector<OperatorTime> XnnDelegate::times() const {

@@ -13,6 +13,7 @@
 #include "lean/method/evalue.h"
 #include "lean/method/recorder.h"
 #include "lean/xnnpack/graph_builder.h"
+#include "lean/xnnpack/layer_choices.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/verify.h"
 #include "slipway/engine.h"
@@ -32,6 +33,11 @@ class XnnContext {
 
   // Initialises XNNPACK. Fails on a processor below its floor.
   Status start();
+  // What the layers of graphs that are loaded from now on are computed by; nullptr: by what is chosen for
+  // them.
+  void set_choices(LayerChoices* choices) { choices_ = choices; }
+  LayerChoices* choices() const { return choices_; }
+
   // Makes the threads that graphs loaded from now on use; returns how many.
   Result<unsigned> set_threads(unsigned count);
 
@@ -41,6 +47,7 @@ class XnnContext {
  private:
   bool started_ = false;
   pthreadpool_t threads_ = nullptr;
+  LayerChoices* choices_ = nullptr;
   xnn_workspace_t workspace_ = nullptr;
 };
 
@@ -88,6 +95,7 @@ class XnnDelegate {
   std::string what_;
   const XnnPayload* payload_ = nullptr;  // constants and scales that XNNPACK points to
   std::unique_ptr<GraphBuilder> graph_;
+  std::vector<std::string> layers_;  // names of the graph's nodes, where they have some
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;
   std::size_t threads_ = 1;
