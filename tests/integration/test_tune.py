@@ -28,7 +28,7 @@ def lean() -> Bundle:
 @pytest.fixture(scope="module")
 def mixed() -> Path:
     """A program with convolutions, a depthwise one, and a linear layer."""
-    return export("mixed", "fp32").path / "model.pte"
+    return export("mixed", "fp32") / "model.pte"
 
 
 def ask(lean: Bundle, *words: str, code: int = 0) -> tuple[Answer, str]:
