@@ -10,7 +10,7 @@ from conan.tools.files import copy, save
 
 required_conan_version = ">=2.4"
 
-KLEIDIAI = "kleidiai/1.19.0"
+KLEIDIAI = "kleidiai/1.32.0"
 
 try:
     import tomllib

@@ -49,7 +49,7 @@ def test_it_does_what_it_is_for(reference: str, native_packages: Callable[[str],
 
 def test_kleidiai_quantizes_on_an_emulated_cpu(native_packages: Callable[[str], Native], tmp_path: Path) -> None:
     native_packages("linux-arm64")
-    run_test_package("kleidiai/1.19.0", "linux-arm64", tmp_path)
+    run_test_package("kleidiai/1.32.0", "linux-arm64", tmp_path)
     (program,) = (file for file in tmp_path.rglob("test_package") if file.is_file())
     target = get_target("linux-arm64")
     argv = [*emulators.user_argv(target, sysroot=sysroot(target)), str(program)]

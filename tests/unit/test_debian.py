@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -283,8 +285,6 @@ class FakeApt(debian_apt.Apt):
         FakeApt.lists = dict(self.archive)
 
     def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
-        import hashlib
-
         self.asked.append("plan")
         lists = FakeApt.lists or {}
         known = {name.split("_")[0] for name in lists} | {Item("", name, 0, "").spec for name in lists}
@@ -386,6 +386,29 @@ def test_a_pinned_package_that_the_archive_replaced_names_the_one_that_is_there(
     assert "toolchains.debian.pins bookworm amd64 old" in caught.value.hint
 
 
+def test_a_pinned_package_that_another_suite_still_has_is_had_from_its_folder(
+    apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = packages[0].read_bytes()
+    plan = FakeApt.plan
+
+    def planned(self: FakeApt, packages: Sequence[str], closure: bool) -> list[Item]:
+        return [replace(item, uri=f"http://mirror/pool/o/{item.name}") for item in plan(self, packages, closure)]
+
+    def helped(self: FakeApt, words: Sequence[str], folder: Path) -> None:
+        uri, file, digest = words
+        assert digest == f"SHA256:{hashlib.sha256(old).hexdigest()}"
+        if uri != "http://mirror/pool/o/old_0.9-1_amd64.deb":
+            raise AptError("Downloading failed.", "", "", "404  Not Found")
+        Path(file).write_bytes(old)
+
+    monkeypatch.setattr(FakeApt, "plan", planned)
+    monkeypatch.setattr(FakeApt, "_help", helped)
+    name = "old_1%3a0.9-1_amd64.deb"
+    file = debian.binary("bookworm", name, hashlib.sha256(old).hexdigest())
+    assert (file.name, file.read_bytes()) == (name, old)
+
+
 def test_an_update_of_the_same_version_takes_the_place_of_a_pinned_package(
     apt: type[FakeApt], packages: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -400,7 +423,7 @@ def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
     def refuse(self: FakeApt) -> None:
         raise AptError("Reading the list failed.", "", "", "File has unexpected size. Mirror sync in progress?")
 
-    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path) -> Path:
+    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path, newest: object = None) -> Path:
         (folder / filename).write_bytes(packages[0].read_bytes())
         return folder / filename
 

@@ -248,13 +248,19 @@ class Apt:
         """Download ``items`` into ``folder``; apt compares them with the signed list."""
         self._fetch(["download", *(item.spec for item in items)], items, folder)
 
-    def download_pinned(self, filename: str, sha256: str, folder: Path) -> Path:
-        """Download a file whose digest is known, while apt refuses the list of packages.
+    def download_pinned(self, filename: str, sha256: str, folder: Path, newest: Item | None = None) -> Path:
+        """Download a file whose digest is known, while apt refuses the list of packages or knows only ``newest``.
 
         A mirror in the middle of its update has signed digests of lists that it has not got yet. The list is read
         unsigned here, only for the folder of the file in the archive.
         """
-        package, version, _ = filename.removesuffix(".deb").split("_")
+        package, version, arch = filename.removesuffix(".deb").split("_")
+        if newest is not None:
+            # Names in the archive lack the version's epoch.
+            name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
+            uri = f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}"
+            self._help([uri, str(folder / filename), f"SHA256:{sha256}"], folder)
+            return folder / filename
         mirror = find_mirror().uris[0].rstrip("/")
         packages = folder / "Packages.xz"
         self._help([f"{mirror}/dists/{self.suite}/main/binary-{self.arch}/Packages.xz", str(packages)], folder)

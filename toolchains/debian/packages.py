@@ -6,6 +6,7 @@ lists by apt itself, then kept; the same request again is answered from the cach
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -267,7 +268,8 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     """The binary package ``filename`` (``libc6_2.41-12_amd64.deb``) as it was pinned, whatever the suite's is now.
 
     A point release removes files on the day that it comes. If it left a rebuild of the same version, which Debian's
-    signed list vouches for, the file is that one; its name says so.
+    signed list vouches for, the file is that one; its name says so. Otherwise the archive may still have the pinned
+    file next to the newer one, for another suite.
 
     Raises:
         HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
@@ -280,12 +282,15 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     try:
         file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
     except AptError as error:
-        now = "" if error.retry or not error.absent else _newest_version(suite, arch, package)
-        if not now:
+        newest = None if error.retry or not error.absent else _newest(suite, arch, package)
+        if newest is None:
             return _despite_lists(suite, filename, sha256, error)
+        now = newest.spec.partition("=")[2]
         if _rebuilt(unquote(version)) == _rebuilt(now):
             console.note(f"{package} {unquote(version)} is gone from Debian {suite}: {now} took its place")
             return fetch(suite, arch, [f"{package}={now}"])[0]
+        with contextlib.suppress(HostError):
+            return _despite_lists(suite, filename, sha256, error, newest)
         raise HostError(
             f"Debian {suite} has no {package} {unquote(version)} for {arch} any more.",
             f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
@@ -302,13 +307,13 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     return file
 
 
-def _despite_lists(suite: str, filename: str, sha256: str, refused: AptError) -> Path:
-    """A pinned file from a mirror whose lists apt refuses; ``refused`` if it cannot be had."""
+def _despite_lists(suite: str, filename: str, sha256: str, refused: AptError, newest: Item | None = None) -> Path:
+    """A pinned file from a mirror whose lists apt refuses, or name only ``newest``; ``refused`` if it has none."""
     arch = filename.removesuffix(".deb").rpartition("_")[2]
     pool = _pool(suite, arch)
     with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
         try:
-            file = Apt(suite, arch).download_pinned(filename, sha256, Path(name))
+            file = Apt(suite, arch).download_pinned(filename, sha256, Path(name), newest)
         except (AptError, OSError) as error:
             raise refused from error
         if sha256_file(file) != sha256:
@@ -321,14 +326,14 @@ def _rebuilt(version: str) -> str:
     return re.sub(r"\+(?:deb\d+u\d+|b\d+)$", "", version)
 
 
-def _newest_version(suite: str, arch: str, package: str) -> str:
-    """The version of ``package`` that the lists name; empty when they have none."""
+def _newest(suite: str, arch: str, package: str) -> Item | None:
+    """The file of ``package`` that the lists name, if they have one."""
     with locked(f"debian-{suite}-{arch}"):
         try:
             items = Apt(suite, arch).plan([package], closure=False)
         except AptError:
-            return ""
-    return next((item.spec.partition("=")[2] for item in items), "")
+            return None
+    return next(iter(items), None)
 
 
 def installed_program(root: Path, program: str) -> list[str]:

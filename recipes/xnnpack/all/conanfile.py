@@ -80,7 +80,7 @@ class XnnpackConan(ConanFile):
         self.requires("cpuinfo/cci.20250905")
         self.requires("fxdiv/cci.20200417")
         if self._kleidiai:
-            self.requires(f"kleidiai/{'cci.20241108' if self._sources.chosen(self) == 'git' else '1.19.0'}")
+            self.requires(f"kleidiai/{'cci.20241108' if self._sources.chosen(self) == 'git' else '1.32.0'}")
 
     def validate(self):
         if self.settings.get_safe("compiler.cppstd"):
