@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from core.bundle import Bundle, find_bundle
-from core.cli import Words
+from core.cli import Words, number
 from core.errors import UsageError
 from core.program import ENGINES, FORMATS, format_at
 from deploy.devices.inventory import Device, get_device
@@ -53,6 +53,10 @@ def run(words: Words) -> None:
         path = program
         if kind == "onnx":
             compute = partial(_compute, program, list(files["inputs"]), words["input_shapes"])
+    if words["generate"]:
+        from deploy.run.generate import settings_for
+
+        settings = settings_for(path, number("generate", words["generate"], 1), settings)
     report.result(deploy(device, bundle, path, settings, compute=compute), words["json"])
 
 

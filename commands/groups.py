@@ -10,7 +10,8 @@ DEPLOY = {
         "device", "target", "engine", "toolchain", "bundle", "provider", "ort-threads", "ort-spinning",
     ],
     "How to run and to measure it": [
-        "num-executions", "warmup", "cpu-threads", "cpu-affinity", "pin-governor", "cooldown", "profile", "etdump",
+        "num-executions", "warmup", "generate", "cpu-threads", "cpu-affinity", "pin-governor", "cooldown",
+        "profile", "etdump",
     ],
     "When it takes long or fails": ["timeout", "wait", "retries"],
     "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],

@@ -148,6 +148,12 @@ class Program(_Model):
     """Every file beside the description, with its size in bytes."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Modules that the user's own file imported, with their SHA-256."""
+    state: tuple[str, ...] = ()
+    """Buffers that an execution changes: the next one finds them changed."""
+    generation: tuple[int, int] | None = None
+    """Of a program that generates a token in each execution: tokens of its prompt, and of its output."""
+    executions: dict[int, tuple[TensorFile, ...]] = Field(default_factory=dict)
+    """Of a program with state: the outputs of each execution that the reference has, the first one's, too."""
     depends: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """What the user's function read besides: ``files``, ``folders``, ``variables`` and ``packages``."""
 

@@ -10,7 +10,7 @@ import copy
 import gc
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from core.program import Program
 
 RECORD = "model.etrecord"
+_NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
+"""What the exporter says of models that only torch.export's strict mode exports: transformers' static caches."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,39 @@ def _ours(folder: Path) -> None:
 
 
 def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
-    """Export into ``folder``. Everything heavy is imported here."""
+    """Export into ``folder``. Everything heavy is imported here and below."""
     stages.show("loading the exporter")
     host.start()
     if request.format == "onnx":
         from models.onnx.making import make
 
         return make(request, folder, stages, host)
+    try:
+        return _make_pte(request, folder, stages, host, strict=request.options.strict)
+    except ExportError as error:
+        if request.options.strict or not any(words in error.cause for words in _NEEDS_STRICT):
+            raise
+        return _make_pte(request, folder, stages, host, strict=True)
+
+
+def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict: bool) -> Program:
+    """Export as ``.pte``.
+
+    Args:
+        strict: use torch.export's strict mode.
+    """
     import torch
 
     from core.program import Program, Quantization
-    from models import audit, delegation, haste, loading, lowering, partitioners, quantize, reference, sizes, tolerances
+    from models import audit, delegation, haste, loading, lowering, partitioners, quantize, referencing, sizes, state
+    from models.tolerances import widest
 
     torch.manual_seed(0)
     stages.show("making the model")
     model = loading.load(request)
-    want = reference.eager(model.module, model.inputs)
+    strict = strict or bool(getattr(model.module, "strict", False))
+    model = replace(model, strict=strict)
+    want = state.eager(model.module, model.inputs)
     with haste.in_torch(), haste.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
         quantized = quantize.apply(model, request.scheme)
@@ -75,24 +94,8 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
     warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
-    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
-    missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
-    if missing:
-        warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
-        computed = reference.eager(quantized.program.module(), quantized.inputs)
-        files = tuple(reference.save(folder, f"output{index}", one) for index, one in enumerate(computed))
-    else:
-        files = tuple(host.run(folder, request.file, inputs))
-    outputs = [reference.load(folder, file) for file in files]
-    agreement = tolerances.agreement(request.scheme, want, outputs)
-    if agreement.max_abs > agreement.limit:
-        warnings.append(
-            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
-            f"{agreement.why}"
-        )
-    if any(bool((~torch.isfinite(one.double())).any()) for one in outputs):
-        warnings.append("an output holds infinities or NaN")
-    per_output = tolerances.tolerances(quantized.program, request.scheme, outputs)
+    ran = referencing.make(request, folder, host, model.module, quantized, lowered, placement, want)
+    warnings += ran.warnings
 
     record = lowered.manager.get_etrecord()
     record.update_representative_inputs([list(quantized.inputs)])
@@ -105,25 +108,28 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
         size=(folder / request.file).stat().st_size,
         sha256=sha256_file(folder / request.file),
         etrecord=RECORD,
-        inputs=inputs,
+        inputs=ran.inputs,
         sizes=sizes.of_inputs(quantized.program),
-        outputs=files,
-        reference_engine=reference.engine(host=not missing),
-        tolerance=tolerances.widest(per_output),
-        tolerances=per_output,
+        outputs=tuple(ran.runs[1]),
+        reference_engine=ran.engine,
+        tolerance=widest(ran.tolerances),
+        tolerances=ran.tolerances,
         delegates=placement.calls,
         backends=placement.backends,
         delegated=placement.inside,
         undelegated=placement.outside,
         quantization=Quantization(scheme=request.scheme.name, skipped=skipped),
         partitioners=request.partitioners,
-        options=request.options.to_json(),
-        agreement=agreement,
+        options={**request.options.to_json(), **({"strict": True} if strict else {})},
+        agreement=ran.agreement,
         warnings=tuple(warnings),
         export_key=key(request),
         versions=versions(),
         seconds=round(stages.seconds, 2),
         files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
+        state=lowered.state,
+        executions={number: tuple(files) for number, files in ran.runs.items()} if lowered.state else {},
+        generation=getattr(model.module, "generation", None),
         sources=model.sources,
         depends=model.depends,
     )

@@ -150,9 +150,30 @@ class Host:
             ExportError: the runtime refuses it or crashes.
             HostError: the runtime is missing.
         """
+        return self.run_often(folder, file, inputs, (1,), method)[1]
+
+    def run_often(
+        self,
+        folder: Path,
+        file: str,
+        inputs: Sequence[TensorFile],
+        executions: Sequence[int],
+        method: str = "forward",
+    ) -> dict[int, list[TensorFile]]:
+        """Run it several times without loading it again; outputs by the number of the execution, as ``outputN-K.npy``.
+
+        Args:
+            executions: those whose outputs are kept, in ascending order.
+
+        Raises:
+            ExportError: the runtime refuses it or crashes.
+            HostError: the runtime is missing.
+        """
         described = [one.model_dump() for one in inputs]
-        answer = self._ask({"folder": os.fspath(folder), "file": file, "method": method, "inputs": described})
-        return self.files(answer, "outputs")
+        request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
+        answer = self._ask({**request, "executions": list(executions)})
+        found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
+        return dict(zip(executions, found, strict=True))
 
     def again(self, folder: Path, program: Program) -> list[TensorFile]:
         """Run an exported program again; its outputs are written again."""

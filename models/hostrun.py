@@ -23,18 +23,30 @@ def _missing(names: list[str]) -> list[str]:
     return [name for name in names if name not in have]
 
 
-def _run(folder: Path, file: str, method: str, inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Run a program on the inputs beside it; write its outputs beside it, as ``outputN.npy``."""
+def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Execute a program on the inputs beside it; write its outputs beside it, as ``outputN.npy``.
+
+    Outputs of a later execution are ``outputN-EXECUTION.npy``.
+    """
     import torch
     from executorch.runtime import Runtime
 
     from core.program import TensorFile
     from models import reference
 
-    tensors = [reference.load(folder, TensorFile.model_validate(one)) for one in inputs]
-    values = Runtime.get().load_program(folder / file).load_method(method).execute(tensors)
-    outputs = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in values]
-    return [reference.save(folder, f"output{index}", one).model_dump() for index, one in enumerate(outputs)]
+    folder, keep = Path(request["folder"]), request.get("executions") or [1]
+    tensors = [reference.load(folder, TensorFile.model_validate(one)) for one in request["inputs"]]
+    method = Runtime.get().load_program(folder / request["file"]).load_method(request["method"])
+    found = []
+    for number in range(1, max(keep) + 1):
+        values = method.execute(tensors)
+        if number in keep:
+            outputs = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in values]
+            end = f"-{number}" if number > 1 else ""
+            found.append(
+                [reference.save(folder, f"output{index}{end}", one).model_dump() for index, one in enumerate(outputs)]
+            )
+    return found
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -45,8 +57,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         if "names" in request:
             return {"missing": _missing(request["names"])}
-        folder = Path(request["folder"])
-        return {"outputs": _run(folder, request["file"], request["method"], request["inputs"])}
+        return {"executions": _run(request)}
     except OSError as error:
         return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer

@@ -43,6 +43,8 @@ class Prepared:
     """Modules of the user's own that the file imported, with their SHA-256."""
     depends: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What else the user's code read (`models.depends`)."""
+    strict: bool = False
+    """For torch.export: read the code of the model instead of following one execution."""
 
 
 _ADVICE = ("For more debugging", "For more information", "For C++ stack", "TORCHDYNAMO_", "TORCH_LOGS", "draft_export")

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import torch
+
 from core.errors import ExportError, SlipwayError
+from models import state
 from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
 from models.loading import last_lines
 
@@ -163,6 +166,8 @@ class Lowered:
     """Operators outside them, without overload -> the different reasons why, in order."""
     refused: dict[str, str]
     """Node outside -> the reason why."""
+    state: tuple[str, ...] = ()
+    """Buffers that an execution changes."""
 
 
 def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
@@ -178,9 +183,10 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
         get_xnnpack_executorch_backend_config,
     )
     from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
     try:
-        with _listening(partitioners) as reasons:
+        with torch.no_grad(), _listening(partitioners) as reasons:
             edge = to_edge_transform_and_lower(
                 program,
                 transform_passes=get_transform_passes(),
@@ -196,8 +202,12 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
             inside=delegated_operators(program),
             outside=_by_operator(operators, reasons),
             refused={node.name: reasons.of(node) for node in operators},
+            state=tuple(sorted(state.mutated(program).values())),
         )
-        manager = edge.to_executorch(config=get_xnnpack_executorch_backend_config())
+        begin = state.initialized(program)
+        passes = [InitializedMutableBufferPass(begin)] if begin else []
+        with torch.no_grad():
+            manager = edge.to_executorch(config=get_xnnpack_executorch_backend_config(passes))
     except SlipwayError:
         raise
     except Exception as error:

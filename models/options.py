@@ -29,6 +29,8 @@ class Options:
     """Let XNNPACK take bfloat16 linear layers."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    strict: bool = False
+    """Export with torch.export's strict mode: it reads the code of the model instead of following one execution."""
     depends: tuple[str, ...] = ()
     """Files and ``env:NAME`` that the program depends on, besides those that Slipway sees the model function read."""
 

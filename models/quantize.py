@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
-from models import haste
+from models import haste, state
 from models.loading import Prepared, last_lines
 from models.schemes import Scheme
 
@@ -37,41 +37,51 @@ def _explained(doing: str, log_hint: str, run: Callable[[], Any]) -> Any:
         raise ExportError(f"{doing} failed.", f"{type(error).__name__}: {last_lines(error)}", log_hint) from error
 
 
-def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any) -> Any:
+def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: bool = False) -> Any:
     """``torch.export`` of ``module``.
+
+    Args:
+        strict: read the code of the model instead of following one execution.
 
     Raises:
         ExportError: torch.export cannot take it.
     """
-    return _explained(
-        "torch.export of the model",
-        "what torch.export takes: https://docs.pytorch.org/docs/stable/export.html",
-        lambda: torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes),
-    )
+
+    def run() -> Any:
+        # With gradients on, a buffer that changes cannot be exported.
+        with torch.no_grad():
+            return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=strict)
+
+    hint = "what torch.export takes: https://docs.pytorch.org/docs/stable/export.html"
+    return _explained("torch.export of the model", hint, run)
 
 
 def _half(model: Prepared) -> Quantized:
     """Parameters, inputs and outputs as float16; integer inputs stay."""
     inputs = tuple(x.half() if x.is_floating_point() else x for x in model.inputs)
-    return Quantized(capture(model.module.half(), inputs, model.dynamic_shapes), inputs)
+    return Quantized(capture(model.module.half(), inputs, model.dynamic_shapes, model.strict), inputs)
 
 
-def _pt2e(
-    module: Any,
-    inputs: tuple[Any, ...],
-    shapes: Any,
-    samples: Sequence[tuple[Any, ...]],
-    quantizer: Any,
-) -> Any:
+def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quantizer: Any) -> Any:
     """PT2E quantization: export, put observers, calibrate, convert, export again."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+    shapes = model.dynamic_shapes
+    graph = capture(module, model.inputs, shapes, model.strict).module()
+    own = {name: one.detach().clone() for name, one in graph.named_buffers()}
     with haste.in_quantizing():
-        prepared = prepare_pt2e(capture(module, inputs, shapes).module(), quantizer)
+        prepared = prepare_pt2e(graph, quantizer)
     with torch.no_grad():
         for sample in samples:
             prepared(*sample)
-    return capture(convert_pt2e(prepared), inputs, shapes)
+        if len(samples) == 1 and state.changed(prepared, own):
+            for _ in range(state.EXECUTIONS - 1):
+                prepared(*samples[0])  # a state reaches its range with time
+        # Calibration must not leave a state behind.
+        for name, one in prepared.named_buffers():
+            if name in own:
+                one.copy_(own[name])
+    return capture(convert_pt2e(prepared), model.inputs, shapes)
 
 
 def _static(model: Prepared) -> Quantized:
@@ -87,7 +97,7 @@ def _static(model: Prepared) -> Quantized:
     samples = model.calibration or (model.inputs,)
     program = _explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
-        lambda: _pt2e(model.module, model.inputs, model.dynamic_shapes, samples, quantizer),
+        lambda: _pt2e(model.module, model, samples, quantizer),
     )  # fmt: skip
     return Quantized(program, model.inputs, notes)
 
@@ -105,7 +115,7 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
 
     config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
     quantizer = XNNPACKQuantizer().set_global(config).set_filter_function(is_convolution)
-    return _pt2e(module, model.inputs, model.dynamic_shapes, [model.inputs], quantizer)
+    return _pt2e(module, model, [model.inputs], quantizer)
 
 
 def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
@@ -133,7 +143,7 @@ def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
         convolutions = any(isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) for layer in module.modules())
         if convolutions and not scheme.group:
             return _dynamic_convolutions(module, model)
-        return capture(module, model.inputs, model.dynamic_shapes)
+        return capture(module, model.inputs, model.dynamic_shapes, model.strict)
 
     hint = "./inv export --scheme fp32 shows whether the model exports at all"
     return Quantized(_explained("Dynamic quantization", hint, run), model.inputs)
@@ -151,4 +161,4 @@ def apply(model: Prepared, scheme: Scheme) -> Quantized:
         return _static(model)
     if scheme.method == "torchao":
         return _dynamic(model, scheme)
-    return Quantized(capture(model.module, model.inputs, model.dynamic_shapes), model.inputs)
+    return Quantized(capture(model.module, model.inputs, model.dynamic_shapes, model.strict), model.inputs)

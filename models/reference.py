@@ -59,7 +59,8 @@ def eager(module: Any, inputs: Sequence[Any]) -> list[Any]:
     """
     try:
         with torch.no_grad():
-            return flat(module(*(x.clone() for x in inputs)))
+            # A copy: a model with state returns views of what its next execution changes.
+            return [one.clone() for one in flat(module(*(x.clone() for x in inputs)))]
     except Exception as error:  # the user's own forward
         raise ExportError(
             "The model does not run on its example inputs.",

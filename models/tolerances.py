@@ -149,3 +149,19 @@ def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> A
         why=f"the model in PyTorch, as it was before {scheme.name}, against the program; "
         f"{share:.3g} of the outputs' spread ({reach:.4g}) is allowed",
     )
+
+
+def same_tokens(scheme: Scheme, model: Any, program: Any) -> Agreement:
+    """Compare the tokens that the float model in PyTorch generates with the program's.
+
+    A scheme that rounds may choose another token, and everything after it differs: only fp32 must give the same.
+    """
+    same = model.shape == program.shape
+    different = int((model != program).sum()) if same else model.numel()
+    share = different / max(model.numel(), 1)
+    return Agreement(
+        max_abs=share,
+        limit=0.0 if scheme.method == "none" else 1.0,
+        why=f"share of tokens that differ: {different} of {model.numel()} are not those that the model in PyTorch "
+        f"generates, as it was before {scheme.name}",
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from core.bundle import Bundle
 from core.errors import ProgramError, UsageError
 from core.files import sha256_file
-from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, Tolerance, format_of, load_program
+from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, TensorFile, Tolerance, format_of, load_program
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
 from deploy.store.store import Blob
@@ -41,6 +41,8 @@ class Job:
     program: Program | None
     reference_engine: str = ""
     """What computed the references, if known."""
+    execution: int = 0
+    """Which execution's outputs the references are; 0: any, as the program keeps no state."""
     data: dict[str, Blob] = field(default_factory=dict)
     """Files beside the program with its weights, by the names that it uses."""
 
@@ -149,19 +151,20 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
     if path.is_dir() or program is not None:
         program = program or load_program(path)
         own = not inputs and not shapes
+        outputs, execution = _outputs(program, settings) if own and not expected else (program.outputs, 0)
         return Job(
             name=program.name,
             model=_blob(path / program.file, program.sha256),
             inputs=tuple(_blob(file) for file in (inputs or (_reference(path, item.file) for item in program.inputs)))
             if not shapes
             else (),
-            references=tuple(expected)
-            or (tuple(_reference(path, item.file) for item in program.outputs) if own else ()),
+            references=tuple(expected) or (tuple(_reference(path, item.file) for item in outputs) if own else ()),
             tolerances=tuple(program.tolerance_of(index) for index in range(len(program.outputs))),
             shapes=shapes,
             method=method or program.method,
             program=program,
             reference_engine=program.reference_engine if own or expected else "",
+            execution=execution,
         )
     if not path.is_file():
         raise ProgramError(
@@ -181,6 +184,27 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         method=method or "forward",
         program=None,
     )
+
+
+def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ...], int]:
+    """The reference's outputs for a run, and of which execution they are (0: they are all the same).
+
+    Raises:
+        UsageError: a program with state is executed more often than its reference was, or the reference left that out.
+    """
+    if not program.executions:
+        return program.outputs, 0
+    executions, warmup = settings.executions
+    found = program.executions.get(executions + warmup)
+    if found is None:
+        known = sorted(program.executions)
+        below = max((number for number in known if number <= executions + warmup), default=known[0])
+        raise UsageError(
+            f"{program.name} keeps a state, and its reference has no execution {executions + warmup}.",
+            f"it has {', '.join(map(str, known))}; a run's outputs are those of its last execution, warm-up included",
+            f"--num-executions {max(1, below - warmup)} --warmup {min(warmup, below - 1)}",
+        )
+    return found, executions + warmup
 
 
 def _reference(folder: Path, name: str) -> Path:

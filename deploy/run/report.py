@@ -39,14 +39,20 @@ def _outputs(value: Result) -> None:
     ]
     given = any(output.tolerance for output in value.outputs)
     against = value.program.reference_engine or ("the outputs given" if given else "no reference")
+    kept = value.program.state
     console.table(
         f"{value.program.name} on {value.device} ({value.bundle.engine}), against {against}",
         ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
         rows,
+        f"The program keeps a state ({', '.join(kept[:3])}{', …' if len(kept) > 3 else ''}): execution "
+        f"{value.program.execution} here against execution {value.program.execution} of the reference."
+        if value.program.execution
+        else "",
     )
 
 
 def _summary(value: Result) -> None:
+    from deploy.run import generate
     from deploy.run.preflight import files, size
     from deploy.run.weights import load_text
 
@@ -64,6 +70,7 @@ def _summary(value: Result) -> None:
         ["load", times or load_text(value.runner)],
         ["latency p50", times or f"{latency.p50:.3f} ms"],
         ["latency p90", times or f"{latency.p90:.3f} ms"],
+        *generate.rows(value),
         *_conditions(value),
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],

@@ -48,6 +48,12 @@ class ProgramUsed(_Model):
     scheme: str = ""
     method: str = "forward"
     reference_engine: str = ""
+    state: tuple[str, ...] = ()
+    """What an execution changes for the next one."""
+    generation: tuple[int, int] | None = None
+    """Of a program that generates a token in each execution: tokens of its prompt, and of its output."""
+    execution: int = 0
+    """Of a program with state: the execution whose outputs were compared, counted from the load."""
 
 
 class Upload(_Model):

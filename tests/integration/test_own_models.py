@@ -9,12 +9,24 @@ from typing import Any
 import numpy
 import pytest
 
-from core.errors import ExportError
-from core.paths import cache_dir
+from core.bundle import Bundle
+from core.errors import ExportError, UsageError
+from core.paths import ROOT, cache_dir
 from core.program import load_program
+from deploy.devices.inventory import Device
+from deploy.run import generate
+from deploy.run.pipeline import deploy
+from deploy.run.settings import DEFAULT, Settings
+from models import export as exporting
 from models import is_current
 from models.export import export
 from models.host import Host
+from tests.support.deploying import bundle
+from toolchains.targets import host_target
+
+__all__ = ["bundle"]
+
+FIXTURES = ROOT / "tests" / "fixtures" / "models"
 
 pytestmark = pytest.mark.export
 
@@ -61,3 +73,121 @@ def test_retrained_weights_and_only_changed_models_are_exported(
     assert set(program.depends["variables"]) == {"MY_STEP"}
     with pytest.raises(ExportError, match="no file nowhere"):
         export(models[0], options={"depends": "nowhere"}, out=tmp_path / "out", host=host)
+
+
+# --- state
+
+
+def fixture(name: str) -> Any:
+    """What a function of the fixtures returns: ``stateful:gru``."""
+    import importlib
+
+    file, _, function = name.partition(":")
+    return getattr(importlib.import_module(f"tests.fixtures.models.{file}"), function)()
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
+    """This machine."""
+    root = tmp_path_factory.mktemp("device")
+    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
+
+
+@pytest.mark.parametrize(("scheme", "error"), [("fp32", 1e-6), ("qs8", 0.03)])
+def test_a_state_is_kept_over_executions(tmp_path: Path, host: Host, scheme: str, error: float) -> None:
+    import torch
+
+    folder = export(f"{FIXTURES / 'stateful.py'}:gru", scheme, out=tmp_path, host=host)
+    program = load_program(folder)
+    assert program.state == ("state",)
+    assert sorted(program.executions) == list(range(1, 12))
+    assert program.executions[1] == program.outputs
+    module, inputs = fixture("stateful:gru")
+    previous = None
+    for number, (file,) in sorted(program.executions.items()):
+        with torch.no_grad():
+            want = module(*inputs).numpy()
+        got = numpy.load(folder / file.file)
+        assert numpy.abs(got - want).max() < error, number
+        assert previous is None or not numpy.array_equal(got, previous)
+        previous = got
+    assert program.agreement is not None
+    assert program.agreement.max_abs <= program.agreement.limit
+
+
+@pytest.mark.build
+def test_a_deploy_compares_the_same_execution(
+    tmp_path: Path, host: Host, bundle: Bundle, device: Device, dist: Path
+) -> None:
+    folder = export(f"{FIXTURES / 'stateful.py'}:gru", out=tmp_path, host=host)
+    for settings, execution in ((DEFAULT, 11), (Settings(num_executions=1, warmup=0), 1)):
+        result = deploy(device, bundle, folder, settings, listeners=[])
+        assert result.verdict in ("identical", "agrees")
+        assert (result.program.execution, result.program.state) == (execution, ("state",))
+    with pytest.raises(UsageError, match="has no execution 51") as caught:
+        deploy(device, bundle, folder, Settings(num_executions=50), listeners=[])
+    assert caught.value.hint == "--num-executions 10 --warmup 1"
+    # The first execution's reference is not the eleventh's.
+    (folder / "output0-11.npy").write_bytes((folder / "output0.npy").read_bytes())
+    assert deploy(device, bundle, folder, listeners=[]).verdict == "differs"
+
+
+def test_of_large_outputs_few_executions_are_kept(tmp_path: Path, host: Host) -> None:
+    folder = export(f"{FIXTURES / 'stateful.py'}:large", out=tmp_path, host=host)
+    program = load_program(folder)
+    assert sorted(program.executions) == [1, 2, 11]
+    assert [numpy.load(folder / file.file)[0] for _, (file,) in sorted(program.executions.items())] == [1, 2, 11]
+
+
+@pytest.mark.build
+def test_a_program_generates_the_hosts_tokens(
+    tmp_path: Path, host: Host, bundle: Bundle, device: Device, dist: Path
+) -> None:
+    import torch
+
+    from models.nets.talking import Speaker
+
+    model = f"{ROOT / 'models/nets/talking.py'}:make_model"
+    folder = export(model, out=tmp_path, host=host)
+    program = load_program(folder)
+    assert program.generation == (3, 32)
+    assert program.agreement is not None
+    assert (program.agreement.max_abs, program.agreement.limit) == (0.0, 0.0)
+    torch.manual_seed(0)
+    speaker, tokens = Speaker().eval(), [1, 15, 27]
+    with torch.no_grad():
+        for position in range(2 + 32):
+            scores = speaker(torch.tensor([[tokens[position]]]), torch.tensor([position]))
+            if position >= 2:
+                tokens.append(int(scores.argmax()))
+    assert len(set(tokens)) > 4, "tokens that are all the same prove little"
+    settings = generate.settings_for(folder, 20, DEFAULT)
+    assert settings.executions == (22, 0)
+    result = deploy(device, bundle, folder, settings, listeners=[])
+    assert result.verdict == "identical"
+    assert result.path is not None
+    got = numpy.load(result.path.with_suffix("") / "output0.npy")[0]
+    assert got.tolist() == [*tokens[3:23], *[0] * 12]
+    prompt, generated = generate.rows(result)
+    assert prompt[1].startswith("2 tokens, ")
+    assert generated[1].startswith("20 tokens, ")
+    with pytest.raises(UsageError, match="at most 32"):
+        generate.settings_for(folder, 33, DEFAULT)
+
+
+def test_strict_mode_is_tried_where_the_exporter_needs_it(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+    make: Any = exporting._make_pte
+
+    def failing(*arguments: Any, strict: bool) -> Any:
+        tried.append(strict)
+        if not strict:
+            raise ExportError("Lowering failed.", "AssertionError: expected compiled_fn to be GraphModule, got ...")
+        return make(*arguments, strict=strict)
+
+    monkeypatch.setattr(exporting, "_make_pte", failing)
+    program = load_program(export("linear", out=tmp_path, host=host))
+    assert tried == [False, True]
+    assert program.options == {"strict": True}

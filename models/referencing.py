@@ -1,0 +1,91 @@
+"""Run an exported program on this machine: the outputs that devices are compared with, and how far they may be.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.program import Agreement, TensorFile, Tolerance
+from models import reference, state, tolerances
+from models.delegation import Delegation
+from models.host import Host
+from models.lowering import Lowered
+from models.quantize import Quantized
+from models.request import Request
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The outputs of a program on this machine."""
+
+    inputs: tuple[TensorFile, ...]
+    runs: dict[int, list[TensorFile]]
+    """Outputs by the number of the execution; the first one only, if the program keeps no state."""
+    engine: str
+    """What computed them."""
+    agreement: Agreement
+    tolerances: tuple[Tolerance, ...]
+    """One for each output."""
+    warnings: tuple[str, ...]
+
+
+def make(
+    request: Request,
+    folder: Path,
+    host: Host,
+    module: Any,
+    quantized: Quantized,
+    lowered: Lowered,
+    placement: Delegation,
+    want: Mapping[int, Sequence[Any]],
+) -> Reference:
+    """Execute the program in ``folder``, write its inputs and outputs beside it, and compare them with the model's.
+
+    Args:
+        module: the user's.
+        want: outputs of the float model, by the number of the execution.
+
+    Raises:
+        ExportError: this machine's runtime refuses it or crashes.
+    """
+    warnings = []
+    inputs = tuple(reference.save(folder, f"input{index}", one) for index, one in enumerate(quantized.inputs))
+    missing = host.missing([*placement.backends, *(one.name for one in placement.outside)])
+    if missing:
+        warnings.append(f"the reference outputs are PyTorch's: this machine's runtime lacks {', '.join(missing)}")
+        computed = reference.eager(quantized.program.module(), quantized.inputs)
+        runs = {1: [reference.save(folder, f"output{index}", one) for index, one in enumerate(computed)]}
+    else:
+        size = sum(one.nbytes for one in want[1])
+        often = state.kept(state.count(module), size) if lowered.state else (1,)
+        runs = host.run_often(folder, request.file, inputs, often)
+    outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
+    both = [number for number in want if number in outputs]
+    if getattr(module, "generation", None):
+        agreement = tolerances.same_tokens(request.scheme, want[both[-1]][0], outputs[both[-1]][0])
+    else:
+        compared = [tolerances.agreement(request.scheme, want[number], outputs[number]) for number in both]
+        agreement = max(compared, key=lambda one: one.max_abs / one.limit)
+    if agreement.max_abs > agreement.limit:
+        warnings.append(
+            f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
+            f"{agreement.why}"
+        )
+    if any(bool((~torch.isfinite(one.double())).any()) for each in outputs.values() for one in each):
+        warnings.append("an output holds infinities or NaN")
+    each_run = [tolerances.tolerances(quantized.program, request.scheme, each) for each in outputs.values()]
+    return Reference(
+        inputs=inputs,
+        runs=runs,
+        engine=reference.engine(host=not missing),
+        agreement=agreement,
+        tolerances=tuple(map(tolerances.widest, zip(*each_run, strict=True))),
+        warnings=tuple(warnings),
+    )
