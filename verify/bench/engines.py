@@ -22,7 +22,7 @@ from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError
 from core.paths import ROOT
 from core.program import ENGINES, Program, load_program
-from verify.bench.kept import keep
+from verify.bench.kept import keep, table
 
 KEPT = ROOT / "docs" / "data" / "engines-bench.json"
 MODEL = "mobilenet_v2"
@@ -167,15 +167,13 @@ def cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def _about(result: dict[str, Any]) -> str:
+    return (
+        f"{result['model']}, {result['threads']} threads, {result['rounds']} rounds of {result['executions']} "
+        f"executions in turns; {result['machine']}; load average before the run {result['load_average_before']}."
+    )
+
+
 def markdown() -> str:
     """The figures kept, as a table for ``docs/onnx.md``."""
-    if not KEPT.is_file():
-        return "No figures are kept yet: the command above prints them.\n"
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    lines = [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * len(HEADINGS)]
-    lines += [f"| {' | '.join(cells(row))} |" for row in kept["rows"]]
-    about = (
-        f"\n{kept['model']}, {kept['threads']} threads, {kept['rounds']} rounds of {kept['executions']} executions in "
-        f"turns; {kept['machine']}; load average before the run {kept['load_average_before']}.\n"
-    )
-    return "\n".join(lines) + "\n" + about
+    return table(KEPT, HEADINGS, cells, _about)

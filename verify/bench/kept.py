@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +25,18 @@ def keep(file: Path, figures: Any, load: float, most: float) -> None:
     write_json(file, figures)
     name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     console.note(f"kept in {name}; python -m verify.docs writes the docs")
+
+
+def table(
+    file: Path,
+    headings: Sequence[str],
+    cells: Callable[[dict[str, Any]], list[str]],
+    about: Callable[[dict[str, Any]], str],
+) -> str:
+    """The figures kept in ``file`` as a table for the docs: ``cells`` of each row, and ``about`` them all below."""
+    if not file.is_file():
+        return "No figures are kept yet: the command above prints them.\n"
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    lines += [f"| {' | '.join(cells(row))} |" for row in kept["rows"]]
+    return "\n".join(lines) + f"\n\n{about(kept)}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import statistics
@@ -13,7 +12,7 @@ from core import console
 from core.paths import ROOT
 from core.program import load_program
 from verify.bench.engines import BUSY, Case, percentile
-from verify.bench.kept import keep
+from verify.bench.kept import keep, table
 
 KEPT = ROOT / "docs" / "data" / "lean-bench.json"
 PROGRAMS = (("mobilenet_v2", "fp32"), ("mobilenet_v2", "qs8"), ("linear", "fp32"), ("mixed", "fp32"))
@@ -126,9 +125,4 @@ def _about(result: dict[str, Any]) -> str:
 
 def markdown() -> str:
     """The figures kept, as a table for ``docs/lean.md``."""
-    if not KEPT.is_file():
-        return "No figures are kept yet: the command above prints them.\n"
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    lines = [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * len(HEADINGS)]
-    lines += [f"| {' | '.join(cells(row))} |" for row in kept["rows"]]
-    return "\n".join(lines) + f"\n\n{_about(kept)}\n"
+    return table(KEPT, HEADINGS, cells, _about)

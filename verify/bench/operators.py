@@ -22,7 +22,7 @@ from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError, SlipwayError
 from core.paths import ROOT
-from verify.bench.kept import keep
+from verify.bench.kept import keep, table
 
 KEPT = ROOT / "docs" / "data" / "operators-bench.json"
 AIM = 1.1
@@ -157,9 +157,4 @@ def _about(result: dict[str, Any]) -> str:
 
 def markdown() -> str:
     """The figures kept, as a table for ``docs/lean.md``."""
-    if not KEPT.is_file():
-        return "No figures are kept yet: the command above prints them.\n"
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
-    lines = [f"| {' | '.join(HEADINGS)} |", "|" + "---|" * len(HEADINGS)]
-    lines += [f"| {' | '.join(cells(row))} |" for row in kept["rows"]]
-    return "\n".join(lines) + f"\n\n{_about(kept)}\n"
+    return table(KEPT, HEADINGS, cells, _about)

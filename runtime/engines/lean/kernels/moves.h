@@ -10,25 +10,25 @@
 
 namespace slipway::lean {
 
+// The first and the last word of what is moved, which overlap unless it has two words.
+template <typename Word>
+void move_ends(std::uint8_t* to, const std::uint8_t* from, std::size_t count) {
+  Word first = 0;
+  Word last = 0;
+  std::memcpy(&first, from, sizeof(Word));
+  std::memcpy(&last, from + count - sizeof(Word), sizeof(Word));
+  std::memcpy(to, &first, sizeof(Word));
+  std::memcpy(to + count - sizeof(Word), &last, sizeof(Word));
+}
+
 // The same as std::memmove; without a call where there are few bytes.
 inline void move_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t count) {
-  // Both ends, which overlap unless there are twice as many.
   if (count > 16) {
     std::memmove(to, from, count);
   } else if (count >= 8) {
-    std::uint64_t first = 0;
-    std::uint64_t last = 0;
-    std::memcpy(&first, from, 8);
-    std::memcpy(&last, from + count - 8, 8);
-    std::memcpy(to, &first, 8);
-    std::memcpy(to + count - 8, &last, 8);
+    move_ends<std::uint64_t>(to, from, count);
   } else if (count >= 4) {
-    std::uint32_t first = 0;
-    std::uint32_t last = 0;
-    std::memcpy(&first, from, 4);
-    std::memcpy(&last, from + count - 4, 4);
-    std::memcpy(to, &first, 4);
-    std::memcpy(to + count - 4, &last, 4);
+    move_ends<std::uint32_t>(to, from, count);
   } else {
     std::memmove(to, from, count);
   }

@@ -40,6 +40,56 @@ constexpr std::size_t kTogether = kRows * kVectors + 4 * kVectors + 2 <= Vector:
                                   : kRows * kVectors + 2 * kVectors + 2 <= Vector::kRegisters ? 2
                                                                                               : 1;
 
+inline __attribute__((always_inline)) float ON(to_float)(float value) {
+  return value;
+}
+
+inline __attribute__((always_inline)) float ON(to_float)(Half value) {
+  return _cvtsh_ss(value.bits);
+}
+
+template <typename Element, typename From>
+inline __attribute__((always_inline)) Element ON(rounded)(From value) {
+  if constexpr (sizeof(Element) == sizeof(From)) {
+    return value;
+  } else {
+    return {_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT)};
+  }
+}
+
+inline __attribute__((always_inline)) void ON(store_some)(float* to, Vector::Type value, std::size_t count) {
+  Vector::store_some(to, value, count);
+}
+
+inline __attribute__((always_inline)) void ON(store_some)(Half* to, Vector::Type value, std::size_t count) {
+  alignas(2 * kLanes) Half all[kLanes];
+  Vector::store(all, value);
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = all[i];
+  }
+}
+
+// A square of elements of rows that are `stride` apart becomes columns of a panel.
+template <typename Element>
+inline __attribute__((always_inline)) void ON(transpose)(const float* from, std::size_t stride, Element* to,
+                                                         std::size_t panel) {
+  Vector::Type rows[kLanes];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    rows[i] = Vector::load_any(from + i * stride);
+  }
+  Vector::transpose(rows);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    Vector::store(to + i * panel, rows[i]);
+  }
+}
+
+inline __attribute__((always_inline)) void ON(transpose)(const Half* from, std::size_t stride, Half* to,
+                                                         std::size_t panel) {
+  Vector::transpose(from, stride, to, panel);
+}
+
 // Elements of a row that are made float32 at once, for rows of halves.
 constexpr std::size_t kConverted = 256;
 
@@ -104,7 +154,7 @@ __attribute__((noinline)) void ON(convert)(const Half* from, std::size_t count, 
     Vector::store(to + k, Vector::load_any(from + k));
   }
   for (; k < count; ++k) {
-    to[k] = Vector::to_float(from[k]);
+    to[k] = ON(to_float)(from[k]);
   }
 }
 
@@ -165,7 +215,7 @@ void ON(panels)(const Panels<Element>& p) {
         if (left >= (v + 1) * kLanes) {
           Vector::store(to, sums[r][v]);
         } else if (left > v * kLanes) {
-          Vector::store_some(to, sums[r][v], left - v * kLanes);
+          ON(store_some)(to, sums[r][v], left - v * kLanes);
         }
       }
     }
@@ -201,6 +251,17 @@ constexpr Run<Element> kRuns[kMostTileRows] = {
     run<10, kVectors, Element>(), run<11, kVectors, Element>(), run<12, kVectors, Element>(),
 };
 
+// As XNNPACK gives them to its kernels; `from`: `rows` rows for each of the taps, which are `step` apart.
+template <std::size_t kVectors, typename Element>
+inline __attribute__((always_inline)) void ON(product)(
+    std::size_t rows, std::size_t columns, std::size_t depth_bytes, std::size_t taps, const Element** from,
+    std::size_t step, const Element* weights, Element* c, std::size_t c_stride, std::size_t panel_stride,
+    std::size_t offset, const Element* zero, const Element* limits) {
+  kRuns<kVectors, Element>[rows - 1]({columns, depth_bytes / sizeof(Element), taps, from, step, offset, zero,
+                                      weights, reinterpret_cast<char*>(c), c_stride, panel_stride,
+                                      ON(to_float)(limits[0]), ON(to_float)(limits[1])});
+}
+
 template <std::size_t kRows, std::size_t kVectors, typename Element>
 void ON(gemm)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, const Element* a,
               std::size_t a_stride, const Element* weights, Element* c, std::size_t c_stride,
@@ -209,40 +270,16 @@ void ON(gemm)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, co
   for (std::size_t r = 0; r < rows; ++r) {
     from[r] = reinterpret_cast<const Element*>(reinterpret_cast<const char*>(a) + r * a_stride);
   }
-  const Panels<Element> panels = {columns,
-                                  depth_bytes / sizeof(Element),
-                                  1,
-                                  from,
-                                  0,
-                                  0,
-                                  nullptr,
-                                  weights,
-                                  reinterpret_cast<char*>(c),
-                                  c_stride,
-                                  panel_stride,
-                                  Vector::to_float(limits[0]),
-                                  Vector::to_float(limits[1])};
-  kRuns<kVectors, Element>[rows - 1](panels);
+  ON(product)<kVectors, Element>(rows, columns, depth_bytes, 1, from, 0, weights, c, c_stride, panel_stride,
+                                 0, nullptr, limits);
 }
 
 template <std::size_t kRows, std::size_t kVectors, typename Element>
 void ON(igemm)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, std::size_t taps_bytes,
                const Element** a, const Element* weights, Element* c, std::size_t c_stride,
                std::size_t panel_stride, std::size_t a_offset, const Element* zero, const Element* limits) {
-  const Panels<Element> panels = {columns,
-                                  depth_bytes / sizeof(Element),
-                                  taps_bytes / (kRows * sizeof(void*)),
-                                  a,
-                                  kRows,
-                                  a_offset,
-                                  zero,
-                                  weights,
-                                  reinterpret_cast<char*>(c),
-                                  c_stride,
-                                  panel_stride,
-                                  Vector::to_float(limits[0]),
-                                  Vector::to_float(limits[1])};
-  kRuns<kVectors, Element>[rows - 1](panels);
+  ON(product)<kVectors, Element>(rows, columns, depth_bytes, taps_bytes / (kRows * sizeof(void*)), a, kRows,
+                                 weights, c, c_stride, panel_stride, a_offset, zero, limits);
 }
 
 // Packs panels of rows of `From`, which are rounded where that is the wider type.
@@ -256,17 +293,17 @@ void ON(pack_rows)(std::size_t columns, std::size_t depth, std::size_t panel, co
     const std::size_t some = columns - begin < panel ? columns - begin : panel;
     const From* from = weights + begin * depth;
     for (std::size_t n = 0; n < panel; ++n) {
-      to[n] = Vector::rounded<Element>(bias != nullptr && n < some ? bias[begin + n] : From{});
+      to[n] = ON(rounded)<Element>(bias != nullptr && n < some ? bias[begin + n] : From{});
     }
     to += panel;
     for (std::size_t n = 0; n < panel; n += kLanes) {
       std::size_t k = 0;
       for (; n + kLanes <= some && k + kDeep <= depth; k += kDeep) {
-        Vector::transpose(from + n * depth + k, depth, to + k * panel + n, panel);
+        ON(transpose)(from + n * depth + k, depth, to + k * panel + n, panel);
       }
       for (; k < depth; ++k) {
         for (std::size_t i = 0; i < kLanes; ++i) {
-          to[k * panel + n + i] = Vector::rounded<Element>(n + i < some ? from[(n + i) * depth + k] : From{});
+          to[k * panel + n + i] = ON(rounded)<Element>(n + i < some ? from[(n + i) * depth + k] : From{});
         }
       }
     }
@@ -323,7 +360,7 @@ inline __attribute__((always_inline)) void ON(window)(const float* const* const 
       if ((v + 1) * kLanes <= left) {
         Vector::store(to[p] + offset + v * kLanes, sums[p][v]);
       } else {
-        Vector::store_some(to[p] + offset + v * kLanes, sums[p][v], left - v * kLanes);
+        ON(store_some)(to[p] + offset + v * kLanes, sums[p][v], left - v * kLanes);
       }
     }
   }

@@ -12,6 +12,9 @@ namespace slipway::lean {
 // The kernels that this processor can run, widest vectors first; nullptr where we have none.
 const TileSet* float_tiles();
 
+// Those for float16: nullptr also where XNNPACK's are twice as fast, because they compute in half precision.
+const TileSet* half_tiles();
+
 namespace avx512f {
 extern const TileSet kTiles;
 }

@@ -38,46 +38,14 @@ struct Vector {
   static Type load_any(const Half* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  static float to_float(float value) { return value; }
-  static float to_float(Half value) { return _cvtsh_ss(value.bits); }
   static void store(Half* to, Type value) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
   }
-  static void store_some(Half* to, Type value, std::size_t count) {
-    alignas(16) Half all[8];
-    store(all, value);
-    for (std::size_t i = 0; i < count; ++i) {
-      to[i] = all[i];
-    }
-  }
   static void prefetch(const Half*) {}
-
-  template <typename Element, typename From>
-  static Element rounded(From value) {
-    if constexpr (sizeof(Element) == sizeof(From)) {
-      return value;
-    } else {
-      return {_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT)};
-    }
-  }
 
   // Elements of a row that one transposition takes.
   template <typename Element>
   static constexpr std::size_t kDeep = sizeof(Element) == sizeof(float) ? 8 : 1;
-
-  template <typename Element>
-  static void transpose(const float* from, std::size_t stride, Element* to, std::size_t panel) {
-    Type rows[8];
-#pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i) {
-      rows[i] = _mm256_loadu_ps(from + i * stride);
-    }
-    transpose(rows);
-#pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i) {
-      store(to + i * panel, rows[i]);
-    }
-  }
 
   static void transpose(const Half* from, std::size_t stride, Half* to, std::size_t) {
     for (std::size_t i = 0; i < 8; ++i) {

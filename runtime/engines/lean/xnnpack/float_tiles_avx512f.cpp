@@ -34,47 +34,15 @@ struct Vector {
   static Type load_any(const Half* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  static float to_float(float value) { return value; }
-  static float to_float(Half value) { return _cvtsh_ss(value.bits); }
   static void store(Half* to, Type value) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), to_halves(value));
-  }
-  static void store_some(Half* to, Type value, std::size_t count) {
-    alignas(32) Half all[16];
-    store(all, value);
-    for (std::size_t i = 0; i < count; ++i) {
-      to[i] = all[i];
-    }
   }
   static __m256i to_halves(Type value) { return _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT); }
   static void prefetch(const Half*) {}
 
-  template <typename Element, typename From>
-  static Element rounded(From value) {
-    if constexpr (sizeof(Element) == sizeof(From)) {
-      return value;
-    } else {
-      return {_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT)};
-    }
-  }
-
   // Elements of a row that one transposition takes.
   template <typename Element>
   static constexpr std::size_t kDeep = 64 / sizeof(Element);
-
-  template <typename Element>
-  static void transpose(const float* from, std::size_t stride, Element* to, std::size_t panel) {
-    Type rows[16];
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < 16; ++i) {
-      rows[i] = _mm512_loadu_ps(from + i * stride);
-    }
-    transpose(rows);
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < 16; ++i) {
-      store(to + i * panel, rows[i]);
-    }
-  }
 
   // Two neighbours of a row travel as one, and part behind.
   static void transpose(const Half* from, std::size_t stride, Half* to, std::size_t panel) {

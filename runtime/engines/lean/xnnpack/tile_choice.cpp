@@ -2,7 +2,6 @@
 
 #include <xnnpack/common.h>
 #include <xnnpack/config.h>
-#include <xnnpack/hardware-config.h>
 #include <xnnpack/microparams.h>
 #include <xnnpack/node-type.h>
 #include <xnnpack/operator.h>
@@ -363,28 +362,17 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
   return status;
 }
 
-// With arithmetic in half precision XNNPACK's kernels are twice as fast as any that computes in float32.
-bool lacks_half_arithmetic() {
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-#if XNN_ARCH_X86_64
-  return hardware != nullptr && !hardware->use_x86_avx512fp16;
-#else
-  return hardware == nullptr;
-#endif
-}
-
 xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value_count,
                 xnn_operator_data* operator_data, xnn_code_cache* code, xnn_weights_cache_t cache) {
   const Order order = {node, values, value_count, operator_data, code, cache};
-  const TileSet* set = float_tiles();
   const std::string depthwise = depthwise_choice(*node, values);
   if (!depthwise.empty()) {
     return make_depthwise(order, depthwise);
   }
-  if (set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
+  if (const TileSet* set = float_tiles(); set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
     return make_product(order, *set, set->tiles, TileElement::kFloat, changeable(xnn_init_f32_gemm_config()));
   }
-  if (set != nullptr && computes_in(xnn_datatype_fp16, *node, values) && lacks_half_arithmetic()) {
+  if (const TileSet* set = half_tiles(); set != nullptr && computes_in(xnn_datatype_fp16, *node, values)) {
     return make_product(order, *set, set->halves, TileElement::kHalf, changeable(xnn_init_f16_gemm_config()));
   }
   return make_theirs(order);
