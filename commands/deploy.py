@@ -10,7 +10,7 @@ from core.cli import Words, number
 from core.errors import UsageError
 from core.program import ENGINES, FORMATS, format_at
 from deploy.devices.inventory import Device, get_device
-from deploy.run.engine_flags import engine_flags
+from deploy.run.engine_flags import LEAN, check_limits, engine_flags
 from deploy.run.job import Computed, check_engine
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
@@ -40,6 +40,9 @@ def run(words: Words) -> None:
     if program:
         engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")
         check_engine(program, engine)
+    if (settings.kleidiai or settings.cpu_features) and not engine:
+        engine = LEAN  # no other engine can
+    check_limits(engine, settings.kleidiai, settings.cpu_features)
     options = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
     settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **options))})
     bundle = given or _build(words["target"] or device.target, engine, words["toolchain"])

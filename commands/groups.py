@@ -11,14 +11,16 @@ DEPLOY = {
     ],
     "How to run and to measure it": [
         "num-executions", "warmup", "generate", "cpu-threads", "cpu-affinity", "pin-governor", "cooldown",
-        "profile", "etdump",
+        "profile", "etdump", "kleidiai", "cpu-features",
     ],
     "When it takes long or fails": ["timeout", "wait", "retries"],
     "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],
 }  # fmt: skip
 MATRIX = {
     "Which cells": ["only", "devices", "engines", "models", "schemes", "toolchain", "list", "print-matrix"],
-    "How to run and to measure them": ["num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs"],
+    "How to run and to measure them": [
+        "num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs", "kleidiai", "cpu-features",
+    ],
     "When it takes long or fails": ["resume", "timeout", "wait", "retries"],
     "Reports and baselines": ["name", "baseline", "fail-on-regression", "save-baseline", "json"],
 }

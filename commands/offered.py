@@ -50,6 +50,7 @@ def put_in() -> None:
             "engines": _constant("executorch", "lean", "onnxruntime", "default", "all"),
             "toolchain": _constant("zig", "gnu", "ndk", "xcode"),
             "provider": _constant("xnnpack", "cpu"),
+            "kleidiai": _constant("on", "off"),
             "format": _constant("pte", "onnx"),
             "sources": _constant("auto", "debian", "git"),
         }

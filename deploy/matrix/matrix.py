@@ -66,7 +66,10 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
     Raises:
         UsageError, ConfigError, NotSupportedError: see `deploy.matrix.plan.plan`.
     """
-    chosen = Selection(parse(request.only), request.devices, request.engines, request.models, request.schemes)
+    chosen = Selection(
+        parse(request.only), request.devices, request.engines, request.models, request.schemes,
+        limits=(request.run.kleidiai, request.run.cpu_features),
+    )  # fmt: skip
     return plan(load_devices(), catalogue, chosen)
 
 

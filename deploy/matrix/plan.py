@@ -10,6 +10,7 @@ from core.errors import ConfigError, NotSupportedError, UsageError
 from core.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
+from deploy.run.engine_flags import why_no_limits
 from toolchains.targets import Target, get_target, host_target
 
 SMALL = ("linear", "conv", "matmul", "mlp")
@@ -71,6 +72,8 @@ class Selection:
     engines: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ("", "")
+    """`Settings.kleidiai` and `Settings.cpu_features`: kernels that the runs do without; not every engine can."""
 
 
 @dataclass(frozen=True)
@@ -168,10 +171,15 @@ def _engines(target: Target, selection: Selection) -> list[tuple[str, str]]:
     names: dict[str, None] = {}
     for word in requested:
         if word == DEFAULT:
-            names |= dict.fromkeys(target.working_engines[:1] or (DEFAULT,))
+            usual = [name for name in target.working_engines if not _no_limits(name, selection)]
+            names |= dict.fromkeys(usual[:1] or target.working_engines[:1] or (DEFAULT,))
         else:
             names |= dict.fromkeys(ENGINES if word == "all" else _pick("engine", (word,), ENGINES))
-    return [(name, _no_engine(target, name)) for name in names]
+    return [(name, _no_engine(target, name) or _no_limits(name, selection)) for name in names]
+
+
+def _no_limits(engine: str, selection: Selection) -> str:
+    return why_no_limits(engine, *selection.limits)
 
 
 def _no_engine(target: Target, engine: str) -> str:

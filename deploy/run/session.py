@@ -354,7 +354,7 @@ class Session:
             warmup=warmup,
             threads=settings.threads,
             etdump=settings.etdump,
-            engine_flags=[*settings.engine_flags, *cache_flags(store, self.cache)],
+            engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache)],
         )
         note = store.path("governor")
         cooled = self._cool_down(settings.cooldown) if settings.cooldown else 0.0

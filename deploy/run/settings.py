@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from core.cli import number
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
+from deploy.run.engine_flags import cpu_features, kleidiai_switch, limit_flags
 
 WORDS = (
     *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),
-    *("pin_governor", "cpu_affinity", "cooldown"),
+    *("pin_governor", "cpu_affinity", "cooldown", "kleidiai", "cpu_features"),
 )
 """Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
 RETRIES = 2
@@ -56,6 +57,10 @@ class Settings(BaseModel):
     """Leave the run's folder on the device, as ``runs/kept-…``."""
     engine_flags: tuple[str, ...] = ()
     """The runner's, of those that only some engines have: ``--provider=cpu``."""
+    kleidiai: str = ""
+    """``on`` or ``off``: whether the engine lean may choose KleidiAI's kernels; empty: on where they are built in."""
+    cpu_features: str = ""
+    """Features of the CPU that the engine lean leaves unused, as its runner reads them: ``-sme2,-i8mm``."""
     method: str = ""
     """Which of the program's methods; empty: ``forward``, or the only one."""
     inputs: tuple[Path, ...] = ()
@@ -82,6 +87,8 @@ class Settings(BaseModel):
             pin_governor=governor(words.get("pin_governor") or ""),
             cpu_affinity=str(words.get("cpu_affinity") or ""),
             cooldown=number("cooldown", words.get("cooldown"), 1, 0, whole=False),
+            kleidiai=kleidiai_switch(words.get("kleidiai") or ""),
+            cpu_features=cpu_features(words.get("cpu_features") or ""),
             **others,
         )
 
@@ -94,6 +101,11 @@ class Settings(BaseModel):
                 "warmup": warmup if self.warmup is None else self.warmup,
             }
         )
+
+    @property
+    def limits(self) -> list[str]:
+        """The runner's flags for the kernels that the run does without."""
+        return limit_flags(self.kleidiai, self.cpu_features)
 
     @property
     def executions(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ collection removes it with its program or when space is short.
 from __future__ import annotations
 
 from core.bundle import Bundle
+from core.files import sha256_bytes
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.run.runner import RunnerResult
@@ -25,7 +26,9 @@ def cache_name(settings: Settings, device: Device, bundle: Bundle, facts: Device
     manifest = bundle.manifest
     wanted = manifest.engine == ENGINE and settings.weights_cache and device.weights_cache
     room = facts.free is None or facts.free >= _ROOM * model.size
-    return f"weights/{model.sha256}.{manifest.target}-{manifest.engine}" if wanted and room else ""
+    # Other kernels read other packed weights: runs with and without them in turns would each pack theirs again.
+    limits = f"-{sha256_bytes(' '.join(settings.limits).encode())[:8]}" if settings.limits else ""
+    return f"weights/{model.sha256}.{manifest.target}-{manifest.engine}{limits}" if wanted and room else ""
 
 
 def cache_flags(store: Store, name: str) -> list[str]:

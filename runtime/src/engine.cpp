@@ -27,6 +27,14 @@ Status Engine::configure(const EngineOptions& options) {
     return {Code::kUsage, "The engine " + info().name + " does not tell what else could compute a layer.",
             "leave --kernels to bundles of the engine lean"};
   }
+  if (!options.kleidiai.empty()) {
+    return {Code::kUsage, "The engine " + info().name + " cannot turn KleidiAI on or off.",
+            "leave --kleidiai to bundles of the engine lean"};
+  }
+  if (!options.unused_features.empty()) {
+    return {Code::kUsage, "The engine " + info().name + " cannot leave features of the processor unused.",
+            "leave --cpu_features to bundles of the engine lean"};
+  }
   if (options.provider.empty() && options.ort_threads == 0 && !options.ort_spinning &&
       !options.trust_provider) {
     return {};

@@ -76,6 +76,8 @@ constexpr Flag kFlags[] = {
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
     {"weights_cache", Takes::kValue, nullptr, nullptr, 0},
+    {"kleidiai", Takes::kValue, nullptr, nullptr, 0},
+    {"cpu_features", Takes::kValue, nullptr, nullptr, 0},
     {"max_jumps", Takes::kValue, nullptr, nullptr, 1},
     {"trust_provider", Takes::kNothing, nullptr, nullptr, 0},
     {"digests", Takes::kValue, nullptr, nullptr, 0},
@@ -143,6 +145,19 @@ Status set_digests(Options* options, const std::string& value) {
   return usage("--digests cannot be '" + value + "'.", "--digests cheap, always or never");
 }
 
+// "-sme2,-i8mm": what is left unused.
+Status set_features(Options* options, const std::string& value) {
+  options->engine.unused_features.clear();
+  for (const std::string& word : split(value, ',')) {
+    if (word.size() < 2 || word.front() != '-') {
+      return usage("--cpu_features cannot be '" + value + "'.",
+                   "a minus before each feature to leave unused: --cpu_features=-sme2,-i8mm");
+    }
+    options->engine.unused_features.push_back(word.substr(1));
+  }
+  return {};
+}
+
 Status set_value(Options* options, const Flag& flag, const std::string& value) {
   const std::string name = std::string("--") + flag.name;
   if (flag.takes == Takes::kText) {
@@ -175,6 +190,16 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
     }
     options->engine.provider = value;
     return {};
+  }
+  if (std::string_view(flag.name) == "kleidiai") {
+    if (value != "on" && value != "off") {
+      return usage("--kleidiai cannot be '" + value + "'.", "--kleidiai on, or --kleidiai off");
+    }
+    options->engine.kleidiai = value;
+    return {};
+  }
+  if (std::string_view(flag.name) == "cpu_features") {
+    return set_features(options, value);
   }
   if (std::string_view(flag.name) == "weights_cache") {
     options->engine.weights_cache = value;
@@ -322,6 +347,9 @@ Flags are --flag=value or --flag value.
   --ort_spinning          onnxruntime: let that pool's threads spin while they wait
   --weights_cache FILE    lean: keep packed weights in FILE and map them from there the next time: nothing is packed
                           then. A FILE that is damaged or made for something else is made again
+  --kleidiai on|off       lean: compute without KleidiAI's kernels, or with them (default: on where they are built in)
+  --cpu_features -A,-B    lean: leave features of this CPU unused and compute as a lesser one would: -sme2,-i8mm,
+                          or -avx512f. Features that build on one are left unused with it
   --max_jumps N           lean: how often one execution may jump backwards, as loops do (default: 10000000)
   --trust_provider        onnxruntime: give XNNPACK's provider what it is known to get wrong, too
   --digests WHEN          SHA-256 of the files that ran, in the result: cheap (default; where they take less than

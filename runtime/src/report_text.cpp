@@ -181,6 +181,11 @@ std::string run_text(const RunReport& report) {
   std::string text = "program    " + report.program_path + ", method " + report.method + "\n";
   text += "engine     " + report.engine.name + " " + report.engine.version + ", " +
           joined(report.capabilities.backends) + format(", %u threads\n", report.threads);
+  std::string settings;
+  for (const auto& [name, value] : report.settings) {
+    settings += (settings.empty() ? "" : ", ") + name + " " + value;
+  }
+  text += settings.empty() ? "" : "settings   " + settings + "\n";
   text += format("load       %.3f ms\n", report.load_ms);
   text += format(
       "latency    min %.3f  p50 %.3f  p90 %.3f  p99 %.3f  mean %.3f ms (%zu executions, %u to warm up)\n",

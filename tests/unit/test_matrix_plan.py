@@ -153,3 +153,15 @@ def test_models_of_the_users_own_are_in_the_catalogue_by_their_names(tmp_path: P
     found = plan(DEVICES, programs, Selection(devices=("pi",), models=asked.models, schemes=("fp32",)))
     assert {cell.program.model for cell in found.cells} == {"mlp", short}
     assert {each.name for each in programs} >= {"mlp-fp32", "mlp-fp32-onnx", "mobilenet_v2-qs8"}
+
+
+def test_runs_without_kernels_take_the_engine_that_can() -> None:
+    limits = ("off", "")
+    assert keys(devices=("local",), models=("matmul",), schemes=("fp32",), limits=limits) == [
+        "local/linux-x86_64/lean/matmul-fp32"
+    ]
+    found = select(
+        devices=("local",), models=("matmul",), schemes=("fp32",), engines=("lean", "executorch"), limits=limits
+    )
+    assert [cell.engine for cell in found.cells] == ["lean"]
+    assert [cell.why_not for cell in found.impossible] == ["the engine executorch cannot turn KleidiAI off"]

@@ -13,6 +13,7 @@
 #include "lean/method/data_store.h"
 #include "lean/method/method.h"
 #include "lean/method/recorder.h"
+#include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/weights_cache.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "program_info.h"
@@ -51,14 +52,45 @@ class LeanEngine : public Engine {
   }
 
   Status configure(const EngineOptions& options) override {
+    const Result<std::vector<std::string>> unused = lean::known_features(options.unused_features);
+    SLIPWAY_RETURN_IF_ERROR(unused);
+    if (options.kleidiai == "on" && !capabilities().kleidiai) {
+      return {
+          Code::kUsage, "This runner was built without KleidiAI.",
+          "leave --kleidiai on to bundles for 64-bit Arm; without it, the fastest kernels here are chosen"};
+    }
+    context_.limit({unused.value(), options.kleidiai != "off"});
     max_jumps_ = options.max_jumps;
     cache_path_ = options.weights_cache;
     EngineOptions others = options;
+    others.kleidiai.clear();
+    others.unused_features.clear();
     others.max_jumps = 0;
     others.weights_cache.clear();
     list_kernels_ = options.list_kernels;
     others.list_kernels = false;
     return Engine::configure(others);
+  }
+
+  std::vector<std::pair<std::string, std::string>> settings() const override {
+    const auto list = [](const std::vector<std::string>& names) {
+      std::string text;
+      for (const std::string& name : names) {
+        text += (text.empty() ? "" : ",") + name;
+      }
+      return text;
+    };
+    std::vector<std::pair<std::string, std::string>> found;
+    const bool built = capabilities().kleidiai;
+    found.emplace_back("kleidiai", !built ? "none" : context_.limits().kleidiai ? "on" : "off");
+    const lean::UnusedFeatures& features = context_.unused();
+    if (!features.unused.empty()) {
+      found.emplace_back("cpu_features_unused", list(features.unused));
+    }
+    if (!features.absent.empty()) {
+      found.emplace_back("cpu_features_absent", list(features.absent));
+    }
+    return found;
   }
 
   Result<unsigned> set_threads(unsigned count) override {
@@ -242,8 +274,9 @@ class LeanEngine : public Engine {
   }
 
   // What layers are computed by otherwise than the engine chooses, as a text.
-  static std::string wishes_of(const LoadOptions& options) {
-    return lean::LayerChoices(options.kernels, false).text();
+  std::string wishes_of(const LoadOptions& options) const {
+    return lean::LayerChoices(options.kernels, false).text() +
+           (context_.limits().kleidiai ? "" : "without KleidiAI");
   }
 
   unsigned max_jumps_ = 0;

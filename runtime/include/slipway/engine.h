@@ -132,7 +132,10 @@ struct EngineOptions {
   bool trust_provider = false;  // give the provider what it is known to get wrong, too
   std::string weights_cache;    // a file that keeps packed weights for the next load
   bool list_kernels = false;    // KernelUse::candidates of all layers are wanted
-  unsigned max_jumps = 0;       // jumps backwards in one execution; 0: the engine's own limit
+  std::string kleidiai;         // "on" or "off"; empty: on where it is
+  // Of the processor, by name: kernels that want one of them are left unused.
+  std::vector<std::string> unused_features;
+  unsigned max_jumps = 0;  // jumps backwards in one execution; 0: the engine's own limit
 };
 
 // Where the nodes ran, and what could be done about it.

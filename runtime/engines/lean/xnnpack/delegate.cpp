@@ -101,7 +101,8 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
   SLIPWAY_RETURN_IF_ERROR(checked);
   made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
-  if (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8)) {
+  if (context.limits().kleidiai &&
+      (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8))) {
     GraphBuilder whole(*made->payload_, what);
     SLIPWAY_RETURN_IF_ERROR(whole.build());
     made->externals_ = made->payload_->graph().num_externs();

@@ -33,6 +33,23 @@ void mend_kernel_choices() {
 #endif
 }
 
+void forget_kleidiai_kernels() {
+  // Without this function, XNNPACK packs no rows for KleidiAI's kernel of float32.
+  auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());
+  if (packed != nullptr) {
+    packed->init.f32 = nullptr;
+  }
+  // A table without its first kernel counts as none.
+  auto* channels = const_cast<xnn_gemm_config*>(xnn_init_qp8_f32_qc4w_gemm_config());
+  if (channels != nullptr) {
+    channels->minmax = {};
+  }
+  auto* blocks = const_cast<xnn_gemm_config*>(xnn_init_qp8_f32_qb4w_gemm_config());
+  if (blocks != nullptr) {
+    blocks->minmax = {};
+  }
+}
+
 // What XNNPACK's config functions return as constant are variables.
 PlainRows::PlainRows() {
   auto* packed = const_cast<xnn_gemm_config*>(xnn_init_pf32_gemm_config());

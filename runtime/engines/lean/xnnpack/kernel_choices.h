@@ -1,10 +1,13 @@
-// Where XNNPACK chooses a kernel that the processor cannot run.
+// Where XNNPACK chooses a kernel that the processor cannot run, or that the run is to do without.
 #pragma once
 
 namespace slipway::lean {
 
 // Puts right what is known to be wrong, once XNNPACK is initialised and before it makes an operator.
 void mend_kernel_choices();
+
+// From now on, XNNPACK chooses kernels of its own only and none of KleidiAI's, in all of this process.
+void forget_kleidiai_kernels();
 
 // While one of these is there, fully-connected layers are defined for rows as they are. On a processor with
 // SME2 XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that

@@ -53,6 +53,7 @@ Status XnnContext::start() {
   if (started_) {
     return {};
   }
+  unused_ = leave_unused(limits_.unused_features);
   const xnn_status status = xnn_initialize(nullptr);
   if (status == xnn_status_unsupported_hardware) {
     return {Code::kMissingBackend,
@@ -64,6 +65,9 @@ Status XnnContext::start() {
     return {Code::kMemory, "XNNPACK has no memory to begin with.", "use a device with more memory"};
   }
   mend_kernel_choices();
+  if (!limits_.kleidiai) {
+    forget_kleidiai_kernels();
+  }
   started_ = true;
   return {};
 }

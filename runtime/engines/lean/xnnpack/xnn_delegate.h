@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lean/method/data_store.h"
 #include "lean/method/evalue.h"
 #include "lean/method/recorder.h"
+#include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/layer_choices.h"
 #include "lean/xnnpack/packed_weights.h"
@@ -23,6 +25,12 @@ namespace slipway::lean {
 
 inline constexpr char kXnnpackBackend[] = "XnnpackBackend";
 
+// Kernels that a run does without.
+struct KernelLimits {
+  std::vector<std::string> unused_features;  // by the names of known_features()
+  bool kleidiai = true;                      // false: none of KleidiAI's
+};
+
 // What all graphs of a process share: XNNPACK itself, threads, memory for intermediate values.
 class XnnContext {
  public:
@@ -31,6 +39,8 @@ class XnnContext {
   XnnContext& operator=(const XnnContext&) = delete;
   ~XnnContext();
 
+  // Before start(); without it, kernels are chosen by all that the processor has.
+  void limit(KernelLimits limits) { limits_ = std::move(limits); }
   // Initialises XNNPACK. Fails on a processor below its floor.
   Status start();
   // What the layers of graphs that are loaded from now on are computed by; nullptr: by what is chosen for
@@ -43,8 +53,13 @@ class XnnContext {
 
   pthreadpool_t threads() const { return threads_; }
   xnn_workspace_t workspace() const { return workspace_; }
+  const KernelLimits& limits() const { return limits_; }
+  // What the limits meant on this processor; known after start().
+  const UnusedFeatures& unused() const { return unused_; }
 
  private:
+  KernelLimits limits_;
+  UnusedFeatures unused_;
   bool started_ = false;
   pthreadpool_t threads_ = nullptr;
   LayerChoices* choices_ = nullptr;
