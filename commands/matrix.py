@@ -20,13 +20,14 @@ def run(words: Words) -> None:
         MatrixError: cells failed. RegressionError: figures are worse than allowed. UsageError, ConfigError
     """
     from models.options import words as listed
+    from models.type_names import schemes_of
 
     request = MatrixRequest(
         only=words["only"],
         devices=listed(words["devices"]),
         engines=listed(words["engines"]),
         models=listed(words["models"]),
-        schemes=listed(words["schemes"]),
+        schemes=schemes_of(listed(words["schemes"])),
         name=words["name"],
         resume=words["resume"],
         jobs=number("jobs", words["jobs"], 1, 0),
@@ -54,10 +55,11 @@ def run(words: Words) -> None:
 def catalogue(request: MatrixRequest) -> tuple[MatrixRequest, list[Exportable]]:
     """Every program that can be exported, with the user's own models of --models, and the request with their names."""
     from models.request import ONNX_SCHEMES, resolve
+    from models.type_names import type_of
     from models.zoo import everything
 
     found = [
-        Exportable(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind)
+        Exportable(f"{model}-{scheme}{'-onnx' if kind == 'onnx' else ''}", model, scheme, kind, also=type_of(scheme))
         for kind in ("pte", "onnx")
         for model, scheme in everything(kind)
     ]
@@ -70,6 +72,6 @@ def catalogue(request: MatrixRequest) -> tuple[MatrixRequest, list[Exportable]]:
             for kind in ("pte", "onnx") if scheme in ONNX_SCHEMES else ("pte",):
                 program = resolve(name, scheme, format=kind)
                 short = program.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
-                found.append(Exportable(program.name, short, scheme, kind, name))
+                found.append(Exportable(program.name, short, scheme, kind, name, type_of(scheme)))
         names.append(short)
     return replace(request, models=tuple(names)), found

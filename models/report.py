@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def zoo(as_json: bool) -> None:
     """The zoo, a row for every model and scheme."""
     from models.listing import listing
+    from models.type_names import load_type_names
     from models.zoo import load_zoo
 
     rows = listing()
@@ -30,6 +31,11 @@ def zoo(as_json: bool) -> None:
         ["model", "what it is", "format", "scheme", "state", "size"],
         [[r.model, r.title, r.format, r.scheme, r.state, f"{r.size / 1e6:.2f} MB" if r.size else ""] for r in rows],
         caption="Export one with ./inv export --model NAME --scheme SCHEME",
+    )
+    console.table(
+        "Arm's names, which --scheme takes too",
+        ["name", "scheme", "activations", "weights", "output", "layers with a kernel of KleidiAI's"],
+        [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in load_type_names().values()],
     )
 
 

@@ -21,6 +21,7 @@ from models.options import Options, parse
 from models.partitioners import check
 from models.schemes import Scheme, get_scheme
 from models.tables import HERE, RULES
+from models.type_names import scheme_of
 from models.zoo import ZooModel, get_model
 
 PACKAGES = {
@@ -152,6 +153,7 @@ def resolve(
         ConfigError: an unknown model, scheme, partitioner or option, or a senseless combination.
         ExportError: the user's file is not Python.
     """
+    scheme = scheme_of(scheme)
     kind = get_scheme(scheme)
     chosen = parse(options)
     check_format(format, scheme, partitioners, chosen)

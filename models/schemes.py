@@ -8,6 +8,7 @@ from typing import Literal
 
 from core.errors import ConfigError
 from models.tables import near, read
+from models.type_names import load_type_names
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def get_scheme(name: str) -> Scheme:
     if name not in schemes:
         raise ConfigError(
             f"There is no quantization scheme {name!r}.",
-            f"{near(name, schemes)}the schemes are {', '.join(schemes)}",
+            f"{near(name, [*schemes, *load_type_names()])}the schemes are {', '.join(schemes)}, or in Arm's names "
+            f"{', '.join(load_type_names())}",
             "./inv models",
             [name],
         )

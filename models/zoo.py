@@ -9,6 +9,7 @@ from pathlib import Path
 from core.errors import ConfigError
 from models.schemes import get_scheme
 from models.tables import HERE, near, read
+from models.type_names import scheme_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def combinations(model: str, scheme: str, format: str = "pte") -> list[tuple[str
     Raises:
         ConfigError: no model of the zoo has that scheme.
     """
+    scheme = scheme_of(scheme)
     if model != "all" and scheme != "all":
         return [(model, scheme)]
     if scheme != "all":

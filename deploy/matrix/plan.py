@@ -31,6 +31,8 @@ class Exportable:
     format: str
     source: str = ""
     """The export's name of the model, if it is not ``model``: a file of the user's own."""
+    also: str = ""
+    """Another name of the scheme, for expressions: Arm's."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Cell:
         return {
             "device": (device.name,), "tag": device.tags, "fixture": device.fixtures, "target": (self.target,),
             "engine": (self.engine,), "program": (program.name,), "model": (program.model,),
-            "scheme": (program.scheme,),
+            "scheme": (program.scheme, program.also) if program.also else (program.scheme,),
         }  # fmt: skip
 
 
@@ -143,7 +145,8 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
     if selection.schemes:
         schemes = _pick("scheme", selection.schemes, schemes)
     elif not (
-        only.speaks_of("scheme", schemes) or only.speaks_of("program", names, unless=[p.model for p in catalogue])
+        only.speaks_of("scheme", [*schemes, *(p.also for p in catalogue if p.also)])
+        or only.speaks_of("program", names, unless=[p.model for p in catalogue])
     ):
         schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
     known = {(program.model, program.scheme, program.format): program for program in catalogue}
@@ -221,7 +224,8 @@ def _universe(devices: Mapping[str, Device], catalogue: Sequence[Exportable]) ->
             for engine in ENGINES:
                 yield Cell(device, target.name, engine, catalogue[0]).words
     for program in catalogue:
-        yield {"program": (program.name,), "model": (program.model,), "scheme": (program.scheme,)}
+        names = (program.scheme, program.also) if program.also else (program.scheme,)
+        yield {"program": (program.name,), "model": (program.model,), "scheme": names}
 
 
 def _what(cells: Sequence[Cell]) -> str:

@@ -1,0 +1,58 @@
+"""Arm's names for data types: the same export as our scheme's, wherever a scheme is taken, and one table."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands.matrix import catalogue
+from core.errors import ConfigError
+from core.paths import ROOT
+from deploy.devices.inventory import Device
+from deploy.matrix.matrix import MatrixRequest
+from deploy.matrix.plan import Selection, plan
+from deploy.matrix.words import parse
+from models.request import resolve
+from models.schemes import load_schemes
+from models.type_names import load_type_names, scheme_of, schemes_of, type_of
+from models.zoo import combinations
+
+NAMES = {
+    "pf32": "fp32", "pf16": "fp16", "pqs8_qc8w": "qs8", "qp8_f32_qc8w": "qd8_qc8w", "qp8_f32_qb4w": "qd8_qb4w",
+}  # fmt: skip
+
+
+def test_every_scheme_has_one_name_of_arms() -> None:
+    assert {name: row.scheme for name, row in load_type_names().items()} == NAMES
+    assert set(NAMES.values()) == set(load_schemes())
+    assert {type_of(scheme): scheme for scheme in load_schemes()} == NAMES
+    assert type_of("portable") == ""
+
+
+@pytest.mark.parametrize(("name", "scheme"), NAMES.items())
+def test_an_export_by_either_name_is_the_same(name: str, scheme: str) -> None:
+    ours, arms = resolve("linear", scheme), resolve("linear", name)
+    assert (arms.name, arms.folder, arms.scheme) == (ours.name, ours.folder, ours.scheme)
+    assert combinations("mlp", name) == [("mlp", scheme)]
+    assert scheme_of(f"{name}_gemm") == scheme
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    assert scheme_of("pf33") == "pf33"
+    with pytest.raises(ConfigError, match="did you mean pf32"):
+        resolve("linear", "pf33")
+
+
+def test_a_matrix_takes_them_in_options_and_expressions() -> None:
+    assert schemes_of(["pf32", "fp32", "qs8"]) == ("fp32", "qs8")
+    device = {"a": Device(name="a", transport="local")}
+    _, programs = catalogue(MatrixRequest())
+    for only, schemes in (("mlp & pf16", ()), ("mlp", ("fp16",)), ("mlp & fp16", ())):
+        found = plan(device, programs, Selection(parse(only), engines=("lean",), schemes=schemes))
+        assert [cell.program.name for cell in found.cells] == ["mlp-fp16"]
+
+
+def test_the_docs_have_the_table() -> None:
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    for row in load_type_names().values():
+        line = f"| `{row.name}` | `{row.scheme}` | {row.activations} | {row.weights} | {row.output} | {row.layers} |"
+        assert line in text
