@@ -19,8 +19,9 @@ DEPLOY = {
 MATRIX = {
     "Which cells": ["only", "devices", "engines", "models", "schemes", "toolchain", "list", "print-matrix"],
     "How to run and to measure them": [
-        "num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs", "kleidiai", "cpu-features",
+        "rounds", "num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs", "kleidiai",
+        "cpu-features",
     ],
     "When it takes long or fails": ["resume", "timeout", "wait", "retries"],
     "Reports and baselines": ["name", "baseline", "fail-on-regression", "save-baseline", "json"],
-}
+}  # fmt: skip

@@ -226,6 +226,13 @@ class RegressionError(SlipwayError):
     kind = "regression"
 
 
+class UncertainError(SlipwayError):
+    """Figures look worse than the baseline allows, and the measurement cannot tell whether they are."""
+
+    exit_code = 36
+    kind = "uncertain"
+
+
 class DefectError(SlipwayError):
     """Slipway itself failed in an unforeseen way; a file in the cache has the traceback."""
 

@@ -64,7 +64,7 @@ def run(words: list[str]) -> int:
         # A file's name need not be UTF-8; showing it must not fail.
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    program, own = Slipway(), _own(words)
+    program, own, printed = Slipway(), _own(words), console.documents[0]
     try:
         if own[:2] == ["--complete", "--"]:
             print("\n".join(program.offers(own[2:])))  # noqa: T201
@@ -85,7 +85,7 @@ def run(words: list[str]) -> int:
         return 0
     except Exception as error:  # noqa: BLE001  # the last resort
         failed = _foreseen(error, program, own) or understood(error)
-        if "--json" in own and not console.documents[0]:
+        if "--json" in own and console.documents[0] == printed:
             console.print_json(failed.to_json())
         print(failed, file=sys.stderr)  # noqa: T201
         return failed.exit_code

@@ -1,13 +1,14 @@
 """Compare a matrix with an earlier one: what became worse, better, or cannot be compared.
 
-Times count only if both were measured on a real device with the same processor that did not throttle, and only if
-the median and the fastest execution are both slower: other load on the machine changes one of them, not both.
-Sizes, errors and the outputs' digests count everywhere.
+Times count only if both were measured on a real device with the same processor and governor that did not throttle.
+They are worse only if the rounds of both show it beyond chance, the fastest execution is slower as well, and the device
+was neither busy nor hotter than before: else nobody can tell. Sizes, errors and the outputs' digests count everywhere.
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -17,13 +18,22 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
 from core.strict_json import parse_json
-from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output
+from deploy.matrix.model import LARGE, CellResult, Change, Matrix, Output, Round, Times
+from deploy.matrix.significance import larger
 from deploy.run.result import now
 
 DEFAULT = 0.10
 """By which fraction a figure may become worse by default."""
 _NEGLIGIBLE = 0.05
 """Growth of an error, as a part of the tolerance, that is ignored."""
+LEAST_MS = 0.01
+"""Milliseconds of difference that are ignored: clocks and the start of a process are no more exact."""
+CHANCE = 0.01
+"""Probability of a difference by chance below which it is taken for real."""
+HOTTER_C = 15.0
+"""Degrees by which a device may be warmer than for the baseline."""
+
+Verdict = Literal["worse", "better", "same", "cannot tell"]
 
 
 class Baseline(BaseModel):
@@ -114,15 +124,52 @@ def _latency(old: CellResult, cell: CellResult, threshold: float) -> Change:
     if (old.cpu, old.threads) != (cell.cpu, cell.threads):
         why = f"measured on {old.cpu or 'an unknown CPU'} with {old.threads} threads"
         return _skipped(cell, what, why)
-    ratio = _ratio(cell.latency.p50, old.latency.p50)
-    verdict = _verdict(ratio, threshold)
-    why = ""
-    if verdict == "worse" and _verdict(_ratio(cell.latency.min, old.latency.min), threshold) != "worse":
-        verdict, why = "same", "the fastest execution is as fast as it was: noise"
+    if old.governor != cell.governor:
+        return _skipped(cell, what, f"measured with the governor {old.governor or 'unknown'}")
+    before, after = _rounds(old, old.latency), _rounds(cell, cell.latency)
+    was, now_is = (statistics.median(each.p50 for each in rounds) for rounds in (before, after))
+    verdict, why = _judged(before, after, threshold, cell.threads)
     return Change(
-        key=cell.key, what=what, before=f"{old.latency.p50:.3f} ms", now=f"{cell.latency.p50:.3f} ms", ratio=ratio,
+        key=cell.key, what=what, before=f"{was:.3f} ms", now=f"{now_is:.3f} ms", ratio=_ratio(now_is, was),
         verdict=verdict, why=why,
     )  # fmt: skip
+
+
+def _rounds(cell: CellResult, times: Times) -> tuple[Round, ...]:
+    return cell.rounds or (Round(p50=times.p50, min=times.min),)
+
+
+def _judged(before: Sequence[Round], after: Sequence[Round], threshold: float, threads: int) -> tuple[Verdict, str]:
+    was, now_is = (statistics.median(each.p50 for each in rounds) for rounds in (before, after))
+    verdict: Verdict = _verdict(_ratio(now_is, was), threshold)
+    if verdict == "same":
+        return verdict, ""
+    if abs(now_is - was) < LEAST_MS:
+        return "same", f"less than {LEAST_MS * 1000:g} µs"
+    fastest = [min(each.min for each in rounds) for rounds in (before, after)]
+    if verdict == "worse" and _verdict(_ratio(fastest[1], fastest[0]), threshold) != "worse":
+        return "same", "the fastest execution is as fast as it was: noise"
+    ordered = (before, after) if verdict == "worse" else (after, before)
+    chance = larger(*([each.p50 for each in rounds] for rounds in ordered))
+    doubt = _doubt(before, after, threads)
+    if not doubt and chance >= CHANCE:
+        doubt = f"{len(before)} and {len(after)} rounds, and a difference like this comes by chance in {chance:.0%}"
+    if doubt:
+        return ("cannot tell" if verdict == "worse" else "same"), doubt
+    return verdict, ""
+
+
+def _doubt(before: Sequence[Round], after: Sequence[Round], threads: int) -> str:
+    """Why the two cannot be compared although their numbers can; empty if nothing is known."""
+    # A run of ours keeps its threads busy, and what deploys it one more.
+    for when, rounds in (("then", before), ("now", after)):
+        load = statistics.median([each.load for each in rounds if each.load is not None] or [0.0])
+        if load > max(threads, 1) + 1:
+            return f"the device was busy {when}: its load was {load:.1f}"
+    warm = [[each.hottest_c for each in rounds if each.hottest_c is not None] for rounds in (before, after)]
+    if all(warm) and (hotter := statistics.median(warm[1]) - statistics.median(warm[0])) > HOTTER_C:
+        return f"the device was {hotter:.0f} °C hotter"
+    return ""
 
 
 def _sizes(old: CellResult, cell: CellResult, threshold: float) -> Iterator[Change]:

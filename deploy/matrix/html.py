@@ -158,7 +158,7 @@ def _p50(cell: CellResult | None) -> float | None:
 
 def _verdicts(found: Matrix) -> dict[str, str]:
     """The worst verdict of each cell against the baseline."""
-    order = ["not compared", "same", "better", "worse"]
+    order = ["not compared", "same", "better", "cannot tell", "worse"]
     worst: dict[str, str] = {}
     for change in found.changes:
         now = worst.get(change.key, "not compared")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core import console
-from core.errors import MatrixError, RegressionError, UsageError
+from core.errors import MatrixError, RegressionError, UncertainError, UsageError
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import matrix_dir
 from core.sweep import Journal
@@ -35,6 +35,8 @@ _KEPT = 20
 """Earlier matrices of the same name that the report's history shows."""
 _EXECUTIONS = 50, 5
 """Timed executions, and warm-up, on a real device."""
+COMPARED = 5
+"""Rounds of each cell on a real device if figures are compared: two times five can tell a difference from chance."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,18 @@ class MatrixRequest:
     name: str = "default"
     resume: bool = False
     jobs: int = 0
+    rounds: int = 0
+    """Processes of each cell on a real device; 0: `COMPARED` if figures are compared or kept to be, else 1."""
     run: Settings = DEFAULT
     """Of every deploy."""
     baseline: str = ""
     save_baseline: str = ""
     fail_on_regression: str = ""
+
+    @property
+    def turns(self) -> int:
+        """Rounds of each cell on a real device."""
+        return self.rounds or (COMPARED if self.baseline or self.save_baseline else 1)
 
     def settings(self, cell: Cell) -> Settings:
         """Those of the cell's deploy."""
@@ -99,6 +108,7 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
             filling = Filling(
                 chosen, build, export, live, Journal(folder / JOURNAL, CellResult), request.settings,
                 resume=request.resume, jobs=request.jobs or max(2, os.cpu_count() or 2),
+                rounds=request.turns,
             )  # fmt: skip
             try:
                 filling.go()
@@ -142,9 +152,11 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
 
     Raises:
         MatrixError: cells failed. RegressionError: none failed, and figures are worse than allowed.
+        UncertainError: no figure is certainly worse, and some may be.
     """
     report = console.shown(folder / REPORT)
-    if save_baseline and (found.failures or (found.threshold is not None and found.regressions)):
+    doubtful = found.threshold is not None and bool(found.regressions or found.uncertain)
+    if save_baseline and (found.failures or doubtful):
         console.note(
             f"{save_baseline} was not written: only a matrix without failures and regressions can become a baseline."
         )
@@ -163,6 +175,14 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
             f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
             f"{report} shows all; --save-baseline accepts what there is now",
             list(dict.fromkeys(change.key for change in found.regressions)),
+        )
+    if found.threshold is not None and found.uncertain:
+        worst = max(found.uncertain, key=lambda change: change.ratio or 0.0)
+        raise UncertainError(
+            f"{len(found.uncertain)} figures look worse than {found.baseline} allows, and may not be.",
+            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}; {worst.why}",
+            "the same again when the device is idle and cool, with --rounds 10",
+            list(dict.fromkeys(change.key for change in found.uncertain)),
         )
     if save_baseline:
         matrix_baseline.save(Path(save_baseline), found)

@@ -64,6 +64,18 @@ class Times(_Model):
     mean: float
 
 
+class Round(_Model):
+    """One process of a cell on a real device. The rounds of all cells take turns."""
+
+    p50: float
+    """Milliseconds, as ``min``."""
+    min: float
+    load: float | None = None
+    """The device's load average of one minute before it; ``None``: unknown."""
+    hottest_c: float | None = None
+    """Degrees Celsius of its warmest zone before it."""
+
+
 class Output(_Model):
     """One output: its digest, and its difference from the reference."""
 
@@ -103,6 +115,8 @@ class CellResult(_Model):
     """Wall time of the deploy, all its steps."""
     attempts: int = 0
     latency: Times | None = None
+    """Of a real device only; with several rounds, of one near their median."""
+    rounds: tuple[Round, ...] = ()
     """Of a real device only."""
     emulated_time: Times | None = None
     """Of an emulated device only: it is not a latency figure."""
@@ -152,7 +166,8 @@ class Change(_Model):
     before: str
     now: str
     ratio: float | None = None
-    verdict: Literal["worse", "better", "same", "not compared"]
+    verdict: Literal["worse", "better", "same", "cannot tell", "not compared"]
+    """``cannot tell``: it looks worse, and the measurement does not show that it is."""
     why: str = ""
 
 
@@ -185,6 +200,11 @@ class Matrix(_Model):
     def regressions(self) -> list[Change]:
         """Figures worse than the baseline allows."""
         return [change for change in self.changes if change.verdict == "worse"]
+
+    @property
+    def uncertain(self) -> list[Change]:
+        """Figures that look worse than the baseline allows, and may not be."""
+        return [change for change in self.changes if change.verdict == "cannot tell"]
 
 
 def load_matrix(path: Path) -> Matrix:
@@ -250,10 +270,32 @@ def filled(cell: Cell, bundle: Bundle, result: Result, inputs: str) -> CellResul
         cell, "differs" if problem else "passed", problem, inputs=inputs, created=result.created,
         engine_version=result.bundle.engine_version, seconds=round(sum(result.seconds.values()), 3),
         attempts=result.attempts, latency=None if result.emulated else times,
+        rounds=() if result.emulated else (_round(result),),
         emulated_time=times if result.emulated else None, throttled=result.conditions.throttled,
         cpu=result.facts.cpu, board=result.facts.board, kernel=result.facts.kernel,
         governor=result.conditions.governor or ", ".join(result.conditions.after.governors),
         threads=result.runner.threads, program_bytes=result.program.size, program_sha256=result.program.sha256,
         bundle_bytes=sum(entry.size for entry in bundle.manifest.files), bundle_digest=result.bundle.digest,
         uploaded_bytes=result.upload.bytes, peak_rss_bytes=result.runner.peak_rss_bytes, outputs=outputs,
+    )  # fmt: skip
+
+
+def _round(result: Result) -> Round:
+    before, times = result.conditions.before, result.runner.latency_ms
+    return Round(p50=times.p50, min=times.min, load=before.load1, hottest_c=before.hottest_c)
+
+
+def joined(cell: CellResult, again: CellResult) -> CellResult:
+    """A cell with one more round. If that failed or its outputs differ, so does the cell."""
+    if again.outcome != "passed" or again.latency is None or cell.latency is None:
+        return again
+    rounds = (*cell.rounds, *again.rounds)
+    middle = sorted(each.p50 for each in rounds)[(len(rounds) - 1) // 2]
+    nearest = min((cell.latency, again.latency), key=lambda times: abs(times.p50 - middle))
+    return cell.model_copy(
+        update={
+            "rounds": rounds, "latency": nearest, "seconds": round(cell.seconds + again.seconds, 3),
+            "throttled": tuple(dict.fromkeys((*cell.throttled, *again.throttled))), "reused": False,
+            "peak_rss_bytes": max(cell.peak_rss_bytes, again.peak_rss_bytes),
+        }
     )  # fmt: skip

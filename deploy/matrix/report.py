@@ -87,7 +87,7 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
             ["device", "engine", "cells", "why"],
             [[device, engine, str(count), why] for (device, engine, why), count in cells.items()],
         )
-    shown = [change for change in found.changes if change.verdict in {"worse", "better"}]
+    shown = [change for change in found.changes if change.verdict in {"worse", "better", "cannot tell"}]
     if found.baseline:
         same = sum(change.verdict == "same" for change in found.changes)
         out = Counter(change.why for change in found.changes if change.verdict == "not compared")
@@ -96,7 +96,14 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
             f"Against {found.baseline}",
             ["cell", "figure", "before", "now", "ratio", "verdict"],
             [
-                [each.key, each.what, each.before, each.now, f"{each.ratio:.2f}" if each.ratio else "–", each.verdict]
+                [
+                    each.key,
+                    each.what,
+                    each.before,
+                    each.now,
+                    f"{each.ratio:.2f}" if each.ratio else "–",
+                    f"{each.verdict}: {each.why}" if each.why else each.verdict,
+                ]
                 for each in shown
             ],
             f"{same} figures the same" + (f"; {left}" if left else ""),

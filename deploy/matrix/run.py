@@ -5,6 +5,7 @@ A finished cell is in the journal (`core.sweep`) at once, so that an interrupted
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,7 +18,7 @@ from core.bundle import Bundle
 from core.errors import SlipwayError
 from core.sweep import Journal
 from deploy.matrix.devices import CLEANUP, Worker
-from deploy.matrix.model import CellResult, Problem, filled, inputs_of, unfilled
+from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.run.result import Result
 from deploy.run.settings import Settings
@@ -60,6 +61,8 @@ class Filling:
     """The settings of a cell's deploy."""
     resume: bool = False
     jobs: int = 2
+    rounds: int = 1
+    """Processes of each cell on a real device; the rounds of a device's cells take turns, in random order."""
     results: dict[str, CellResult] = field(default_factory=dict)
     _bundles: dict[tuple[str, str], Bundle | Problem] = field(default_factory=dict)
     _programs: dict[Exportable, Path | Problem] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class Filling:
         self._prepare()
         queues: dict[str, list[Cell]] = {}
         for cell in self.plan.cells:
-            if cell.key not in self.results and not self._known(cell):
+            if cell.key not in self.results and (not self._known(cell) or self._lacks_rounds(cell)):
                 queues.setdefault(cell.device.name, []).append(cell)
         # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
         alone = {name: cells for name, cells in queues.items() if cells[0].device.transport == "local"}
@@ -120,6 +123,12 @@ class Filling:
         self._finish(found.model_copy(update={"reused": True}))
         return True
 
+    def _lacks_rounds(self, cell: Cell) -> bool:
+        found = self.results.get(cell.key)
+        if found is None or found.outcome != "passed" or found.latency is None:
+            return False
+        return len(found.rounds) < self.rounds
+
     def _together(self, queues: Mapping[str, Sequence[Cell]]) -> None:
         """Process each queue in order, several queues at once."""
         if not queues:
@@ -150,9 +159,25 @@ class Filling:
 
     def _serve(self, worker: Worker, cells: Sequence[Cell]) -> None:
         try:
-            self._all_of(worker, cells)
+            self._all_of(worker, [cell for cell in cells if cell.key not in self.results])
+            self._more_rounds(worker, cells)
         finally:
             worker.close()
+
+    def _more_rounds(self, worker: Worker, cells: Sequence[Cell]) -> None:
+        """Run the cells that passed again, in turns: what disturbs a device for a while then disturbs all of them."""
+        while not self._over:
+            short = [cell for cell in cells if self._lacks_rounds(cell)]
+            if not short:
+                return
+            random.shuffle(short)
+            for cell in short:
+                known = self.results[cell.key]
+                which = f"round {len(known.rounds) + 1} of {self.rounds}"
+                again = self._run(worker, cell, which)
+                if again is None or self._over:
+                    return
+                self._keep(joined(known, again))
 
     def _all_of(self, worker: Worker, cells: Sequence[Cell]) -> None:
         away: list[Problem] = []
@@ -173,25 +198,34 @@ class Filling:
 
     def _deploy(self, worker: Worker, cell: Cell) -> CellResult | None:
         """Fill one cell; ``None`` when that was interrupted."""
+        found = self._run(worker, cell)
+        return None if found is None else self._finish(found)
+
+    def _run(self, worker: Worker, cell: Cell, which: str = "") -> CellResult | None:
+        """Deploy one cell; ``None`` when that was interrupted."""
         bundle, path = self._parts(cell)
         settings = self.settings(cell)
         inputs = inputs_of(cell, bundle, path, settings)
-        label = f"{cell.program.name} on {cell.engine}"
+        label = f"{cell.program.name} on {cell.engine}" + (f", {which}" if which else "")
         self.watcher.working(cell.device.name, label)
         for said in worker.run(cell.device, bundle, path, settings):
             if isinstance(said, Result):
-                return self._finish(filled(cell, bundle, said, inputs))
+                return filled(cell, bundle, said, inputs)
             if isinstance(said, Problem):
-                return self._finish(unfilled(cell, "failed", said, inputs=inputs))
+                return unfilled(cell, "failed", said, inputs=inputs)
             self.watcher.working(cell.device.name, f"{label}: {said}")
         return None
 
     def _finish(self, cell: CellResult) -> CellResult:
+        self._keep(cell)
+        with self._lock:
+            self.watcher.finished(cell)
+        return cell
+
+    def _keep(self, cell: CellResult) -> None:
         with self._lock:
             self.journal.keep(cell.key, cell.inputs, cell)
             self.results[cell.key] = cell
-            self.watcher.finished(cell)
-        return cell
 
 
 def _or_problem(make: Callable[[], Any]) -> Any:

@@ -19,7 +19,7 @@ from deploy.matrix import junit as matrix_junit
 from deploy.matrix import matrix as room
 from deploy.matrix import report as matrix_report
 from deploy.matrix.baseline import Baseline, compare
-from deploy.matrix.model import Matrix, load_matrix
+from deploy.matrix.model import Matrix, Round, load_matrix
 from tests.support.matrices import EMULATED, OUTPUT, TIMES, cell, impossible, matrix, passed, problem
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}&amp;]]>"
@@ -60,8 +60,15 @@ class Page(HTMLParser):
 
 def everything(hostile: str = "odd") -> Matrix:
     """A matrix in which each kind of thing occurs, with ``hostile`` in every text."""
-    first = passed(title=hostile, tags=(hostile,), cpu=hostile, board=hostile, kernel=hostile, governor=hostile)
-    slow = first.model_copy(update={"latency": TIMES.model_copy(update={"p50": 20.0, "min": 19.0})})
+    first = passed(
+        title=hostile, tags=(hostile,), cpu=hostile, board=hostile, kernel=hostile, governor=hostile,
+        rounds=(Round(p50=10.0, min=9.0),) * 5,
+    )  # fmt: skip
+    slow = first.model_copy(
+        update={
+            "latency": TIMES.model_copy(update={"p50": 20.0, "min": 19.0}), "rounds": (Round(p50=20.0, min=19.0),) * 5,
+        }
+    )  # fmt: skip
     bad = problem(what=hostile, cause=hostile, **{"try": hostile})
     names = {"key": f"{hostile}/x", "device": hostile, "program": hostile, "engine": hostile, "target": hostile}
     cells = (
@@ -202,11 +209,13 @@ def test_junit_is_xml_and_tells_each_outcome(hostile: str) -> None:
     ET.fromstring(data)  # noqa: S314 - our own
     suites = list(JUnitXml.fromstring(data))
     cases = [case for suite in suites for case in suite]
-    assert len(cases) == len(found.cells)
-    assert sum(suite.tests for suite in suites) == len(found.cells)
-    assert [sum(getattr(suite, kind) for suite in suites) for kind in ("errors", "failures", "skipped")] == [1, 2, 1]
+    total = len(found.cells) + len(found.impossible)
+    assert len(cases) == total
+    assert sum(suite.tests for suite in suites) == total
+    counts = [sum(getattr(suite, kind) for suite in suites) for kind in ("errors", "failures", "skipped")]
+    assert counts == [2, 2, len(found.impossible)]
     kinds = [type(case.result[0]).__name__ if case.result else "" for case in cases]
-    assert sorted(kinds) == sorted(["Failure", "", "Failure", "Error", "Skipped", ""])
+    assert sorted(kinds) == sorted(["Failure", "", "Failure", "Error", "Error", "Skipped", ""])
     emulated = next(case for case in cases if case.classname == "emu.linux-arm64")
     assert "emulated_p50_ms=10.0000" in emulated.system_out
     assert "latency" not in emulated.system_out

@@ -22,7 +22,7 @@ from deploy.matrix.model import CellResult, Problem
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.run import Filling
 from deploy.run.result import Result
-from tests.support.matrices import MLP, SHELF, cell, problem
+from tests.support.matrices import EMULATED, MLP, SHELF, cell, problem
 from tests.unit.test_result import make
 
 OTHER = Exportable("linear-fp32", "linear", "fp32", "pte")
@@ -244,3 +244,33 @@ def test_results_and_problems_are_what_workers_say() -> None:
     assert problem(**{"try": "this"}).hint == "this"
     text = make().model_dump_json()
     assert Result.model_validate_json(text) == make()
+
+
+def test_rounds_take_turns_on_real_devices(filling: Any) -> None:
+    emulated = cell(EMULATED)
+    Worker.answers = {("emu", "mlp-fp32"): make(emulated=True)}
+    made = filling(cell(), cell(program=OTHER), emulated, rounds=3)
+    made.go()
+    assert Worker.ran.count(("emu", "mlp-fp32")) == 1
+    real = [program for device, program in Worker.ran if device == "shelf"]
+    assert [set(real[turn : turn + 2]) for turn in (0, 2, 4)] == [{"mlp-fp32", "linear-fp32"}] * 3
+    assert [len(each.rounds) for each in made.all()] == [3, 3, 0]
+    assert len(made.watcher.seen) == 3
+    again = filling(*made.plan.cells, resume=True, rounds=4)
+    again.go()
+    assert [len(each.rounds) for each in again.all()[:2]] == [4, 4]
+    assert len(Worker.ran) == 9
+
+
+def test_a_later_round_that_fails_fails_its_cell(filling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = filling(cell(), rounds=2)
+    run = Worker.run
+
+    def fails_then(self: Worker, *words: Any) -> Iterator[Any]:
+        if Worker.ran:
+            Worker.answers = {("shelf", "mlp-fp32"): problem()}
+        return run(self, *words)
+
+    monkeypatch.setattr(Worker, "run", fails_then)
+    made.go()
+    assert [each.outcome for each in made.all()] == ["failed"]

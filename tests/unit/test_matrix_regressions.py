@@ -1,0 +1,144 @@
+"""Regressions that are regressions: rounds in turns, ranks, doubt, and what twenty identical pairs say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import UncertainError
+from deploy.matrix import junit as matrix_junit
+from deploy.matrix import matrix as room
+from deploy.matrix.baseline import Baseline, compare
+from deploy.matrix.model import CellResult, Change, Round, joined
+from deploy.matrix.significance import larger
+from tests.support.matrices import TIMES, matrix, passed, problem
+
+
+def by_hand(before: list[int], after: list[int]) -> float:
+    """The same probability by trying every order."""
+
+    def wins(first: Any, second: Any) -> float:
+        return float(sum((new > old) + 0.5 * (new == old) for new in second for old in first))
+
+    every = sorted(before + after)
+    seen = wins(before, after)
+    places = range(len(every))
+    counts = [
+        wins([every[place] for place in places if place not in chosen], [every[place] for place in chosen]) >= seen
+        for chosen in itertools.combinations(places, len(after))
+    ]
+    return sum(counts) / len(counts)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_exact_probability(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311
+    values = dice.sample(range(100), 9)
+    before, after = values[:4], values[4:]
+    assert larger(before, after) == pytest.approx(by_hand(before, after))
+
+
+def test_the_approximation_meets_the_exact_one() -> None:
+    dice = random.Random(1)  # noqa: S311
+    before, after = [dice.random() for _ in range(10)], [dice.random() + 0.2 for _ in range(10)]
+    exact = larger(before, after)
+    assert larger([*before, 0.5], after) == pytest.approx(exact, abs=0.05)
+    assert larger([1.0] * 5, [2.0] * 5) == pytest.approx(1 / 252)
+    assert larger([1.0] * 30, [2.0] * 30) < 1e-9
+    assert larger([2.0] * 5, [1.0] * 5) == 1.0
+    assert larger([], [1.0]) == larger([1.0], []) == 1.0
+    assert larger([1.0] * 4, [1.0] * 4) > 0.4
+
+
+def rounds(*p50s: float, load: float | None = 0.5, hottest: float | None = None) -> CellResult:
+    made = tuple(Round(p50=each, min=0.9 * each, load=load, hottest_c=hottest) for each in p50s)
+    return passed(rounds=made, latency=TIMES.model_copy(update={"p50": made[0].p50, "min": made[0].min}))
+
+
+def latency(old: CellResult, new: CellResult, threshold: float = 0.1) -> Change:
+    found = compare(Baseline(created="", cells=(old,)), [new], threshold)
+    return next(each for each in found if each.what == "latency p50")
+
+
+STEADY = rounds(10.0, 10.1, 10.2, 9.9, 10.05)
+SLOWER = (12.0, 12.1, 12.2, 11.9, 12.05)
+
+
+def test_a_planted_regression_is_found() -> None:
+    found = latency(STEADY, rounds(*SLOWER))
+    assert (found.verdict, found.before, found.now, found.why) == ("worse", "10.050 ms", "12.050 ms", "")
+    assert latency(rounds(*SLOWER), STEADY).verdict == "better"
+    assert latency(STEADY, rounds(*SLOWER), threshold=0.3).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        (rounds(*SLOWER, load=9.5), "the device was busy now: its load was 9.5"),
+        (rounds(12.0), "5 and 1 rounds"),
+        (rounds(9.9, 12.1, 10.0, 12.3, 12.2), "by chance"),
+        (rounds(*SLOWER, hottest=80.0), "the device was 40 °C hotter"),
+    ],
+)
+def test_what_nobody_can_tell(new: CellResult, why: str) -> None:
+    old = rounds(*(each.p50 for each in STEADY.rounds), hottest=40.0)
+    slow = new.model_copy(update={"rounds": tuple(each.model_copy(update={"min": each.p50}) for each in new.rounds)})
+    found = latency(old, slow)
+    assert found.verdict == "cannot tell"
+    assert why in found.why
+
+
+def test_doubt_about_a_gain_is_no_gain() -> None:
+    found = latency(rounds(*SLOWER, load=9.5), STEADY)
+    assert (found.verdict, "busy then" in found.why) == ("same", True)
+
+
+def test_other_governors_and_tiny_differences() -> None:
+    other = STEADY.model_copy(update={"governor": "powersave"})
+    assert (latency(other, STEADY).verdict, latency(other, STEADY).why) == (
+        "not compared", "measured with the governor powersave",
+    )  # fmt: skip
+    tiny = latency(rounds(*([0.005] * 5)), rounds(*([0.008] * 5)))
+    assert (tiny.verdict, tiny.why) == ("same", "less than 10 µs")
+
+
+def test_twenty_identical_pairs_are_called_the_same() -> None:
+    """Rounds that scatter by a tenth, as on a machine with other work; and the same with a fifth more is seen."""
+    dice = random.Random(20)  # noqa: S311
+
+    def measured(factor: float = 1.0) -> CellResult:
+        return rounds(*(factor * 10 * dice.lognormvariate(0, 0.1) for _ in range(5)))
+
+    pairs = [latency(measured(), measured()).verdict for _ in range(20)]
+    assert "worse" not in pairs
+    planted = [latency(measured(), measured(1.6)).verdict for _ in range(2)]
+    assert planted == ["worse", "worse"]
+
+
+def test_doubt_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    new = rounds(12.0, 12.5)
+    new = new.model_copy(update={"rounds": tuple(each.model_copy(update={"min": each.p50}) for each in new.rounds)})
+    changes = compare(Baseline(created="", cells=(STEADY,)), [new], 0.1)
+    found = matrix(new, baseline="base.json", threshold=0.1, changes=changes)
+    with pytest.raises(UncertainError, match=r"1 figures look worse than base\.json allows") as caught:
+        room.check(found, tmp_path, str(tmp_path / "never.json"))
+    assert caught.value.exit_code == 36
+    assert not (tmp_path / "never.json").exists()
+    assert b'type="uncertain"' in matrix_junit.text(found)
+    room.check(matrix(new, baseline="base.json", changes=changes), tmp_path)  # without a threshold it only informs
+
+
+def test_rounds_are_joined() -> None:
+    one, two = rounds(10.0), rounds(14.0, load=2.0)
+    both = joined(one, two)
+    assert [each.p50 for each in both.rounds] == [10.0, 14.0]
+    assert both.latency is not None
+    assert both.latency.p50 == 10.0
+    assert joined(both, rounds(12.0)).latency.p50 == 12.0  # type: ignore[union-attr]
+    assert both.seconds == one.seconds + two.seconds
+    failed = passed(outcome="failed", problem=problem(), latency=None)
+    assert joined(one, failed) == failed
