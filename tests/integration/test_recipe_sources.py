@@ -157,6 +157,38 @@ def test_a_changed_mind_is_not_served_from_the_old_place(conan: Conan, repositor
     assert record(second)["place"] == "git"
 
 
+@pytest.mark.parametrize(
+    ("came", "taken"),
+    [
+        ("fxdiv_1.0-2_all.deb", True),
+        ("fxdiv_1.0-2+deb13u2+b1_all.deb", True),
+        ("fxdiv_1.0-3_all.deb", False),
+        ("fxdiv_1.0-2_amd64.deb", False),
+    ],
+)
+def test_only_a_rebuild_takes_the_place_of_a_pinned_package(
+    came: str, taken: bool, conan: Conan, repository: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    (root / "DEBIAN").mkdir(parents=True)
+    control = (
+        "Package: fxdiv\nVersion: 1.0-2\nArchitecture: all\nMaintainer: Test <test@example.org>\nDescription: one\n"
+    )
+    (root / "DEBIAN" / "control").write_text(control, encoding="utf-8")
+    shutil.copytree(repository, root / "fxdiv", ignore=shutil.ignore_patterns(".git"))
+    subprocess.run(["dpkg-deb", "--build", root, tmp_path / came], check=True, capture_output=True)
+    pins = {"suite": "forky", "package": "fxdiv", "file": "fxdiv_1.0-2+deb13u1_all.deb", "sha256": "0" * 64}
+    data = conan.recipe / "conandata.yml"
+    data.write_text(json.dumps({"sources": {VERSION: {"debian": pins}}}), encoding="utf-8")
+    done = conan.create(f"user.slipway:fetch={json.dumps(['sh', '-c', f'echo {tmp_path / came}'])}")
+    if taken:
+        assert (package(done) / "include" / "fxdiv.h").is_file()
+        assert f"{pins['file']} is gone from the archive: {came} took its place" in done.stderr
+    else:
+        assert done.returncode != 0
+        assert f"{came} came, which is not a rebuild" in done.stderr
+
+
 def test_an_unknown_place_is_told(conan: Conan) -> None:
     done = conan.create("user.slipway:sources=svn")
     assert done.returncode != 0

@@ -435,6 +435,22 @@ def test_a_pinned_package_is_had_from_a_mirror_whose_lists_apt_refuses(
         debian.binary("bookworm", packages[0].name, "0" * 64)
 
 
+@pytest.mark.parametrize("complaint", ["Could not connect to deb.debian.org", "the public key is not available"])
+def test_lists_are_not_passed_by_for_another_reason(
+    complaint: str, apt: type[FakeApt], packages: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FakeApt) -> None:
+        raise AptError("Reading the list failed.", "", "", complaint)
+
+    def pinned(self: FakeApt, filename: str, sha256: str, folder: Path, newest: Item | None) -> Path:
+        pytest.fail(f"{filename} was fetched")
+
+    monkeypatch.setattr(FakeApt, "refresh", refuse)
+    monkeypatch.setattr(FakeApt, "download_pinned", pinned)
+    with pytest.raises(HostError, match="Reading the list failed"):
+        debian.binary("bookworm", packages[0].name, sha256_file(packages[0]))
+
+
 def test_a_pinned_package_with_another_digest_is_refused(apt: type[FakeApt], packages: list[Path]) -> None:
     with pytest.raises(HostError, match="not the file that was pinned"):
         debian.binary("bookworm", packages[0].name, "0" * 64)

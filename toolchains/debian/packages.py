@@ -269,7 +269,8 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
 
     A point release removes files on the day that it comes. If it left a rebuild of the same version, which Debian's
     signed list vouches for, the file is that one; its name says so. Otherwise the archive may still have the pinned
-    file next to the newer one, for another suite.
+    file next to the newer one, for another suite. While a mirror is being updated, its lists do not match their
+    signature; the digest alone then decides about the pinned file.
 
     Raises:
         HostError: as `fetch`; or the suite has another version of it by now (the message says which); or the
@@ -282,9 +283,11 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     try:
         file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
     except AptError as error:
+        if error.half_updated:
+            return _despite_lists(suite, filename, sha256, error)
         newest = None if error.retry or not error.absent else _newest(suite, arch, package)
         if newest is None:
-            return _despite_lists(suite, filename, sha256, error)
+            raise
         now = newest.spec.partition("=")[2]
         if _rebuilt(unquote(version)) == _rebuilt(now):
             console.note(f"{package} {unquote(version)} is gone from Debian {suite}: {now} took its place")
@@ -308,7 +311,8 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
 
 
 def _despite_lists(suite: str, filename: str, sha256: str, refused: AptError, newest: Item | None = None) -> Path:
-    """A pinned file from a mirror whose lists apt refuses, or name only ``newest``; ``refused`` if it has none."""
+    """A pinned file from a mirror that is being updated, whose lists apt refuses, or from one whose lists name only
+    ``newest``; ``refused`` if it cannot be had."""
     arch = filename.removesuffix(".deb").rpartition("_")[2]
     pool = _pool(suite, arch)
     with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
@@ -323,7 +327,7 @@ def _despite_lists(suite: str, filename: str, sha256: str, refused: AptError, ne
 
 def _rebuilt(version: str) -> str:
     """A version without what a rebuild or an update of a stable release appends: 2.41-12+deb13u4, 1.3-1+b1."""
-    return re.sub(r"\+(?:deb\d+u\d+|b\d+)$", "", version)
+    return re.sub(r"(?:\+(?:deb\d+u\d+|b\d+))+$", "", version)
 
 
 def _newest(suite: str, arch: str, package: str) -> Item | None:

@@ -14,6 +14,7 @@ prints the verified file's path on its last line. conf `user.slipway:git_url.<re
 
 import hashlib
 import json
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -92,13 +93,21 @@ def debian_file(recipe, suite, package, file, sha256):
         raise ConanException(f"{file} could not be fetched:\n{last}")
     path = Path(lines[-1])
     if path.name != file and path.suffix == ".deb":
-        # The command vouches for it: a rebuild of the same version, by the list that Debian signs.
+        if not rebuilt(file, path.name):
+            raise ConanException(f"{file} was asked for, and {path.name} came, which is not a rebuild of that version")
+        # Its digest is of the list that Debian signs: the command read it there.
         recipe.output.warning(f"{file} is gone from the archive: {path.name} took its place")
         return path
     got = hashlib.sha256(path.read_bytes()).hexdigest()
     if got != sha256:
         raise ConanException(f"{file} is not the file that was pinned: its sha256 is {got}, not {sha256}")
     return path
+
+
+def rebuilt(pinned, other):
+    """Whether two names of .deb files are alike but for what a rebuild or a stable update appends: +b1, +deb13u4."""
+    plain = [re.sub(r"(?:\+(?:deb\d+u\d+|b\d+))+(?=_[^_]+\.deb$)", "", name) for name in (pinned, other)]
+    return plain[0] == plain[1]
 
 
 def git_commit(recipe, folder, url, commit):
