@@ -25,3 +25,8 @@ MATRIX = {
     "When it takes long or fails": ["resume", "timeout", "wait", "retries"],
     "Reports and baselines": ["name", "baseline", "fail-on-regression", "save-baseline", "json"],
 }  # fmt: skip
+LAB = {
+    "What is compared": ["layers", "shape", "model", "types", "against"],
+    "Where and how it runs": ["device", "rounds", "cpu-threads", "pin-governor", "cooldown", "timeout", "jobs"],
+    "Reports": ["name", "resume", "list", "json"],
+}

@@ -80,7 +80,7 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-DIST_PARTS = ("matrix", "nets", "programs", "results", "sweeps", "tests")
+DIST_PARTS = ("lab", "matrix", "nets", "programs", "results", "sweeps", "tests")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 

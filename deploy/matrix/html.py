@@ -48,10 +48,15 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
     )
 
 
-@functools.cache
 def _template() -> Template:
+    return template(TEMPLATE)
+
+
+@functools.cache
+def template(file: Path) -> Template:
+    """The template in ``file``, which may include the style sheet and the table's script of this folder."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATE.parent),
+        loader=FileSystemLoader([file.parent, TEMPLATE.parent]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -59,7 +64,7 @@ def _template() -> Template:
         finalize=_shown,
     )
     environment.filters |= {"size": lambda value: size(value) if value else "", "figure": _figure}
-    return environment.get_template(TEMPLATE.name)
+    return environment.get_template(file.name)
 
 
 def _shown(value: object) -> object:

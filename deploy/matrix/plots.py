@@ -251,3 +251,7 @@ def history(series: Series) -> Markup:
         "svg", element("title", series.label), *marks, viewBox=f"0 0 {width:g} {height:g}", role="img",
         class_=f"spark {series.css}",
     )  # fmt: skip
+
+
+svg, caption, row_label, axis = _svg, _text, _label, _axis
+"""The pieces, for other reports' plots."""

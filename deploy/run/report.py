@@ -101,7 +101,12 @@ def _engine_rows(value: Result) -> list[list[str]]:
         rows.append(["settings", ", ".join(f"{name} {text}" for name, text in value.runner.settings.items())])
     if value.runner.kernels:
         used = Counter((kernel.library, kernel.feature) for kernel in value.runner.kernels)
-        text = ", ".join(f"{count} of {library}'s for {feature}" for (library, feature), count in used.most_common())
+        text = ", ".join(
+            f"{count} of {library}'s" + (f" for {feature}" if feature else "")
+            for (library, feature), count in used.most_common()
+        )
+        if any(kernel.known for kernel in value.runner.kernels):
+            text += ", by the names in the profile"
         rows.append(["kernels", text + " (--json names them)"])
     rows += [
         ["instead", f"{fallback.used} for {fallback.wanted} in {fallback.where}: {fallback.why}"]

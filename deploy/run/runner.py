@@ -102,7 +102,10 @@ class Kernel(_Answer):
     library: str
     """The library of the function: ``XNNPACK`` or ``KleidiAI``."""
     feature: str
-    """CPU features that it needs; ``scalar``: none."""
+    """CPU features that it needs; ``scalar``: none; empty if that is not known."""
+    known: str = ""
+    """``profile``: from the node's name in the profile, which has the family only (``pf32_gemm_*``). Empty: the engine
+    read it from the operator that ran."""
 
 
 class Fallback(_Answer):

@@ -20,6 +20,7 @@ from deploy.run import collect, preflight, ran, runner
 from deploy.run.compare import Comparison
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job
+from deploy.run.named_kernels import completed
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding
 from deploy.run.result import (
@@ -380,7 +381,7 @@ class Session:
             self.conditions = conditions.conditions(done.text, settings.pin_governor, settings.cpu_affinity, cooled)
             for line in self.conditions.notes:
                 step.note(line)
-            return runner.parse_result(said)
+            return completed(runner.parse_result(said))
 
     def _sound_run(
         self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings

@@ -36,6 +36,7 @@ LEVELS = (
     "verify.suite",
     "verify.operators",
     "verify.bench",
+    "verify.lab",
     "verify.nets",
     "verify.kernels",
     "verify.prove",

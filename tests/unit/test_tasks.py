@@ -21,7 +21,7 @@ from tests.conftest import Inv
 NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
     "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models", "operators", "prove",
-    "test", "clean", "bench", "matrix", "fuzz", "agree", "lock",
+    "test", "clean", "bench", "lab", "matrix", "fuzz", "agree", "lock",
 }  # fmt: skip
 
 

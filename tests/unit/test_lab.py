@@ -1,0 +1,173 @@
+"""The lab: its layers and ways, and reports that say no more than was measured."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from core.errors import AnswerError, ConfigError, UsageError
+from tests.conftest import Inv
+from toolchains.targets import get_target
+from verify.lab import html, report, words
+from verify.lab.lab import planned
+from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
+from verify.lab.model import Lab, LabCell, Peak, Used, Way
+from verify.lab.peaks import read
+from verify.lab.ways import pair_for
+
+WORDS = {"device": "local", "layers": "", "shape": "", "model": "", "types": "", "against": ""}
+
+
+def test_layers_have_their_shape_and_their_work(tmp_path: Path) -> None:
+    (linear,) = layers_of(["linear"], ["1x256x512"])
+    assert (linear.name, linear.operations) == ("linear_1x256x512", 2 * 256 * 512)
+    assert linear.bytes_moved("fp32") == 4 * (256 + 256 * 512 + 512)
+    assert linear.bytes_moved("qd8_qb4w") == 4 * (256 + 512) + 256 * 512 // 2
+    (conv,) = layers_of(["conv-stride"], ["28x16x32"])
+    assert conv.operations == 2 * 14 * 14 * 9 * 16 * 32
+    assert len(layers_of(["all"], [])) == len(FAMILIES)
+    assert [layer.name for layer in layers_of(["linear"], ["llm"])] == [f"linear_{shape}" for shape in LLM]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_layers_file_is_python_and_stays_as_it_is(name: str, tmp_path: Path) -> None:
+    (layer,) = layers_of([name], [])
+    file = layer.write(tmp_path)
+    functions = [one.name for one in ast.parse(file.read_text()).body if isinstance(one, ast.FunctionDef)]
+    assert functions == [FUNCTION]
+    before = file.stat().st_mtime_ns
+    assert layer.write(tmp_path) == file
+    assert file.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("families", "shapes", "said"),
+    [
+        (["linar"], [], "--layers linear"),
+        (["linear"], ["1x2"], "not a shape"),
+        (["linear"], ["1x2x0"], "not a shape"),
+        (["linear"], ["1x99999x9"], "not a shape"),
+        (["linear"], ["1x16384x16384"], "more than"),
+    ],
+)
+def test_senseless_layers_are_refused(families: list[str], shapes: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        layers_of(families, shapes)
+    assert said in str(raised.value)
+
+
+def test_what_is_compared_follows_from_the_target() -> None:
+    arm, here = get_target("linux-arm64"), get_target("linux-x86_64")
+    assert [way.kleidiai for way in (pair_for(arm, "").first, pair_for(arm, "").second)] == ["on", "off"]
+    assert pair_for(here, "").second.cpu_features == "-avx512f"
+    assert pair_for(here, "-avx2,-fma").second.cpu_features == "-avx2,-fma"
+    assert pair_for(arm, "executorch").second.engine == "executorch"
+    assert pair_for(here, "same").first.engine == pair_for(here, "same").second.engine == "lean"
+    for target, word in ((here, "kleidiai"), (here, "nonsense"), (arm, "-nonsense"), (arm, "onnxruntime")):
+        with pytest.raises(UsageError):
+            pair_for(target, word)
+
+
+def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
+    plan = planned({**WORDS, "layers": "linear,bmm", "types": "pf32,qp8_f32_qc8w"}, tmp_path)
+    assert [(cell.key, cell.outcome, cell.type) for cell in plan.cells] == [
+        ("local/linear_32x256x256-fp32", "not run", "pf32"),
+        ("local/linear_32x256x256-qd8_qc8w", "not run", "qp8_f32_qc8w"),
+        ("local/bmm_32x64x64-fp32", "not run", "pf32"),
+        ("local/bmm_32x64x64-qd8_qc8w", "impossible", "qp8_f32_qc8w"),
+    ]
+    assert len(plan.possible) == 3
+    with pytest.raises(ConfigError, match="write no batched matrix product"):
+        planned({**WORDS, "layers": "bmm", "types": "qs8"}, tmp_path)
+    with pytest.raises(ConfigError, match="did you mean pf32"):
+        planned({**WORDS, "types": "pf33"}, tmp_path)
+    with pytest.raises(UsageError, match="--model goes without"):
+        planned({**WORDS, "model": "mlp", "shape": "1x2x3"}, tmp_path)
+
+
+def way(name: str, kernel: str, p50: float | None) -> Way:
+    timed = {} if p50 is None else {
+        "p10": p50 * 0.9, "p50": p50, "p90": p50 * 1.2, "load_ms": 1.0, "processes": (p50,) * 5, "executions": 9,
+        "gflops": 3.0, "gbytes_per_s": 2.0,
+    }  # fmt: skip
+    return Way.model_validate(
+        {"name": name, "engine": "lean", "verdict": "agrees", "known_from": "the engine", **timed,
+         "kernels": (Used(node="n", kernel=kernel, library="KleidiAI" if "kai" in kernel else "XNNPACK"),)}
+    )  # fmt: skip
+
+
+def lab(*, emulated: bool) -> Lab:
+    timed = {} if emulated else {"ratio": 0.5, "low": 0.4, "high": 0.6, "p": 0.008, "compared": "faster"}
+    times = (None, None) if emulated else (0.5, 1.0)
+    measured = {
+        "key": "a/linear-fp32", "device": "<b>pi", "emulated": emulated, "target": "linux-arm64", "layer": "linear",
+        "scheme": "fp32", "type": "pf32", "outcome": "measured",
+        "first": way("KleidiAI", "kai_run_matmul_clamp_f32_x", times[0]),
+        "second": way("without KleidiAI", "xnn_f32_gemm_minmax_ukernel_6x8__neon", times[1]), **timed,
+    }  # fmt: skip
+    impossible = {
+        **measured,
+        "key": "b",
+        "outcome": "impossible",
+        "why_not": "no such thing",
+        "first": None,
+        "second": None,
+    }
+    for name in timed:
+        impossible[name] = "" if name == "compared" else None
+    return Lab(
+        name="x", created="now", finished="later", against="with, and without", rounds=5, threads=1,
+        peaks={} if emulated else {"<b>pi": (Peak(threads=1, feature="neon", gflops=9.0, gbytes_per_s=4.0),)},
+        cells=(LabCell.model_validate(measured), LabCell.model_validate(impossible)),
+    )  # fmt: skip
+
+
+def test_every_report_has_every_cell(tmp_path: Path) -> None:
+    found = lab(emulated=False)
+    report.write(found, tmp_path)
+    assert Lab.model_validate(json.loads((tmp_path / report.JSON).read_text())) == found
+    lines = (tmp_path / report.TSV).read_text().splitlines()
+    assert len(lines) == 3
+    assert {len(line.split("\t")) for line in lines} == {len(report.COLUMNS)}
+    row = dict(zip(report.COLUMNS, lines[1].split("\t"), strict=True))
+    assert (row["ratio"], row["first_p50_ms"], row["compared"]) == ("0.5", "0.5", "faster")
+    text = (tmp_path / report.MARKDOWN).read_text()
+    assert "0.500 [0.400, 0.600]" in text
+    assert "KleidiAI f32_x" in text
+    assert "no such thing" in text
+    page = (tmp_path / report.HTML).read_text()
+    assert "<b>pi" not in page
+    assert "&lt;b&gt;pi" in page
+    for part in ("faster", "kai" not in page or "f32_x", "9 GFLOP/s", "measured in float32"):
+        assert part is True or str(part) in page
+    assert report.summary(found).startswith("1 measured: 1 faster, 0 slower, 0 without")
+
+
+def test_an_emulators_time_is_nowhere(tmp_path: Path) -> None:
+    found = lab(emulated=True)
+    report.write(found, tmp_path)
+    page, text = (tmp_path / report.HTML).read_text(), (tmp_path / report.MARKDOWN).read_text()
+    assert "p50 ms" not in text
+    assert "Latency" not in page
+    assert "GFLOP/s" not in page
+    assert words.answer(found.cells[0]) == "other kernels"
+    assert "Interrupted" in html.text(found.model_copy(update={"interrupted": True}))
+
+
+def test_a_runners_peak_is_checked() -> None:
+    point = {"threads": 2, "feature": "avx2", "gflops": 1.5, "gbytes_per_s": 2.5, "bytes_read": 7}
+    assert read(json.dumps({"roofline": [point]}).encode()) == (
+        Peak(threads=2, feature="avx2", gflops=1.5, gbytes_per_s=2.5),
+    )
+    for raw in (b"", b"{}", b"[]", b'{"roofline": [{"threads": 1}]}', b'{"roofline": [1]}'):
+        with pytest.raises(AnswerError):
+            read(raw)
+
+
+def test_the_list_is_for_machines_too(inv: Inv) -> None:
+    done = inv("lab", "--list", "--layers", "linear", "--types", "pf32", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [cell["key"] for cell in json.loads(done.stdout)] == ["local/linear_32x256x256-fp32"]

@@ -1,0 +1,61 @@
+"""The lab's comparison: known values of the test, what it sees, and that it sees nothing where nothing is."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from verify.lab.stats import compare, mann_whitney, percentile
+
+
+def test_the_p_is_that_of_all_orders() -> None:
+    """Counted out: every way to divide nine processes into five and four."""
+    numbers = list(range(9))
+    for first in itertools.islice(itertools.combinations(numbers, 5), 0, None, 7):
+        second = [n for n in numbers if n not in first]
+
+        def wins(one: tuple[int, ...]) -> int:
+            rest = [n for n in numbers if n not in one]
+            return sum(a < b for a in one for b in rest)
+
+        least = min(wins(first), 20 - wins(first))
+        all_of = list(itertools.combinations(numbers, 5))
+        share = sum(wins(one) <= least for one in all_of) / len(all_of)
+        assert mann_whitney(first, second) == pytest.approx(min(1.0, 2 * share))
+
+
+def test_groups_apart_have_the_smallest_p() -> None:
+    assert mann_whitney([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]) == pytest.approx(2 / 252)
+    assert mann_whitney([1, 1, 1], [1, 1, 1]) == 1.0
+
+
+def test_a_difference_is_seen_in_both_directions() -> None:
+    rng = np.random.default_rng(1)
+    slow = [2.0 * float(each) for each in rng.lognormal(0, 0.02, 7)]
+    fast = [float(each) for each in rng.lognormal(0, 0.02, 7)]
+    found = compare(fast, slow)
+    assert found.verdict == "faster"
+    assert found.low < found.ratio < found.high < 0.6
+    assert compare(slow, fast).verdict == "slower"
+    assert compare(slow, fast).ratio == pytest.approx(1 / found.ratio)
+
+
+@pytest.mark.parametrize("rounds", [5, 7, 10])
+def test_of_layers_without_a_difference_few_are_reported(rounds: int) -> None:
+    """Also on a machine that becomes slower, is disturbed now and then, and whose processes differ by some percent."""
+    rng = np.random.default_rng(7)
+    seen = 0
+    for _ in range(400):
+        drift = np.linspace(1, rng.uniform(1, 1.5), rounds)
+        first, second = (
+            (drift * rng.lognormal(0, 0.03, rounds) * np.where(rng.random(rounds) < 0.1, 1.6, 1.0)).tolist()
+            for _ in range(2)
+        )
+        seen += compare(first, second).verdict != "no difference seen"
+    assert seen <= 400 * 0.02
+
+
+def test_a_percentile_is_a_measured_time() -> None:
+    assert [percentile([4.0, 1.0, 3.0, 2.0], part) for part in (0.1, 0.5, 0.9)] == [1.0, 2.0, 4.0]

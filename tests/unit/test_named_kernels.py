@@ -1,0 +1,54 @@
+"""Kernels from the names of a profile: whose they are, and that nothing more is claimed."""
+
+from __future__ import annotations
+
+import pytest
+
+from deploy.run.named_kernels import FROM_PROFILE, completed, named_kernels
+from deploy.run.runner import ProfileRow, RunnerResult
+
+
+def row(name: str) -> ProfileRow:
+    return ProfileRow(name=name, operator=name, provider="XnnpackBackend", count=1, total_ms=1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "library"),
+    [
+        ("Fully Connected (NC, PF32) GEMM #1 @0", "pf32_gemm_*", "KleidiAI"),
+        ("Fully Connected (NC, PF16) GEMM #2 @0", "pf16_gemm_*", "KleidiAI"),
+        ("Fully Connected (NC, QP8, F32, QB4W) GEMM #1 @0", "qp8_f32_qb4w_gemm_*", "KleidiAI"),
+        ("Fully Connected (NC, PQS8, QC8W) GEMM #1 @0", "pqs8_qc8w_gemm_*", "KleidiAI"),
+        ("Convolution (NHWC, PQS8, QC8W) IGEMM #1 @0", "pqs8_qc8w_igemm_*", "KleidiAI"),
+        ("Fully Connected (NC, QDU8, F32, QC8W) GEMM #1 @0", "qdu8_f32_qc8w_gemm_*", "XNNPACK"),
+        ("Fully Connected (NC, F32) GEMM #1 @0", "f32_gemm_*", "XNNPACK"),
+        ("Convolution (NHWC, QC8) IGEMM #1 @0", "qc8_igemm_*", "XNNPACK"),
+        ("Convolution (NHWC, F32) DWConv #1 @0", "f32_dwconv_*", "XNNPACK"),
+        ("Batch Matrix Multiply (NC, F32) GEMM #1 @0", "f32_gemm_*", "XNNPACK"),
+    ],
+)
+def test_the_family_is_in_the_name(name: str, kernel: str, library: str) -> None:
+    (found,) = named_kernels([row(name)])
+    assert (found.kernel, found.library, found.feature, found.known) == (kernel, library, "", FROM_PROFILE)
+    assert found.node == name.removesuffix(" @0")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DELEGATE_CALL @0", "Convert (NC) #1 @0", "Transpose (ND, X8) #1 @0", "Method::execute", "aten::add.out @2"],
+)
+def test_other_rows_name_no_kernel(name: str) -> None:
+    assert named_kernels([row(name)]) == ()
+
+
+def test_a_result_without_kernels_is_completed() -> None:
+    base = {
+        "engine": {"name": "executorch", "version": "1"}, "method": "forward", "load_ms": 1,
+        "latency_ms": {"count": 1, "min": 1, "p50": 1, "p90": 1, "p99": 1, "mean": 1}, "peak_rss_bytes": 1,
+        "threads": 1, "inputs": [], "outputs": [], "profile": [row("Fully Connected (NC, PF32) GEMM #1 @0")],
+    }  # fmt: skip
+    (found,) = completed(RunnerResult.model_validate(base)).kernels
+    assert found.library == "KleidiAI"
+    own = {"node": "a", "kernel": "b", "library": "XNNPACK", "feature": "scalar"}
+    (kept,) = completed(RunnerResult.model_validate({**base, "kernels": [own]})).kernels
+    assert (kept.kernel, kept.known) == ("b", "")

@@ -1,0 +1,57 @@
+"""The lab as one HTML file, in the look of the matrix's report: plots and a table to sort, nothing external."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from deploy.matrix import html as matrix_html
+from verify.lab import plots, words
+from verify.lab.model import Lab, LabCell
+
+TEMPLATE = Path(__file__).with_name("lab.html.j2")
+_CSS = {"no difference seen": "none", "the same kernels": "same-kernels", "other kernels": "other-kernels"}
+
+
+def text(found: Lab) -> str:
+    """The page."""
+    rows = [_row(cell) for cell in found.cells]
+    names = dict.fromkeys(tuple(way.name for way in cell.ways) for cell in found.measured)
+    first = next(iter(names), ("", ""))
+    return matrix_html.template(TEMPLATE).render(
+        found=found,
+        tiles=_tiles(found),
+        ratios=plots.ratios(found.cells),
+        latencies=plots.latencies(found.cells),
+        speeds=plots.speeds(found.cells, found.peaks),
+        legend=list(zip(("teal", "blue"), first, strict=True)),
+        rows=rows,
+        answers=list(dict.fromkeys(row.answer for row in rows)),
+        about=words.about(found),
+    )
+
+
+def _row(cell: LabCell) -> SimpleNamespace:
+    answer = words.answer(cell)
+    return SimpleNamespace(
+        cell=cell,
+        answer=answer,
+        css=_CSS.get(answer, answer.replace(" ", "-")),
+        ratio=words.ratio(cell),
+        first=words.kernels(cell.first),
+        second=words.kernels(cell.second),
+        agreement=words.agreement(cell),
+        why=cell.why_not or (cell.problem.what if cell.problem else ""),
+    )
+
+
+def _tiles(found: Lab) -> list[tuple[str, str, str]]:
+    tiles = [(str(len(found.measured)), "layers measured", "")]
+    for verdict, css in (("faster", "good"), ("slower", "bad"), ("no difference seen", "")):
+        if found.count(verdict):
+            tiles.append((str(found.count(verdict)), verdict, css))
+    for outcome, css in (("failed", "bad"), ("not run", "warn"), ("impossible", "")):
+        number = sum(cell.outcome == outcome for cell in found.cells)
+        tiles += [(str(number), outcome, css)] if number else []
+    tiles.append((str(len({cell.device for cell in found.cells})), "devices", ""))
+    return tiles

@@ -1,0 +1,247 @@
+"""``./inv lab``: what its words mean, and the steps in their order: export, build, run, report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.bundle import Bundle
+from core.cli import number
+from core.errors import ConfigError, MatrixError, SlipwayError, UsageError
+from core.files import locked
+from core.paths import dist_part
+from core.sweep import Journal
+from deploy.devices.inventory import Device, get_device
+from deploy.matrix.model import Problem
+from deploy.run.result import now
+from deploy.run.settings import Settings
+from models.schemes import load_schemes
+from models.type_names import scheme_of, schemes_of, type_of
+from toolchains.targets import get_target, host_target
+from verify.lab import report
+from verify.lab.layers import FUNCTION, Layer, layers_of
+from verify.lab.model import Lab, LabCell, Peak
+from verify.lab.peaks import peaks
+from verify.lab.running import Laboratory, Todo, say
+from verify.lab.ways import Pair, pair_for
+
+JOURNAL = "cells.jsonl"
+LAYERS = "_layers"
+"""Folder of the layers' files, for labs of every name: none is exported twice."""
+SETTINGS = ("pin_governor", "cooldown", "timeout")
+ROUNDS = 7
+"""Processes of each way."""
+_LEAST_ROUNDS = 5
+"""Fewer cannot tell chance from a difference with the confidence that a report has."""
+DEFAULT_LAYERS = "linear,conv1x1,conv,bmm"
+USER = "model"
+
+Build = Callable[[str, str], Bundle]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is exported: a layer of the lab's, or a model of the user's."""
+
+    name: str
+    source: str
+    """The export's name of the model."""
+    layer: Layer | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells, and what is to be done for those that are possible."""
+
+    cells: tuple[LabCell, ...]
+    possible: tuple[tuple[LabCell, Device, Subject, Pair], ...]
+
+
+def run(words: Mapping[str, Any]) -> None:
+    """Do what ``./inv lab`` was called for.
+
+    Raises:
+        MatrixError: cells failed. UsageError, ConfigError: senseless words.
+    """
+    name = str(words["name"])
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
+        raise UsageError(f"--name {name!r} is no name for a folder.", "letters, digits, '.', '_', '-'", "--name a")
+    rounds = number("rounds", words["rounds"], _LEAST_ROUNDS, ROUNDS)
+    settings = Settings.parse(
+        {"cpu_threads": words["cpu_threads"] or 1, **{key: words[key] for key in SETTINGS}},
+        weights_cache=False,
+    )  # fmt: skip
+    folder = dist_part("lab") / name
+    plan = planned(words, folder)
+    if words["list"]:
+        report.planned(plan.cells, bool(words["json"]))
+        return
+    with locked(f"lab-{name}", "waiting: another lab of this name is running"):
+        found = _fill(plan, words, folder, rounds, settings)
+    report.printed(found, folder, bool(words["json"]))
+    failed = [cell.key for cell in found.cells if cell.outcome == "failed"]
+    if failed:
+        raise MatrixError(
+            f"{len(failed)} of {len(found.cells)} cells failed.", "the report has the error of each",
+            f"./inv lab --name {name} --resume", failed,
+        )  # fmt: skip
+
+
+def planned(words: Mapping[str, Any], folder: Path) -> Plan:
+    """The cells that ``words`` select; exports and builds nothing, but writes the layers' files."""
+    subjects = _subjects(words, folder.parent / LAYERS)
+    schemes = _schemes(_listed(words["types"]))
+    cells: list[LabCell] = []
+    possible = []
+    for device in _devices(_listed(words["device"])):
+        target = get_target(device.target)
+        pair = pair_for(target, str(words["against"]))
+        engines = {pair.first.engine, pair.second.engine} - set(target.working_engines)
+        for subject in subjects:
+            for scheme in schemes:
+                why = f"{', '.join(engines)} does not run on {target.name}" if engines else ""
+                why = why or (subject.layer.why_not(scheme) if subject.layer else "")
+                cell = _cell(device, subject, scheme, why)
+                cells.append(cell)
+                if not why:
+                    possible.append((cell, device, subject, pair))
+    if not possible:
+        raise ConfigError(
+            "Not one of the selected layers can be run.",
+            "; ".join(dict.fromkeys(cell.why_not for cell in cells)),
+            "./inv lab --list",
+        )
+    return Plan(tuple(cells), tuple(possible))
+
+
+def _cell(device: Device, subject: Subject, scheme: str, why: str) -> LabCell:
+    layer = subject.layer
+    return LabCell(
+        key=f"{device.name}/{subject.name}-{scheme}", device=device.name, emulated=device.emulated,
+        target=device.target, layer=subject.name, family=layer.family.name if layer else USER,
+        shape="x".join(map(str, layer.shape)) if layer else "", scheme=scheme, type=type_of(scheme),
+        operations=layer.operations if layer else 0, bytes=layer.bytes_moved(scheme) if layer else 0,
+        outcome="impossible" if why else "not run", why_not=why,
+    )  # fmt: skip
+
+
+def _subjects(words: Mapping[str, Any], folder: Path) -> list[Subject]:
+    if words["model"]:
+        if words["layers"] or words["shape"]:
+            raise UsageError(
+                "--model goes without --layers and --shape.", "a model has its own", "--model mobilenet_v2"
+            )
+        return [Subject(Path(one.replace(":", "-")).name, one) for one in _listed(words["model"])]
+    found = layers_of(_listed(words["layers"] or DEFAULT_LAYERS), _listed(words["shape"]))
+    return [Subject(layer.name, f"{layer.write(folder)}:{FUNCTION}", layer) for layer in found]
+
+
+def _schemes(types: Sequence[str]) -> tuple[str, ...]:
+    known = load_schemes()
+    if not types or "all" in types:
+        return tuple(known)
+    for each in types:
+        if scheme_of(each) not in known:
+            from models.schemes import get_scheme
+
+            get_scheme(each)
+    return schemes_of(types)
+
+
+def _devices(names: Sequence[str]) -> Iterator[Device]:
+    for name in dict.fromkeys(names or ("local",)):
+        device = get_device(name)
+        yield device.model_copy(update={"target": host_target().name}) if device.target == "host" else device
+
+
+def _listed(text: Any) -> tuple[str, ...]:
+    return tuple(word.strip() for word in str(text or "").split(",") if word.strip())
+
+
+def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, settings: Settings) -> Lab:
+    created = now()
+    journal: Journal[LabCell] = Journal(folder / JOURNAL, LabCell)
+    if not words["resume"]:
+        journal.forget()
+    programs, failed = _programs(plan)
+    todo = [
+        Todo(cell, device, subject.layer, pair, programs[subject.source, cell.scheme])
+        for cell, device, subject, pair in plan.possible
+        if (subject.source, cell.scheme) in programs
+    ]
+    wanted = {(each.cell.target, way.engine): None for each in todo for way in (each.pair.first, each.pair.second)}
+    bundles = {key: _build(*key) for key in wanted}
+    laboratory = Laboratory(
+        todo, bundles, journal, rounds, settings, resume=bool(words["resume"]),
+        jobs=number("jobs", words["jobs"], 1, 4), told=say,
+    )  # fmt: skip
+    laboratory.results |= {
+        cell.key: cell.model_copy(update={"outcome": "failed", "problem": failed[subject.source, cell.scheme]})
+        for cell, _device, subject, _pair in plan.possible
+        if (subject.source, cell.scheme) in failed
+    }
+    interrupted = True
+    real = {each.device.name: each for each in todo if not each.device.emulated}
+    measured: dict[str, tuple[Peak, ...]] = {}
+    try:
+        measured = {
+            name: peaks(each.device, bundles[each.cell.target, each.pair.first.engine]) for name, each in real.items()
+        }
+        laboratory.go()
+        interrupted = False
+    finally:
+        abouts = dict.fromkeys(pair.about for _cell, _device, _subject, pair in plan.possible)
+        found = Lab(
+            name=folder.name, created=created, finished=now(), against="; ".join(abouts), rounds=rounds,
+            threads=settings.threads, interrupted=interrupted, peaks=measured, cells=laboratory.all(plan.cells),
+            settings={key: value for key, value in words.items() if value not in ("", False)},
+        )  # fmt: skip
+        report.write(found, folder)
+        if interrupted:
+            console.note("The cells that are done are kept; the same with --resume goes on from here.")
+    return found
+
+
+def _build(target: str, engine: str) -> Bundle:
+    from toolchains.build.builder import build
+
+    return build(target, engine)
+
+
+def _programs(plan: Plan) -> tuple[dict[tuple[str, str], Path], dict[tuple[str, str], Problem]]:
+    """The folder of each export, or the error with which it ended."""
+    from commands.export import together
+
+    jobs = list(dict.fromkeys((subject.source, cell.scheme) for cell, _device, subject, _pair in plan.possible))
+    try:
+        return dict(zip(jobs, together(jobs), strict=True)), {}
+    except SlipwayError:
+        pass  # one by one, to know whose error it is
+    made: dict[tuple[str, str], Path] = {}
+    failed: dict[tuple[str, str], Problem] = {}
+    for job in jobs:
+        found = _one(job)
+        if isinstance(found, Problem):
+            failed[job] = found
+        else:
+            made[job] = found
+    return made, failed
+
+
+def _one(job: tuple[str, str]) -> Path | Problem:
+    from commands.export import together
+
+    try:
+        return together([job])[0]
+    except SlipwayError as error:
+        return Problem.of(error)
+
+
+def load(folder: Path) -> Lab:
+    """Read a ``lab.json``."""
+    return Lab.model_validate(json.loads((folder / report.JSON).read_text(encoding="utf-8")))

@@ -1,0 +1,149 @@
+"""What the lab measured: a cell is a layer in one data type on one device, run two ways."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from deploy.matrix.model import Problem
+
+Verdict = Literal["", "faster", "slower", "no difference seen"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Used(_Model):
+    """A kernel of the layer."""
+
+    node: str
+    kernel: str
+    library: str
+
+
+class Operator(_Model):
+    """Time of an operator in a run of its own with the profile on: the mean of its executions, in milliseconds."""
+
+    name: str
+    mean_ms: float
+
+
+class Way(_Model):
+    """One of the two ways: what ran, and how fast. Times in milliseconds, of a real device only."""
+
+    name: str
+    """``KleidiAI``, ``without KleidiAI``, ``-avx512f``, ``lean``, ``executorch``."""
+    engine: str
+    settings: dict[str, str] = {}
+    """As the runner reports what was in force."""
+    kernels: tuple[Used, ...] = ()
+    known_from: str = ""
+    """How the kernels are known."""
+    operators: tuple[Operator, ...] = ()
+    processes: tuple[float, ...] = ()
+    """The median of each process, in the order of the rounds."""
+    executions: int = 0
+    """Timed executions of a process."""
+    p10: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    """Of all timed executions of all processes."""
+    load_ms: float | None = None
+    gflops: float | None = None
+    """Operations of the layer by p50."""
+    gbytes_per_s: float | None = None
+    """Activations, weights and output, each once, by p50."""
+    verdict: str = ""
+    """Against the reference: ``identical``, ``agrees``, ``differs``."""
+    max_abs: float | None = None
+    outputs: tuple[str, ...] = ()
+    """Digests."""
+
+
+class State(_Model):
+    """The device while the cell was measured: what may explain an outlier."""
+
+    governors: tuple[str, ...] = ()
+    warmest: float | None = None
+    """Degrees Celsius."""
+    load: float | None = None
+    """Load average when it began."""
+    throttled: tuple[str, ...] = ()
+
+
+class LabCell(_Model):
+    """One layer in one data type on one device."""
+
+    key: str
+    device: str
+    emulated: bool
+    target: str
+    layer: str
+    """``linear_1x256x256``, or the name of the user's own model."""
+    family: str = ""
+    shape: str = ""
+    scheme: str
+    type: str = ""
+    """Arm's name for the scheme."""
+    operations: int = 0
+    bytes: int = 0
+    outcome: Literal["measured", "failed", "impossible", "not run"] = "not run"
+    problem: Problem | None = None
+    why_not: str = ""
+    inputs: str = ""
+    reused: bool = False
+    first: Way | None = None
+    second: Way | None = None
+    ratio: float | None = None
+    """The first way's time in parts of the second's."""
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    compared: Verdict = ""
+    same_kernels: bool = False
+    same_outputs: bool = False
+    """Bit for bit."""
+    state: State = State()
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Both, where there are any."""
+        return tuple(way for way in (self.first, self.second) if way is not None)
+
+
+class Peak(_Model):
+    """What a device can do at most: products in float32, bytes read from memory."""
+
+    threads: int
+    feature: str = ""
+    gflops: float
+    gbytes_per_s: float
+
+
+class Lab(_Model):
+    """All of it."""
+
+    schema_version: Literal[1] = 1
+    name: str
+    created: str
+    finished: str
+    against: str
+    """The two ways, in words."""
+    rounds: int
+    threads: int
+    settings: dict[str, Any] = Field(default_factory=dict)
+    interrupted: bool = False
+    peaks: dict[str, tuple[Peak, ...]] = {}
+    """By device."""
+    cells: tuple[LabCell, ...]
+
+    @property
+    def measured(self) -> list[LabCell]:
+        """Those with a result."""
+        return [cell for cell in self.cells if cell.outcome == "measured"]
+
+    def count(self, verdict: str) -> int:
+        """How many cells were compared with that verdict."""
+        return sum(cell.compared == verdict for cell in self.cells)

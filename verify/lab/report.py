@@ -1,0 +1,120 @@
+"""What the lab leaves: ``lab.json``, ``lab.tsv``, ``lab.md``, ``report.html``, and the table on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from core import console
+from core.files import write_atomic
+from verify.lab import html
+from verify.lab.model import Lab, LabCell
+from verify.lab.words import about, agreement, answer, kernels, ratio
+
+JSON, TSV, MARKDOWN, HTML = "lab.json", "lab.tsv", "lab.md", "report.html"
+COLUMNS = (
+    *("device", "layer", "type", "scheme", "outcome", "compared", "ratio", "low", "high", "p"),
+    *(f"{which}_{what}" for which in ("first", "second") for what in (
+        "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "gflops", "gbytes_per_s", "verdict", "max_abs"
+    )),
+    *("same_outputs", "governors", "warmest_c", "throttled", "why"),
+)  # fmt: skip
+
+
+def write(found: Lab, folder: Path) -> None:
+    """Write all four files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / JSON, found.model_dump_json(indent=1) + "\n")
+    write_atomic(folder / TSV, tsv(found))
+    write_atomic(folder / MARKDOWN, markdown(found))
+    write_atomic(folder / HTML, html.text(found))
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _headings(found: Lab) -> list[str]:
+    timed = any(cell.ratio is not None for cell in found.cells)
+    return ["device", "layer", "type", "kernel", "other way's kernel", "agreement"] + (
+        ["p50 ms", "other p50", "ratio", "answer"] if timed else ["answer"]
+    )
+
+
+def rows(found: Lab) -> list[list[str]]:
+    """The table for people; times only where a real device was measured."""
+    timed = any(cell.ratio is not None for cell in found.cells)
+    return [
+        [
+            cell.device, cell.layer, f"{cell.type or cell.scheme}", kernels(cell.first),
+            "the same" if cell.same_kernels else kernels(cell.second), agreement(cell),
+            *([_number(cell.first.p50 if cell.first else None), _number(cell.second.p50 if cell.second else None),
+               ratio(cell)] if timed else []),
+            answer(cell) if not cell.why_not else cell.why_not,
+        ]
+        for cell in found.cells
+    ]  # fmt: skip
+
+
+def printed(found: Lab, folder: Path, as_json: bool) -> None:
+    """Print it: JSON, or the table, the count and where the reports are."""
+    if as_json:
+        console.print_json(found.model_dump(mode="json"))
+        return
+    console.table("The lab", _headings(found), rows(found), caption=about(found))
+    console.note(f"{summary(found)}. Reports: {console.shown(folder / HTML)}, {JSON}, {TSV}, {MARKDOWN}")
+
+
+def summary(found: Lab) -> str:
+    """``12 measured: 5 faster, 1 slower, 6 without a difference seen; 2 impossible``."""
+    text = f"{len(found.measured)} measured"
+    timed = [cell for cell in found.cells if cell.compared]
+    if timed:
+        text += (
+            f": {found.count('faster')} faster, {found.count('slower')} slower, "
+            f"{found.count('no difference seen')} without a difference seen"
+        )
+    for outcome in ("failed", "not run", "impossible"):
+        number = sum(cell.outcome == outcome for cell in found.cells)
+        text += f"; {number} {outcome}" if number else ""
+    return text
+
+
+def planned(cells: Sequence[LabCell], as_json: bool) -> None:
+    """``--list``."""
+    if as_json:
+        console.print_json([cell.model_dump(mode="json", exclude_defaults=True) for cell in cells])
+        return
+    console.table(
+        "To be run", ["device", "layer", "type", "scheme", ""],
+        [[cell.device, cell.layer, cell.type, cell.scheme, cell.why_not] for cell in cells],
+    )  # fmt: skip
+
+
+def tsv(found: Lab) -> str:
+    """A line for each cell; numbers with all their digits."""
+    lines = ["\t".join(COLUMNS)]
+    for cell in found.cells:
+        state = cell.state
+        values: list[object] = [
+            cell.device, cell.layer, cell.type, cell.scheme, cell.outcome, cell.compared, cell.ratio, cell.low,
+            cell.high, cell.p,
+        ]  # fmt: skip
+        for way in (cell.first, cell.second):
+            values += (
+                [way.name, ",".join(one.kernel or one.node for one in way.kernels), way.p10, way.p50, way.p90,
+                 way.gflops, way.gbytes_per_s, way.verdict, way.max_abs]
+                if way else [None] * 9
+            )  # fmt: skip
+        why = cell.why_not or (cell.problem.what if cell.problem else "")
+        values += [cell.same_outputs, ",".join(state.governors), state.warmest, ",".join(state.throttled), why]
+        lines.append("\t".join("" if value is None else str(value).replace("\t", " ") for value in values))
+    return "\n".join(lines) + "\n"
+
+
+def markdown(found: Lab) -> str:
+    """The table, for a page of documentation."""
+    headings = _headings(found)
+    lines = [f"# Lab {found.name}", "", about(found), "", f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
+    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(found)]
+    return "\n".join(lines) + "\n"

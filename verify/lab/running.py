@@ -1,0 +1,257 @@
+"""Fill the lab's cells: on each device, every layer two ways in turns, round by round. Devices run in parallel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from core import console
+from core.bundle import Bundle
+from core.sweep import Journal
+from deploy.devices.inventory import Device
+from deploy.matrix.devices import CLEANUP, Worker
+from deploy.matrix.model import Problem
+from deploy.run.needs import bundle_digest
+from deploy.run.result import Result
+from deploy.run.settings import Settings
+from verify.lab.layers import Layer
+from verify.lab.model import LabCell, Operator, State, Used, Way
+from verify.lab.stats import compare, percentile
+from verify.lab.ways import Choice, Pair
+
+TRIAL = 10
+"""Executions of the run that finds out how many a process needs; with the profile on."""
+AIM_MS = 30.0
+"""What a process computes for, about."""
+_LEAST, _MOST = 5, 2000
+_WARMUP = 3
+_RUNTIME = "runtime"
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A cell to fill: a program on a device."""
+
+    cell: LabCell
+    device: Device
+    layer: Layer | None
+    pair: Pair
+    program: Path
+
+
+@dataclass
+class Laboratory:
+    """A lab that is being filled. `results` is valid at any moment."""
+
+    todo: Sequence[Todo]
+    bundles: Mapping[tuple[str, str], Bundle]
+    journal: Journal[LabCell]
+    rounds: int
+    settings: Settings
+    resume: bool = False
+    jobs: int = 2
+    told: Callable[[LabCell, int], None] = lambda _cell, _left: None
+    results: dict[str, LabCell] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: bool = False
+
+    def go(self) -> None:
+        """Fill all; Ctrl-C ends every deploy, waits for it, and is raised again."""
+        queues: dict[str, list[Todo]] = {}
+        for each in self.todo:
+            found = self.journal.find(each.cell.key, self._inputs(each)) if self.resume else None
+            if found is not None and found.outcome == "measured":
+                self.results[each.cell.key] = found.model_copy(update={"reused": True})
+            else:
+                queues.setdefault(each.device.name, []).append(each)
+        # This machine's own times are measured while nothing else of ours runs on it.
+        alone = {name: queue for name, queue in queues.items() if queue[0].device.transport == "local"}
+        for name, queue in alone.items():
+            self._together({name: queue})
+        self._together({name: queue for name, queue in queues.items() if name not in alone})
+
+    def all(self, cells: Sequence[LabCell]) -> tuple[LabCell, ...]:
+        """``cells`` with the results so far."""
+        return tuple(self.results.get(cell.key, cell) for cell in cells)
+
+    def _inputs(self, todo: Todo) -> str:
+        """Digest of everything that decides a cell's result."""
+        facts = {
+            "bundles": [
+                bundle_digest(self.bundles[todo.cell.target, way.engine]) for way in (todo.pair.first, todo.pair.second)
+            ],
+            "ways": repr(todo.pair), "rounds": self.rounds, "settings": self.settings.model_dump(mode="json"),
+            "program": hashlib.sha256((todo.program / "program.json").read_bytes()).hexdigest(),
+            "device": todo.device.model_dump(mode="json"),
+        }  # fmt: skip
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def _together(self, queues: Mapping[str, Sequence[Todo]]) -> None:
+        if not queues:
+            return
+        workers = {name: Worker(name) for name in queues}
+        with ThreadPoolExecutor(max_workers=min(self.jobs, len(queues))) as pool:
+            running = {pool.submit(self._serve, workers[name], queue) for name, queue in queues.items()}
+            left = set(running)
+            try:
+                while left:
+                    done, left = wait(left, timeout=0.2)
+                    for each in done:
+                        each.result()
+            except BaseException:
+                self._over = True
+                for worker in workers.values():
+                    worker.interrupt()
+                try:
+                    wait(running, timeout=CLEANUP)
+                finally:
+                    for worker in workers.values():
+                        worker.kill()
+                raise
+
+    def _serve(self, worker: Worker, queue: Sequence[Todo]) -> None:
+        try:
+            for todo in queue:
+                if self._over:
+                    return
+                filled = self._fill(worker, todo)
+                if filled is None:
+                    return
+                with self._lock:
+                    self.journal.keep(filled.key, filled.inputs, filled)
+                    self.results[filled.key] = filled
+                    self.told(filled, len(self.todo) - len(self.results))
+        finally:
+            worker.close()
+
+    def _fill(self, worker: Worker, todo: Todo) -> LabCell | None:
+        """Run a cell; ``None`` if that was interrupted."""
+        ways = (todo.pair.first, todo.pair.second)
+        runs: dict[Choice, list[Result]] = {way: [] for way in ways}
+        trials: dict[Choice, Result] = {}
+        cell = todo.cell.model_copy(update={"inputs": self._inputs(todo)})
+        emulated = todo.device.emulated
+
+        def failed(problem: Problem) -> LabCell:
+            return cell.model_copy(update={"outcome": "failed", "problem": problem})
+
+        for way in ways:
+            said = self._run(worker, todo, way, 1 if emulated else TRIAL, profile=True)
+            if not isinstance(said, Result):
+                return failed(said) if said is not None else None
+            trials[way] = said
+        if not emulated:
+            slowest = max(trial.runner.latency_ms.min for trial in trials.values())
+            executions = max(_LEAST, min(_MOST, math.ceil(AIM_MS / max(slowest, 1e-4))))
+            order = random.Random(cell.key)  # noqa: S311 - which way comes first in a round
+            for _ in range(self.rounds):
+                for way in order.sample(ways, 2):
+                    said = self._run(worker, todo, way, executions, profile=False)
+                    if not isinstance(said, Result):
+                        return failed(said) if said is not None else None
+                    runs[way].append(said)
+        return _filled(cell, todo, ways, trials, runs)
+
+    def _run(
+        self, worker: Worker, todo: Todo, way: Choice, executions: int, *, profile: bool
+    ) -> Result | Problem | None:
+        settings = self.settings.model_copy(
+            update={
+                "kleidiai": way.kleidiai,
+                "cpu_features": way.cpu_features,
+                "num_executions": executions,
+                "warmup": 0 if todo.device.emulated else _WARMUP,
+                "engine_flags": ("--profile",) if profile else (),
+            }
+        )
+        for said in worker.run(todo.device, self.bundles[todo.cell.target, way.engine], todo.program, settings):
+            if not isinstance(said, str):
+                return said
+        return None
+
+
+def _filled(
+    cell: LabCell, todo: Todo, ways: tuple[Choice, Choice], trials: Mapping[Choice, Result],
+    runs: Mapping[Choice, Sequence[Result]],
+) -> LabCell:  # fmt: skip
+    found = [_way(way, trials[way], runs[way], todo) for way in ways]
+    kernels = [[(used.node, used.kernel) for used in way.kernels] for way in found]
+    update: dict[str, object] = {
+        "outcome": "measured",
+        "first": found[0],
+        "second": found[1],
+        "same_kernels": bool(kernels[0]) and kernels[0] == kernels[1],
+        "same_outputs": found[0].outputs == found[1].outputs,
+        "state": _state([*trials.values(), *(run for each in runs.values() for run in each)]),
+    }
+    if len(found[0].processes) > 1:
+        compared = compare(found[0].processes, found[1].processes)
+        update |= {
+            "ratio": compared.ratio, "low": compared.low, "high": compared.high, "p": compared.p,
+            "compared": compared.verdict,
+        }  # fmt: skip
+    return cell.model_copy(update=update)
+
+
+def _way(way: Choice, trial: Result, runs: Sequence[Result], todo: Todo) -> Way:
+    runner = trial.runner
+    errors = [output.max_abs for output in trial.outputs if output.max_abs is not None]
+    every = [time for run in runs for time in run.runner.latency_ms.all]
+    times: dict[str, object] = {}
+    if every:
+        middle = percentile(every, 0.5)
+        times = {
+            "processes": tuple(run.runner.latency_ms.p50 for run in runs),
+            "executions": len(runs[0].runner.latency_ms.all),
+            "p10": percentile(every, 0.1), "p50": middle, "p90": percentile(every, 0.9),
+            "load_ms": percentile([run.runner.load_ms for run in runs], 0.5),
+            "operators": tuple(
+                Operator(name=row.name, mean_ms=row.total_ms / max(row.count, 1))
+                for row in runner.profile if row.provider != _RUNTIME
+            ),
+        }  # fmt: skip
+        if todo.layer is not None:
+            times |= {
+                "gflops": todo.layer.operations / middle / 1e6,
+                "gbytes_per_s": todo.layer.bytes_moved(todo.cell.scheme) / middle / 1e6,
+            }
+    return Way.model_validate(
+        {
+            "name": way.name, "engine": way.engine, "settings": runner.settings,
+            "kernels": [Used(node=use.node, kernel=use.kernel, library=use.library) for use in runner.kernels],
+            "known_from": "the engine" if way.engine == "lean" else "the profile's names",
+            "verdict": trial.verdict, "max_abs": max(errors, default=None),
+            "outputs": tuple(output.sha256 for output in runner.outputs), **times,
+        }
+    )  # fmt: skip
+
+
+def _state(results: Sequence[Result]) -> State:
+    states = [each.conditions for each in results]
+    warmest = [
+        value for one in states for value in (*one.before.temperatures_c.values(), *one.after.temperatures_c.values())
+    ]
+    return State(
+        governors=tuple(dict.fromkeys(name for one in states for name in one.before.governors)),
+        warmest=max(warmest, default=None),
+        load=states[0].before.load1 if states else None,
+        throttled=tuple(dict.fromkeys(sign for one in states for sign in one.throttled)),
+    )
+
+
+def say(cell: LabCell, left: int) -> None:
+    """A line for a cell that is done."""
+    if cell.problem is not None:
+        what = f"failed: {cell.problem.what}"
+    elif cell.ratio is not None:
+        what = f"{cell.compared}, {cell.ratio:.3f} of the time [{cell.low:.3f}, {cell.high:.3f}]"
+    else:
+        what = "the same kernels" if cell.same_kernels else "other kernels"
+    console.note(f"{cell.key}: {what} ({left} left)")
