@@ -10,6 +10,9 @@
 #include <cstring>
 #include <string>
 
+#include "lean/xnnpack/winograd.h"
+#include "lean/xnnpack/winograd_plan.h"
+
 namespace slipway::lean {
 namespace {
 
@@ -81,6 +84,12 @@ LayerLayout layout_of(const xnn_operator& op) {
     layout.sr = igemm.sr;
   }
   if (layout.nr == 0 || layout.kr == 0 || layout.sr == 0) {
+    return found;
+  }
+  if (is_winograd(op)) {
+    const std::size_t elements =
+        winograd_packed_elements(op.group_input_channels, op.group_output_channels, layout.nr);
+    found.size = padded(elements * sizeof(float), XNN_ALLOCATION_ALIGNMENT);
     return found;
   }
   const std::size_t channels = padded(op.group_output_channels, layout.nr);

@@ -52,6 +52,18 @@ void PackedWeights::expect(const std::vector<Bytes>& constants, PackingForms for
   }
 }
 
+void PackedWeights::offer(Packer packer) {
+  packer_ = {};
+  const std::string* form = form_of(packer.weights);
+  offered_form_ = form == nullptr ? std::string() : *form + packer.layout;
+  packer_ = std::move(packer);
+}
+
+bool PackedWeights::has_offered(std::size_t index) const {
+  return index < packed_.size() && !offered_form_.empty() && packer_.pack != nullptr &&
+         packed_[index].form == offered_form_;
+}
+
 std::size_t PackedWeights::size() const {
   std::size_t bytes = 0;
   for (const Packed& packed : packed_) {
@@ -61,6 +73,9 @@ std::size_t PackedWeights::size() const {
 }
 
 const std::string* PackedWeights::form_of(const void* kernel) const {
+  if (!packer_.layout.empty() && kernel == packer_.weights) {
+    return offered_form_.empty() ? nullptr : &offered_form_;
+  }
   const auto found = forms_.find(kernel);
   return found == forms_.end() || found->second.empty() ? nullptr : &found->second;
 }
@@ -105,6 +120,7 @@ std::size_t PackedWeights::pack(const xnn_weights_cache_look_up_key& key) {
   const std::size_t size = rounded_up(packer_.size, kWeightsAlignment);
   std::uint8_t* to = reserve(size);
   if (to == nullptr) {
+    packer_ = {};  // XNNPACK may find memory for its own order
     return SIZE_MAX;
   }
   packer_.pack(to);

@@ -29,6 +29,7 @@ struct Packer {
   const void* bias = nullptr;
   std::size_t size = 0;  // bytes that it writes
   std::function<void(std::uint8_t* packed)> pack;
+  std::string layout = {};  // what tells them from the same weights in XNNPACK's order; empty: that order
 };
 
 // XNNPACK asks it for memory before it packs an operator's weights, and calls it when that is done: the pages
@@ -50,7 +51,9 @@ class PackedWeights {
   // them.
   void expect(const std::vector<Bytes>& constants, PackingForms forms);
   // For the operator that is made next: XNNPACK finds its weights packed. Without a packer XNNPACK packs.
-  void offer(Packer packer) { packer_ = std::move(packer); }
+  void offer(Packer packer);
+  // Whether these weights lie as was offered.
+  bool has_offered(std::size_t index) const;
   xnn_weights_cache_t provider() { return &provider_; }
   // A graph was made; its layers tell what they read.
   void confirm(xnn_runtime_t runtime);
@@ -106,6 +109,7 @@ class PackedWeights {
   std::map<const void*, std::size_t> constants_;
   PackingForms forms_;
   Packer packer_;
+  std::string offered_form_;  // of the packer's weights, with its layout
   std::vector<Chunk> chunks_;
   std::vector<Packed> packed_;
   std::multimap<Source, std::size_t> by_address_;  // in packed_

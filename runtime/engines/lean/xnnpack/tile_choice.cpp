@@ -15,6 +15,8 @@
 
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/winograd.h"
+#include "lean/xnnpack/winograd_plan.h"
 
 namespace slipway::lean {
 namespace {
@@ -291,27 +293,37 @@ struct Order {
   }
 };
 
-// The shape for a product, by the model of the work or as it was ordered; none for XNNPACK's kernel.
-TileShape shape_for(const Order& order, const TileSet& set, TileElement element, const Product& product) {
+// The kernel for a product, by the model of the work or as it was ordered.
+ProductKernel best_kernel(const Order& order, const TileSet& set, TileElement element,
+                          const Product& product) {
   const TileShape own = choose_tile(set, element, product.rows, product.columns, product.depth);
+  const bool can = element == TileElement::kFloat && can_be_winograd(*order.node, order.values);
+  const WinogradSizes sizes = can ? winograd_sizes(*order.node, order.values) : WinogradSizes();
+  const bool pays = can && winograd_pays(set, sizes);
   if (!order.has_choice()) {
-    return own;
+    return {own, pays};
   }
-  const std::vector<TileShape> shapes =
-      tile_shapes(set, element, product.rows, product.columns, product.depth);
   std::vector<KernelCandidate> candidates;
-  std::size_t chosen = 0;
+  std::vector<ProductKernel> kernels;
   double least = 0;
-  for (const TileShape& shape : shapes) {
-    const double cycles = cycles_of(set, shape, product.rows, product.columns, product.depth);
-    least = candidates.empty() ? cycles : least;
-    if (shape.rows == own.rows && shape.vectors == own.vectors) {
-      chosen = candidates.size();
-    }
-    candidates.push_back({shape_name(set, shape), cycles / least});
+  std::size_t chosen = 0;
+  const auto add = [&](ProductKernel kernel, const std::string& name, double cycles) {
+    least = kernels.empty() ? cycles : least;
+    kernels.push_back(kernel);
+    candidates.push_back({name, cycles / least});
+  };
+  if (pays) {
+    add({own, true}, kByWinograd, winograd_cycles(set, sizes));
   }
-  chosen = order.choose(candidates, chosen);
-  return chosen < shapes.size() ? shapes[chosen] : TileShape();
+  for (const TileShape& shape : tile_shapes(set, element, product.rows, product.columns, product.depth)) {
+    chosen = !pays && shape.rows == own.rows && shape.vectors == own.vectors ? kernels.size() : chosen;
+    add({shape}, shape_name(set, shape), cycles_of(set, shape, product.rows, product.columns, product.depth));
+  }
+  if (can && !pays) {
+    add({own, true}, kByWinograd, winograd_cycles(set, sizes));
+  }
+  kernels.push_back({});
+  return kernels[order.choose(std::move(candidates), chosen)];
 }
 
 // A layer that only XNNPACK has kernels for.
@@ -331,6 +343,26 @@ xnn_status make_depthwise(const Order& order, const std::string& ours) {
   return order.make();
 }
 
+// A convolution by Winograd's method.
+xnn_status make_winograd(const Order& order, const TileSet& set, const Product& product,
+                         xnn_gemm_config* table) {
+  const WinogradSizes sizes = winograd_sizes(*order.node, order.values);
+  const TileShape shape = winograd_tile(set, sizes.tiles(), sizes.channels, sizes.results);
+  ChangedConfig config(table);
+  ChangedConfig narrow(changeable(xnn_init_f32_gemm_nr2_config()));
+  config.use(set.tiles, set.lanes, shape);
+  narrow.hide();
+  making.weights->offer(
+      winograd_packer(set, sizes, shape.vectors * set.lanes, product.weights, product.bias, making.threads));
+  const xnn_status status = order.make();
+  const xnn_operator_t op = order.operator_data->operator_objects[0];
+  if (status == xnn_status_success && making.weights->has_offered(op->packed_weights.offset)) {
+    mark_winograd(op);
+  }
+  making.weights->offer({});
+  return status;
+}
+
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
                         TileElement element, xnn_gemm_config* table) {
@@ -338,7 +370,10 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
   if (table == nullptr || product.rows == 0 || product.columns <= kFewColumns || product.depth == 0) {
     return make_theirs(order);
   }
-  const TileShape shape = shape_for(order, set, element, product);
+  const auto [shape, winograd] = best_kernel(order, set, element, product);
+  if (winograd) {
+    return make_winograd(order, set, product, table);
+  }
   if (shape.rows == 0) {
     return order.make();
   }

@@ -8,6 +8,7 @@
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
 #include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/winograd.h"
 
 namespace slipway::lean {
 
@@ -62,7 +63,8 @@ std::string tile_name(void (*kernel)()) {
       return name;
     }
   }
-  return depthwise_name(kernel);
+  const std::string winograd = winograd_name(kernel);
+  return winograd.empty() ? depthwise_name(kernel) : winograd;
 }
 
 }  // namespace slipway::lean

@@ -12,6 +12,7 @@
 #include "lean/xnnpack/memory_plan.h"
 #include "lean/xnnpack/packing.h"
 #include "lean/xnnpack/tile_choice.h"
+#include "lean/xnnpack/winograd.h"
 
 namespace slipway::lean {
 namespace {
@@ -122,6 +123,7 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
     return fault("prepare", status);
   }
   runtime_.reset(runtime);
+  hook_winograd(runtime);
   weights.confirm(runtime);
   return {};
 }
