@@ -35,6 +35,12 @@ def conv() -> tuple[Any, ...]:
     return nn.Conv2d(16, 32, 3, padding=1), (torch.randn(1, 16, 32, 32),), None, _samples(8, 1, 16, 32, 32)
 
 
+def conv1x1() -> tuple[Any, ...]:
+    """One 1x1 convolution, float32 ``[1, 64, 28, 28] -> [1, 96, 28, 28]``."""
+    torch.manual_seed(SEED)
+    return nn.Conv2d(64, 96, 1), (torch.randn(1, 64, 28, 28),), None, _samples(8, 1, 64, 28, 28)
+
+
 def matmul() -> tuple[Any, ...]:
     """Batched matrix product, float32 ``[4, 32, 64] x [4, 64, 48] -> [4, 32, 48]``."""
     torch.manual_seed(SEED)

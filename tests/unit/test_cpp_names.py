@@ -36,7 +36,7 @@ _OTHERS = {
     "common-macos": re.compile(r"_(windows|linux)\.cpp$"),
     "fuzz-parts": re.compile(r"^(?!exercise|fields|patches|spread|stored)"),
     "fuzz-sweep": re.compile(r"^(?!sweep|last_words|runner_trial|trial|watch|guarded_memory)"),
-    "lean": re.compile(r"^(dynamic8|half|static8)\.cpp$"),
+    "lean": re.compile(r"^(dynamic8|half|single|static8)\.cpp$"),
 }
 
 _UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)

@@ -32,7 +32,7 @@ def test_a_quantized_scheme_says_so_consistently() -> None:
 
 
 def test_the_zoo_has_every_model_asked_for() -> None:
-    assert set(load_zoo()) == {"mlp", "mobilenet_v2", "linear", "conv", "matmul", "mixed"}
+    assert set(load_zoo()) == {"mlp", "mobilenet_v2", "linear", "conv", "conv1x1", "matmul", "mixed"}
 
 
 @pytest.mark.parametrize("name", sorted(load_zoo()))

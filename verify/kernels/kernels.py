@@ -33,8 +33,14 @@ TITLES = {
     "qc4w": "float32, int4 weights a channel",
     "qb4w": "float32, int4 weights a block of 32",
     "f32": "float32",
+    "f32-kinds": "float32",
+    "f32-windows": "float32, windows of an image",
+    "f32-given": "float32, of two inputs",
     "f16": "float16",
+    "f16-windows": "float16, windows of an image",
+    "f16-given": "float16, of two inputs",
     "qs8": "static int8",
+    "qs8-windows": "static int8, windows of an image",
     "qd8-pixel": "1x1 convolution quantized at run time, of single pixels",
     "qd8-image": "1x1 convolution quantized at run time, of images",
 }
@@ -91,7 +97,7 @@ def kept() -> dict[str, dict[str, list[list[str]]]]:
 
 
 def _short(kernel: str) -> str:
-    for prefix, name in (("kai_run_matmul_clamp_", "KleidiAI "), ("xnn_", "")):
+    for prefix, name in (("kai_run_matmul_clamp_", "KleidiAI "), ("kai_run_", "KleidiAI "), ("xnn_", "")):
         if kernel.startswith(prefix):
             return f"{name}`{kernel.removeprefix(prefix)}`"
     return f"`{kernel}`"

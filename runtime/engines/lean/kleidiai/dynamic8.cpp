@@ -95,10 +95,11 @@ class Dynamic8 : public KaiLayer {
   Dynamic8(const MatrixLayer& layer, const Way& way) : KaiLayer(layer), way_(way) {}
 
   Status pack(PackedWeights& weights);
-  void run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) override;
-  KernelUse use(std::size_t rows) const override {
-    const Choice& choice = rows == 1 ? way_.one : way_.many;
-    return {node_name(layer_.operation, "QP8, F32, QC8W"), choice.name, "KleidiAI", choice.feature};
+  void run(const LayerShape& shape, const void* input, const void* other, void* output,
+           pthreadpool_t threads) override;
+  KernelUse use(const LayerShape& shape) const override {
+    const Choice& choice = shape.rows == 1 ? way_.one : way_.many;
+    return {node_name(layer_, "QP8, F32, QC8W"), choice.name, "KleidiAI", choice.feature};
   }
 
  private:
@@ -119,7 +120,9 @@ Status Dynamic8::pack(PackedWeights& weights) {
   });
 }
 
-void Dynamic8::run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) {
+void Dynamic8::run(const LayerShape& shape, const void* input, const void* /*other*/, void* output,
+                   pthreadpool_t threads) {
+  const std::size_t rows = shape.rows;
   if (rows == 0) {
     return;
   }
@@ -137,8 +140,8 @@ void Dynamic8::run(const void* input, std::size_t rows, void* output, pthreadpoo
 
 }  // namespace
 
-bool has_dynamic8() {
-  return best_of(kWays) != nullptr;
+bool has_dynamic8(const MatrixLayer& layer) {
+  return !layer.windowed && !layer.given && best_of(kWays) != nullptr;
 }
 
 KaiMade make_dynamic8(const MatrixLayer& layer, PackedWeights& weights) {

@@ -12,13 +12,15 @@
 
 namespace slipway::lean {
 
-bool has_dynamic8();
-bool has_half();
-bool has_static8();
+bool has_dynamic8(const MatrixLayer& layer);
+bool has_half(const MatrixLayer& layer);
+bool has_single(const MatrixLayer& layer);
+bool has_static8(const MatrixLayer& layer);
 
 using KaiMade = Result<std::unique_ptr<KaiLayer>>;
 KaiMade make_dynamic8(const MatrixLayer& layer, PackedWeights& weights);
 KaiMade make_half(const MatrixLayer& layer, PackedWeights& weights);
+KaiMade make_single(const MatrixLayer& layer, PackedWeights& weights);
 KaiMade make_static8(const MatrixLayer& layer, PackedWeights& weights);
 
 // The first of `ways` whose processor feature is there, so the best where they are in that order; or none.
@@ -45,7 +47,7 @@ std::size_t tile_columns(std::size_t outputs, std::size_t step, std::size_t tile
 std::size_t divided_up(std::size_t number, std::size_t by);
 
 // "Convolution (NHWC, PF16) GEMM", as XNNPACK would name it.
-std::string node_name(Operation operation, const char* types);
+std::string node_name(const MatrixLayer& layer, const char* types);
 
 // Denormals as XNNPACK treats them.
 inline constexpr std::uint32_t kPoolFlags = PTHREADPOOL_FLAG_DISABLE_DENORMALS;

@@ -7,16 +7,29 @@
 
 namespace slipway::lean {
 
-bool kai_has(Arithmetic arithmetic) {
-  switch (arithmetic) {
+bool kai_has(const MatrixLayer& layer) {
+  switch (layer.arithmetic) {
     case Arithmetic::kDynamic8:
-      return has_dynamic8();
+      return has_dynamic8(layer);
     case Arithmetic::kHalf:
-      return has_half();
+      return has_half(layer);
+    case Arithmetic::kSingle:
+      return has_single(layer);
     case Arithmetic::kStatic8:
-      return has_static8();
+      return has_static8(layer);
   }
   return false;
+}
+
+bool kai_has_any() {
+  MatrixLayer layer;
+  bool any = false;
+  for (const Arithmetic arithmetic :
+       {Arithmetic::kDynamic8, Arithmetic::kHalf, Arithmetic::kSingle, Arithmetic::kStatic8}) {
+    layer.arithmetic = arithmetic;
+    any = any || kai_has(layer);
+  }
+  return any;
 }
 
 Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& layer, PackedWeights& weights) {
@@ -25,6 +38,8 @@ Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& layer, Packe
       return make_dynamic8(layer, weights);
     case Arithmetic::kHalf:
       return make_half(layer, weights);
+    case Arithmetic::kSingle:
+      return make_single(layer, weights);
     default:
       return make_static8(layer, weights);
   }
@@ -59,14 +74,14 @@ std::size_t tile_columns(std::size_t outputs, std::size_t step, std::size_t tile
   return divided_up(divided_up(outputs, tiles), step) * step;
 }
 
-std::string node_name(Operation operation, const char* types) {
+std::string node_name(const MatrixLayer& layer, const char* types) {
   const char* kind = "Fully Connected (NC, ";
-  if (operation == Operation::kConvolution) {
+  if (layer.operation == Operation::kConvolution) {
     kind = "Convolution (NHWC, ";
-  } else if (operation == Operation::kBatchMatrixMultiply) {
+  } else if (layer.operation == Operation::kBatchMatrixMultiply) {
     kind = "Batch Matrix Multiply (NC, ";
   }
-  return std::string(kind) + types + ") GEMM";
+  return std::string(kind) + types + (layer.windowed ? ") IGEMM" : ") GEMM");
 }
 
 }  // namespace slipway::lean

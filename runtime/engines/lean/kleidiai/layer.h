@@ -17,6 +17,18 @@
 
 namespace slipway::lean {
 
+// The sizes of an execution.
+struct LayerShape {
+  std::size_t rows = 0;     // of all batches or images
+  std::size_t batches = 1;  // of weights
+  std::size_t depth = 0;
+  std::size_t outputs = 0;
+  std::size_t height = 0;  // of images
+  std::size_t width = 0;
+  std::size_t down = 0;  // windows along the height
+  std::size_t across = 0;
+};
+
 class KaiLayer {
  public:
   KaiLayer(const KaiLayer&) = delete;
@@ -24,10 +36,12 @@ class KaiLayer {
   virtual ~KaiLayer() = default;
 
   const MatrixLayer& layer() const { return layer_; }
-  // `input` is rows x depth, `output` rows x outputs, both row-major; `rows` are all of a batched product's.
-  virtual void run(const void* input, std::size_t rows, void* output, pthreadpool_t threads) = 0;
+  // `input` is rows x depth, or images of height x width x channels, `output` rows x outputs, `other` a
+  // product's second input, batches x depth x outputs; all row-major.
+  virtual void run(const LayerShape& shape, const void* input, const void* other, void* output,
+                   pthreadpool_t threads) = 0;
   // What run() uses for that number of rows.
-  virtual KernelUse use(std::size_t rows) const = 0;
+  virtual KernelUse use(const LayerShape& shape) const = 0;
 
  protected:
   explicit KaiLayer(MatrixLayer layer) : layer_(std::move(layer)) {}
@@ -44,7 +58,9 @@ class KaiLayer {
 
 // Whether this processor has what a kernel for it wants, and this program was built with KleidiAI. XNNPACK is
 // initialised by then.
-bool kai_has(Arithmetic arithmetic);
+bool kai_has(const MatrixLayer& layer);
+// Whether there is any kernel at all for this processor.
+bool kai_has_any();
 
 // Packs the weights, or finds them packed. kMemory when there is none left.
 Result<std::unique_ptr<KaiLayer>> make_kai_layer(const MatrixLayer& layer, PackedWeights& weights);

@@ -3,7 +3,11 @@
 
 namespace slipway::lean {
 
-bool kai_has(Arithmetic /*arithmetic*/) {
+bool kai_has(const MatrixLayer& /*layer*/) {
+  return false;
+}
+
+bool kai_has_any() {
   return false;
 }
 

@@ -29,6 +29,7 @@ DType dtype_of(xnn::XNNDatatype datatype) {
 DType dtype_of(Arithmetic arithmetic) {
   switch (arithmetic) {
     case Arithmetic::kDynamic8:
+    case Arithmetic::kSingle:
       return DType::kFloat32;
     case Arithmetic::kHalf:
       return DType::kFloat16;
@@ -101,8 +102,7 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
   SLIPWAY_RETURN_IF_ERROR(checked);
   made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
-  if (context.limits().kleidiai &&
-      (kai_has(Arithmetic::kDynamic8) || kai_has(Arithmetic::kHalf) || kai_has(Arithmetic::kStatic8))) {
+  if (context.limits().kleidiai && kai_has_any()) {
     GraphBuilder whole(*made->payload_, what);
     SLIPWAY_RETURN_IF_ERROR(whole.build());
     made->externals_ = made->payload_->graph().num_externs();
@@ -141,7 +141,8 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
       Result<std::unique_ptr<KaiLayer>> layer = make_kai_layer(stage.layer, weights);
       SLIPWAY_RETURN_IF_ERROR(layer);
       part.layer = std::move(layer.value());
-      part.rows = stage.layer.rows;
+      part.shape.rows = stage.layer.rows;
+      part.shape.batches = stage.layer.batches;
       part.name = context_.choices() == nullptr ? "" : context_.choices()->name_of(stage.node);
     } else {
       Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
@@ -206,35 +207,77 @@ void Delegate::allocate_crossings(const Split& split) {
   }
 }
 
+bool Delegate::read_shape(const MatrixLayer& layer, const TensorView& input, const TensorView* other,
+                          LayerShape* shape) {
+  const auto size = [](const TensorView& view, std::size_t i) {
+    return static_cast<std::size_t>(view.sizes[view.order[i]]);
+  };
+  *shape = {1, layer.batches, layer.depth, layer.outputs, 0, 0, 0, 0};
+  std::size_t batches = 1;  // of rows
+  for (std::size_t i = 0; i + 1 < input.rank; ++i) {
+    batches = shape->rows;
+    shape->rows *= size(input, i);
+  }
+  if (layer.windowed) {
+    if (input.rank != 4) {
+      return false;
+    }
+    shape->height = size(input, 1);
+    shape->width = size(input, 2);
+    if (!windows_along(shape->height, layer.down, false, &shape->down) ||
+        !windows_along(shape->width, layer.across, false, &shape->across)) {
+      return false;
+    }
+    shape->rows = size(input, 0) * shape->down * shape->across;
+    return size(input, 3) == layer.channels;
+  }
+  if (layer.given) {
+    if (other == nullptr || other->rank != input.rank || input.rank < 2) {
+      return false;
+    }
+    shape->batches = batches;
+    shape->depth = size(*other, other->rank - 2U);
+    shape->outputs = size(*other, other->rank - 1U);
+    for (std::size_t i = 0; i + 2 < input.rank; ++i) {
+      if (size(*other, i) != size(input, i)) {
+        return false;
+      }
+    }
+  }
+  return size(input, input.rank - 1U) == shape->depth && (shape->batches == 1 || shape->batches == batches);
+}
+
 Status Delegate::run_layer(Part* part) {
   const MatrixLayer& layer = part->layer->layer();
-  TensorView* input = layer.input < arguments_.size() ? arguments_[layer.input] : nullptr;
-  TensorView* output = layer.output < arguments_.size() ? arguments_[layer.output] : nullptr;
+  const auto argument = [this](std::uint32_t index) {
+    return index < arguments_.size() ? arguments_[index] : nullptr;
+  };
+  TensorView* input = argument(layer.input);
+  TensorView* other = layer.given ? argument(layer.other) : nullptr;
+  TensorView* output = argument(layer.output);
   const Status unfit = {Code::kFile, what_ + ": the tensors of a layer do not fit it.", kCopyAgain};
   const DType dtype = dtype_of(layer.arithmetic);
   if (input == nullptr || output == nullptr || input->dtype != dtype || output->dtype != dtype ||
-      input->rank == 0 || input->rank != output->rank || output->constant ||
-      static_cast<std::size_t>(input->sizes[input->order[input->rank - 1]]) != layer.depth) {
+      (other != nullptr && other->dtype != dtype) || input->rank == 0 || input->rank != output->rank ||
+      output->constant || !read_shape(layer, *input, other, &part->shape)) {
     return unfit;
   }
+  const LayerShape& shape = part->shape;
   Shape sizes(output->rank);
-  std::size_t batches = 1;
-  part->rows = 1;
   for (std::size_t i = 0; i + 1 < input->rank; ++i) {
-    const std::int64_t size = input->sizes[input->order[i]];
-    sizes[output->order[i]] = size;
-    batches = part->rows;
-    part->rows *= static_cast<std::size_t>(size);
+    sizes[output->order[i]] = input->sizes[input->order[i]];
   }
-  sizes[output->order[output->rank - 1]] = static_cast<std::int64_t>(layer.outputs);
-  if (layer.batches != 1 && layer.batches != batches) {
-    return unfit;
+  if (layer.windowed) {
+    sizes[output->order[1]] = static_cast<std::int64_t>(shape.down);
+    sizes[output->order[2]] = static_cast<std::int64_t>(shape.across);
   }
+  sizes[output->order[output->rank - 1]] = static_cast<std::int64_t>(shape.outputs);
   SLIPWAY_RETURN_IF_ERROR(resize(output, sizes));
   if (output->bytes() > output->capacity) {
     return unfit;
   }
-  part->layer->run(input->data, part->rows, output->data, context_.threads());
+  part->layer->run(shape, input->data, other == nullptr ? nullptr : other->data, output->data,
+                   context_.threads());
   return {};
 }
 
@@ -274,7 +317,7 @@ std::vector<OperatorTime> Delegate::times() const {
     if (part.graph != nullptr) {
       times = part.graph->times();
     } else if (profile_) {
-      times.push_back({part.layer->use(part.rows).node, part.nanoseconds});
+      times.push_back({part.layer->use(part.shape).node, part.nanoseconds});
     }
     for (const OperatorTime& time : times) {
       all.push_back({numbered(time.name), time.nanoseconds});
@@ -291,7 +334,7 @@ std::vector<KernelUse> Delegate::kernels() const {
     if (part.graph != nullptr) {
       uses = part.graph->kernels();
     } else {
-      uses.push_back(part.layer->use(part.rows));
+      uses.push_back(part.layer->use(part.shape));
       uses.back().layer = part.name;
     }
     for (KernelUse& use : uses) {

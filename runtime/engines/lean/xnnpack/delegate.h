@@ -40,7 +40,7 @@ class Delegate {
     std::unique_ptr<XnnDelegate> graph;  // this one
     std::unique_ptr<KaiLayer> layer;     // or that
     std::string name;                    // of the layer, in choices
-    std::size_t rows = 0;                // of the layer, in the last execution or as exported
+    LayerShape shape;                    // of the layer, in the last execution or as exported
     std::uint64_t nanoseconds = 0;
   };
   // Memory of crossings, one after the other.
@@ -57,6 +57,9 @@ class Delegate {
   Status make_parts(const Split& split, PackedWeights& weights);
   Status make_crossings(const Split& split);
   void allocate_crossings(const Split& split);
+  // The sizes of a layer's execution, from its tensors; false if these do not go together.
+  static bool read_shape(const MatrixLayer& layer, const TensorView& input, const TensorView* other,
+                         LayerShape* shape);
   Status run_layer(Part* part);
 
   const XnnContext& context_;

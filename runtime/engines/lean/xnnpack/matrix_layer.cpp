@@ -2,6 +2,7 @@
 
 #include <xnnpack.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -53,11 +54,16 @@ const xnn::PerTensorQuant* one_scale(const Lifetime& lifetime) {
   return quantized == nullptr ? nullptr : quantized->quant_params_as_PerTensorQuant();
 }
 
-bool is_pointwise(const xnn::_XNNNodeConv& node) {
-  return node.flags() == 0 && node.kernel_height() == 1 && node.kernel_width() == 1 &&
-         node.subsampling_height() == 1 && node.subsampling_width() == 1 && node.padding_top() == 0 &&
-         node.padding_right() == 0 && node.padding_bottom() == 0 && node.padding_left() == 0 &&
-         node.groups() == 1;
+bool every_pixel(const Window& window) {
+  return window.kernel == 1 && window.stride == 1 && window.before == 0 && window.after == 0;
+}
+
+// False for a convolution that these layers are not.
+bool read_windows(const xnn::_XNNNodeConv& node, MatrixLayer* layer) {
+  layer->down = window_down(node);
+  layer->across = window_across(node);
+  layer->windowed = !every_pixel(layer->down) || !every_pixel(layer->across);
+  return node.flags() == 0 && node.groups() == 1;
 }
 
 // The node's values and what they say of the layer's form; false for other nodes.
@@ -76,8 +82,8 @@ bool read_node(const Lifetimes& lifetimes, const xnn::XNode& node, MatrixOperand
   }
   if (const auto* convolution = node.xnode_union_as_XNNConv2d()) {
     layer->operation = Operation::kConvolution;
-    return is_pointwise(*convolution) && take(convolution->input1_id(), convolution->filter_id(),
-                                              convolution->bias_id(), convolution->output_id());
+    return read_windows(*convolution, layer) && take(convolution->input1_id(), convolution->filter_id(),
+                                                     convolution->bias_id(), convolution->output_id());
   }
   if (const auto* product = node.xnode_union_as_XNNBatchMatrixMultiply()) {
     layer->operation = Operation::kBatchMatrixMultiply;
@@ -114,6 +120,10 @@ bool read_form(const MatrixOperands& operands, bool transposed, MatrixLayer* lay
   }
   const bool by_depth = batched || transposed;
   layer->depth = by_depth ? filter[rank - 2] : filter[rank - 1];
+  layer->channels = layer->depth;
+  if (layer->windowed) {
+    layer->depth *= filter[1] * filter[2];
+  }
   layer->outputs = by_depth ? filter[rank - 1] : filter[0];
   layer->along_outputs = by_depth ? 1 : layer->depth;
   layer->along_depth = by_depth ? layer->outputs : 1;
@@ -121,7 +131,16 @@ bool read_form(const MatrixOperands& operands, bool transposed, MatrixLayer* lay
   for (std::size_t i = 0; i + 1 < input.size(); ++i) {
     layer->rows *= input[i];
   }
-  return layer->depth != 0 && layer->outputs != 0 && layer->batches != 0 && input.back() == layer->depth;
+  if (layer->windowed) {
+    std::size_t height = 0;
+    std::size_t width = 0;
+    if (input.size() != 4 || !windows_along(input[1], layer->down, false, &height) ||
+        !windows_along(input[2], layer->across, false, &width)) {
+      return false;
+    }
+    layer->rows = input[0] * height * width;
+  }
+  return layer->depth != 0 && layer->outputs != 0 && layer->batches != 0 && input.back() == layer->channels;
 }
 
 bool read_scales(const XnnPayload& payload, const Lifetime& filter, std::size_t channel, MatrixLayer* layer) {
@@ -164,6 +183,12 @@ bool is_dynamic(const MatrixOperands& operands, const MatrixLayer& layer) {
   return rows == 1 && type_of(operands.filter) == XNNDatatype::xnn_datatype_qcint8 &&
          type_of(operands.output) == XNNDatatype::xnn_datatype_fp32 &&
          (operands.bias == nullptr || bias == XNNDatatype::xnn_datatype_fp32);
+}
+
+bool is_single_precision(const MatrixOperands& operands) {
+  return type_of(operands.output) == XNNDatatype::xnn_datatype_fp32 &&
+         type_of(operands.filter) == XNNDatatype::xnn_datatype_fp32 &&
+         (operands.bias == nullptr || type_of(operands.bias) == XNNDatatype::xnn_datatype_fp32);
 }
 
 bool is_half(const MatrixOperands& operands, MatrixLayer* layer) {
@@ -228,6 +253,17 @@ Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std
   return lifetimes;
 }
 
+std::size_t size_of_element(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::kHalf:
+      return sizeof(std::uint16_t);
+    case Arithmetic::kSingle:
+      return sizeof(float);
+    default:
+      return 1;
+  }
+}
+
 std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetimes& lifetimes,
                                         const xnn::XNode& node) {
   MatrixLayer layer;
@@ -238,9 +274,9 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetim
   const auto* linear = node.xnode_union_as_XNNFullyConnected();
   const bool transposed = linear != nullptr && (linear->flags() & kTransposed) != 0;
   find_rows(payload, lifetimes, &operands);
-  if ((!operands.filter->constant() && operands.filter->given_data.data == nullptr) ||
-      operands.input->constant() || (operands.bias != nullptr && !operands.bias->constant()) ||
-      !read_form(operands, transposed, &layer)) {
+  layer.given = !operands.filter->constant() && operands.filter->given_data.data == nullptr;
+  if ((layer.given && layer.operation != Operation::kBatchMatrixMultiply) || operands.input->constant() ||
+      (operands.bias != nullptr && !operands.bias->constant()) || !read_form(operands, transposed, &layer)) {
     return {};
   }
   bool found = false;
@@ -252,6 +288,10 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetim
     case XNNDatatype::xnn_datatype_fp16:
       layer.arithmetic = Arithmetic::kHalf;
       found = is_half(operands, &layer);
+      break;
+    case XNNDatatype::xnn_datatype_fp32:
+      layer.arithmetic = Arithmetic::kSingle;
+      found = is_single_precision(operands);
       break;
     case XNNDatatype::xnn_datatype_qint8:
       layer.arithmetic = Arithmetic::kStatic8;
@@ -266,12 +306,20 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetim
   if (!found) {
     return {};
   }
-  if (operands.filter->constant()) {
+  if (layer.given) {
+    layer.given_id = operands.filter->tensor->id_out();
+    // As many batches as the rows have: XNNPACK repeats one, these layers do not.
+    const std::vector<std::size_t> rows = lifetime_dims(*operands.rows);
+    const std::vector<std::size_t> matrix = lifetime_dims(*operands.filter);
+    if (layer.wide_weights || !std::equal(rows.begin(), rows.end() - 2, matrix.begin(), matrix.end() - 2)) {
+      return {};
+    }
+  } else if (operands.filter->constant()) {
     layer.weights = payload.constant(operands.filter->tensor->constant_buffer_idx()).data;
   } else {
     // The graph's own constants were measured when it was built.
     const Bytes given = operands.filter->given_data;
-    const std::size_t element = layer.arithmetic == Arithmetic::kHalf ? sizeof(std::uint16_t) : 1;
+    const std::size_t element = size_of_element(layer.arithmetic);
     if (layer.wide_weights || reinterpret_cast<std::uintptr_t>(given.data) % element != 0 ||
         given.size / element / layer.depth / layer.outputs < layer.batches) {
       return {};

@@ -1,4 +1,4 @@
-// Nodes of a delegate's graph that are products of rows by constant weights.
+// Nodes of a delegate's graph that are products of rows by a matrix.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lean/xnnpack/payload.h"
+#include "lean/xnnpack/windows.h"
 
 namespace slipway::lean {
 
@@ -40,6 +41,7 @@ Lifetimes lifetimes_of(const XnnPayload& payload, const std::vector<std::set<std
 enum class Arithmetic : std::uint8_t {
   kDynamic8,  // qp8_f32_qc8w: float32 rows, each quantized by itself; int8 weights with a scale a channel
   kHalf,      // pf16: all of it float16
+  kSingle,    // pf32: all of it float32
   kStatic8,   // pqs8_qc8w: int8 with one scale and zero point; int8 weights with a scale a channel
 };
 
@@ -54,6 +56,16 @@ struct MatrixLayer {
   std::size_t batches = 1;  // with weights of their own, one after the other; rows are divided among them
   std::uint32_t input = 0;  // indices among the arguments
   std::uint32_t output = 0;
+  // A product of two inputs: the weights are an argument, too, of depth x outputs a batch, and batches and
+  // outputs are as exported.
+  bool given = false;
+  std::uint32_t given_id = 0;  // the exporter's id of this value
+  std::uint32_t other = 0;     // index among the arguments
+  // A convolution whose rows are windows of several pixels, or of not every pixel: depth is that of a window.
+  bool windowed = false;
+  std::size_t channels = 0;  // of a pixel
+  Window down;               // windows along the height
+  Window across;             // and along the width
   // Weight (output n, depth k) of batch b is element b * depth * outputs + n * along_outputs + k *
   // along_depth.
   const void* weights = nullptr;
@@ -71,11 +83,14 @@ struct MatrixLayer {
   std::int32_t output_zero = 0;
 };
 
-// The layer that `node` is, if it is one: a fully-connected node, a convolution of 1x1 (every pixel a row) or
-// a batched product by a constant. What XNNPACK computes otherwise is none: other strides, padding, groups, a
-// depth that kernels do not take, dynamic quantization of several rows together.
+// The layer that `node` is, if it is one: a fully-connected node, a convolution (every pixel or window a row)
+// or a batched product. What XNNPACK computes otherwise is none: groups, a depth that kernels do not take,
+// dynamic quantization of several rows together.
 std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetimes& lifetimes,
                                         const xnn::XNode& node);
+
+// Bytes of one of its weights.
+std::size_t size_of_element(Arithmetic arithmetic);
 
 // The value that it multiplies by its weights.
 std::uint32_t input_of(const xnn::XNode& node);

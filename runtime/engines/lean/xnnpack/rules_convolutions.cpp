@@ -98,16 +98,6 @@ Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool d
   return fault.empty() ? quantization_fault(check) : fault;
 }
 
-Window rows_of(const xnn::_XNNNodeConv& node) {
-  return {node.kernel_height(), node.subsampling_height(), node.dilation_height(), node.padding_top(),
-          node.padding_bottom()};
-}
-
-Window columns_of(const xnn::_XNNNodeConv& node) {
-  return {node.kernel_width(), node.subsampling_width(), node.dilation_width(), node.padding_left(),
-          node.padding_right()};
-}
-
 Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
   Dims result = check.dims(0);
   result[1] = height;
@@ -126,8 +116,8 @@ Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthw
   const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
   std::size_t height = 0;
   std::size_t width = 0;
-  if (!windows_along(check.dims(0)[1], rows_of(node), same, &height) ||
-      !windows_along(check.dims(0)[2], columns_of(node), same, &width)) {
+  if (!windows_along(check.dims(0)[1], window_down(node), same, &height) ||
+      !windows_along(check.dims(0)[2], window_across(node), same, &width)) {
     return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
   }
   return give_image(check, node, height, width);
@@ -152,8 +142,8 @@ Fault check_transposed_convolution(NodeCheck& check) {
   }
   std::size_t height = 0;
   std::size_t width = 0;
-  if (!covered_by(check.dims(0)[1], rows_of(node), node.adjustment_height(), &height) ||
-      !covered_by(check.dims(0)[2], columns_of(node), node.adjustment_width(), &width)) {
+  if (!covered_by(check.dims(0)[1], window_down(node), node.adjustment_height(), &height) ||
+      !covered_by(check.dims(0)[2], window_across(node), node.adjustment_width(), &width)) {
     return check.input_fault(0, "its kernel, stride, dilation and padding do not fit such images");
   }
   return give_image(check, node, height, width);

@@ -26,7 +26,7 @@ Found find_layers(const XnnPayload& payload, const Lifetimes& lifetimes, HasKern
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const xnn::XNode& node = *nodes.Get(static_cast<flatbuffers::uoffset_t>(i));
     std::optional<MatrixLayer> layer = matrix_layer(payload, lifetimes, node);
-    if (layer && has_kernel(layer->arithmetic) && stay.count(i) == 0) {
+    if (layer && has_kernel(*layer) && stay.count(i) == 0) {
       found.layers.emplace(i, std::move(*layer));
       found.taken[i] = input_of(node);
     }
@@ -162,8 +162,13 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
       Stage& stage = split.stages[consumer];
       if (!stage.is_layer) {
         stage.part.values[id] = {XNN_VALUE_FLAG_EXTERNAL_INPUT, external_id};
-      } else if (taken.at(consumer) == id) {
+        continue;
+      }
+      if (taken.at(consumer) == id) {
         stage.layer.input = external_id;
+      }
+      if (stage.layer.given && stage.layer.given_id == id) {
+        stage.layer.other = external_id;
       }
     }
   }

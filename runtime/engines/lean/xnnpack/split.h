@@ -48,9 +48,8 @@ struct Split {
 
 // `uses`: the values that each node names, by the exporter's ids. A split with no stages when no layer
 // qualifies, or when what would have to be handed over has no form outside of XNNPACK.
-// `has_kernel`: whether there is one for the layers of that kind. `stay`: nodes that are XNNPACK's all the
-// same.
-using HasKernel = bool (*)(Arithmetic);
+// `has_kernel`: whether there is one for such a layer. `stay`: nodes that are XNNPACK's all the same.
+using HasKernel = bool (*)(const MatrixLayer&);
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
                   const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay = {});
 

@@ -29,6 +29,16 @@ bool windows_along(std::size_t size, const Window& window, bool same, std::size_
   return true;
 }
 
+Window window_down(const xnn::_XNNNodeConv& node) {
+  return {node.kernel_height(), node.subsampling_height(), node.dilation_height(), node.padding_top(),
+          node.padding_bottom()};
+}
+
+Window window_across(const xnn::_XNNNodeConv& node) {
+  return {node.kernel_width(), node.subsampling_width(), node.dilation_width(), node.padding_left(),
+          node.padding_right()};
+}
+
 bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment, std::size_t* count) {
   if (!window.sane() || size == 0 || size > kMostPadding || window.stride > kMostPadding ||
       window.reach() > kMostPadding || adjustment >= window.stride) {

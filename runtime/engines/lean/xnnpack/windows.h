@@ -24,6 +24,10 @@ bool windows_along(std::size_t size, const Window& window, bool same, std::size_
 // The inverse, of a transposed convolution: what `size` windows cover.
 bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment, std::size_t* count);
 
+// A convolution's along the height and along the width.
+Window window_down(const xnn::_XNNNodeConv& node);
+Window window_across(const xnn::_XNNNodeConv& node);
+
 // Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
 Fault image_fault(const NodeCheck& check);
 
