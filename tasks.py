@@ -195,12 +195,34 @@ def export(
     command.run(words)
 
 
-@task(help={"json": JSON})
-def models(c: Any, json: bool = False) -> None:
+@task(help={"json": JSON}, name="list")
+def models_list(c: Any, json: bool = False) -> None:
     """List the model zoo: each model, its schemes, and which are exported already."""
     from models import report
 
     report.zoo(json)
+
+
+@task(
+    positional=["packages"],
+    help={
+        "packages": "comma-separated names of the package index, with or without versions: timm,torchvision==0.28.0",
+        "model": "the model's file: requirements.txt beside it gets the packages",
+        "json": JSON,
+    },
+    name="add-package",
+)
+def models_add(c: Any, packages: str, model: str = "", json: bool = False) -> None:
+    """Install packages that a model's file imports, in versions that fit the exporter's torch.
+
+    They go into a folder of the cache; the exporter's own packages stay as they are. requirements.txt beside the
+    model's file gets their names and versions, and the next export finds them there.
+
+    Example: ./inv models.add-package timm,torchvision --model net.py
+    """
+    from commands import export as command
+
+    command.add_packages(packages, model, json)
 
 
 @task(
@@ -229,6 +251,8 @@ def models(c: Any, json: bool = False) -> None:
         "input-shapes": "with --program: shapes to fill with ones, as 1x3x224x224,1x8",
         "expected": "with --program: comma-separated .npy files to compare the outputs with",
         "method": "which of the program's methods (default: forward)",
+        "partitioners": "comma-separated partitioners of the export; none: no delegate (default: xnnpack)",
+        "options": "options of the export, as KEY=VALUE;KEY=VALUE (docs/models.md)",
         "generate": "tokens to generate, for a program of models.generating.greedy()",
         "keep-run": "leave the run's folder on the device",
         "no-weights-cache": "lean: pack the weights in this run, and keep none on the device",
@@ -265,6 +289,8 @@ def deploy(
     input_shapes: str = "",
     expected: str = "",
     method: str = "",
+    partitioners: str = "",
+    options: str = "",
     generate: str = "",
     keep_run: bool = False,
     no_weights_cache: bool = False,
@@ -448,13 +474,16 @@ def lock(c: Any) -> None:
     make()
 
 
+zoo = invoke.Collection("models")
+zoo.add_task(models_list, default=True)
+zoo.add_task(models_add)
 ns = invoke.Collection(
     targets,
     doctor,
     build,
     prove,
     export,
-    models,
+    zoo,
     deploy,
     matrix,
     lab,

@@ -43,15 +43,16 @@ def run(words: Words) -> None:
     if (settings.kleidiai or settings.cpu_features) and not engine:
         engine = LEAN  # no other engine can
     check_limits(engine, settings.kleidiai, settings.cpu_features)
-    options = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
-    settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **options))})
+    flags = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
+    settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **flags))})
     bundle = given or _build(words["target"] or device.target, engine, words["toolchain"])
     kind = ENGINES[bundle.manifest.engine]
     compute = None
     if program is None:
         from commands.export import combined
+        from models.options import pairs
 
-        (path,) = combined(words["model"], words["scheme"], format=kind)
+        (path,) = combined(words["model"], words["scheme"], words["partitioners"], pairs(words["options"]), format=kind)
     else:
         path = program
         if kind == "onnx":

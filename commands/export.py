@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.cli import Words
-from core.errors import SlipwayError
+from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
     from deploy.matrix.plan import Exportable
@@ -28,6 +28,37 @@ def run(words: Words) -> None:
         words["model"], words["scheme"], words["partitioners"], chosen, words["force"], format=words["format"]
     )
     report.programs(folders, words["json"])
+
+
+def add_packages(packages: str, model: str, as_json: bool) -> None:
+    """Do ``./inv models.add-package``, and print the versions.
+
+    Raises:
+        UsageError: no model's file. ConfigError, HostError: as `models.packages.add`.
+    """
+    from core import console
+    from core.environment import ensure_export
+    from models.options import words
+    from models.packages import add, pins, wanted
+
+    source = Path(model.rpartition(":")[0] if ".py:" in model else model).expanduser()
+    if source.suffix != ".py" or not source.is_file():
+        raise UsageError(
+            f"There is no model's file {model!r}.",
+            "the packages are for a file of yours, and requirements.txt beside it lists them",
+            f"./inv models.add-package {packages} --model path/to/file.py",
+            [model],
+        )
+    ensure_export()
+    file = add(words(packages), source.resolve())
+    found = pins(wanted(source.resolve()))
+    if as_json:
+        console.print_json({"requirements": str(file), "packages": found})
+    else:
+        console.table(
+            f"Packages for {console.shown(source)}", ["package", "version"], sorted(map(list, found.items())),
+            f"{console.shown(file)} lists those that were asked for",
+        )  # fmt: skip
 
 
 def combined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DEPLOY = {
     "What to run": [
-        "model", "scheme", "program", "method", "inputs", "input-shapes", "expected",
+        "model", "scheme", "partitioners", "options", "program", "method", "inputs", "input-shapes", "expected",
     ],
     "Where, and with which runtime": [
         "device", "target", "engine", "toolchain", "bundle", "provider", "ort-threads", "ort-spinning",

@@ -329,13 +329,21 @@ def install_apart(name: str, venv: Path, folder: Path) -> None:
     Raises:
         SetupError: no network, no space, no wheel for this Python.
     """
-    pins = len(locked(lock_file(name).read_text(encoding="utf-8")))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
         target = Path(fresh) / "packages"
-        words = [*pip_words(venv / "bin" / "python"), "--target", str(target), "-r", str(lock_file(name))]
-        _pip(venv, words, LABELS[name], pins)
+        install_listed(lock_file(name), venv, target, LABELS[name])
         target.rename(folder)
+
+
+def install_listed(lock: Path, venv: Path, target: Path, label: str) -> None:
+    """Install what a lock lists into the folder ``target``, with the pip of ``venv``.
+
+    Raises:
+        SetupError: no network, no space, no wheel for this Python.
+    """
+    count = len(locked(lock.read_text(encoding="utf-8")))
+    _pip(venv, [*pip_words(venv / "bin" / "python"), "--target", str(target), "-r", str(lock)], label, count)
 
 
 def pip_words(python: Path) -> list[str]:

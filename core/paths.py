@@ -29,6 +29,7 @@ CACHE_PARTS = {
     "logs": "whole outputs of builds and exports",
     "scans": "what the scans for instructions found, by the file's digest",
     "nets": "packages with nets to measure engines with",
+    "packages": "packages that users' models import",
     "references": "what this machine's ONNX Runtime computes for a user's own files, by digest",
     "tests": "what the tests keep between runs",
     "toolchains": "compiler wrappers and link stubs",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from models.graphs import Layer, base_name, layers, target_name
 from models.lowering import Lowered
 from models.schemes import Scheme
+from models.variants import kind_of
 
 _RELU = ("aten::relu", "aten::relu_")
 
@@ -69,12 +71,13 @@ def _judge(expected: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered)
     return ""
 
 
-def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[tuple[str, ...], bool]:
+def skipped(program: Any, lowered: Lowered, scheme: Scheme, chosen: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
     """Layers of the quantized ``program`` that the lowered one computes in floating point, each with the cause;
     and whether the scheme quantizes weights but none of this model's.
 
     Args:
         program: the exported program after quantization, before lowering.
+        chosen: ``PATTERN:KIND`` of the user's; a layer that is to be float is not missing.
 
     Every product with a constant weight counts: a scheme that quantizes weights is meant for all of them.
     """
@@ -91,6 +94,8 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme) -> tuple[tuple[str, 
         got = next((one for one in same if one.weight == expected.weight), same[0] if same else None)
         if got is not None:
             same.remove(got)
+        if kind_of(chosen, expected.path) == "float":
+            continue
         cause = _judge(expected, got, scheme, lowered)
         if cause:
             missing.append(f"{_name(expected)}: {cause}")

@@ -20,6 +20,7 @@ from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 from models.current import DESCRIPTION, current, stale
 from models.host import Host
 from models.options import Options
+from models.packages import install, pins
 from models.quiet import Stages, log_path, quiet
 from models.request import Request, key, resolve, versions
 
@@ -81,20 +82,21 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     want = state.eager(model.module, model.inputs)
     with haste.in_torch(), haste.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
-        quantized = quantize.apply(model, request.scheme)
+        quantized = quantize.apply(model, request.scheme, request.options)
+        scheme = quantized.scheme or request.scheme
         stages.show("lowering")
         chosen = partitioners.make(request.partitioners, request.options)
         # Lowering rewrites its graph, but the original is needed later.
         lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
     placement = delegation.describe(lowered)
-    skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme)
+    skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme, request.options.layers)
     lowered.manager.save(str(folder / request.file))
 
     stages.show("running the reference")
     warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
-    ran = referencing.make(request, folder, host, model.module, quantized, lowered, placement, want)
+    ran = referencing.make(request, scheme, folder, host, model.module, quantized, lowered, placement, want=want)
     warnings += ran.warnings
 
     record = lowered.manager.get_etrecord()
@@ -118,13 +120,13 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
         backends=placement.backends,
         delegated=placement.inside,
         undelegated=placement.outside,
-        quantization=Quantization(scheme=request.scheme.name, skipped=skipped),
+        quantization=Quantization(scheme=scheme.name, skipped=skipped),
         partitioners=request.partitioners,
         options={**request.options.to_json(), **({"strict": True} if strict else {})},
         agreement=ran.agreement,
         warnings=tuple(warnings),
         export_key=key(request),
-        versions=versions(),
+        versions={**versions(), **pins(request.packages)},
         seconds=round(stages.seconds, 2),
         files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
         state=lowered.state,
@@ -171,6 +173,8 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
     if not force and (request.folder / DESCRIPTION).is_file():
         note(f"{request.name}: exporting again: {stale(request)}")
     _ours(request.folder)
+    if request.packages:
+        install(request.packages)
     # Two exports to one folder take turns; the second finds the result of the first.
     with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):
         if not force and current(request):

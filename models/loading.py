@@ -18,6 +18,7 @@ import torch
 
 from core.errors import ExportError
 from core.files import sha256_file
+from models import packages
 from models.request import Request
 from models.watching import Watch, watching
 
@@ -72,9 +73,8 @@ def _users_code(file: Path, doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # the user's code can raise anything
         cause = f"{type(error).__name__}: {last_lines(error)}"
-        raise ExportError(
-            f"{doing} {file}{_line_of(error, file)} failed.", cause, "fix the file and export again"
-        ) from error
+        hint = packages.advice(error, file) or "fix the file and export again"
+        raise ExportError(f"{doing} {file}{_line_of(error, file)} failed.", cause, hint) from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -92,6 +92,7 @@ def _import_file(path: Path) -> ModuleType:
 @contextlib.contextmanager
 def _users_folder(request: Request) -> Iterator[Watch]:
     """Let the user's file import modules of its own folder while the block runs, and note what it reads."""
+    packages.enter(request.packages)
     folder = os.fspath(request.source.parent)
     sys.path.insert(0, folder)
     watch = None
@@ -115,6 +116,16 @@ def _call_users(request: Request) -> Any:
     with _users_code(request.source, f"Calling {request.function}() of"):
         torch.manual_seed(0)
         return function()
+
+
+def call(file: Path, function: str) -> Any:
+    """What a function of another file of the user's returns.
+
+    Raises:
+        ExportError: it fails.
+    """
+    with _users_code(file, f"Calling {function}() of"):
+        return getattr(_import_file(file), function)()
 
 
 def _depends(request: Request, watch: Watch) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
@@ -204,4 +215,6 @@ def _prepared(
     depends: dict[str, dict[str, Any]] | None = None,
 ) -> Prepared:
     module, inputs, shapes, calibration = parts
-    return Prepared(module.eval(), inputs, shapes, calibration, sources or {}, depends or {})
+    with contextlib.suppress(NotImplementedError):  # an exported graph may refuse it
+        module.eval()  # what it returns is not always the module
+    return Prepared(module, inputs, shapes, calibration, sources or {}, depends or {})

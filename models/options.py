@@ -29,6 +29,16 @@ class Options:
     """Let XNNPACK take bfloat16 linear layers."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    group: int = 0
+    """Input features that share a weight's scale in a scheme with blocks; 0: the scheme's own number."""
+    bits: int = 0
+    """Of a weight with a scale for each output channel: 4 or 8; 0: the scheme's own number."""
+    per_tensor: bool = False
+    """One scale for all of a weight, in the static scheme."""
+    layers: tuple[str, ...] = ()
+    """``PATTERN:KIND``: layers whose names match are kept in ``float`` or get weights in ``int8`` or ``int4``."""
+    quantizer: str = ""
+    """A PT2E quantizer of the user's own: ``path/to/file.py:function``, which returns it."""
     strict: bool = False
     """Export with torch.export's strict mode: it reads the code of the model instead of following one execution."""
     depends: tuple[str, ...] = ()
@@ -99,6 +109,13 @@ def _flag(name: str, value: Any) -> bool:
     raise ConfigError(f"Option {name} is yes or no, not {value!r}.", "", f"{name}=true", [name])
 
 
+def _whole(name: str, value: Any) -> int:
+    text = str(value).strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ConfigError(f"Option {name} is a whole number, not {value!r}.", "", f"{name}=64", [text])
+
+
 def parse(value: Options | Mapping[str, Any] | None) -> Options:
     """`Options` from a mapping of names to values or to their texts (``"fp32,static_quant"``, ``"true"``).
 
@@ -119,10 +136,12 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name in ("config_precisions", "depends"):
+        if name in ("config_precisions", "depends", "layers"):
             chosen[name] = words(given)
-        elif name == "weights":
+        elif name in ("weights", "quantizer"):
             chosen[name] = str(given)
+        elif name in ("group", "bits"):
+            chosen[name] = _whole(name, given)
         else:
             chosen[name] = _flag(name, given)
     return Options(**chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,8 +13,13 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
 from models import haste, state
-from models.loading import Prepared, last_lines
+from models.graphs import is_dequantize, module_path
+from models.loading import Prepared, call, last_lines
+from models.options import Options
 from models.schemes import Scheme
+from models.variants import kind_of
+
+DEFAULTS = Options()
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,8 @@ class Quantized:
     inputs: tuple[Any, ...]
     """Example inputs, of the scheme's types."""
     notes: tuple[str, ...] = ()
+    scheme: Scheme | None = None
+    """What it is in, if the user has quantized it."""
 
 
 def _explained(doing: str, log_hint: str, run: Callable[[], Any]) -> Any:
@@ -84,14 +92,27 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
     return capture(convert_pt2e(prepared), model.inputs, shapes)
 
 
-def _static(model: Prepared) -> Quantized:
-    """int8 activations with scales from calibration, int8 weights per channel."""
+def _xnnpack_quantizer(options: Options) -> Any:
+    """Upstream's quantizer for XNNPACK, set as the options say."""
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
 
-    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    config = get_symmetric_quantization_config(is_per_channel=not options.per_tensor)
+    quantizer = XNNPACKQuantizer().set_global(config)
+    if options.layers:
+        quantizer.set_filter_function(lambda node: kind_of(options.layers, module_path(node)) != "float")
+    return quantizer
+
+
+def _static(model: Prepared, options: Options) -> Quantized:
+    """int8 activations with scales from calibration, int8 weights per channel."""
+    if options.quantizer:
+        file, _, function = options.quantizer.rpartition(":")
+        quantizer = call(Path(file).expanduser().resolve(), function)
+    else:
+        quantizer = _xnnpack_quantizer(options)
     notes = () if model.calibration else (
         "calibrated on the example inputs only: return calibration samples for scales that fit real data",)  # fmt: skip
     samples = model.calibration or (model.inputs,)
@@ -118,7 +139,7 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
     return _pt2e(module, model, [model.inputs], quantizer)
 
 
-def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
+def _dynamic(model: Prepared, scheme: Scheme, options: Options) -> Quantized:
     """int8 activations with a scale per row found at run time; linear weights int8 per channel or int4 blockwise."""
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -126,19 +147,30 @@ def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
 
     # Unwrapping reaches children only: a model that is itself a layer becomes one. The argument's name stays.
     module = nn.Sequential(model.module) if isinstance(model.module, nn.Linear) else model.module
-    config = Int8DynamicActivationIntxWeightConfig(
-        weight_dtype=torch.int4 if scheme.weight_bits == 4 else torch.int8,
-        weight_granularity=PerGroup(scheme.group) if scheme.group else PerAxis(0),
-    )
+    usual = f"int{scheme.weight_bits}"
 
-    def fits(layer: Any, _name: str) -> bool:
-        # Attention takes this one's weight without calling it: quantized, it would leave the delegate.
-        if not isinstance(layer, nn.Linear) or isinstance(layer, NonDynamicallyQuantizableLinear):
-            return False
-        return not scheme.group or layer.in_features % scheme.group == 0
+    def quantize(kind: str) -> None:
+        """Quantize the layers of one kind."""
+        # Blocks are for four bits: weights in eight have a scale for each output channel, as XNNPACK takes them.
+        group = scheme.group if kind == "int4" else 0
+        config = Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int4 if kind == "int4" else torch.int8,
+            weight_granularity=PerGroup(group) if group else PerAxis(0),
+        )
+
+        def fits(layer: Any, name: str) -> bool:
+            # Attention takes this one's weight without calling it: quantized, it would leave the delegate.
+            if not isinstance(layer, nn.Linear) or isinstance(layer, NonDynamicallyQuantizableLinear):
+                return False
+            if (kind_of(options.layers, name) or usual) != kind:
+                return False
+            return not group or layer.in_features % group == 0
+
+        quantize_(module, config, fits)
 
     def run() -> Any:
-        quantize_(module, config, fits)
+        for kind in ("int8", "int4"):
+            quantize(kind)
         unwrap_tensor_subclass(module)
         convolutions = any(isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) for layer in module.modules())
         if convolutions and not scheme.group:
@@ -149,16 +181,54 @@ def _dynamic(model: Prepared, scheme: Scheme) -> Quantized:
     return Quantized(_explained("Dynamic quantization", hint, run), model.inputs)
 
 
-def apply(model: Prepared, scheme: Scheme) -> Quantized:
+def _by_owner(module: Any) -> bool:
+    """Whether the user has quantized the module: its graph quantizes, or weights have torchao's types."""
+    nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
+    weights = (type(one.data) for one in module.parameters())
+    return any(is_dequantize(node) for node in nodes) or any(kind is not torch.Tensor for kind in weights)
+
+
+def _own_scheme(program: Any) -> Scheme:
+    """What the user's own quantization is, for tolerances: static as far as no scale is found at run time."""
+    dynamic = any("choose_qparams" in str(node.target) for node in program.graph.nodes)
+    return Scheme(
+        name="own",
+        title="as the model's own function quantized it",
+        activations="the user's",
+        weights="the user's",
+        method="torchao" if dynamic else "pt2e",
+        weight_bits=8,
+        group=0,
+    )
+
+
+def _as_it_is(model: Prepared) -> Quantized:
+    """The model without a change; a scheme only if its owner has quantized it."""
+    owner = _by_owner(model.module)
+    if owner:
+        from torchao.utils import unwrap_tensor_subclass
+
+        unwrap_tensor_subclass(model.module)
+    program = capture(model.module, model.inputs, model.dynamic_shapes, model.strict)
+    return Quantized(program, model.inputs, scheme=_own_scheme(program) if owner else None)
+
+
+def apply(model: Prepared, scheme: Scheme, options: Options = DEFAULTS) -> Quantized:
     """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
 
     Raises:
-        ExportError: torch.export or the quantizer cannot take it.
+        ExportError: torch.export or the quantizer cannot take it, or it is quantized already.
     """
+    if scheme.method == "none":
+        return _as_it_is(model)
+    if _by_owner(model.module):
+        raise ExportError(
+            f"The model is quantized already, so {scheme.name} cannot be applied to it.",
+            "its function returns what convert_pt2e or quantize_ has made",
+            "--scheme fp32, which leaves it as it is",
+        )
     if scheme.method == "half":
         return _half(model)
     if scheme.method == "pt2e":
-        return _static(model)
-    if scheme.method == "torchao":
-        return _dynamic(model, scheme)
-    return Quantized(capture(model.module, model.inputs, model.dynamic_shapes, model.strict), model.inputs)
+        return _static(model, options)
+    return _dynamic(model, scheme, options)

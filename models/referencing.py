@@ -19,6 +19,7 @@ from models.host import Host
 from models.lowering import Lowered
 from models.quantize import Quantized
 from models.request import Request
+from models.schemes import Scheme
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,20 @@ class Reference:
 
 def make(
     request: Request,
+    scheme: Scheme,
     folder: Path,
     host: Host,
     module: Any,
     quantized: Quantized,
     lowered: Lowered,
     placement: Delegation,
+    *,
     want: Mapping[int, Sequence[Any]],
 ) -> Reference:
     """Execute the program in ``folder``, write its inputs and outputs beside it, and compare them with the model's.
 
     Args:
+        scheme: what the program is in: the request's, unless the user has quantized the model.
         module: the user's.
         want: outputs of the float model, by the number of the execution.
 
@@ -69,9 +73,9 @@ def make(
     outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
     both = [number for number in want if number in outputs]
     if getattr(module, "generation", None):
-        agreement = tolerances.same_tokens(request.scheme, want[both[-1]][0], outputs[both[-1]][0])
+        agreement = tolerances.same_tokens(scheme, want[both[-1]][0], outputs[both[-1]][0])
     else:
-        compared = [tolerances.agreement(request.scheme, want[number], outputs[number]) for number in both]
+        compared = [tolerances.agreement(scheme, want[number], outputs[number]) for number in both]
         agreement = max(compared, key=lambda one: one.max_abs / one.limit)
     if agreement.max_abs > agreement.limit:
         warnings.append(
@@ -80,7 +84,7 @@ def make(
         )
     if any(bool((~torch.isfinite(one.double())).any()) for each in outputs.values() for one in each):
         warnings.append("an output holds infinities or NaN")
-    each_run = [tolerances.tolerances(quantized.program, request.scheme, each) for each in outputs.values()]
+    each_run = [tolerances.tolerances(quantized.program, scheme, each) for each in outputs.values()]
     return Reference(
         inputs=inputs,
         runs=runs,

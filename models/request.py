@@ -16,7 +16,7 @@ from typing import Any
 from core.errors import ConfigError, ExportError
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
-from models import closure
+from models import closure, packages, variants
 from models.options import Options, parse
 from models.partitioners import check
 from models.schemes import Scheme, get_scheme
@@ -55,6 +55,11 @@ class Request:
     """``pte`` or ``onnx``."""
     maker: Callable[[], Any] | None = None
     """Makes the model, for callers who have more than a file: called instead of ``function``."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What the user's file needs besides the exporter's packages: ``timm==1.0.31``."""
+        return packages.wanted(self.source) if self.zoo is None and self.maker is None else ()
 
     @property
     def file(self) -> str:
@@ -123,11 +128,12 @@ def check_format(format: str, scheme: str, partitioners: Sequence[str], options:
             f"./inv export --format onnx --scheme {ONNX_SCHEMES[0]}",
             [scheme],
         )
-    given = [*partitioners, *options.partitioner_arguments()]
+    quantizing = ("group", "bits", "per_tensor", "layers", "quantizer", "strict")
+    given = [*partitioners, *options.partitioner_arguments(), *(name for name in quantizing if getattr(options, name))]
     if given:
         raise ConfigError(
             f"An .onnx has no {', '.join(given)}.",
-            "partitioners and their options are ExecuTorch's; ONNX Runtime divides the graph when it loads it",
+            "these are for programs of ExecuTorch; ONNX Runtime divides the graph when it loads it",
             "the same without them",
             given,
         )
@@ -154,8 +160,8 @@ def resolve(
         ExportError: the user's file is not Python.
     """
     scheme = scheme_of(scheme)
-    kind = get_scheme(scheme)
     chosen = parse(options)
+    kind = variants.scheme_with(get_scheme(scheme), chosen)
     check_format(format, scheme, partitioners, chosen)
     zoo: ZooModel | None = None
     if ":" in model or model.endswith(".py"):
@@ -188,7 +194,10 @@ def resolve(
                 f"a {zoo.state_dict} state_dict saved by torch.save",
                 [chosen.weights],
             )
-    name = f"{label}-{scheme}" + ("" if format == "pte" else f"-{format}")
+    if chosen.quantizer:
+        _user_file(chosen.quantizer)
+    offered = check(partitioners, chosen) if format == "pte" else ()
+    name = f"{label}-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
     return Request(
         model,
         name,
@@ -196,7 +205,7 @@ def resolve(
         source,
         function,
         zoo,
-        check(partitioners, chosen) if format == "pte" else (),
+        offered,
         chosen,
         (out or programs_dir()).absolute() / name,
         format,
@@ -237,6 +246,8 @@ def key(request: Request) -> str:
         "scheme": repr(request.scheme),
         "partitioners": request.partitioners,
         "options": request.options.to_json(),
+        "quantizer": closure.digest(*_user_file(request.options.quantizer)) if request.options.quantizer else "",
+        "packages": [request.packages, packages.pins(request.packages)],
         "weights": sha256_file(Path(weights).expanduser()) if weights else "",
         "versions": versions(request.format),
         "code": _code(request.format),

@@ -154,7 +154,10 @@ class Watch:
                     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                         names.add(node.module.partition(".")[0])
         by_module = metadata.packages_distributions()
-        return sorted({package for name in names if name in sys.modules for package in by_module.get(name, ())})
+        found = {package for name in names if name in sys.modules for package in by_module.get(name, ())}
+        # What was installed for the model's own file is in the export's key.
+        apart = os.fspath(cache_dir("packages"))
+        return sorted(one for one in found if not str(metadata.distribution(one).locate_file("")).startswith(apart))
 
 
 _active: Watch | None = None

@@ -20,8 +20,8 @@ from tests.conftest import Inv
 
 NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
-    "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models", "operators", "prove",
-    "test", "clean", "bench", "lab", "matrix", "fuzz", "agree", "lock",
+    "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models.list",
+    "models.add-package", "operators", "prove", "test", "clean", "bench", "lab", "matrix", "fuzz", "agree", "lock",
 }  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""Schemes beyond the table's five: models that their owner has quantized, and upstream's further options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from core.errors import ExportError
+from core.paths import ROOT, cache_dir
+from core.program import Program, load_program
+from models.export import export
+from models.host import Host
+
+pytestmark = pytest.mark.export
+
+FILE = ROOT / "tests" / "fixtures" / "models" / "quantized.py"
+
+Exporter = Callable[..., Program]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
+    """Export a function of the fixture, each way once."""
+    out = tmp_path_factory.mktemp("programs")
+    with Host(cache_dir("logs") / "export-tests.log") as host:
+
+        def call(function: str, scheme: str, **options: Any) -> Program:
+            return load_program(export(f"{FILE}:{function}", scheme, options=options, out=out, host=host))
+
+        yield call
+
+
+@pytest.mark.parametrize(
+    ("function", "words"), [("converted", "one quantization step"), ("by_torchao", "dynamic int8")]
+)
+def test_a_model_that_its_owner_has_quantized(exported: Exporter, function: str, words: str) -> None:
+    program = exported(function, "fp32")
+    whole = exported("plain", "fp32")
+    assert program.quantization.scheme == "own"
+    assert words in program.tolerance.why
+    assert program.size < whole.size / 2, "its weights are whole numbers"
+    assert program.agreement is not None
+    assert program.agreement.max_abs <= program.tolerance.atol
+    with pytest.raises(ExportError, match="quantized already") as caught:
+        exported(function, "qs8")
+    assert caught.value.hint.startswith("--scheme fp32")
+
+
+def test_one_scale_for_all_of_a_weight(exported: Exporter) -> None:
+    channels, tensor = exported("plain", "qs8"), exported("plain", "qs8", per_tensor=True)
+    assert tensor.size < channels.size, "it has fewer scales"
+    assert tensor.outputs[0].sha256 == exported("converted", "fp32").outputs[0].sha256, "the same by the owner's hands"
+    assert tensor.name == "quantized-plain-qs8-per_tensor"
+
+
+def test_an_own_quantizer(exported: Exporter) -> None:
+    program = exported("plain", "qs8", quantizer=f"{FILE}:quantizer")
+    assert program.quantization.skipped == ()
+    assert program.delegates == 1
+    assert program.size != exported("plain", "qs8", per_tensor=True).size
+
+
+def test_four_bits_for_each_channel_and_other_groups(exported: Exporter) -> None:
+    eight, four = exported("plain", "qd8_qc8w"), exported("plain", "qd8_qc8w", bits=4)
+    blocks, larger = exported("plain", "qd8_qb4w"), exported("plain", "qd8_qb4w", group=64)
+    # Of 64 input features a group of 64 is a whole channel.
+    assert four.size == larger.size < blocks.size < eight.size
+    for program in (eight, four, blocks, larger):
+        assert program.agreement is not None
+        assert 0 < program.agreement.max_abs <= program.agreement.limit
+        assert {one.name for one in program.undelegated} == set()
+
+
+@pytest.mark.parametrize("scheme", ["qs8", "qd8_qc8w"])
+def test_a_layer_may_stay_in_float(exported: Exporter, scheme: str) -> None:
+    all_of_them, some = exported("plain", scheme), exported("plain", scheme, layers="0:float")
+    assert 2 * 64 * 64 < some.size - all_of_them.size < 4 * 64 * 64
+    assert some.quantization.skipped == ()
+    assert not [one for one in some.warnings if "not quantized" in one]
+    assert all_of_them.name != some.name
+
+
+def test_layers_in_eight_and_in_four_bits(exported: Exporter, tmp_path: Path) -> None:
+    mixed = exported("plain", "qd8_qb4w", layers="2:int8")
+    assert exported("plain", "qd8_qb4w").size < mixed.size < exported("plain", "qd8_qc8w").size
+    assert numpy.prod(mixed.outputs[0].shape) == 32
