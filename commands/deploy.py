@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from commands.given import build_for, list_of, program_of
 from core.bundle import Bundle, find_bundle
 from core.cli import Words, number
 from core.errors import UsageError
-from core.program import ENGINES, FORMATS, format_at
+from core.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.engine_flags import LEAN, check_limits, engine_flags
 from deploy.run.job import Computed, check_engine
@@ -24,9 +25,9 @@ def run(words: Words) -> None:
     """
     from deploy.run import report
 
-    program = _program(words)
+    program = program_of(words)
     device = get_device(words["device"])
-    files = {name: tuple(Path(each) for each in _list(words[name])) for name in ("inputs", "expected")}
+    files = {name: tuple(Path(each) for each in list_of(words[name])) for name in ("inputs", "expected")}
     settings = Settings.parse(
         words,
         **files,
@@ -34,6 +35,7 @@ def run(words: Words) -> None:
         method=words["method"],
         keep_run=words["keep_run"],
         weights_cache=not words["no_weights_cache"],
+        tuned=not words["no_tuned"],
         etdump=words["etdump"],
     ).on(device)
     given, engine = _bundle(words, device)
@@ -45,7 +47,7 @@ def run(words: Words) -> None:
     check_limits(engine, settings.kleidiai, settings.cpu_features)
     flags = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
     settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **flags))})
-    bundle = given or _build(words["target"] or device.target, engine, words["toolchain"])
+    bundle = given or build_for(words["target"] or device.target, engine, words["toolchain"])
     kind = ENGINES[bundle.manifest.engine]
     compute = None
     if program is None:
@@ -61,34 +63,18 @@ def run(words: Words) -> None:
         from deploy.run.generate import settings_for
 
         settings = settings_for(path, number("generate", words["generate"], 1), settings)
+    if words["tune"]:
+        _tune(device, bundle, path, settings)
     report.result(deploy(device, bundle, path, settings, compute=compute), words["json"])
 
 
-def _list(text: str) -> tuple[str, ...]:
-    from models.options import words
+def _tune(device: Device, bundle: Bundle, path: Path, settings: Settings) -> None:
+    """Measure first, if that was not done yet; the deploy takes the outcome."""
+    from core.console import note
+    from deploy.run.report_tuning import outcome
+    from deploy.run.tuning import MINUTES, tune
 
-    return words(text)
-
-
-def _program(words: Words) -> Path | None:
-    """The program file or folder; ``None`` for a model of the zoo or of the user's own.
-
-    Raises:
-        UsageError: words that do not go together.
-    """
-    model = str(words["model"])
-    program = words["program"] or (model if Path(model).suffix.lower() in FORMATS else "")
-    if program:
-        return Path(program)
-    if words["inputs"] or words["input_shapes"] or words["expected"]:
-        raise UsageError(
-            "--inputs, --input-shapes and --expected go with --program.",
-            "a model of the zoo brings its own inputs and reference",
-            "./inv deploy --program file.pte --inputs a.npy",
-        )
-    if "all" in (model, words["scheme"]):
-        raise UsageError("A deploy runs one program, not all.", "", "./inv matrix --models NAMES --schemes all")
-    return None
+    note(f"Tuning: {outcome(tune(device, bundle, path, settings, 60 * MINUTES))}")
 
 
 def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:
@@ -103,12 +89,6 @@ def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:
         raise UsageError("--bundle goes without --engine and --toolchain.", "a bundle has them", "leave them out")
     found = find_bundle(words["bundle"], words["target"] or device.target)
     return found, found.manifest.engine
-
-
-def _build(target: str, engine: str, toolchain: str) -> Bundle:
-    from toolchains.build.builder import build
-
-    return build(target, engine, toolchain)
 
 
 def _compute(file: Path, inputs: list[Path], shapes: str) -> Computed | None:

@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Sequence
 
 from core.errors import RootError
+from core.paths import cache_dir
+from deploy.devices.inventory import Device
 
 MARKER = ".slipway-root"
 
@@ -59,3 +61,16 @@ def refusal(device: str, why: str, path: str, foreign: Sequence[str] = (), lacks
         )
     cause, hint = _WHY.get(why, ("{path}: " + why, "set another root"))
     return RootError(what, cause.format(path=path), hint.format(path=path) + file, (path,))
+
+
+def device_root(device: Device) -> str:
+    """The folder of Slipway's files on ``device``: the inventory's ``root``, or its transport's default."""
+    if device.root:
+        return device.root
+    if device.transport == "local":
+        return str(cache_dir("devices", device.name))
+    if device.transport == "adb":
+        from deploy.transport.adb.transport import HOME
+
+        return f"{HOME}/slipway"
+    return ".slipway"

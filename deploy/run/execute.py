@@ -18,9 +18,9 @@ from core.files import sha256_file
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
+from deploy.devices.roots import device_root
 from deploy.run.connect import open_device, ready
 from deploy.run.preflight import RUNS, at_least
-from deploy.run.session import device_root
 from deploy.store.store import Blob, Store, Survey
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline

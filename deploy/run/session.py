@@ -16,6 +16,7 @@ from deploy.devices.conditions import Conditions
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
+from deploy.devices.roots import device_root
 from deploy.run import collect, preflight, ran, runner
 from deploy.run.compare import Comparison
 from deploy.run.events import Step, Steps
@@ -36,6 +37,7 @@ from deploy.run.result import (
     write,
 )
 from deploy.run.settings import Settings
+from deploy.run.tuned import tuned_flags, tuned_name
 from deploy.run.weights import cache_flags, cache_name
 from deploy.scripts import script
 from deploy.store import gc
@@ -47,7 +49,6 @@ from deploy.transport.deadline import Deadline
 
 _CLEANUP = 20.0
 """Seconds for cleaning up on the device."""
-_DEFAULT_ROOT = ".slipway"
 _NOTHING = Survey()
 _SMALL = 256 << 10
 """Bytes of results that come with the run's end; larger ones are fetched."""
@@ -55,21 +56,6 @@ _COOLING = 2.0
 """Seconds between two looks at the temperature."""
 _PATIENCE = 2.0
 """Seconds after which taking the lock counts as waiting for another session."""
-
-
-def device_root(device: Device) -> str:
-    """The folder of Slipway's files on ``device``: the inventory's ``root``, or its transport's default."""
-    if device.root:
-        return device.root
-    if device.transport == "local":
-        from core.paths import cache_dir
-
-        return str(cache_dir("devices", device.name))
-    if device.transport == "adb":
-        from deploy.transport.adb.transport import HOME
-
-        return f"{HOME}/slipway"
-    return _DEFAULT_ROOT
 
 
 class Session:
@@ -100,6 +86,8 @@ class Session:
         """The uploaded files, by SHA-256."""
         self.cache = ""
         """The file of packed weights, below the root; empty: none for this run."""
+        self.tuned = ""
+        """The same, of measured choices of kernels."""
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
@@ -115,21 +103,8 @@ class Session:
             attempts: which connection of this deploy it is, counted from 1.
         """
         with Store(self.transport, device_root(self.device)) as store, self._tidy(store, settings):
-            facts, survey = self._ask(store, settings)
-            voucher = Voucher(store, self.device.verify_days, Records.of(store.lock.id))
-            if survey is not None:
-                facts = self._make_room(store, survey, facts)
-                survey = self._verified(store, voucher, survey)
-            missing = self._missing(survey or _NOTHING)
-            with self.steps.step("preflight") as step:
-                found = self._preflight(facts, missing, step)
-            self.cache = cache_name(settings, self.device, self.bundle, facts, self.job.model)
-            if survey is None:  # a new device: nothing was touched on it before this line
-                survey = self._open(store, settings, make=True) or _NOTHING
-                voucher.records = Records.of(store.lock.id)
-                survey = self._verified(store, voucher, survey)
-                missing = self._missing(survey)
-            upload, answer = self._sound_run(store, voucher, survey, missing, settings)
+            facts, found, survey, voucher = self.arrive(store, settings)
+            upload, answer = self._sound_run(store, voucher, survey, self._missing(survey), settings)
             verified = Verified(
                 program=voucher.vouched(self.job.files), bundle=voucher.vouched(self.parts), replaced=self.replaced
             )
@@ -146,6 +121,23 @@ class Session:
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
         result = result.model_copy(update={"attempts": attempts})
         return result.model_copy(update={"path": write(result)})
+
+    def arrive(self, store: Store, settings: Settings) -> tuple[DeviceFacts, list[Finding], Survey, Voucher]:
+        """Probe, lock and check the device: everything before the upload."""
+        facts, survey = self._ask(store, settings)
+        voucher = Voucher(store, self.device.verify_days, Records.of(store.lock.id))
+        if survey is not None:
+            facts = self._make_room(store, survey, facts)
+            survey = self._verified(store, voucher, survey)
+        with self.steps.step("preflight") as step:
+            found = self._preflight(facts, self._missing(survey or _NOTHING), step)
+        self.cache = cache_name(settings, self.device, self.bundle, facts, self.job.model)
+        self.tuned = tuned_name(settings, self.device, self.bundle, self.job)
+        if survey is None:  # a new device: nothing was touched on it before this line
+            survey = self._open(store, settings, make=True) or _NOTHING
+            voucher.records = Records.of(store.lock.id)
+            survey = self._verified(store, voucher, survey)
+        return facts, found, survey, voucher
 
     def _probe(self) -> DeviceFacts:
         return probe(self.transport, device_root(self.device), self.bundle.manifest.needs, self.deadline)
@@ -355,7 +347,12 @@ class Session:
             warmup=warmup,
             threads=settings.threads,
             etdump=settings.etdump,
-            engine_flags=[*settings.engine_flags, *settings.limits, *cache_flags(store, self.cache)],
+            engine_flags=[
+                *settings.engine_flags,
+                *settings.limits,
+                *cache_flags(store, self.cache),
+                *tuned_flags(store, self.tuned),
+            ],
         )
         note = store.path("governor")
         cooled = self._cool_down(settings.cooldown) if settings.cooldown else 0.0

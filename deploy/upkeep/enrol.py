@@ -15,8 +15,8 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.identify import choose_target
 from deploy.devices.inventory import Device, load_devices, parse, user_file
 from deploy.devices.probe import probe
+from deploy.devices.roots import device_root
 from deploy.run.connect import open_device
-from deploy.run.session import device_root
 from deploy.transport.deadline import Deadline
 
 _SECONDS = 60.0

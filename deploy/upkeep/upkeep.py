@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from core.errors import BundleError, ConfigError, TransferError
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
+from deploy.devices.roots import device_root
 from deploy.run.connect import open_device, ready
-from deploy.run.session import device_root
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.gc import Collected
@@ -157,7 +157,8 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
             records.forget(expected[path])
         records.save()
         done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
-        caches = [entry.name for entry in gc.parse(done.text.splitlines()).weights.values()]
+        weights = gc.parse(done.text.splitlines()).weights
+        caches = [entry.name for name, entry in weights.items() if not gc.is_measured(name)]
         store.discard(caches, deadline)
         return Checked(len(expected), sum(look.size for look in once), tuple(damaged), len(caches))
 

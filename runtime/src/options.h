@@ -10,7 +10,7 @@
 
 namespace slipway {
 
-enum class Action { kRun, kDescribe, kCapabilities, kVersion, kHelp };
+enum class Action { kRun, kTune, kDescribe, kCapabilities, kVersion, kHelp };
 
 // A method that runs once before the one that is measured.
 struct EarlierRun {
@@ -33,7 +33,12 @@ struct Options {
   std::vector<std::string> also_load;
   std::vector<EarlierRun> run_first;
   std::string profile_path;
-  bool profile = false;  // the profile by operators, in the result
+  bool profile = false;        // the profile by operators, in the result
+  std::string kernel_choices;  // a file that names the kernels of some layers
+  std::string tuned;           // the same, left out where it is not for this run
+  std::string tune;            // where measurements are kept
+  unsigned tune_seconds = 60;
+  bool tune_finish = false;
   EngineOptions engine;
   DigestWish digests = DigestWish::kCheap;
   bool print_output = false;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "digests.h"
+#include "kernel_plan.h"
 #include "platform.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
@@ -43,6 +44,7 @@ struct RunReport {
   Placement placement;
   std::vector<KernelUse> kernels;
   std::vector<Fallback> fallbacks;
+  std::optional<TunedInfo> tuned;
   std::optional<WeightsInfo> weights;
   bool profiled = false;
   std::vector<ProfileRow> profile;

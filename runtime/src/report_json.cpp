@@ -140,6 +140,14 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     }
     json.end_array();
   }
+  if (report.tuned) {
+    const TunedInfo& tuned = *report.tuned;
+    json.key("tuned").begin_object().member("path", tuned.path).member("state", tuned.state);
+    json.member("why", tuned.why).member("threads", tuned.choices.threads);
+    json.member("own_ms", static_cast<double>(tuned.choices.own_ns) / 1e6);
+    json.member("tuned_ms", static_cast<double>(tuned.choices.tuned_ns) / 1e6);
+    json.member("layers", tuned.choices.layers.size()).end_object();
+  }
   if (report.weights) {
     json.key("weights").begin_object();
     json.member("bytes", report.weights->bytes).member("blocks", report.weights->blocks);

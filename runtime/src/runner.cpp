@@ -16,6 +16,7 @@
 #include "device_memory.h"
 #include "digests.h"
 #include "inputs.h"
+#include "kernel_plan.h"
 #include "latency.h"
 #include "npy.h"
 #include "offers.h"
@@ -24,6 +25,7 @@
 #include "report.h"
 #include "sha256.h"
 #include "text.h"
+#include "tune.h"
 
 namespace slipway {
 namespace {
@@ -315,8 +317,13 @@ Status run(const Options& options, Engine& engine) {
   if (!earlier.ok()) {
     return earlier.status();
   }
+  Result<KernelPlan> plan = plan_kernels(options, engine);
+  if (!plan.ok()) {
+    return plan.status();
+  }
+  const unsigned planned = plan.value().threads != 0 ? plan.value().threads : usable_cores();
   const Result<unsigned> threads =
-      engine.set_threads(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
+      engine.set_threads(options.cpu_threads != 0 ? options.cpu_threads : planned);
   if (!threads.ok()) {
     return threads.status();
   }
@@ -328,8 +335,9 @@ Status run(const Options& options, Engine& engine) {
   guard = guard_while("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
-  status = engine.load(
-      {options.model_path, options.data_path, options.method_name, also_loaded(options), profile});
+  status = load_planned(
+      engine, {options.model_path, options.data_path, options.method_name, also_loaded(options), profile, {}},
+      &plan.value());
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;
@@ -359,6 +367,7 @@ Status run(const Options& options, Engine& engine) {
   report.placement = engine.placement();
   report.kernels = engine.kernels();
   report.fallbacks = engine.fallbacks();
+  report.tuned = plan.value().info;
   keep_weights(options, engine, &report);
   for (const Tensor& input : inputs.value()) {
     report.inputs.push_back(report_of(input));
@@ -375,6 +384,25 @@ Status run(const Options& options, Engine& engine) {
     print_outputs(outputs.value());
   }
   return publish(run_json(report), run_text(report));
+}
+
+Status tune(const Options& options, Engine& engine) {
+  auto guard = guard_while("measured the kernels of " + options.model_path, g_json);
+  const Result<ProgramInfo> program = engine.describe(options.model_path);
+  if (!program.ok()) {
+    return program.status();
+  }
+  const Result<MethodInfo> method = find_method(options, options.method_name, program.value());
+  if (!method.ok()) {
+    return method.status();
+  }
+  SLIPWAY_RETURN_IF_ERROR(check_offers(options, method.value(), engine.capabilities()));
+  SLIPWAY_RETURN_IF_ERROR(check_planned(options, program.value()));
+  std::string note;
+  const Result<std::vector<Tensor>> inputs = prepare_inputs(options, method.value(), &note);
+  SLIPWAY_RETURN_IF_ERROR(inputs);
+  const Result<TuneReport> report = tune_kernels(options, engine, inputs.value());
+  return report.ok() ? publish(tune_json(report.value()), tune_text(report.value())) : report.status();
 }
 
 // Of the files beside a program that hold weights of it.
@@ -431,6 +459,9 @@ Status act(const Options& options) {
   const Status configured = engine->configure(options.engine);
   if (!configured.ok()) {
     return configured;
+  }
+  if (options.action == Action::kTune) {
+    return tune(options, *engine);
   }
   return options.action == Action::kDescribe ? describe(options, *engine) : run(options, *engine);
 }

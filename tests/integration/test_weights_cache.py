@@ -21,6 +21,7 @@ from core.bundle import RUNNER, Bundle
 from core.program import load_program
 from models import haste
 from models.export import export
+from tests.support.checksums import MASK, checksum
 from toolchains.build import builder
 from toolchains.emulation import emulators
 from toolchains.targets import get_target, host_target
@@ -35,7 +36,6 @@ TICK = 0.05
 HEADER = struct.Struct("<8sII3QQqqQQ16s16s")
 OWNED_SIZE, ENTRY_SIZE = 48, 112
 SUM_AT = 96
-MASK = 2**64 - 1
 
 
 @pytest.fixture(scope="module")
@@ -251,29 +251,6 @@ def test_every_damage_is_noticed(case: Case) -> None:
     case.again("it was no file of packed weights")
 
 
-def _checksum(data: bytes) -> bytes:
-    """As runtime/src/checksum.cpp."""
-
-    def turned(value: int, bits: int) -> int:
-        return (value << bits | value >> (64 - bits)) & MASK
-
-    def scattered(value: int) -> int:
-        value = (value ^ value >> 32) * 0xD6E8FEB86659FD93 & MASK
-        value = (value ^ value >> 29) * 0x9E3779B97F4A7C15 & MASK
-        return value ^ value >> 32
-
-    lanes = [1, 2, 3, 4]
-    for index in range(0, len(data), 8):
-        word = int.from_bytes(data[index : index + 8].ljust(8, b"\0"), "little")
-        lane = index // 8 % 4
-        lanes[lane] = turned((lanes[lane] + word * 0xD6E8FEB86659FD93) & MASK, 31) * 0x9E3779B97F4A7C15 & MASK
-    first, second = len(data), len(data) ^ MASK
-    for index in range(4):
-        first = scattered(first ^ lanes[index])
-        second = scattered(second ^ turned(lanes[3 - index], 17))
-    return struct.pack("<2Q", first, second)
-
-
 def _forged(good: bytes, field: int, number: int) -> bytes:
     """The file with another number in its one entry and with checksums that are right."""
     entry = HEADER.size + 2 * OWNED_SIZE
@@ -281,9 +258,9 @@ def _forged(good: bytes, field: int, number: int) -> bytes:
     data[entry + field : entry + field + 8] = struct.pack("<Q", number & MASK)
     offset, size = struct.unpack_from("<2Q", data, entry + 80)
     if offset + size <= len(data):
-        data[entry + 96 : entry + 112] = _checksum(bytes(data[offset : offset + size]))
+        data[entry + 96 : entry + 112] = checksum(bytes(data[offset : offset + size]))
     data[SUM_AT : SUM_AT + 16] = bytes(16)
-    data[SUM_AT : SUM_AT + 16] = _checksum(bytes(data[: entry + ENTRY_SIZE]))
+    data[SUM_AT : SUM_AT + 16] = checksum(bytes(data[: entry + ENTRY_SIZE]))
     return bytes(data)
 
 

@@ -13,9 +13,9 @@ from core.errors import DeadlineError, PreflightError
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.devices.probe import probe
+from deploy.devices.roots import device_root
 from deploy.run.connect import open_device
 from deploy.run.execute import Executed, execute
-from deploy.run.session import device_root
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual

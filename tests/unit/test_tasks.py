@@ -22,6 +22,7 @@ NAMES = {
     "targets", "doctor", "build", "export", "deploy", "devices.list", "devices.add", "devices.run", "devices.start",
     "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models.list",
     "models.add-package", "operators", "prove", "test", "clean", "bench", "lab", "matrix", "fuzz", "agree", "lock",
+    "tune",
 }  # fmt: skip
 
 

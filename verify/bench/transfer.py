@@ -28,8 +28,8 @@ from core.files import sha256_file
 from core.paths import ROOT
 from deploy.devices.inventory import Device, get_device
 from deploy.devices.probe import probe
+from deploy.devices.roots import device_root
 from deploy.run.connect import open_device
-from deploy.run.session import device_root
 from deploy.store.store import Blob, Store
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline

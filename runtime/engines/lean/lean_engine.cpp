@@ -1,5 +1,6 @@
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "lean/method/method.h"
 #include "lean/method/recorder.h"
 #include "lean/xnnpack/cpu_features.h"
+#include "lean/xnnpack/packed_layout.h"
 #include "lean/xnnpack/weights_cache.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "program_info.h"
@@ -163,6 +165,15 @@ class LeanEngine : public Engine {
   std::vector<KernelUse> kernels_of(const std::string& model_path, const std::string& method) override {
     const Status loaded = load({model_path, "", method, {}, false});
     return loaded.ok() ? kernels() : std::vector<KernelUse>();
+  }
+
+  std::string processor() override {
+    return contained([&]() -> Status { return context_.start(); }).ok() ? lean::processor_text()
+                                                                        : std::string();
+  }
+
+  std::map<std::string, std::uint64_t> layer_times() const override {
+    return method_ == nullptr ? std::map<std::string, std::uint64_t>() : method_->layer_times();
   }
 
   std::vector<Fallback> fallbacks() const override {

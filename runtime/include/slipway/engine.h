@@ -238,6 +238,13 @@ class Engine {
     return {};
   }
 
+  // A text that is the same on processors for which the engine chooses kernels alike; empty from engines that
+  // take no choices (LoadOptions::kernels).
+  virtual std::string processor() { return {}; }
+  // How long each layer took in the last execution, in nanoseconds by its name in choices; empty without
+  // LoadOptions::profile.
+  virtual std::map<std::string, std::uint64_t> layer_times() const { return {}; }
+
   // Known after load(); empty where everything is done as the program says.
   virtual std::vector<Fallback> fallbacks() const { return {}; }
 

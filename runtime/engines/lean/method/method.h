@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ class Method {
   Result<Tensor> output(std::size_t index) const;
   // Of all delegates' layers, by the instructions that call them.
   std::vector<KernelUse> kernels() const;
+  // Of the last execution, in nanoseconds by the layers' names; empty without a recorder.
+  std::map<std::string, std::uint64_t> layer_times() const;
   // Of all delegates.
   std::vector<Fallback> fallbacks() const;
 

@@ -124,13 +124,17 @@ std::vector<LayerLayout> layouts_of(xnn_runtime_t runtime, xnn_weights_cache_t p
   return found;
 }
 
-Checksum processor_sum(const std::string& choices) {
+std::string processor_text() {
   std::string text = SLIPWAY_VERSION;
   const xnn_hardware_config* hardware = xnn_init_hardware_config();
   if (hardware != nullptr) {
     text.append(reinterpret_cast<const char*>(hardware), sizeof(*hardware));
   }
-  text += choices;
+  return text;
+}
+
+Checksum processor_sum(const std::string& choices) {
+  const std::string text = processor_text() + choices;
   return checksum_of(text.data(), text.size());
 }
 

@@ -26,5 +26,7 @@ std::int64_t distance_of(void (*function)());
 
 // What decides which kernels XNNPACK and KleidiAI use on this processor, and the choices that were ordered.
 Checksum processor_sum(const std::string& choices = {});
+// The same as a text, without choices.
+std::string processor_text();
 
 }  // namespace slipway::lean

@@ -1,0 +1,45 @@
+"""What the words of a command name: programs, bundles, lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.bundle import Bundle
+from core.cli import Words
+from core.errors import UsageError
+from core.program import FORMATS
+
+
+def list_of(text: str) -> tuple[str, ...]:
+    """The words of a comma-separated list."""
+    from models.options import words
+
+    return words(text)
+
+
+def program_of(words: Words) -> Path | None:
+    """The program file or folder; ``None`` for a model of the zoo or of the user's own.
+
+    Raises:
+        UsageError: words that do not go together.
+    """
+    model = str(words["model"])
+    program = words["program"] or (model if Path(model).suffix.lower() in FORMATS else "")
+    if program:
+        return Path(program)
+    if words["inputs"] or words["input_shapes"] or words["expected"]:
+        raise UsageError(
+            "--inputs, --input-shapes and --expected go with --program.",
+            "a model of the zoo brings its own inputs and reference",
+            "./inv deploy --program file.pte --inputs a.npy",
+        )
+    if "all" in (model, words["scheme"]):
+        raise UsageError("A deploy runs one program, not all.", "", "./inv matrix --models NAMES --schemes all")
+    return None
+
+
+def build_for(target: str, engine: str, toolchain: str) -> Bundle:
+    """The bundle, built if need be."""
+    from toolchains.build.builder import build
+
+    return build(target, engine, toolchain)
