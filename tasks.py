@@ -17,7 +17,7 @@ from core import handover  # noqa: F401  # first of all: another program's Invok
 from core.cli import JSON, Words, setting, task
 from core.errors import UsageError
 from deploy.tasks import devices
-from verify.tasks import agree, bench, fuzz, operators, test
+from verify.tasks import agree, bench, fuzz, inspect, operators, test
 
 DEFAULTS = {
     "target": "linux-x86_64",
@@ -493,6 +493,7 @@ ns = invoke.Collection(
     tune,
     matrix,
     lab,
+    inspect,
     devices,
     operators,
     agree,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.cli import JSON, number, setting, task
+from core.cli import JSON, Words, number, setting, task
 
 
 @task(
@@ -246,3 +246,45 @@ def agree(
     from verify.agree.agree import run
 
     run(setting(c, "target", target), cpu, program, json, update, again)
+
+
+@task(
+    auto_shortflags=False,
+    positional=["run"],
+    help={
+        "run": "a result's name (local-mlp-fp32-lean), its file, its folder, or an ETDump (run.etdp)",
+        "against": "a second run, to be put beside the first; matched by operator",
+        "sort": "share, min, p10, p50, p90, max, warmup, count, name, module, kernel or order (default: share)",
+        "only": "only operators with one of these words in name, module, line or kernel, as 'conv* layers.0 portable'",
+        "top": "only the first N rows",
+        "warmup": "executions at the start that are not timed (default: the result's)",
+        "etrecord": "the program's ETRecord (default: the one of dist/programs)",
+        "trace": "also write this file, a trace for Perfetto or chrome://tracing",
+        "tsv": "print tab-separated values",
+        "json": JSON,
+    },
+)
+def inspect(
+    c: Any,
+    run: str,
+    against: str = "",
+    sort: str = "",
+    only: str = "",
+    top: str = "",
+    warmup: str = "",
+    etrecord: str = "",
+    trace: str = "",
+    tsv: bool = False,
+    json: bool = False,
+) -> None:
+    """Show where the time of a run went: each operator with its times, module, source line and kernel.
+
+    Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
+    executions are apart from timed ones. docs/inspect.md explains the columns.
+
+    Example: ./inv inspect local-mlp-fp32-lean --sort p50 --top 10
+    """
+    words = Words(c, locals(), own=["warmup"])
+    from commands import inspect as command
+
+    command.run(words)

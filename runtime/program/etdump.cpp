@@ -152,10 +152,12 @@ Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_
   return blocks;
 }
 
-std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks) {
+std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks, std::size_t timed) {
   Rows rows;
+  auto left = static_cast<std::size_t>(std::count_if(
+      blocks.begin(), blocks.end(), [](const TraceBlock& block) { return block.name == kExecuteBlock; }));
   for (const TraceBlock& block : blocks) {
-    if (block.name == kExecuteBlock) {
+    if (block.name == kExecuteBlock && left-- <= timed) {
       add_block(block, &rows);
     }
   }

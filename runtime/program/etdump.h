@@ -41,8 +41,9 @@ std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks);
 // kExecution when the bytes are no ETDump.
 Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_t size);
 
-// All executions summed up by operator, the costliest first. What a delegate's call or a method took besides
-// its operators is a row, too: the rows' sum is the executions' time.
-std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks);
+// The last `timed` executions summed up by operator, the costliest first: those before them are warm-up, and
+// a cold execution costs more than all others. What a delegate's call or a method took besides its operators
+// is a row, too: the rows' sum is the executions' time.
+std::vector<ProfileRow> rows_of(const std::vector<TraceBlock>& blocks, std::size_t timed);
 
 }  // namespace slipway

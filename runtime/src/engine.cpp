@@ -50,7 +50,7 @@ Status Engine::choose(const std::string& /*method*/) {
           "leave --run_first to bundles of the engine lean"};
 }
 
-Result<std::vector<ProfileRow>> Engine::profile_rows() {
+Result<std::vector<ProfileRow>> Engine::profile_rows(unsigned /*timed*/) {
   return Status(Code::kUsage, "The engine " + info().name + " makes no table of its profile.",
                 "give --profile_path FILE, and read the file with the engine's own tools");
 }

@@ -352,7 +352,7 @@ Flags are --flag=value or --flag value.
   --num_executions N      timed executions (default: 1)
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)
-  --profile               the profile by operators, in the result; recording costs time
+  --profile               the profile of the timed executions by operators, in the result; recording costs time
   --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
                           are in it (--etdump_path is the same)
   --provider NAME         onnxruntime: xnnpack (default) or cpu

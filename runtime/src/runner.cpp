@@ -231,7 +231,7 @@ Status write_outputs(const Options& options, const std::vector<Tensor>& outputs,
 
 Status write_profile(const Options& options, Engine& engine, RunReport* report) {
   if (options.profile) {
-    const Result<std::vector<ProfileRow>> rows = engine.profile_rows();
+    const Result<std::vector<ProfileRow>> rows = engine.profile_rows(options.num_executions);
     if (!rows.ok()) {
       return rows.status();
     }

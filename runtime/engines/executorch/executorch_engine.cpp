@@ -121,7 +121,7 @@ class ExecuTorchEngine : public Engine {
   }
   Result<std::vector<Tensor>> outputs() override;
   Result<std::vector<std::uint8_t>> profile() override;
-  Result<std::vector<ProfileRow>> profile_rows() override;
+  Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override;
 
  private:
   Status load_module(const LoadOptions& options);
@@ -339,7 +339,7 @@ Result<std::vector<std::uint8_t>> ExecuTorchEngine::profile() {
   return profile_;
 }
 
-Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows() {
+Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows(unsigned timed) {
   const auto bytes = profile();
   if (!bytes.ok()) {
     return bytes.status();
@@ -348,7 +348,7 @@ Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows() {
   if (!blocks.ok()) {
     return blocks.status();
   }
-  return rows_of(blocks.value());
+  return rows_of(blocks.value(), timed);
 }
 
 }  // namespace

@@ -216,9 +216,9 @@ class LeanEngine : public Engine {
     });
   }
 
-  Result<std::vector<ProfileRow>> profile_rows() override {
+  Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override {
     return contained([&]() -> Result<std::vector<ProfileRow>> {
-      return recorder_ == nullptr ? std::vector<ProfileRow>() : rows_of(recorder_->blocks());
+      return recorder_ == nullptr ? std::vector<ProfileRow>() : rows_of(recorder_->blocks(), timed);
     });
   }
 

@@ -60,6 +60,7 @@ class OnnxRuntimeEngine : public Engine {
     return contained(Code::kInput, [&] { return give_inputs(inputs); });
   }
   Status execute() override {
+    ++executions_;
     return contained(Code::kExecution, [&] { return run_session(); });
   }
   Result<std::vector<Tensor>> outputs() override;
@@ -67,7 +68,7 @@ class OnnxRuntimeEngine : public Engine {
   unsigned least_warmup() const override { return 1; }
   Placement placement() const override { return placement_; }
   Result<std::vector<std::uint8_t>> profile() override;
-  Result<std::vector<ProfileRow>> profile_rows() override;
+  Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override;
 
  private:
   bool xnnpack() const { return options_.provider != "cpu"; }
@@ -92,6 +93,7 @@ class OnnxRuntimeEngine : public Engine {
   bool unfolded_ = false;
   int profile_file_ = -1;
   std::string profile_text_;
+  unsigned executions_ = 0;
   Placement placement_;
   std::unique_ptr<Ort::Session> session_;
   std::vector<std::string> output_names_;
@@ -343,12 +345,12 @@ Result<std::vector<std::uint8_t>> OnnxRuntimeEngine::profile() {
   return std::vector<std::uint8_t>(profile_text_.begin(), profile_text_.end());
 }
 
-Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows() {
+Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows(unsigned timed) {
   const auto events = onnx::read_profile(profile_text_);
   if (!events.ok()) {
     return events.status();
   }
-  return onnx::by_operator(events.value());
+  return onnx::by_operator(events.value(), timed, executions_);
 }
 
 }  // namespace

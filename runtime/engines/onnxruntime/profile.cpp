@@ -42,9 +42,24 @@ Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
   return events;
 }
 
-std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events) {
-  std::map<std::tuple<std::string, std::string, std::string>, ProfileRow> rows;
+std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::size_t timed,
+                                    std::size_t executions) {
+  using Key = std::tuple<std::string, std::string, std::string>;
+  std::map<Key, std::size_t> left;
   for (const NodeEvent& event : events) {
+    ++left[{event.name, event.op, event.provider}];
+  }
+  // The profile does not separate executions, but each runs a node equally often.
+  for (auto& [key, count] : left) {
+    count -= executions == 0 ? 0 : count / executions * std::min(timed, executions);
+  }
+  std::map<Key, ProfileRow> rows;
+  for (const NodeEvent& event : events) {
+    std::size_t& skipped = left[{event.name, event.op, event.provider}];
+    if (skipped != 0) {
+      --skipped;
+      continue;
+    }
     ProfileRow& row = rows[{event.name, event.op, event.provider}];
     row.name = event.name;
     row.op = event.op;

@@ -20,8 +20,9 @@ struct NodeEvent {
 // The kernels' executions in the profile's order. kExecution when the text is no such profile.
 Result<std::vector<NodeEvent>> read_profile(const std::string& text);
 
-// Executions of one node under one provider summed up, the costliest first.
-std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events);
+// The last `timed` of all `executions`, summed up by node and provider, the costliest first.
+std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::size_t timed,
+                                    std::size_t executions);
 
 // What is in the file of an open profile, from its beginning.
 Result<std::string> read_file(int descriptor);

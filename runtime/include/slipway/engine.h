@@ -256,8 +256,9 @@ class Engine {
 
   // The profile recorded since load(), in the engine's own file format. Empty without LoadOptions::profile.
   virtual Result<std::vector<std::uint8_t>> profile() = 0;
-  // The same by operators, the costliest first; kUsage from engines that have only the file.
-  virtual Result<std::vector<ProfileRow>> profile_rows();
+  // The last `timed` executions by operators, the costliest first; kUsage from engines that have only the
+  // file.
+  virtual Result<std::vector<ProfileRow>> profile_rows(unsigned timed);
 };
 
 // Called once when the runtime underneath gives up (abort) instead of returning; must not return.

@@ -43,11 +43,15 @@ constexpr char kProfile[] = R"([
 TEST(profile_is_summed_up) {
   const auto events = read_profile(kProfile);
   CHECK(events.ok() && events.value().size() == 3);
-  const auto rows = by_operator(events.value());
+  const auto rows = by_operator(events.value(), 1, 1);
   CHECK_EQUAL(rows.size(), std::size_t{2});
   CHECK_EQUAL(rows.at(0).op, "Flatten");
   CHECK_EQUAL(rows.at(1).count, std::uint64_t{2});
   CHECK(rows.at(1).total_ms > 0.0599 && rows.at(1).total_ms < 0.0601);
+  // The first of two was the warm-up.
+  const auto second = by_operator({{"a", "Conv", "CPU", 900}, {"a", "Conv", "CPU", 10}}, 1, 2);
+  CHECK_EQUAL(second.at(0).count, std::uint64_t{1});
+  CHECK_EQUAL(second.at(0).total_ms, 0.01);
   CHECK(read_profile("{}").status().code() == Code::kExecution);
 }
 

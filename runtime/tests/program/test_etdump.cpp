@@ -52,7 +52,7 @@ TEST(etdump_cut_short_is_refused) {
 }
 
 TEST(etdump_rows_say_where_the_time_went) {
-  const std::vector<ProfileRow> rows = rows_of(two_executions());
+  const std::vector<ProfileRow> rows = rows_of(two_executions(), 2);
   std::string text;
   double total = 0;
   for (const ProfileRow& row : rows) {
@@ -67,6 +67,17 @@ TEST(etdump_rows_say_where_the_time_went) {
               "Method::execute|around the instructions|runtime|2|2.0\n"
               "mul.out @1|mul.out|portable|2|2.0\n");
   CHECK_EQUAL(total, 14.0);
+}
+
+TEST(etdump_rows_leave_warm_up_executions_out) {
+  std::vector<TraceBlock> blocks = two_executions();
+  blocks[1].events.back().end += 90'000'000;  // the first is cold
+  double total = 0;
+  for (const ProfileRow& row : rows_of(blocks, 1)) {
+    CHECK_EQUAL(row.count, std::uint64_t{1});
+    total += row.total_ms;
+  }
+  CHECK_EQUAL(total, 7.0);
 }
 
 }  // namespace

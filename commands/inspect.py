@@ -1,0 +1,325 @@
+"""``./inv inspect``: the operators of a run that ``./inv deploy --etdump`` made."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.cli import Words, number
+from core.console import note, shown
+from core.errors import ConfigError, NotSupportedError, ProgramError, UsageError
+from core.files import sha256_file, write_atomic
+from core.paths import programs_dir, results_dir
+from core.plain import json_text
+from core.program import DESCRIPTION, load_program
+from core.strict_json import JsonError, parse_json
+from deploy.run.result import Result
+from deploy.run.runner import ETDUMP
+
+if TYPE_CHECKING:
+    from models.inspection.dump import Execution
+    from models.inspection.rows import Row
+
+_RECORD = "model.etrecord"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a run."""
+
+    dump: Path
+    result: Result | None = None
+    """``None`` for an ETDump without a result of Slipway's beside it."""
+    record: Path | None = None
+    program: Path | None = None
+    """The ``.pte``, if the one that ran is at hand."""
+
+    @property
+    def name(self) -> str:
+        """For titles."""
+        return self.result.key if self.result else shown(self.dump)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether its times say nothing about speed."""
+        return self.result is not None and self.result.emulated
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, read."""
+
+    source: Source
+    executions: tuple[Execution, ...]
+    timed: int
+    rows: tuple[Row, ...]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        result = self.source.result
+        return {
+            "run": self.source.name,
+            "etdump": str(self.source.dump),
+            "etrecord": str(self.source.record) if self.source.record else None,
+            "engine": result.bundle.engine if result else "",
+            "device": result.device if result else "",
+            "program": result.program.name if result else "",
+            "sha256": result.program.sha256 if result else "",
+            "emulated": self.source.emulated,
+            "executions": {"timed": self.timed, "warmup": len(self.executions) - self.timed},
+            "notes": self.notes,
+        }
+
+
+def run(words: Words) -> None:
+    """Print a run's operators, or two runs side by side.
+
+    Raises:
+        SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
+    """
+    if words["tsv"] and words["json"]:
+        raise UsageError("--tsv and --json exclude each other.", "", "one of them")
+    top = number("top", words["top"], 1, 0)
+    patterns = [each for each in words["only"].replace(",", " ").split() if each]
+    given = Path(words["etrecord"]) if words["etrecord"] else None
+    source = find(words["run"], given)
+    other = find(words["against"], None) if words["against"] else None
+    warmup = number("warmup", words["warmup"], 0, -1)
+    _check(words, source, other)
+    first = read(source, warmup)
+    if other is not None:
+        _against(words, first, read(other, warmup), patterns, top)
+        return
+    from models.inspection import report
+    from models.inspection.rows import matches, sort
+
+    if words["trace"]:
+        _trace(first, Path(words["trace"]))
+    rows = [row for row in sort(first.rows, _order(words, source)) if matches(row, patterns)]
+    shown_rows = rows[: top or None]
+    if words["json"]:
+        report.document(shown_rows, first.facts)
+    elif words["tsv"]:
+        report.tsv(shown_rows)
+    else:
+        report.table(shown_rows, _title(first), _caption(first, len(shown_rows)), times=not source.emulated)
+
+
+def _order(words: Words, source: Source) -> str:
+    return words["sort"] or ("order" if source.emulated else "share")
+
+
+def _check(words: Words, source: Source, other: Source | None) -> None:
+    """Refuse options that do not go together, before anything heavy is imported."""
+    from models.inspection.rows import TIMES, sort
+
+    sort((), _order(words, source))
+    if words["trace"] and other is not None:
+        raise UsageError("--trace goes without --against.", "a trace is of one run", "./inv inspect RUN --trace FILE")
+    if source.emulated and (words["trace"] or words["sort"] in TIMES):
+        raise NotSupportedError(
+            f"{source.name} has no times to show.",
+            f"{source.result.device if source.result else ''} is emulated: its times are the emulator's",
+            "the same without --trace, and with --sort order, name, module, kernel or count",
+        )
+
+
+def find(name: str, record: Path | None) -> Source:
+    """The files of the run that ``name`` means: a result's name or file, its folder, or an ETDump.
+
+    Args:
+        record: the ETRecord to take instead of the program's own.
+
+    Raises:
+        ConfigError: there is no such run. UsageError: it has no ETDump. NotSupportedError: it never has one.
+    """
+    if not name.strip():
+        raise UsageError("No run is named.", "", "./inv inspect local-mlp-fp32-lean, after a deploy with --etdump")
+    path = Path(name)
+    if record is not None and not record.is_file():
+        raise ConfigError(f"There is no ETRecord {record}.", "", "--etrecord dist/programs/NAME/model.etrecord")
+    if path.is_dir():
+        path = path.resolve()
+        beside = path.parent / f"{path.name}.json"
+        path = beside if beside.is_file() else path / ETDUMP
+    elif path.is_file() and path.suffix != ".json":
+        folder = path.resolve().parent
+        beside = folder.parent / f"{folder.name}.json"
+        path = beside if path.name == ETDUMP and beside.is_file() else path
+    elif not path.is_file():
+        path = results_dir() / f"{name.removesuffix('.json')}.json"
+    if not path.is_file():
+        raise ConfigError(f"There is no run {name}.", _near(name), "./inv deploy --etdump, then ./inv inspect NAME")
+    if path.suffix != ".json":
+        return Source(path, None, record, _beside(record, ""))
+    return _of_result(path, record)
+
+
+def _near(name: str) -> str:
+    """What there is instead."""
+    there = sorted(path.stem for path in results_dir().glob("*.json"))
+    near = difflib.get_close_matches(Path(name).stem, there, 3, 0.3) or there[:5]
+    return f"{shown(results_dir())} has {', '.join(near)}" if near else f"{shown(results_dir())} has no results yet"
+
+
+def _of_result(path: Path, record: Path | None) -> Source:
+    try:
+        result = Result.model_validate(parse_json(path.read_bytes()))
+    except (JsonError, ValueError) as error:
+        raise ConfigError(
+            f"{shown(path)} is not the result of a run.", str(error)[:300], "./inv deploy --etdump"
+        ) from error
+    again = _deploy(result)
+    if result.bundle.engine == "onnxruntime":
+        raise NotSupportedError(
+            f"{path.stem} has no ETDump.",
+            "ONNX Runtime records a profile of its own form",
+            again.replace("--etdump", "--profile"),
+        )
+    kept = next((name for name in result.files if Path(name).name == ETDUMP), "")
+    if not kept:
+        raise UsageError(f"{path.stem} has no profile.", "it was deployed without --etdump", again)
+    latest = path.parent
+    if latest.name == "history":
+        latest = latest.parent
+        now = latest / f"{result.key}.json"
+        if not now.is_file() or parse_json(now.read_bytes()).get("created") != result.created:
+            raise UsageError(f"The ETDump of {path.stem} is gone.", "a later run has replaced it", again)
+    if not (latest / kept).is_file():
+        raise UsageError(f"{path.stem} has no profile any more.", f"{shown(latest / kept)} is gone", again)
+    own = programs_dir() / result.program.name / _RECORD
+    if record is None and own.is_file():
+        record = own
+    return Source(latest / kept, result, record, _beside(record, result.program.sha256))
+
+
+def _beside(record: Path | None, sha256: str) -> Path | None:
+    """The program beside an ETRecord.
+
+    Args:
+        sha256: of the program that ran; empty if nobody knows.
+
+    Raises:
+        ProgramError: the ETRecord is of another program.
+    """
+    if record is None or not (record.parent / DESCRIPTION).is_file():
+        return None
+    program = load_program(record.parent, verify=False)
+    file = record.parent / program.file
+    if sha256 and program.sha256 != sha256:
+        raise ProgramError(
+            f"{shown(record)} is the ETRecord of another program.",
+            f"the run's program has the SHA-256 {sha256[:12]}…, this one {program.sha256[:12]}…: "
+            "it was exported again since, or is another model",
+            "the deploy again, or --etrecord FILE",
+        )
+    return file if file.is_file() and sha256_file(file) == program.sha256 else None
+
+
+def _deploy(result: Result) -> str:
+    """The command that makes this result again, with an ETDump."""
+    program = result.program
+    what = ["--model", program.model, "--scheme", program.scheme] if program.model else ["--program", program.file]
+    words = ["./inv", "deploy", "--device", result.device, *what, "--engine", result.bundle.engine, "--etdump"]
+    return shlex.join(words)
+
+
+def read(source: Source, warmup: int = -1) -> Run:
+    """Read a run with upstream's Inspector, which is installed first if it is missing.
+
+    Args:
+        warmup: executions that are not timed; -1: those of the result, or the first of several without a result.
+
+    Raises:
+        AnswerError: the ETDump is damaged. ProgramError: the ETRecord is damaged, or of another program.
+    """
+    from core.environment import ensure_export
+    from models.inspection import dump
+
+    dump.check(source.dump.read_bytes(), shown(source.dump))
+    ensure_export()
+    from models.inspection.origins import find as find_origins
+    from models.inspection.rows import Kernel, rows
+    from models.quiet import Stages, log_path, quiet
+
+    runner = source.result.runner if source.result else None
+    notes = []
+    origins = {}
+    with quiet(log_path("inspect")) as terminal:
+        stages = Stages(source.name, terminal)
+        try:
+            stages.show("reading the ETDump")
+            executions = dump.read(source.dump)
+            method = source.result.program.method if source.result else "forward"
+            if source.record is None:
+                notes.append("without an ETRecord (--etrecord FILE), modules and lines are unknown")
+            elif method != "forward":
+                notes.append(f"upstream's Inspector finds modules of the method forward only, not of {method}")
+            else:
+                stages.show("reading the ETRecord")
+                origins = find_origins(source.dump, executions, source.record, source.program)
+                if source.program is None:
+                    notes.append("without the program beside the ETRecord, operators in delegates have no module")
+        finally:
+            stages.close()
+    if warmup < 0:
+        warmup = len(executions) - runner.latency_ms.count if runner else min(1, len(executions) - 1)
+    timed = max(0, len(executions) - max(0, warmup))
+    kernels = {one.node: Kernel(one.kernel, one.library, one.feature) for one in runner.kernels} if runner else {}
+    found = rows(executions, timed, origins, kernels, emulated=source.emulated)
+    return Run(source, executions, timed, found, notes)
+
+
+def _title(found: Run) -> str:
+    return f"{found.source.name}: operators" + (", times in µs" if not found.source.emulated else "")
+
+
+def _caption(found: Run, count: int) -> str:
+    warmup = len(found.executions) - found.timed
+    parts = [f"{count} of {len(found.rows)} rows", f"{found.timed} timed execution" + "s" * (found.timed != 1)]
+    if found.source.emulated:
+        parts.append("emulated: times are not shown, because they are the emulator's")
+    elif warmup:
+        parts.append(f"{warmup} before them are apart (warm-up: their median)")
+    if any(row.origin and not row.origin.sure for row in found.rows):
+        parts.append("?: the delegate has fused nodes, so this module is likely, not certain")
+    return "; ".join([*parts, *found.notes])
+
+
+def _trace(found: Run, path: Path) -> None:
+    from models.inspection.trace import trace
+
+    made = trace(found.executions, found.timed, found.rows, found.source.name, found.facts)
+    write_atomic(path, json_text(made) + "\n")
+    note(f"{shown(path)}: {len(made['traceEvents']):,} events; open it in https://ui.perfetto.dev")
+
+
+def _against(words: Words, one: Run, other: Run, patterns: list[str], top: int) -> None:
+    from models.inspection import report
+    from models.inspection.against import pair
+    from models.inspection.rows import matches, sort
+
+    shas = [each.source.result.program.sha256 if each.source.result else "" for each in (one, other)]
+    order = _order(words, one.source)
+    found = pair(sort(one.rows, order), other.rows, same_program=shas[0] == shas[1] and shas[0] != "")
+    kept = [each for each in found if any(matches(row, patterns) for row in (each.one, each.other) if row)]
+    kept = kept[: top or None]
+    times = not (one.source.emulated and other.source.emulated)
+    if words["json"]:
+        report.pairs_document(kept, {"one": one.facts, "other": other.facts})
+    elif words["tsv"]:
+        report.pairs_tsv(kept)
+    else:
+        texts = [f"{len(kept)} of {len(found)} rows"]
+        if times:
+            texts.append("medians in µs; ratio: the other's by the first's")
+        emulated = [each.source.name for each in (one, other) if each.source.emulated]
+        if emulated:
+            texts.append(f"{' and '.join(emulated)}: emulated, so times are not shown")
+        texts += dict.fromkeys([*one.notes, *other.notes])
+        report.pairs(kept, (one.source.name, other.source.name), "; ".join(texts), times=times)

@@ -1,0 +1,180 @@
+"""The operators of a run as rows: times of warm-up and timed executions apart, with each operator's origin."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from core.errors import UsageError
+from models.inspection.dump import Execution, parts
+from models.inspection.origins import Origin
+
+NO_TIMES = "emulated: times are not shown"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds over several executions. A percentile is of the nearest rank: always a measured time."""
+
+    count: int
+    min: float
+    p10: float
+    p50: float
+    p90: float
+    max: float
+    total: float
+
+    @classmethod
+    def of(cls, nanoseconds: Sequence[int]) -> Times | None:
+        """The figures of at least one measured time."""
+        if not nanoseconds:
+            return None
+        ordered = sorted(each / 1e6 for each in nanoseconds)
+
+        def percentile(share: float) -> float:
+            return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+        return cls(
+            len(ordered), ordered[0], percentile(0.1), percentile(0.5), percentile(0.9), ordered[-1], sum(ordered)
+        )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The function that computes a layer, as the runner reports it."""
+
+    name: str
+    library: str
+    feature: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator at one place of the program."""
+
+    name: str
+    """As in a profile: ``Fully Connected (NC, F32) GEMM #1 @3``; the number behind ``@`` is the instruction."""
+    operator: str
+    provider: str
+    """``XnnpackBackend``, ``portable``, or ``runtime`` for the time around operators."""
+    instruction: int
+    count: int
+    """Timed calls of it."""
+    times: Times | None
+    """``None`` if it ran only in warm-up executions, and on an emulated device."""
+    warmup: Times | None
+    share: float | None
+    """Of the time of all timed executions, 0 to 1."""
+    origin: Origin | None
+    kernel: Kernel | None
+
+    @property
+    def delegated(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.provider not in ("portable", "runtime")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a filter looks at."""
+        origin = self.origin or Origin()
+        kernel = (self.kernel.name, self.kernel.library) if self.kernel else ()
+        inside = "delegated" if self.delegated else "undelegated"
+        return (self.name, self.provider, inside, *origin.operators, origin.module, origin.source, *kernel)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; times in milliseconds."""
+        return {**asdict(self), "delegated": self.delegated}
+
+
+def rows(
+    executions: Sequence[Execution],
+    timed: int,
+    origins: Mapping[tuple[int, str], Origin],
+    kernels: Mapping[str, Kernel],
+    *,
+    emulated: bool = False,
+) -> tuple[Row, ...]:
+    """One row for each operator, in the order in which they first ran.
+
+    Args:
+        timed: how many executions at the end are timed; those before them are warm-up.
+        kernels: by the name of the row.
+    """
+    first = len(executions) - timed
+    spent: dict[str, tuple[list[int], list[int]]] = {}
+    known: dict[str, Row] = {}
+    for number, execution in enumerate(executions):
+        for part in parts(execution):
+            spent.setdefault(part.row, ([], []))[number >= first].append(part.own)
+            if part.row not in known:
+                instruction = part.event.instruction
+                name = part.event.name if part.event.delegated or part.provider == "runtime" else part.operator
+                known[part.row] = Row(
+                    part.row,
+                    part.operator,
+                    part.provider,
+                    instruction,
+                    0,
+                    None,
+                    None,
+                    None,
+                    None if part.row == part.event.name else origins.get((instruction, name)),
+                    kernels.get(part.row),
+                )
+    whole = sum(sum(warm) for _, warm in spent.values())
+    found = []
+    for name, row in known.items():
+        cold, warm = spent[name]
+        if emulated:
+            found.append(replace(row, count=len(warm)))
+        else:
+            share = sum(warm) / whole if whole else None
+            found.append(replace(row, count=len(warm), times=Times.of(warm), warmup=Times.of(cold), share=share))
+    return tuple(found)
+
+
+def _time(name: str) -> Callable[[Row], Any]:
+    return lambda row: -(getattr(row.times, name) if row.times else -1.0)
+
+
+ORDERS: dict[str, Callable[[Row], Any]] = {
+    "order": lambda _row: 0,
+    "name": lambda row: row.name,
+    "module": lambda row: ((row.origin or Origin()).module, row.instruction),
+    "kernel": lambda row: row.kernel.name if row.kernel else "\uffff",
+    "count": lambda row: -row.count,
+    "share": lambda row: -(row.share or 0.0),
+    "warmup": lambda row: -(row.warmup.total if row.warmup else -1.0),
+    **{name: _time(name) for name in ("min", "p10", "p50", "p90", "max")},
+}
+"""What rows can be sorted by; times and shares: the largest first. Equal ones keep the order in which they ran."""
+TIMES = frozenset(("share", "warmup", "min", "p10", "p50", "p90", "max"))
+
+
+def sort(found: Sequence[Row], by: str) -> tuple[Row, ...]:
+    """The rows in another order.
+
+    Raises:
+        UsageError: there is no such order.
+    """
+    if by not in ORDERS:
+        raise UsageError(f"There is no order {by!r}.", f"they are {', '.join(ORDERS)}", "--sort p50")
+    return tuple(sorted(found, key=ORDERS[by]))
+
+
+def matches(row: Row, patterns: Sequence[str]) -> bool:
+    """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
+    words = [word.lower() for word in row.words]
+    return not patterns or any(
+        fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
+        for pattern in patterns
+        for word in words
+    )
+
+
+def _plain(text: str) -> str:
+    """``text`` for fnmatch, meaning itself."""
+    return "".join(f"[{each}]" if each in "[?" else each for each in text)

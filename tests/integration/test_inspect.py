@@ -1,0 +1,164 @@
+"""``./inv inspect`` on runs of both engines: the operators of a program that everybody can read, and where they are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import front
+from core.paths import ROOT
+from tests.support.builds import lend_bundle, lend_program
+from toolchains.targets import host_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+ENGINES = ("lean", "executorch")
+Inspect = Callable[..., Any]
+
+
+def documented() -> list[str]:
+    """The commands of the manual, in order."""
+    text = (ROOT / "docs" / "inspect.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def call(line: str) -> int:
+    """Run a documented command in this process: torch is loaded once."""
+    words = shlex.split(line)
+    assert words.pop(0) == "./inv"
+    return front.run([word.replace("dist/", f"{DIST[0]}/", 1) if word.startswith("dist/") else word for word in words])
+
+
+DIST: list[Path] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A ``dist/`` with the results of the manual's deploys, and of a quantized program."""
+    dist = tmp_path_factory.mktemp("dist")
+    DIST[:] = [dist]
+    for engine in ENGINES:
+        lend_bundle(dist, host_target().name, engine)
+    for model, scheme in (("mixed", "fp32"), ("mlp", "qs8")):
+        lend_program(dist, model, scheme)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPWAY_DIST", str(dist))
+        deploys = [line for line in documented() if line.startswith("./inv deploy")]
+        assert len(deploys) == len(ENGINES)
+        for line in [*deploys, "./inv deploy --device local --model mlp --scheme qs8 --engine lean --etdump"]:
+            assert call(line) == 0
+        yield dist
+
+
+@pytest.fixture
+def inspect(capsys: pytest.CaptureFixture[str]) -> Inspect:
+    """Gives the JSON of ``./inv inspect``, or with ``fails`` its exit code and message."""
+
+    def run(*words: str, fails: bool = False) -> Any:
+        capsys.readouterr()
+        code = front.run(["inspect", *words, *([] if fails else ["--json"])])
+        out, err = capsys.readouterr()
+        if fails:
+            return code, err
+        assert code == 0, err
+        return json.loads(out)
+
+    return run
+
+
+@pytest.mark.parametrize("line", [line for line in documented() if not line.startswith("./inv deploy")])
+def test_a_command_of_the_manual(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(line) == 0
+    assert "Fully Connected" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_operator_has_its_module_line_and_times(inspect: Inspect, engine: str) -> None:
+    found = inspect(f"local-mixed-fp32-{engine}", "--sort", "order")
+    assert found["executions"] == {"timed": 10, "warmup": 1} and found["notes"] == []
+    rows = {row["name"]: row for row in found["rows"]}
+    assert {row["count"] for row in rows.values()} == {10}
+    assert {row["warmup"]["count"] for row in rows.values()} == {1}
+    assert sum(row["share"] for row in rows.values()) == pytest.approx(1)
+    expected = {
+        "embedding.out @0": ("embedding (Embedding)", 37), "native_layer_norm.out @1": ("norm1 (LayerNorm)", 38),
+        "Fully Connected (NC, F32) GEMM #1 @2": ("query (Linear)", 40),
+        "Fully Connected (NC, F32) GEMM #2 @2": ("key (Linear)", 40),
+        "Fully Connected (NC, F32) GEMM #1 @12": ("value (Linear)", 40),
+        "Fully Connected (NC, F32) GEMM #2 @12": ("out (Linear)", 42),
+        "Fully Connected (NC, F32) GEMM #3 @14": ("head (Linear)", 44),
+    }  # fmt: skip
+    for name, (module, line) in expected.items():
+        origin = rows[name]["origin"]
+        assert (origin["module"], origin["source"].rpartition("/")[2]) == (module, f"mixed.py:{line}"), name
+        assert origin["sure"] and rows[name]["delegated"] == name.startswith("Fully")
+    (gelu,) = [row for row in rows.values() if row["origin"] and row["origin"]["operators"] == ["aten.gelu.default"]]
+    assert gelu["name"].endswith("@14")
+    if engine == "lean":
+        assert rows["Fully Connected (NC, F32) GEMM #1 @2"]["kernel"]["name"]
+
+
+def test_layers_of_a_quantized_program_are_found(inspect: Inspect) -> None:
+    rows = inspect("local-mlp-qs8-lean", "--only", "Fully*", "--sort", "order")["rows"]
+    assert [row["origin"]["module"] for row in rows] == ["0 (Linear)", "2 (Linear)", "4 (Linear)"]
+    assert [row["origin"]["operators"] for row in rows] == [["aten.linear.default"]] * 3
+
+
+def test_two_engines_are_matched_operator_by_operator(inspect: Inspect) -> None:
+    rows = inspect("local-mixed-fp32-lean", "--against", "local-mixed-fp32-executorch")["rows"]
+    assert all(row["one"] and row["other"] for row in rows)
+    assert {row["by"] for row in rows} <= {"instruction and node", "kind, module and line"}
+    names = {row["one"]["name"]: row["other"]["name"] for row in rows}
+    assert {names[name] for name in names if name.startswith("Copy")} <= {
+        name for name in names.values() if name.startswith("Static Reshape")
+    }
+
+
+def test_a_trace_has_all_events(runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    assert front.run(["inspect", str(runs / "results" / "local-mixed-fp32-lean"), "--trace", str(path)]) == 0
+    events = [event for event in json.loads(path.read_text(encoding="utf-8"))["traceEvents"] if event["ph"] == "X"]
+    executions = [event for event in events if event["tid"] == 1]
+    assert [event["cat"] for event in executions] == ["warm-up"] + ["timed"] * 10
+    for event in (event for event in events if event["tid"] == 2):
+        whole = executions[event["args"]["execution"] - 1]
+        assert whole["ts"] <= event["ts"] and event["ts"] + event["dur"] <= whole["ts"] + whole["dur"] + 0.001
+
+
+def test_an_etrecord_of_another_program_is_refused(inspect: Inspect, runs: Path, tmp_path: Path) -> None:
+    other = runs / "programs" / "mlp-qs8" / "model.etrecord"
+    code, message = inspect("local-mixed-fp32-lean", "--etrecord", str(other), fails=True)
+    assert code == 10 and "ETRecord of another program" in message and "Try:" in message
+    # Without its description, what ran decides.
+    bare = shutil.copy(other, tmp_path / "bare.etrecord")
+    code, message = inspect("local-mixed-fp32-lean", "--etrecord", str(bare), fails=True)
+    assert code == 10 and "ETRecord of another program" in message and "instruction" in message
+    (tmp_path / "broken.etrecord").write_bytes(other.read_bytes()[:-1000])
+    code, message = inspect("local-mixed-fp32-lean", "--etrecord", str(tmp_path / "broken.etrecord"), fails=True)
+    assert code == 10 and "damaged" in message and "Traceback" not in message
+
+
+def test_a_damaged_etdump_is_refused(inspect: Inspect, runs: Path, tmp_path: Path) -> None:
+    whole = (runs / "results" / "local-mixed-fp32-lean" / "run.etdp").read_bytes()
+    path = tmp_path / "run.etdp"
+    path.write_bytes(whole[: len(whole) // 2])
+    code, message = inspect(str(path), fails=True)
+    assert code == 26 and "truncated" in message and "--etdump" in message
+    path.write_bytes(whole[:12] + b"\xff" * (len(whole) - 12))
+    code, message = inspect(str(path), fails=True)
+    assert code == 26 and "damaged" in message and "Traceback" not in message
+
+
+def test_without_an_etrecord_there_are_times_only(inspect: Inspect, runs: Path, tmp_path: Path) -> None:
+    copy = shutil.copy(runs / "results" / "local-mixed-fp32-lean" / "run.etdp", tmp_path / "copy.etdp")
+    found = inspect(str(copy))
+    assert found["executions"] == {"timed": 10, "warmup": 1} and "--etrecord" in found["notes"][0]
+    assert all(row["origin"] is None and row["times"] for row in found["rows"])

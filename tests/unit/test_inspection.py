@@ -1,0 +1,361 @@
+"""``./inv inspect`` without an exporter: rows of a profile, their figures, pairs, traces, and refused runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from commands import inspect as command
+from core import console
+from core.cli import Words
+from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
+from deploy.run.result import Result, write
+from models.inspection import dump, graph, report
+from models.inspection.against import pair
+from models.inspection.dump import Event, Execution
+from models.inspection.origins import Origin, check
+from models.inspection.rows import Kernel, Row, Times, matches, rows, sort
+from models.inspection.trace import trace
+from tests.unit.test_core import _program
+from tests.unit.test_result import make
+
+MS = 1_000_000
+"""Nanoseconds."""
+
+
+def execution(start: int, linear: int) -> Execution:
+    """A delegate's call with two operators, then a kernel; the first operator takes ``linear`` ns."""
+    end = start + linear
+    return Execution(
+        (
+            Event("Fully Connected (NC, F32) GEMM #1", True, 0, start, end),
+            Event("Add (ND) #1", True, 0, end, end + 2 * MS),
+            Event(dump.DELEGATE, False, 0, start, end + 3 * MS),
+            Event("native_call_mul.out", False, 1, end + 3 * MS, end + 4 * MS),
+            Event(dump.OPERATOR, False, 1, end + 3 * MS, end + 5 * MS),
+            Event(dump.METHOD, False, 0, start, end + 6 * MS),
+        )
+    )
+
+
+RUNS = (execution(0, 90 * MS), execution(200 * MS, 4 * MS), execution(300 * MS, 6 * MS))
+"""The first one is cold."""
+ORIGINS = {
+    (0, "Fully Connected (NC, F32) GEMM #1"): Origin((3,), ("aten.linear.default",), "up (Linear)", "net.py:4", node=0),
+    (0, "Add (ND) #1"): Origin((4,), ("aten.add.Tensor",), "Net", "net.py:5", node=1),
+    (1, "mul.out"): Origin((5,), ("aten.mul.Tensor",), "Net", "net.py:6"),
+}
+KERNELS = {"Fully Connected (NC, F32) GEMM #1 @0": Kernel("xnn_f32_gemm__avx2", "XNNPACK", "avx2")}
+
+
+def table(**options: Any) -> dict[str, Row]:
+    return {row.name: row for row in rows(RUNS, 2, ORIGINS, KERNELS, **options)}
+
+
+def test_warm_up_executions_are_apart_from_timed_ones() -> None:
+    found = table()
+    linear = found["Fully Connected (NC, F32) GEMM #1 @0"]
+    assert linear.times == Times(2, 4.0, 4.0, 4.0, 6.0, 6.0, 10.0)
+    assert linear.warmup == Times(1, 90.0, 90.0, 90.0, 90.0, 90.0, 90.0)
+    assert (linear.delegated, linear.kernel, linear.origin) == (
+        True,
+        next(iter(KERNELS.values())),
+        ORIGINS[0, linear.name.removesuffix(" @0")],
+    )
+    assert {row.count for row in found.values()} == {2}
+
+
+def test_rows_add_up_to_the_timed_executions() -> None:
+    found = table()
+    assert {name: row.times and row.times.total for name, row in found.items()} == {
+        "Fully Connected (NC, F32) GEMM #1 @0": 10.0, "Add (ND) #1 @0": 4.0, "DELEGATE_CALL @0": 2.0,
+        "mul.out @1": 4.0, "Method::execute": 2.0,
+    }  # fmt: skip
+    assert sum(row.share or 0 for row in found.values()) == pytest.approx(1)
+    assert found["Fully Connected (NC, F32) GEMM #1 @0"].share == pytest.approx(10 / 22)
+    assert [row.provider for row in found.values()] == ["XnnpackBackend"] * 2 + ["runtime", "portable", "runtime"]
+
+
+def test_what_ran_in_a_loop_is_counted_each_time() -> None:
+    """Upstream's Inspector keeps only the last of an instruction's calls in one execution."""
+    call = (Event("native_call_add.out", False, 2, 0, 1), Event(dump.OPERATOR, False, 2, 0, 5 * MS))
+    (row,) = rows([Execution(call * 3)], 1, {}, {})
+    assert (row.count, row.times and row.times.total) == (3, 15.0)
+
+
+def test_percentiles_are_of_the_nearest_rank() -> None:
+    found = Times.of([each * MS for each in (5, 1, 2, 3, 4, 6, 7, 8, 9, 10)])
+    assert found == Times(10, 1.0, 1.0, 5.0, 9.0, 10.0, 55.0)
+    assert Times.of([]) is None
+
+
+def test_emulated_times_are_not_there() -> None:
+    assert {(row.times, row.warmup, row.share, row.count) for row in table(emulated=True).values()} == {
+        (None, None, None, 2)
+    }
+
+
+def test_sorted_and_filtered() -> None:
+    found = tuple(table().values())
+    assert [row.name for row in sort(found, "max")][:2] == ["Fully Connected (NC, F32) GEMM #1 @0", "Add (ND) #1 @0"]
+    assert sort(found, "warmup")[0].name == "Fully Connected (NC, F32) GEMM #1 @0"
+    assert sort(found, "order") == found
+
+    def only(*words: str) -> list[str]:
+        return [row.name.partition(" ")[0] for row in found if matches(row, words)]
+
+    assert only("portable") == only("net.py:6") == only("aten.mul*") == ["mul.out"]
+    assert only("UP (lin", "avx2") == ["Fully"]
+    assert only("up (linear) [x]") == []
+    assert len(only()) == 5
+    with pytest.raises(UsageError, match="no order 'speed'"):
+        sort(found, "speed")
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds", "expected"),
+    [
+        (["Convolution (NHWC, F32) IGEMM #1", "Convolution (NHWC, F32) DWConv #1"], ["Conv2d", "DepthwiseConv2d"],
+         [0, 1]),
+        (["Fully Connected (NC, PF32) #1", "Softmax (NC, F32) #1"], ["StaticReshape", "FullyConnected", "Softmax"],
+         [1, 2]),
+        (["Unary Elementwise (NC) #1", "Add (ND) #1"], ["Gelu", "Add"], [0, 1]),
+        (["Copy (NC, X32) #1", "Transpose (ND, X32) Transpose #1"], ["StaticReshape", "StaticTranspose"], [0, 1]),
+        (["Copy (NC, X32) #1"], ["Concatenate3"], [0]),
+        (["Fully Connected (NC, F32) #1", "Convolution (NHWC, F32) DWConv #1", "Fully Connected (NC, F32) #2"],
+         ["Conv2d", "DepthwiseConv2d", "FullyConnected"], [0, 1, 2]),
+    ],
+)  # fmt: skip
+def test_operators_of_a_delegate_are_found_in_its_graph(
+    names: list[str], kinds: list[str], expected: list[int]
+) -> None:
+    found = graph.match(names, [graph.Node(kind, 10 + index) for index, kind in enumerate(kinds)])
+    assert [found[name].index for name in names] == expected
+    assert [found[name].handle for name in names] == [10 + index for index in expected]
+    assert all(one.sure for one in found.values())
+
+
+def test_a_fused_node_makes_the_others_of_its_kind_unsure() -> None:
+    nodes = [graph.Node("Clamp", 1), graph.Node("FullyConnected", 2), graph.Node("Clamp", 3)]
+    found = graph.match(["Fully Connected (NC, F32) GEMM #1", "Clamp (NC) #1", "Sigmoid (NC) #1"], nodes)
+    assert {name: (one.handle, one.sure) for name, one in found.items()} == {
+        "Fully Connected (NC, F32) GEMM #1": (2, True), "Clamp (NC) #1": (3, False),
+    }  # fmt: skip
+
+
+def test_runs_of_one_program_are_matched_by_node() -> None:
+    """Another kernel gives the same layer another name."""
+    other = []
+    for each in RUNS:
+        events = [
+            Event("Fully Connected (NC, PF32) #1", True, 0, event.start, event.end)
+            if event.name.startswith("Fully") else event
+            for event in each.events
+        ]  # fmt: skip
+        other.append(Execution(tuple(events)))
+    origins = {(0, "Fully Connected (NC, PF32) #1"): Origin(node=0)}
+    found = pair(tuple(table().values()), rows(other, 2, origins, {}), same_program=True)
+    (linear,) = [each for each in found if each.one and each.one.name.startswith("Fully")]
+    assert (linear.other and linear.other.name, linear.ratio, linear.by) == (
+        "Fully Connected (NC, PF32) #1 @0", 1.0, "instruction and node",
+    )  # fmt: skip
+    assert all(each.one and each.other for each in found)
+
+
+def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
+    def run(names: list[tuple[str, str]]) -> tuple[Row, ...]:
+        events = [Event(f"{name} #{n}", True, 0, 0, (n + 1) * MS) for n, (name, _) in enumerate(names)]
+        origins = {(0, f"{name} #{n}"): Origin(module=module) for n, (name, module) in enumerate(names)}
+        return rows([Execution(tuple(events))], 1, origins, {})
+
+    one = run([("Fully Connected (NC, F32) GEMM", "a (Linear)"), ("Fully Connected (NC, F32) GEMM", "b (Linear)")])
+    two = run([("Convert (NC)", ""), ("Fully Connected (NC, QS8, QC8W) GEMM", "b (Linear)"), ("Convert (NC)", "")])
+    found = [
+        (each.one and each.one.name, each.other and each.other.name, each.by)
+        for each in pair(one, two, same_program=False)
+    ]
+    assert found == [
+        ("Fully Connected (NC, F32) GEMM #0 @0", None, ""),
+        ("Fully Connected (NC, F32) GEMM #1 @0", "Fully Connected (NC, QS8, QC8W) GEMM #1 @0", "kind, module and line"),
+        (None, "Convert (NC) #0 @0", ""),
+        (None, "Convert (NC) #2 @0", ""),
+    ]
+
+
+def test_a_trace_has_every_execution_and_operator() -> None:
+    made = trace(RUNS, 2, tuple(table().values()), "run", {"device": "pi"})
+    complete = [event for event in made["traceEvents"] if event["ph"] == "X"]
+    assert [event["name"] for event in complete if event["tid"] == 1] == [
+        "execution 1 (warm-up)", "execution 2 (timed)", "execution 3 (timed)",
+    ]  # fmt: skip
+    (cold, *_) = complete
+    assert (cold["name"], cold["cat"], cold["ts"], cold["dur"], cold["tid"]) == (
+        "Fully Connected (NC, F32) GEMM #1", "warm-up", 0.0, 90_000.0, 3,
+    )  # fmt: skip
+    assert cold["args"]["kernel"] == "xnn_f32_gemm__avx2" and cold["args"]["module"] == "up (Linear)"
+    assert [event["name"] for event in complete if event["tid"] == 2] == [dump.DELEGATE, "mul.out"] * 3
+    named = [event["args"]["name"] for event in made["traceEvents"] if event["ph"] == "M"]
+    assert named[0] == "run" and made["otherData"] == {"device": "pi"}
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A terminal that folds no cell."""
+    monkeypatch.setenv("COLUMNS", "250")
+    console.out.cache_clear()
+    yield
+    console.out.cache_clear()
+
+
+@pytest.mark.usefixtures("wide")
+def test_tables_and_tsv(capsys: pytest.CaptureFixture[str]) -> None:
+    report.table(tuple(table().values()), "run: operators", "a caption", times=True)
+    shown = capsys.readouterr().out
+    assert all(words in shown for words in ("up (Linear)", "net.py:4", "avx2", "90000.0", "45.5", "a caption"))
+    report.table(tuple(table(emulated=True).values()), "run: operators", "", times=False)
+    assert "warm-up" not in capsys.readouterr().out
+    report.tsv(tuple(table().values()))
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert {len(line) for line in lines} == {len(lines[0])}
+    linear = dict(zip(lines[0], lines[1], strict=True))
+    assert (linear["delegated"], linear["p90_ms"], linear["warmup_p50_ms"]) == ("1", "6.000000", "90.000000")
+
+
+def etdump(size: int = 40) -> bytes:
+    return (size - 4).to_bytes(4, "little") + b"\x08\0\0\0ED00" + bytes(size - 12)
+
+
+def test_a_damaged_etdump_is_refused() -> None:
+    dump.check(etdump(), "run.etdp")
+    for size in (0, 11, 39):
+        with pytest.raises(AnswerError, match="is truncated") as caught:
+            dump.check(etdump()[:size], "run.etdp")
+        assert "--etdump" in caught.value.hint
+    with pytest.raises(AnswerError, match="not an ETDump"):
+        dump.check(b"PK\3\4" * 10, "run.etdp")
+
+
+class Record:
+    """What is read of upstream's ETRecord."""
+
+    def __init__(self, operators: list[int], delegates: list[int]) -> None:
+        self._debug_handle_map = {"forward": {str(number): [1] for number in [*operators, *delegates]}}
+        self._delegate_map: dict[str, dict[str, Any]] = {"forward": {str(number): {} for number in delegates}}
+
+
+def test_the_etrecord_of_another_program_is_refused() -> None:
+    check(RUNS, Record([1], [0]), Path("model.etrecord"))
+    for record in (Record([], [0]), Record([0, 1], []), Record([], [0, 1])):
+        with pytest.raises(ProgramError, match="of another program") as caught:
+            check(RUNS, record, Path("model.etrecord"))
+        assert "instruction" in caught.value.cause and "--etrecord" in caught.value.hint
+
+
+def kept(dist: Path, engine: str = "lean", files: tuple[str, ...] = ("run.etdp",), **changes: Any) -> Result:
+    """A result in ``dist/results`` with an ETDump."""
+    result = make(emulated=changes.pop("emulated", False))
+    result = result.model_copy(update={"bundle": result.bundle.model_copy(update={"engine": engine}), **changes})
+    result = result.model_copy(update={"files": tuple(f"{result.key}/{name}" for name in files)})
+    write(result)
+    for name in result.files:
+        (dist / "results" / name).parent.mkdir(exist_ok=True)
+        (dist / "results" / name).write_bytes(etdump())
+    return result
+
+
+def test_a_run_is_found_by_name_file_and_folder(dist: Path) -> None:
+    result = kept(dist)
+    folder = dist / "results" / result.key
+    for name in (result.key, f"{folder}.json", str(folder), str(folder / "run.etdp")):
+        source = command.find(name, None)
+        assert (source.dump, source.result and source.result.key) == (folder / "run.etdp", result.key)
+    copy = dist / "other.etdp"
+    copy.write_bytes(etdump())
+    assert command.find(str(copy), None) == command.Source(copy)
+
+
+def test_a_run_without_profile_says_the_command_that_makes_one(dist: Path) -> None:
+    result = kept(dist, files=())
+    program = result.program.model_copy(update={"model": "mlp", "scheme": "qs8"})
+    write(result.model_copy(update={"program": program}))
+    with pytest.raises(UsageError, match="pi-mlp-fp32-lean has no profile") as caught:
+        command.find(result.key, None)
+    assert caught.value.hint == "./inv deploy --device pi --model mlp --scheme qs8 --engine lean --etdump"
+
+
+def test_other_runs_that_cannot_be_inspected(dist: Path) -> None:
+    with pytest.raises(UsageError, match="No run is named"):
+        command.find("", None)
+    for folder in (".", "/"):
+        with pytest.raises(ConfigError, match="There is no run"):
+            command.find(folder, None)
+    with pytest.raises(ConfigError, match="no run pi-mlp") as none:
+        command.find("pi-mlp", None)
+    assert "no results yet" in none.value.cause
+    result = kept(dist)
+    with pytest.raises(ConfigError) as near:
+        command.find("pi-mlp-fp32-laen", None)
+    assert "pi-mlp-fp32-lean" in near.value.cause
+    (old,) = (dist / "results" / "history").iterdir()
+    assert command.find(str(old), None).result
+    kept(dist, created="2026-11-21T05:00:00.000Z")
+    with pytest.raises(UsageError, match="is gone"):
+        command.find(str(old), None)
+    (dist / "results" / result.key / "run.etdp").unlink()
+    with pytest.raises(UsageError, match="no profile any more"):
+        command.find(result.key, None)
+    kept(dist, engine="onnxruntime", files=())
+    with pytest.raises(NotSupportedError) as onnx:
+        command.find("pi-mlp-fp32-onnxruntime", None)
+    assert onnx.value.hint.endswith("--profile")
+    (dist / "results" / "broken.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not the result of a run"):
+        command.find("broken", None)
+    with pytest.raises(ConfigError, match="no ETRecord"):
+        command.find(result.key, dist / "none.etrecord")
+
+
+def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
+    result = kept(dist)
+    folder = dist / "programs" / result.program.name
+    folder.mkdir(parents=True)
+    (folder / "model.etrecord").write_bytes(b"")
+    program = _program(folder)
+    with pytest.raises(ProgramError, match="ETRecord of another program") as caught:
+        command.find(result.key, None)
+    assert "exported again" in caught.value.cause
+    kept(dist, program=result.program.model_copy(update={"sha256": program.sha256}))
+    assert command.find(result.key, None).program == folder / "model.pte"
+    (folder / "model.pte").write_bytes(b"changed")
+    assert command.find(result.key, None).program is None
+
+
+class Context:
+    """What `Words` reads of Invoke's."""
+
+    class config:  # noqa: N801  # Invoke's name
+        slipway: ClassVar[dict[str, str]] = {}
+
+
+def words(run: str, **given: Any) -> Words:
+    usual = dict.fromkeys(("against", "sort", "only", "top", "warmup", "etrecord", "trace"), "")
+    return Words(Context, {**usual, "tsv": False, "json": False, "run": run, **given})
+
+
+@pytest.mark.parametrize("given", [{"trace": "t.json"}, {"sort": "p50"}])
+def test_an_emulated_run_has_no_times_to_trace_or_sort_by(dist: Path, given: dict[str, str]) -> None:
+    result = kept(dist, emulated=True)
+    with pytest.raises(NotSupportedError, match="no times") as caught:
+        command.run(words(result.key, **given))
+    assert "emulated" in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    "given", [{"tsv": True, "json": True}, {"top": "0"}, {"sort": "x"}, {"trace": "t", "against": "pi-mlp-fp32-lean"}]
+)
+def test_senseless_options(dist: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        command.run(words(kept(dist).key, **given))
