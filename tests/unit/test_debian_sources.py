@@ -1,0 +1,188 @@
+"""What the Debian client reads without a network: the system's sources, and apt's answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import HostError
+from toolchains.debian import apt as debian_apt
+from toolchains.debian import packages as debian
+from toolchains.debian import sources as debian_sources
+from toolchains.debian.apt import parse_uris
+from toolchains.debian.sources import Source, choose, parse_deb822, parse_list, read_sources
+
+DEB822 = """\
+# the archive
+Types: deb deb-src
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main contrib
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://third.example/debian
+Suites: bookworm
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ mQINBF
+ -----END PGP PUBLIC KEY BLOCK-----
+
+Enabled: no
+Types: deb
+URIs: http://disabled.example/debian
+Suites: bookworm
+Components: main
+
+Types: deb-src
+URIs: http://sources.example/debian
+Suites: bookworm
+Components: main
+"""
+
+LIST = """\
+# deb http://commented.example/debian bookworm main
+deb [arch=amd64 signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main
+deb-src http://sources.example/debian bookworm main
+deb http://plain.example/debian/ bookworm main non-free # the archive
+deb http://plain.example/debian-security bookworm-security main
+deb https://other.example/apt stable main
+deb broken
+"""
+
+
+def test_deb822_entries() -> None:
+    entries = list(parse_deb822(DEB822))
+    assert [entry.uris[0] for entry in entries] == [
+        "http://mirror.example/debian",
+        "http://mirror.example/debian-security",
+        "http://third.example/debian",
+    ]
+    assert entries[0].suites == ("bookworm", "bookworm-updates")
+    assert entries[0].components == ("main", "contrib")
+    assert entries[0].signed_by == "/usr/share/keyrings/debian-archive-keyring.gpg"
+    assert entries[2].signed_by == "inline"
+
+
+def test_list_entries() -> None:
+    entries = list(parse_list(LIST))
+    assert [entry.uris[0].split("/")[2] for entry in entries] == [
+        "vendor.example", "plain.example", "plain.example", "other.example",
+    ]  # fmt: skip
+    assert entries[0].signed_by == "/usr/share/keyrings/vendor.gpg"
+    assert entries[1] == Source(("http://plain.example/debian/",), ("bookworm",), ("main", "non-free"))
+
+
+def test_the_archive_is_told_from_third_parties_and_from_security() -> None:
+    from_deb822 = choose(list(parse_deb822(DEB822)), "bookworm")
+    assert from_deb822 is not None
+    assert from_deb822.uris == ("http://mirror.example/debian",)
+    from_list = choose(list(parse_list(LIST)), "bookworm")
+    assert from_list is not None
+    assert from_list.uris == ("http://plain.example/debian/",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deb http://mirror.example/ubuntu jammy main universe",
+        "deb http://mirror.example/debian-security bookworm-security main",
+        "deb [signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main",
+        "deb https://vendor.example/linux/debian bookworm stable",
+        "deb https://vendor.example/apt bookworm main",
+        "deb cdrom:[Debian_12]/ bookworm main",
+        "deb http://mirror.example/debian bookworm-backports main",
+    ],
+)
+def test_not_the_archive(line: str) -> None:
+    assert choose(list(parse_list(line)), "bookworm") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "deb http://mirror.example/debian stable main",
+        "deb http://mirror.example/pub/debian/ trixie main",
+        "deb mirror+file:/etc/apt/mirrors/debian.list bookworm main",
+        "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://10.0.0.1/mirror bookworm main",
+    ],
+)
+def test_the_archive(line: str) -> None:
+    assert choose(list(parse_list(line)), "bookworm") is not None
+
+
+def test_sources_are_read_from_both_formats_and_unreadable_files_ignored(tmp_path: Path) -> None:
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list").write_text("deb http://a.example/debian bookworm main\n")
+    (tmp_path / "sources.list.d/b.sources").write_text(DEB822)
+    (tmp_path / "sources.list.d/c.list").write_text("deb http://c.example/debian bookworm main\n")
+    (tmp_path / "sources.list.d/d.list.disabled").write_text("deb http://d.example/debian bookworm main\n")
+    (tmp_path / "sources.list.d/e.list").mkdir()
+    hosts = [source.uris[0].split("/")[2] for source in read_sources(tmp_path)]
+    assert hosts == ["a.example", "mirror.example", "mirror.example", "third.example", "c.example"]
+
+
+def test_without_an_archive_the_error_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian_sources, "read_sources", list)
+    monkeypatch.delenv(debian_sources.VARIABLE, raising=False)
+    with pytest.raises(HostError, match=debian_sources.VARIABLE):
+        debian_sources.find_mirror()
+    keyring = tmp_path / "debian-archive-keyring.gpg"
+    keyring.touch()
+    monkeypatch.setattr(debian_sources, "KEYRINGS", (keyring,))
+    monkeypatch.setenv(debian_sources.VARIABLE, "http://mirror.example/debian")
+    assert debian_sources.find_mirror() == debian_sources.Mirror(("http://mirror.example/debian",), keyring)
+    keyring.unlink()
+    with pytest.raises(HostError, match="debian-archive-keyring"):
+        debian_sources.find_mirror()
+
+
+def test_uris_and_specs() -> None:
+    text = (
+        "Reading package lists...\n"
+        "'http://m.example/pool/q/qemu_7.2.deb' qemu_1%3a7.2+dfsg-7_amd64.deb 12 SHA256:ab\n"
+        "'http://m.example/pool/z/zlib.deb' zlib1g_1.2_all.deb 34 MD5Sum:cd\n"
+    )
+    items = parse_uris(text)
+    assert [(item.name, item.size, item.sha256) for item in items] == [
+        ("qemu_1%3a7.2+dfsg-7_amd64.deb", 12, "ab"),
+        ("zlib1g_1.2_all.deb", 34, ""),
+    ]
+    assert items[0].spec == "qemu=1:7.2+dfsg-7"
+
+
+@pytest.mark.parametrize(
+    ("output", "retry", "absent", "hint"),
+    [
+        ("E: Unable to locate package nosuch", False, True, "mirror"),
+        ("E: Failed to fetch http://m.example/x.deb  404  Not Found [IP: 10.0.0.1 80]", False, True, "mirror"),
+        ("E: Failed to fetch http://m.example/x  Could not resolve 'm.example'", True, False, "network"),
+        ("E: Failed to fetch http://m.example/x  Connection timed out [IP: 10.0.0.1 80]", True, False, "network"),
+        ("E: Failed to fetch http://m.example/x  503  Service Unavailable", True, False, "again"),
+        ("E: GPG error: http://m.example trixie InRelease: NO_PUBKEY 6ED0E7B82643E131", False, False, "keyring"),
+        ("E: Write error - write (28: No space left on device)", False, False, "space"),
+    ],
+)
+def test_what_apt_says_becomes_a_cause_and_a_hint(output: str, retry: bool, absent: bool, hint: str) -> None:
+    error = debian_apt.Apt("trixie", "amd64")._error(["apt-get", "update"], "Reading", output)
+    assert (error.retry, error.absent) == (retry, absent)
+    assert hint in error.hint
+    assert output.removeprefix("E: ") in error.cause
+
+
+def test_without_apt_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "not Debian-like" in debian.available()
+    with pytest.raises(HostError, match="qemu-user") as caught:
+        debian.fetch("bookworm", "amd64", ["hello"])
+    assert "apt-get" in caught.value.cause
