@@ -41,7 +41,8 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         self.parse_tasks()
         self.parse_cleanup()
         self.update_config()
-        settings.check(self.config.get("slipway", {}), self.collection.configuration()["slipway"], os.environ)
+        if known := self.collection.configuration().get("slipway"):
+            settings.check(self.config.get("slipway", {}), known, os.environ)
         self.execute()
 
     def parse_core_args(self) -> None:

@@ -125,7 +125,7 @@ def test_what_only_the_lean_engine_tells() -> None:
     kernel = {"node": "a #1 @0", "kernel": "kai_run_b", "library": "KleidiAI", "feature": "neoni8mm"}
     weights = {"bytes": 640, "blocks": 2, "shared": 1, "shared_bytes": 64}
     result = parse_result(json.dumps({**ANSWER, "kernels": [kernel], "weights": weights}).encode())
-    assert [item.model_dump() for item in result.kernels] == [kernel]
+    assert [item.model_dump() for item in result.kernels] == [{**kernel, "known": ""}]
     assert result.weights is not None
     assert result.weights.model_dump() == {**weights, "packed": 0, "cache": None}
     assert parse_result(json.dumps(ANSWER).encode()).weights is None
