@@ -14,8 +14,7 @@ from commands import offered
 from commands.groups import DEPLOY, LAB, MATRIX
 from commands.tasks import tune
 from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
-from core.cli import JSON, Words, setting, task
-from core.errors import UsageError
+from core.cli import JSON, Words, task
 from deploy.tasks import devices
 from verify.tasks import agree, bench, fuzz, inspect, operators, test
 
@@ -132,27 +131,9 @@ def prove(
 
     Example: ./inv prove --target linux-arm64 --cpu cortex-a76
     """
-    from core.errors import MismatchError
-    from verify.prove import prove as room
-    from verify.prove import table as prove_table
+    from verify.prove import command
 
-    if all and (target or cpu):
-        raise UsageError("--all goes without --target and --cpu.", "", "./inv prove --all")
-    rows = (
-        room.prove_all(with_kernels=not quick, again=again)
-        if all
-        else room.prove(setting(c, "target", target), cpu, with_kernels=not quick, again=again)
-    )
-    if docs:
-        from verify.docs import add_proofs
-
-        add_proofs(rows)
-    prove_table.report(rows, json)
-    failed = list(room.failures(rows))
-    if failed:
-        raise MismatchError(
-            "XNNPACK computes wrongly.", "; ".join(failed), "./inv prove --target NAME --cpu CPU", failed
-        )
+    command.run(Words(c, locals()))
 
 
 @task(

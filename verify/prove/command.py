@@ -1,0 +1,34 @@
+"""``./inv prove``: XNNPACK and KleidiAI on every CPU model that runs here."""
+
+from __future__ import annotations
+
+from core.cli import Words
+from core.errors import MismatchError, UsageError
+from verify.prove import prove, table
+
+
+def run(words: Words) -> None:
+    """Run ``./inv prove``.
+
+    Raises:
+        MismatchError: XNNPACK computes wrongly. UsageError: words that contradict each other.
+    """
+    everything, cpu, again = words["all"], words["cpu"], words["again"]
+    if everything and (words.given["target"] or cpu):
+        raise UsageError("--all goes without --target and --cpu.", "", "./inv prove --all")
+    with_kernels = not words["quick"]
+    rows = (
+        prove.prove_all(with_kernels=with_kernels, again=again)
+        if everything
+        else prove.prove(words["target"], cpu, with_kernels=with_kernels, again=again)
+    )
+    if words["docs"]:
+        from verify.docs import add_proofs
+
+        add_proofs(rows)
+    table.report(rows, words["json"])
+    failed = list(prove.failures(rows))
+    if failed:
+        raise MismatchError(
+            "XNNPACK computes wrongly.", "; ".join(failed), "./inv prove --target NAME --cpu CPU", failed
+        )
