@@ -131,7 +131,7 @@ def prove(
 
     Example: ./inv prove --target linux-arm64 --cpu cortex-a76
     """
-    from verify.prove import command
+    from verify import proving as command
 
     command.run(Words(c, locals()))
 
