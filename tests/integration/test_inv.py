@@ -16,7 +16,7 @@ import yaml
 
 from core.paths import ROOT
 
-NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "core", "deploy", "verify")
+NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "commands", "core", "deploy", "verify")
 
 
 def _clone(folder: Path) -> Path:
@@ -156,7 +156,7 @@ def test_a_broken_environment_is_made_again(lived_in: Path) -> None:
     (lived_in / ".venv" / "bin" / "python").unlink()
     done = _inv(lived_in, "--version")
     assert done.returncode == 0, done.stderr
-    assert "Invoke" in done.stdout
+    assert done.stdout.startswith("Slipway ")
 
 
 def test_a_debian_python_without_venv_support(clone: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_debian_python_without_venv_support(clone: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Invoke" in done.stdout
+    assert done.stdout.startswith("Slipway ")
 
 
 def test_an_invoke_from_elsewhere_works_the_same(tmp_path: Path) -> None:

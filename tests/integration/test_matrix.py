@@ -110,7 +110,9 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     assert set(_outcomes(whole).values()) == {"passed"}
     assert len(whole.cells) == len(printed["cells"]) == 4
     for cell in whole.cells:
-        assert cell.reused == (cell.key in before)
+        # Cells of a baseline on real devices have rounds, which the first run did not make.
+        assert cell.reused == (cell.key in before and cell.emulated)
+        assert len(cell.rounds) == (0 if cell.emulated else 5)
         assert cell.emulated == (cell.device == "board")
         assert (cell.latency is None) == cell.emulated
         assert (cell.emulated_time is None) != cell.emulated
@@ -122,7 +124,8 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     planted = json.loads(baseline.read_text())
     for row in planted["cells"]:
         times = row["latency"] or row["emulated_time"]
-        times.update(p50=times["p50"] / 10, min=times["min"] / 10)
+        for each in (times, *row["rounds"]):
+            each.update(p50=each["p50"] / 10, min=each["min"] / 10)
         if row["key"] == "board/linux-arm64/executorch/mlp-fp32":
             row["outputs"][0]["sha256"] = "0" * 64
     baseline.write_text(json.dumps(planted))
@@ -131,7 +134,12 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     printed, err = _end(start(*words), 34)
     assert time.monotonic() - begun < 20  # nothing was run again
     assert all(cell["reused"] for cell in printed["cells"])
-    worse = {(each["key"].partition("/")[0], each["what"]) for each in printed["changes"] if each["verdict"] == "worse"}
-    assert worse == {("bench", "latency p50"), ("board", "digest of output0")}
-    assert "3 figures are worse than baseline.json by more than 10%" in err
+    found: dict[str, set[tuple[str, str]]] = {}
+    for each in printed["changes"]:
+        found.setdefault(each["verdict"], set()).add((each["key"].partition("/")[0], each["what"]))
+    # Whether the times are worse, nobody can tell while other tests keep this machine busy.
+    slow = {("bench", "latency p50")}
+    assert ("board", "digest of output0") in found["worse"]
+    assert found["worse"] - {("board", "digest of output0")} | found.get("cannot tell", set()) == slow
+    assert "figures are worse than baseline.json by more than 10%" in err
     assert sum(suite.failures for suite in JUnitXml.fromfile(str(folder / "junit.xml"))) == 3

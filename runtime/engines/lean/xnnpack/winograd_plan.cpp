@@ -108,6 +108,7 @@ const WinogradKernels* winograd_kernels(const TileSet* set) {
 #if XNN_ARCH_X86_64
   return set == &avx512f::kTiles ? &avx512f::kWinograd : set == &avx2::kTiles ? &avx2::kWinograd : nullptr;
 #else
+  (void)set;
   return nullptr;
 #endif
 }
