@@ -245,7 +245,8 @@ def models_add(c: Any, packages: str, model: str = "", json: bool = False) -> No
         "pin-governor": "CPU frequency governor for the run, such as performance; set back afterwards",
         "cpu-affinity": "cores to keep the run to, as 0,2-3",
         "cooldown": "degrees Celsius to which the device may cool down before the run",
-        "etdump": "also bring back an ETDump (run.etdp) for upstream's Inspector",
+        "etdump": "also bring back an ETDump (run.etdp) for ./inv inspect and upstream's Inspector",
+        "values": "also bring back what each operator gave (run.values), for ./inv inspect --values; one execution",
         "json": "print the result as JSON instead of a table",
     },
 )
@@ -286,6 +287,7 @@ def deploy(
     cpu_affinity: str = "",
     cooldown: str = "",
     etdump: bool = False,
+    values: bool = False,
     json: bool = False,
 ) -> None:
     """Build, export, push to a device, run there, and check the outputs against the host.

@@ -36,8 +36,11 @@ def run(words: Words) -> None:
         keep_run=words["keep_run"],
         weights_cache=not words["no_weights_cache"],
         tuned=not words["no_tuned"],
-        etdump=words["etdump"],
+        etdump=words["etdump"] or words["values"],
+        values=words["values"],
     ).on(device)
+    if settings.values:  # the tensors are those of one execution
+        settings = settings.model_copy(update={"num_executions": 1, "warmup": 0})
     given, engine = _bundle(words, device)
     if program:
         engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli import Words, number
 from core.console import note, shown
-from core.errors import ConfigError, NotSupportedError, ProgramError, UsageError
+from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
 from core.files import sha256_file, write_atomic
 from core.paths import programs_dir, results_dir
 from core.plain import json_text
 from core.program import DESCRIPTION, load_program
 from core.strict_json import JsonError, parse_json
 from deploy.run.result import Result
-from deploy.run.runner import ETDUMP
+from deploy.run.runner import ETDUMP, VALUES
 
 if TYPE_CHECKING:
     from models.inspection.dump import Execution
     from models.inspection.rows import Row
+    from models.inspection.values import Gap
 
 _RECORD = "model.etrecord"
 
@@ -36,6 +37,8 @@ class Source:
     record: Path | None = None
     program: Path | None = None
     """The ``.pte``, if the one that ran is at hand."""
+    values: Path | None = None
+    """The tensors that the ETDump names."""
 
     @property
     def name(self) -> str:
@@ -88,6 +91,9 @@ def run(words: Words) -> None:
     patterns = [each for each in words["only"].replace(",", " ").split() if each]
     given = Path(words["etrecord"]) if words["etrecord"] else None
     source = find(words["run"], given)
+    if words["values"] or words["tolerance"]:
+        _values(words, source, patterns, top)
+        return
     other = find(words["against"], None) if words["against"] else None
     warmup = number("warmup", words["warmup"], 0, -1)
     _check(words, source, other)
@@ -156,7 +162,8 @@ def find(name: str, record: Path | None) -> Source:
     if not path.is_file():
         raise ConfigError(f"There is no run {name}.", _near(name), "./inv deploy --etdump, then ./inv inspect NAME")
     if path.suffix != ".json":
-        return Source(path, None, record, _beside(record, ""))
+        values = path.with_name(VALUES)
+        return Source(path, None, record, _beside(record, ""), values if values.is_file() else None)
     return _of_result(path, record)
 
 
@@ -195,7 +202,8 @@ def _of_result(path: Path, record: Path | None) -> Source:
     own = programs_dir() / result.program.name / _RECORD
     if record is None and own.is_file():
         record = own
-    return Source(latest / kept, result, record, _beside(record, result.program.sha256))
+    values = next((latest / name for name in result.files if Path(name).name == VALUES), None)
+    return Source(latest / kept, result, record, _beside(record, result.program.sha256), values)
 
 
 def _beside(record: Path | None, sha256: str) -> Path | None:
@@ -289,6 +297,87 @@ def _caption(found: Run, count: int) -> str:
     if any(row.origin and not row.origin.sure for row in found.rows):
         parts.append("?: the delegate has fused nodes, so this module is likely, not certain")
     return "; ".join([*parts, *found.notes])
+
+
+def _values(words: Words, source: Source, patterns: list[str], top: int) -> None:
+    """Print how far each operator is from PyTorch; then raise `MismatchError` if one is beyond its tolerance."""
+    from models.inspection import report
+    from models.inspection.rows import contains
+
+    other = next((name for name in ("against", "sort", "trace", "warmup") if words[name]), "")
+    if other or not words["values"]:
+        raise UsageError(
+            f"--values goes without --{other}." if other else "--tolerance goes with --values.",
+            "it compares numbers, not times",
+            "./inv inspect RUN --values",
+        )
+    limit = number("tolerance", words["tolerance"], 0, -1, whole=False)
+    gaps = gaps_of(source, None if limit < 0 else limit)
+    wrong = [gap for gap in gaps if not gap.ok]
+    shown_gaps = [gap for gap in gaps if contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
+    shown_gaps = shown_gaps[: top or None]
+    if words["json"]:
+        facts = {"run": source.name, "first": wrong[0].name if wrong else None}
+        report.gaps_document(shown_gaps, facts)
+    elif words["tsv"]:
+        report.gaps_tsv(shown_gaps)
+    else:
+        report.gaps(shown_gaps, source.name, len(gaps))
+    if wrong:
+        first = wrong[0]
+        raise MismatchError(
+            f"{first.name} is the first operator beyond its tolerance: {first.origin.module or 'no module'}, "
+            f"{first.origin.source or 'no line'}.",
+            f"its relative error is {first.error:.3g}, and {first.limit:.3g} is allowed; "
+            f"{len(wrong)} of {len(gaps)} operators are beyond theirs, also those that only compute with wrong inputs",
+            "look at its weights, and at its scheme with ./inv export; --tolerance allows more",
+            [gap.name for gap in wrong],
+        )
+
+
+def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
+    """How far each operator of a run is from PyTorch.
+
+    Raises:
+        UsageError: the run has no values, or there is no ETRecord. ProgramError, AnswerError: as `read`.
+    """
+    from core.environment import ensure_export
+
+    again = _deploy(source.result) if source.result else "./inv deploy --program FILE --values"
+    if source.values is None:
+        raise UsageError(
+            f"{source.name} has no intermediate values.",
+            "it was deployed without --values",
+            again.replace("--etdump", "--values"),
+        )
+    if source.record is None:
+        raise UsageError(
+            f"The ETRecord of {source.name} is not known.", "PyTorch's values come from it", "--etrecord FILE"
+        )
+    if source.result and source.result.program.method != "forward":
+        raise NotSupportedError(
+            "Only values of the method forward are compared.", "ETRecords have the inputs of that one", ""
+        )
+    from models.inspection import dump
+    from models.quiet import Stages, log_path, quiet
+
+    dump.check(source.dump.read_bytes(), shown(source.dump))
+    ensure_export()
+    with quiet(log_path("inspect")) as terminal:
+        stages = Stages(source.name, terminal)
+        try:
+            stages.show("reading the values")
+            given = dump.values(source.dump, source.values)
+            executions = dump.read(source.dump)
+            from models.inspection.origins import check, load
+            from models.inspection.values import compare
+
+            check(executions, load(source.record), source.record)
+            stages.show("computing with PyTorch")
+            scheme = source.result.program.scheme if source.result else ""
+            return compare(given, dump.names(executions), source.record, source.program, scheme, limit)
+        finally:
+            stages.close()
 
 
 def _trace(found: Run, path: Path) -> None:

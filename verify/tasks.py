@@ -260,6 +260,8 @@ def agree(
         "warmup": "executions at the start that are not timed (default: the result's)",
         "etrecord": "the program's ETRecord (default: the one of dist/programs)",
         "trace": "also write this file, a trace for Perfetto or chrome://tracing",
+        "values": "compare what each operator gave with PyTorch's (of a deploy with --values)",
+        "tolerance": "with --values: the largest relative error, as 0.001 (default: by the types)",
         "tsv": "print tab-separated values",
         "json": JSON,
     },
@@ -274,13 +276,16 @@ def inspect(
     warmup: str = "",
     etrecord: str = "",
     trace: str = "",
+    values: bool = False,
+    tolerance: str = "",
     tsv: bool = False,
     json: bool = False,
 ) -> None:
     """Show where the time of a run went: each operator with its times, module, source line and kernel.
 
     Reads what ./inv deploy --etdump left (engines executorch and lean), through upstream's Inspector. Warm-up
-    executions are apart from timed ones. docs/inspect.md explains the columns.
+    executions are apart from timed ones. With --values it shows how far each operator's results are from PyTorch's,
+    and names the first one beyond the tolerance. docs/inspect.md explains the columns.
 
     Example: ./inv inspect local-mlp-fp32-lean --sort p50 --top 10
     """

@@ -22,6 +22,7 @@ _OUTPUT_LIMIT = 2 << 30
 _TOTAL_LIMIT = 8 << 30
 """Bytes of all outputs of a run."""
 _ETDUMP_LIMIT = 1 << 30
+_VALUES_LIMIT = 4 << 30
 
 
 def read_result(transport: Transport, store: Store, sent: Mapping[str, bytes], deadline: Deadline) -> bytes:
@@ -47,6 +48,8 @@ def fetch(
     folder: Path,
     etdump: bool,
     deadline: Deadline,
+    *,
+    values: bool = False,
 ) -> list[str]:
     """Fetch the outputs (and the ETDump) to ``folder``; return their names.
 
@@ -85,6 +88,9 @@ def fetch(
     if etdump:
         transport.get(f"{store.run_folder}/{runner.ETDUMP}", folder / runner.ETDUMP, _ETDUMP_LIMIT, deadline)
         names.append(runner.ETDUMP)
+    if values:
+        transport.get(f"{store.run_folder}/{runner.VALUES}", folder / runner.VALUES, _VALUES_LIMIT, deadline)
+        names.append(runner.VALUES)
     return names
 
 

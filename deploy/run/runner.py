@@ -26,6 +26,8 @@ RESULT = "result.json"
 OUTPUT = "output"
 """Prefix of the output files."""
 ETDUMP = "run.etdp"
+VALUES = "run.values"
+"""The tensors that the ETDump names."""
 MODEL = "model"
 """The program's name in the run's folder, before its own suffix."""
 
@@ -248,6 +250,7 @@ def command(
     warmup: int,
     threads: int,
     etdump: bool,
+    values: bool = False,
     engine_flags: Sequence[str] = (),
 ) -> list[str]:
     """The runner's argv, to be run inside the run's folder.
@@ -273,6 +276,8 @@ def command(
         argv.append(f"--cpu_threads={threads}")
     if etdump:
         argv.append(f"--etdump_path={ETDUMP}")
+    if values:
+        argv.append(f"--dump_intermediate={VALUES}")
     return [*argv, *engine_flags]
 
 

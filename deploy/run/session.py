@@ -113,9 +113,8 @@ class Session:
             key = result_key(self.device.name, self.job.name, self.bundle.manifest.engine)
             with locked(f"result-{key}"), new_folder(results_dir() / key) as folder:
                 with self.steps.step("fetch", "fetching the outputs"):
-                    files = collect.fetch(
-                        self.transport, store, answer, self.sent, folder, settings.etdump, self.deadline
-                    )
+                    what = (self.transport, store, answer, self.sent, folder, settings.etdump, self.deadline)
+                    files = collect.fetch(*what, values=settings.values)
                 with self.steps.step("compare"):
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
@@ -347,6 +346,7 @@ class Session:
             warmup=warmup,
             threads=settings.threads,
             etdump=settings.etdump,
+            values=settings.values,
             engine_flags=[
                 *settings.engine_flags,
                 *settings.limits,

@@ -51,6 +51,8 @@ class Settings(BaseModel):
     """Degrees Celsius to which the device may cool down before the run; 0 does not wait."""
     etdump: bool = False
     """Bring back ``run.etdp``."""
+    values: bool = False
+    """Bring back ``run.values``, too: what each operator gave, in the run's single execution."""
     weights_cache: bool = True
     """Let the engine lean keep packed weights on the device, where the device's table allows it."""
     tuned: bool = True

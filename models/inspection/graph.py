@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import math
 import re
+import struct
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,6 +58,14 @@ class Node:
 
     kind: str
     handle: int
+    scale: float = 0.0
+    """Of its quantized result; 0: the result is not quantized per tensor."""
+    zero_point: int = 0
+    step: float = 0.0
+    """``scale``, or of what only converts its input: the input's."""
+    least: float = -math.inf
+    most: float = math.inf
+    """The activation that the exporter has fused into it: results are at least and at most this."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +131,34 @@ def read(program: Path, method: str = "forward") -> dict[int, tuple[Node, ...]]:
 
 
 def _nodes(graph: dict[str, Any]) -> tuple[Node, ...]:
-    return tuple(
-        Node(str(node["xnode_union_type"]).removeprefix("XNN"), int(node.get("debug_handle", 0)))
-        for node in graph.get("xnodes", ())
-    )
+    quantized: dict[int, dict[str, Any]] = {}
+    for each in graph.get("xvalues", ()):
+        value = each["xvalue_union"]
+        if value.get("quant_params_type") == "PerTensorQuant":
+            quantized[value["tensor_value"].get("id_out", 0)] = value["quant_params"]
+    found = []
+    for node in graph.get("xnodes", ()):
+        kind, values = str(node["xnode_union_type"]).removeprefix("XNN"), node["xnode_union"]
+        params = quantized.get(values.get("output_id", -1), {})
+        taken = quantized.get(values.get("input_id", -1), {}) if kind == "Convert" else {}
+        limits = node.get("output_min_max") or {}
+        found.append(
+            Node(
+                kind,
+                int(node.get("debug_handle", 0)),
+                _float(params.get("scale", 0)),
+                int(params.get("zero_point", 0)),
+                _float((params or taken).get("scale", 0)),
+                _float(limits["output_min"]) if limits else -math.inf,
+                _float(limits["output_max"]) if limits else math.inf,
+            )
+        )
+    return tuple(found)
+
+
+def _float(bits: int) -> float:
+    """A float32 from its bits."""
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
 
 
 def _graphs(payloads: Any) -> list[dict[str, Any]]:
@@ -136,12 +170,14 @@ def _graphs(payloads: Any) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         schema = folder / "schema.fbs"
-        schema.write_bytes(importlib.resources.files(serialization).joinpath("runtime_schema.fbs").read_bytes())
+        text = importlib.resources.files(serialization).joinpath("runtime_schema.fbs").read_text(encoding="utf-8")
+        # flatc writes floats with six decimals; their bits are exact.
+        schema.write_text(re.sub(r"\b(scale|output_min|output_max):float;", r"\1:uint;", text), encoding="utf-8")
         for payload in payloads:
             start, size = (int.from_bytes(payload[place], "little") for place in _FLATBUFFER)
             binary = folder / "graph.bin"
             binary.write_bytes(payload[start : start + size])
-            _flatc_decompile(name, str(schema), str(binary), ["--raw-binary", "--strict-json"])
+            _flatc_decompile(name, str(schema), str(binary), ["--raw-binary", "--strict-json", "--defaults-json"])
             text = (folder / "graph.json").read_text(encoding="utf-8")
             # JSON has no infinities; flatc writes them nevertheless.
             found.append(json.loads(re.sub(r"(?<=: )(-?)inf\b", r"\1Infinity", text)))

@@ -162,6 +162,16 @@ def correlate(
     return found
 
 
+def origin_of(nodes: Sequence[Any], handles: tuple[int, ...] = ()) -> Origin:
+    """The origin of nodes of an exported graph."""
+    return Origin(
+        handles,
+        tuple(dict.fromkeys(str(getattr(node.target, "__name__", node.target)) for node in nodes)),
+        _modules([node.meta.get("nn_module_stack") for node in nodes]),
+        _source([node.meta.get("stack_trace") for node in nodes]),
+    )
+
+
 def _is_rounding(word: str) -> bool:
     """Whether it is the name of a node or operator that only quantizes or dequantizes."""
     return word.startswith("quantized_decomposed")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core import console
 from core.plain import plain
 from models.inspection.against import Pair
 from models.inspection.origins import Origin
 from models.inspection.rows import Row, Times
+
+if TYPE_CHECKING:
+    from models.inspection.values import Gap
 
 _FIGURES = ("min", "p10", "p50", "p90", "max")
 _PLACE = ("module", "line", "kernel")
@@ -155,3 +158,41 @@ def document(rows: Sequence[Row], facts: dict[str, Any]) -> None:
 def pairs_document(found: Sequence[Pair], facts: dict[str, Any]) -> None:
     """Print two runs as JSON."""
     console.print_json({**facts, "rows": [pair.to_json() for pair in found]})
+
+
+def gaps(found: Sequence[Gap], name: str, count: int) -> None:
+    """Print how far operators are from PyTorch."""
+    console.table(
+        f"{name}: operators against PyTorch",
+        ["operator", "module", "line", "type", "shape", "error", "largest difference", "allowed", "verdict"],
+        [
+            [
+                gap.name,
+                gap.origin.module,
+                gap.origin.source.rpartition("/")[2],
+                gap.dtype,
+                "×".join(map(str, gap.shape)) or "scalar",
+                f"{gap.error:.3g}",
+                f"{gap.max_abs:.3g}",
+                f"{gap.limit:.3g}",
+                "agrees" if gap.ok else "DIFFERS",
+            ]
+            for gap in found
+        ],
+        f"{len(found)} of {count} operators; error: root mean square of the differences, by that of PyTorch's values",
+    )
+
+
+def gaps_tsv(found: Sequence[Gap]) -> None:
+    """Print the same with tabs between."""
+    out = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+    out.writerow(["operator", "module", "line", "type", "shape", "error", "max_abs", "limit", "ok"])
+    for gap in found:
+        shape = "x".join(map(str, gap.shape))
+        cells = [gap.name, gap.origin.module, gap.origin.source, gap.dtype, shape, gap.error, gap.max_abs, gap.limit]
+        out.writerow(plain(str(cell)) for cell in [*cells, int(gap.ok)])
+
+
+def gaps_document(found: Sequence[Gap], facts: dict[str, Any]) -> None:
+    """Print the same as JSON."""
+    console.print_json({**facts, "operators": [gap.to_json() for gap in found]})

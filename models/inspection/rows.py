@@ -167,7 +167,12 @@ def sort(found: Sequence[Row], by: str) -> tuple[Row, ...]:
 
 def matches(row: Row, patterns: Sequence[str]) -> bool:
     """Whether a word of the row contains one of the patterns, or matches one with ``*``; upper case is lower case."""
-    words = [word.lower() for word in row.words]
+    return contains(row.words, patterns)
+
+
+def contains(texts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """The same for any words."""
+    words = [word.lower() for word in texts]
     return not patterns or any(
         fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
         for pattern in patterns

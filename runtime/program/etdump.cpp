@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -87,7 +88,65 @@ void add_block(const TraceBlock& block, Rows* rows) {
   }
 }
 
+// Nothing for a type that upstream's Inspector does not read either.
+std::optional<pte::ScalarType> stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return pte::ScalarType::BOOL;
+    case DType::kUInt8:
+      return pte::ScalarType::BYTE;
+    case DType::kInt8:
+      return pte::ScalarType::CHAR;
+    case DType::kInt16:
+      return pte::ScalarType::SHORT;
+    case DType::kInt32:
+      return pte::ScalarType::INT;
+    case DType::kInt64:
+      return pte::ScalarType::LONG;
+    case DType::kFloat16:
+      return pte::ScalarType::HALF;
+    case DType::kFloat32:
+      return pte::ScalarType::FLOAT;
+    case DType::kFloat64:
+      return pte::ScalarType::DOUBLE;
+    default:
+      return {};
+  }
+}
+
+// A debug event. Strides are a row-major tensor's.
+flatbuffers::Offset<etd::Event> add_value(flatbuffers::FlatBufferBuilder& builder, const TraceValue& value) {
+  std::vector<std::int64_t> strides(value.shape.size(), 1);
+  for (std::size_t i = strides.size(); i > 1; --i) {
+    strides[i - 2] = strides[i - 1] * value.shape[i - 1];
+  }
+  const auto sizes = builder.CreateVector(value.shape.data(), value.shape.size());
+  const auto steps = builder.CreateVector(strides);
+  etd::TensorBuilder tensor(builder);
+  tensor.add_scalar_type(stored_type(value.dtype).value_or(pte::ScalarType::BYTE));
+  tensor.add_sizes(sizes);
+  tensor.add_strides(steps);
+  tensor.add_offset(static_cast<std::int64_t>(value.offset));
+  const auto stored = tensor.Finish();
+  etd::ValueBuilder entry(builder);
+  entry.add_val(etd::ValueType::Tensor);
+  entry.add_tensor(stored);
+  const auto entered = entry.Finish();
+  const auto name = builder.CreateSharedString(value.name);
+  etd::DebugEventBuilder event(builder);
+  event.add_chain_index(0);
+  event.add_instruction_id(value.instruction);
+  event.add_debug_entry(entered);
+  event.add_delegate_debug_id_int(value.node);
+  event.add_name(name);
+  return etd::CreateEvent(builder, 0, 0, event.Finish());
+}
+
 }  // namespace
+
+bool has_stored_type(DType dtype) {
+  return stored_type(dtype).has_value();
+}
 
 std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks) {
   flatbuffers::FlatBufferBuilder builder;
@@ -103,6 +162,9 @@ std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks) {
       made.add_start_time(event.start);
       made.add_end_time(event.end);
       events.push_back(etd::CreateEvent(builder, made.Finish()));
+    }
+    for (const TraceValue& value : block.values) {
+      events.push_back(add_value(builder, value));
     }
     const auto name = builder.CreateString(block.name);
     const auto list = builder.CreateVector(events);

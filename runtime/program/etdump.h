@@ -30,12 +30,27 @@ struct TraceEvent {
   std::uint64_t end = 0;
 };
 
+// A tensor that an instruction gave, or a node inside of a delegate. Its bytes, row-major, are in a file
+// beside the ETDump.
+struct TraceValue {
+  std::string name;        // of the operator; of a node: its kind
+  std::int32_t node = -1;  // its index in the delegate's graph; -1: the instruction itself
+  std::int32_t instruction = 0;
+  DType dtype = DType::kUnknown;
+  Shape shape;
+  std::uint64_t offset = 0;
+};
+
 // What happened between two points that mean something: loading, or one execution. Upstream writes an event
 // when it has ended: what is inside another comes before it.
 struct TraceBlock {
   std::string name;
   std::vector<TraceEvent> events;
+  std::vector<TraceValue> values = {};
 };
+
+// Whether a tensor of the type can be a TraceValue.
+bool has_stored_type(DType dtype);
 
 std::vector<std::uint8_t> write_etdump(const std::vector<TraceBlock>& blocks);
 // kExecution when the bytes are no ETDump.

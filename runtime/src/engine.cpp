@@ -50,6 +50,11 @@ Status Engine::choose(const std::string& /*method*/) {
           "leave --run_first to bundles of the engine lean"};
 }
 
+Result<std::vector<std::uint8_t>> Engine::values() {
+  return Status(Code::kUsage, "The engine " + info().name + " keeps no intermediate values.",
+                "leave --dump_intermediate to bundles of the engines executorch and lean");
+}
+
 Result<std::vector<ProfileRow>> Engine::profile_rows(unsigned /*timed*/) {
   return Status(Code::kUsage, "The engine " + info().name + " makes no table of its profile.",
                 "give --profile_path FILE, and read the file with the engine's own tools");

@@ -71,6 +71,7 @@ constexpr Flag kFlags[] = {
     {"run_first", Takes::kText, nullptr, nullptr, 0},
     {"profile_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
+    {"dump_intermediate", Takes::kText, &Options::values_path, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
@@ -245,6 +246,11 @@ Status check(const Options& options) {
   if (!options.kernel_choices.empty() && !options.tuned.empty()) {
     return usage("--kernel_choices and --tuned exclude each other.", "drop one of them");
   }
+  if (!options.values_path.empty() &&
+      (options.profile_path.empty() || options.num_executions != 1 || options.warmup != 0)) {
+    return usage("--dump_intermediate needs --etdump_path and a single execution.",
+                 "--dump_intermediate FILE --etdump_path FILE --num_executions 1 --warmup 0");
+  }
   return {};
 }
 
@@ -355,6 +361,7 @@ Flags are --flag=value or --flag value.
   --profile               the profile of the timed executions by operators, in the result; recording costs time
   --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
                           are in it (--etdump_path is the same)
+  --dump_intermediate FILE  also write the tensors that operators gave, which --etdump_path names: of one execution
   --provider NAME         onnxruntime: xnnpack (default) or cpu
   --ort_threads N         onnxruntime: threads of its own pool (default: 1; with --provider cpu: --cpu_threads)
   --ort_spinning          onnxruntime: let that pool's threads spin while they wait

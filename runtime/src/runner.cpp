@@ -245,7 +245,13 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
   if (!profile.ok()) {
     return profile.status();
   }
-  return write_file(options.profile_path, profile.value().data(), profile.value().size());
+  Status written = write_file(options.profile_path, profile.value().data(), profile.value().size());
+  if (!written.ok() || options.values_path.empty()) {
+    return written;
+  }
+  const Result<std::vector<std::uint8_t>> values = engine.values();
+  return values.ok() ? write_file(options.values_path, values.value().data(), values.value().size())
+                     : values.status();
 }
 
 // After everything that is measured: reading the files warms caches and counts as resident memory.
@@ -335,9 +341,10 @@ Status run(const Options& options, Engine& engine) {
   guard = guard_while("loaded " + options.model_path, g_json);
   const Clock::time_point start = Clock::now();
   const bool profile = options.profile || !options.profile_path.empty();
-  status = load_planned(
-      engine, {options.model_path, options.data_path, options.method_name, also_loaded(options), profile, {}},
-      &plan.value());
+  LoadOptions load{options.model_path,   options.data_path, options.method_name,
+                   also_loaded(options), profile,           {}};
+  load.values = !options.values_path.empty();
+  status = load_planned(engine, load, &plan.value());
   report.load_ms = milliseconds_since(start);
   if (!status.ok()) {
     return status;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from core import front
 from core.paths import ROOT
+from tests.support import graphs
 from tests.support.builds import lend_bundle, lend_program
 from toolchains.targets import host_target
 
@@ -51,7 +54,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lend_program(dist, model, scheme)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPWAY_DIST", str(dist))
-        deploys = [line for line in documented() if line.startswith("./inv deploy")]
+        deploys = [line for line in documented() if line.startswith("./inv deploy") and "--values" not in line]
         assert len(deploys) == len(ENGINES)
         for line in [*deploys, "./inv deploy --device local --model mlp --scheme qs8 --engine lean --etdump"]:
             assert call(line) == 0
@@ -74,10 +77,12 @@ def inspect(capsys: pytest.CaptureFixture[str]) -> Inspect:
     return run
 
 
-@pytest.mark.parametrize("line", [line for line in documented() if not line.startswith("./inv deploy")])
+@pytest.mark.parametrize(
+    "line", [line for line in documented() if not line.startswith("./inv deploy") or "--values" in line]
+)
 def test_a_command_of_the_manual(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(line) == 0
-    assert "Fully Connected" in capsys.readouterr().out
+    assert line.startswith("./inv deploy") or "Connected" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -162,3 +167,77 @@ def test_without_an_etrecord_there_are_times_only(inspect: Inspect, runs: Path, 
     found = inspect(str(copy))
     assert found["executions"] == {"timed": 10, "warmup": 1} and "--etrecord" in found["notes"][0]
     assert all(row["origin"] is None and row["times"] for row in found["rows"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_operators_give_agrees_with_pytorch(inspect: Inspect, engine: str) -> None:
+    deploy(f"--model mixed --engine {engine}")
+    found = inspect(f"local-mixed-fp32-{engine}", "--values")
+    assert found["first"] is None
+    operators = {each["name"]: each for each in found["operators"]}
+    assert {each["ok"] for each in operators.values()} == {True}
+    assert {"embedding.out @0", "native_layer_norm.out @13", "where.self_out @11"} <= set(operators)
+    if engine == "lean":  # upstream's XNNPACK delegate logs no values of its own
+        head = operators["FullyConnected #3 @14"]
+        assert (head["origin"]["module"], head["delegated"], head["error"] < 1e-6) == ("head (Linear)", True, True)
+        assert "Softmax #1 @5" in operators
+
+
+def deploy(words: str) -> int:
+    """Run a deploy that brings the values back; its exit code."""
+    return front.run(["deploy", "--device", "local", "--values", *words.split()])
+
+
+@pytest.fixture
+def faulty(runs: Path) -> Iterator[Path]:
+    """The quantized program after the weights of its second layer have become one per cent larger."""
+    from executorch.exir._serialize._program import deserialize_pte_binary
+
+    folder = runs / "programs" / "mlp-qs8"
+    kept = {name: (folder / name).read_bytes() for name in ("model.pte", "program.json")}
+    program = kept["model.pte"]
+    file = deserialize_pte_binary(program)
+    stored = file.program.execution_plan[0].delegates[0].processed.index
+    graph = graphs.read(bytes(file.program.backend_delegate_data[stored].data))
+    layer = [one["xnode_union"] for one in graph["xnodes"] if one["xnode_union_type"] == "XNNFullyConnected"][1]
+    values = [one["xvalue_union"] for one in graph["xvalues"] if "tensor_value" in one["xvalue_union"]]
+    (weights,) = [one for one in values if one["tensor_value"]["id_out"] == layer["filter_id"]]
+    key = graph["constant_data"][weights["quant_params"]["scale_buffer_idx"]]["named_key"]
+    scales = bytes(file.named_data.buffers[file.named_data.pte_data[key].buffer_index])
+    assert program.count(scales) == 1
+    larger = (numpy.frombuffer(scales, numpy.float32) * numpy.float32(1.01)).tobytes()
+    program = program.replace(scales, larger)
+    (folder / "model.pte").write_bytes(program)
+    described = {**json.loads(kept["program.json"]), "sha256": hashlib.sha256(program).hexdigest()}
+    (folder / "program.json").write_text(json.dumps(described), encoding="utf-8")
+    yield folder
+    for name, data in kept.items():
+        (folder / name).write_bytes(data)
+
+
+def test_a_fault_in_one_layer_of_a_quantized_program_is_found_by_name(
+    inspect: Inspect, faulty: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploy(f"--program {faulty} --engine lean") in (0, 32), "outputs may still be within the tolerance"
+    code, message = inspect("local-mlp-qs8-lean", "--values", fails=True)
+    assert code == 32 and "FullyConnected #2 @0 is the first operator beyond its tolerance: 2 (Linear)" in message
+    code = front.run(["inspect", "local-mlp-qs8-lean", "--values", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    verdicts = [(each["name"], each["ok"]) for each in found["operators"]]
+    assert (code, found["first"]) == (32, "FullyConnected #2 @0")
+    assert verdicts[:3] == [("Convert #1 @0", True), ("FullyConnected #1 @0", True), ("FullyConnected #2 @0", False)]
+
+
+def test_the_same_program_without_the_fault_agrees(inspect: Inspect) -> None:
+    assert deploy("--model mlp --scheme qs8 --engine lean") == 0
+    found = inspect("local-mlp-qs8-lean", "--values")
+    assert [each["name"] for each in found["operators"]][:3] == [
+        "Convert #1 @0", "FullyConnected #1 @0", "FullyConnected #2 @0",
+    ]  # fmt: skip
+    assert all(each["ok"] for each in found["operators"])
+
+
+def test_a_run_without_values_says_the_command_that_keeps_them(inspect: Inspect) -> None:
+    assert call("./inv deploy --device local --model mlp --scheme qs8 --engine lean --etdump") == 0
+    code, message = inspect("local-mlp-qs8-lean", "--values", fails=True)
+    assert code == 2 and "deploy --device local --model mlp --scheme qs8 --engine lean --values" in message

@@ -341,8 +341,8 @@ class Context:
 
 
 def words(run: str, **given: Any) -> Words:
-    usual = dict.fromkeys(("against", "sort", "only", "top", "warmup", "etrecord", "trace"), "")
-    return Words(Context, {**usual, "tsv": False, "json": False, "run": run, **given})
+    usual = dict.fromkeys(("against", "sort", "only", "top", "warmup", "etrecord", "trace", "tolerance"), "")
+    return Words(Context, {**usual, "values": False, "tsv": False, "json": False, "run": run, **given})
 
 
 @pytest.mark.parametrize("given", [{"trace": "t.json"}, {"sort": "p50"}])
@@ -354,7 +354,15 @@ def test_an_emulated_run_has_no_times_to_trace_or_sort_by(dist: Path, given: dic
 
 
 @pytest.mark.parametrize(
-    "given", [{"tsv": True, "json": True}, {"top": "0"}, {"sort": "x"}, {"trace": "t", "against": "pi-mlp-fp32-lean"}]
+    "given",
+    [
+        {"values": True, "trace": "t"},
+        {"tolerance": "1"},
+        {"tsv": True, "json": True},
+        {"top": "0"},
+        {"sort": "x"},
+        {"trace": "t", "against": "pi-mlp-fp32-lean"},
+    ],
 )
 def test_senseless_options(dist: Path, given: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <executorch/devtools/etdump/data_sinks/buffer_data_sink.h>
 #include <executorch/devtools/etdump/etdump_flatcc.h>
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
@@ -10,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,6 +29,7 @@ namespace slipway {
 namespace {
 
 using executorch::aten::ScalarType;
+using executorch::etdump::BufferDataSink;
 using executorch::etdump::ETDumpGen;
 using executorch::etdump::ETDumpResult;
 using executorch::extension::make_tensor_ptr;
@@ -121,12 +124,14 @@ class ExecuTorchEngine : public Engine {
   }
   Result<std::vector<Tensor>> outputs() override;
   Result<std::vector<std::uint8_t>> profile() override;
+  Result<std::vector<std::uint8_t>> values() override;
   Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override;
 
  private:
   Status load_module(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status execute_module();
+  Status keep_values();
   Status prepare_values(const MethodMeta& meta);
   EValue input_value(const Tensor& input, const InputForm& form);
   Result<Tensor> output_tensor(const EValue& value) const;
@@ -134,6 +139,9 @@ class ExecuTorchEngine : public Engine {
   std::string method_;
   ETDumpGen* etdump_ = nullptr;  // owned by module_
   std::vector<std::uint8_t> profile_;
+  // What instructions gave. The module's ETDump writes to it.
+  std::unique_ptr<std::uint8_t, decltype(&std::free)> values_{nullptr, &std::free};
+  std::optional<BufferDataSink> sink_;
   std::unique_ptr<Module> module_;
   std::vector<InputForm> inputs_;
   std::vector<TensorPtr> input_tensors_;
@@ -164,6 +172,12 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   method_ = options.method;
   auto etdump = options.profile ? std::make_unique<ETDumpGen>() : nullptr;
   etdump_ = etdump.get();
+  if (options.values && etdump_ != nullptr) {
+    const Status kept = keep_values();
+    if (!kept.ok()) {
+      return kept;
+    }
+  }
   if (options.data_path.empty()) {
     module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump));
   } else {
@@ -193,6 +207,25 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
     return from_error(meta.error(), Code::kFile, "Cannot read method " + method_, kExportAgain);
   }
   return prepare_values(meta.get());
+}
+
+// Upstream ends the process when the values need more than the buffer has. Memory that nobody touches costs
+// nothing.
+Status ExecuTorchEngine::keep_values() {
+  constexpr std::size_t kMost = sizeof(void*) > 4 ? std::size_t{4} << 30 : std::size_t{256} << 20;
+  std::size_t size = kMost;
+  while (values_ == nullptr && size > 1U << 20U) {
+    values_.reset(static_cast<std::uint8_t*>(std::malloc(size)));
+    size = values_ == nullptr ? size / 2 : size;
+  }
+  auto sink = BufferDataSink::create(values_.get(), size);
+  if (values_ == nullptr || !sink.ok()) {
+    return {Code::kMemory, "There is no memory for intermediate values.", "leave --dump_intermediate out"};
+  }
+  sink_.emplace(std::move(sink.get()));
+  etdump_->set_data_sink(&*sink_);
+  etdump_->set_event_tracer_debug_level(executorch::runtime::EventTracerDebugLogLevel::kIntermediateOutputs);
+  return {};
 }
 
 // Remembers the inputs' memory orders, and gives memory to outputs for which the exporter planned none.
@@ -337,6 +370,10 @@ Result<std::vector<std::uint8_t>> ExecuTorchEngine::profile() {
   profile_ = bytes_of(result.buf, result.size);
   std::free(result.buf);
   return profile_;
+}
+
+Result<std::vector<std::uint8_t>> ExecuTorchEngine::values() {
+  return sink_ ? bytes_of(values_.get(), sink_->get_used_bytes()) : std::vector<std::uint8_t>();
 }
 
 Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows(unsigned timed) {

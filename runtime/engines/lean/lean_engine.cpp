@@ -216,6 +216,12 @@ class LeanEngine : public Engine {
     });
   }
 
+  Result<std::vector<std::uint8_t>> values() override {
+    return contained([&]() -> Result<std::vector<std::uint8_t>> {
+      return recorder_ == nullptr ? std::vector<std::uint8_t>() : recorder_->values();
+    });
+  }
+
   Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override {
     return contained([&]() -> Result<std::vector<ProfileRow>> {
       return recorder_ == nullptr ? std::vector<ProfileRow>() : rows_of(recorder_->blocks(), timed);
@@ -249,7 +255,7 @@ class LeanEngine : public Engine {
   }
 
   Status load_with(const LoadOptions& options) {
-    recorder_ = options.profile ? std::make_unique<lean::Recorder>() : nullptr;
+    recorder_ = options.profile ? std::make_unique<lean::Recorder>(options.values) : nullptr;
     const std::uint64_t start = lean::Recorder::now();
     SLIPWAY_RETURN_IF_ERROR(context_.start());
     Result<lean::DataStore> store = lean::DataStore::open(options.model_path, options.data_path);

@@ -182,6 +182,7 @@ struct LoadOptions {
   bool profile = false;
   // By layer, the candidate that is to compute it (KernelUse); kUsage for one that is not there.
   std::map<std::string, std::string> kernels = {};
+  bool values = false;  // with `profile`: also what the last execution's instructions gave
 };
 
 class Engine {
@@ -256,6 +257,9 @@ class Engine {
 
   // The profile recorded since load(), in the engine's own file format. Empty without LoadOptions::profile.
   virtual Result<std::vector<std::uint8_t>> profile() = 0;
+  // The bytes of the tensors that the profile names, with LoadOptions::values. kUsage from engines that keep
+  // none.
+  virtual Result<std::vector<std::uint8_t>> values();
   // The last `timed` executions by operators, the costliest first; kUsage from engines that have only the
   // file.
   virtual Result<std::vector<ProfileRow>> profile_rows(unsigned timed);

@@ -62,4 +62,13 @@ Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank) {
   return {};
 }
 
+Tensor tensor_of(const TensorView& view) {
+  Tensor tensor{view.dtype, view.shape(), {view.data, view.data + view.bytes()}};
+  if (!view.contiguous()) {
+    const std::vector<std::uint8_t> order(view.order.begin(), view.order.begin() + view.rank);
+    tensor.bytes = to_row_major(tensor.bytes, tensor.shape, order, size_of(tensor.dtype));
+  }
+  return tensor;
+}
+
 }  // namespace slipway::lean

@@ -55,6 +55,9 @@ inline Status resize(TensorView* view, const Shape& shape) {
   return resize(view, shape.data(), shape.size());
 }
 
+// A copy of what lies at `view`, row-major.
+Tensor tensor_of(const TensorView& view);
+
 // Lists hold indices of values; -1 stands for no tensor.
 struct Indices {
   std::vector<std::int32_t> items;

@@ -90,14 +90,7 @@ Result<Tensor> Method::output(std::size_t index) const {
     }
     // A damaged file may name a large tensor as an output many times.
     SLIPWAY_RETURN_IF_ERROR(check_room(view->bytes(), "output " + std::to_string(index)));
-    tensor.dtype = view->dtype;
-    tensor.shape = view->shape();
-    tensor.bytes.assign(view->data, view->data + view->bytes());
-    if (!view->contiguous()) {
-      const std::vector<std::uint8_t> order(view->order.begin(), view->order.begin() + view->rank);
-      tensor.bytes = to_row_major(tensor.bytes, tensor.shape, order, size_of(tensor.dtype));
-    }
-    return tensor;
+    return tensor_of(*view);
   }
   const auto scalar = [&tensor](DType dtype, auto number) {
     tensor.dtype = dtype;

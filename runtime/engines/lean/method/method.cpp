@@ -247,9 +247,9 @@ Status Method::make_delegates() {
       context_.choices()->begin(plan_->name()->str() + "/" + std::to_string(i));
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
-    Result<std::unique_ptr<Delegate>> loaded =
-        Delegate::load(context_, store_, weights_, store_.delegate(*stored.processed()), what,
-                       recorder_ != nullptr, constants_given(*plan_, values_, i));
+    Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
+        context_, store_, weights_, store_.delegate(*stored.processed()), what, recorder_ != nullptr,
+        recorder_ != nullptr && recorder_->keeps_values(), constants_given(*plan_, values_, i));
     SLIPWAY_RETURN_IF_ERROR(loaded);
     delegates_.push_back(std::move(loaded.value()));
   }
@@ -390,6 +390,32 @@ void Method::record(const Instruction& instruction, std::size_t index, std::uint
   } else if (instruction.action == Action::kDelegate) {
     const std::uint64_t end = Recorder::now();
     recorder_->add_delegate(instruction.delegate->times(), index, start, end);
+  }
+  if (recorder_->keeps_values()) {
+    record_values(instruction, index);
+  }
+}
+
+// A kernel's last argument is its result.
+void Method::record_values(const Instruction& instruction, std::size_t index) {
+  if (instruction.action == Action::kDelegate) {
+    for (const NodeValue& value : instruction.delegate->values()) {
+      recorder_->add_value(value.kind, index, static_cast<std::int32_t>(value.node), value.tensor);
+    }
+  }
+  if (instruction.action != Action::kKernel || instruction.count == 0) {
+    return;
+  }
+  std::vector<std::int32_t> results{instruction.arguments[instruction.count - 1]};
+  if (const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(results.front())])) {
+    results = list->items;
+  }
+  for (const std::int32_t result : results) {
+    const auto* view =
+        result < 0 ? nullptr : std::get_if<TensorView>(&values_[static_cast<std::size_t>(result)]);
+    if (view != nullptr && view->data != nullptr && view->dtype != DType::kUnknown) {
+      recorder_->add_value(instruction.name, index, -1, tensor_of(*view));
+    }
   }
 }
 

@@ -84,6 +84,7 @@ class Method {
   Status move(const Instruction& instruction);
   Status run_instructions();
   void record(const Instruction& instruction, std::size_t index, std::uint64_t start);
+  void record_values(const Instruction& instruction, std::size_t index);
 
   const XnnContext& context_;
   const DataStore& store_;

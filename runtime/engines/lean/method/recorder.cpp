@@ -11,6 +11,27 @@ std::string native_name(const std::string& op) {
 
 }  // namespace
 
+void Recorder::begin(const char* block) {
+  for (TraceBlock& before : blocks_) {
+    before.values.clear();
+  }
+  values_.clear();
+  blocks_.push_back({block, {}});
+}
+
+void Recorder::add_value(const std::string& name, std::size_t instruction, std::int32_t node,
+                         const Tensor& tensor) {
+  constexpr std::size_t kValueAlignment = 64;
+  if (!has_stored_type(tensor.dtype)) {
+    return;
+  }
+  values_.resize((values_.size() + kValueAlignment - 1) / kValueAlignment * kValueAlignment);
+  blocks_.back().values.push_back({node < 0 ? native_name(name) : name, node,
+                                   static_cast<std::int32_t>(instruction), tensor.dtype, tensor.shape,
+                                   values_.size()});
+  values_.insert(values_.end(), tensor.bytes.begin(), tensor.bytes.end());
+}
+
 void Recorder::add_kernel(const std::string& name, std::size_t instruction, std::uint64_t start) {
   const std::uint64_t end = now();
   const auto index = static_cast<std::int32_t>(instruction);

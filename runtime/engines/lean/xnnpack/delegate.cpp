@@ -38,6 +38,11 @@ DType dtype_of(Arithmetic arithmetic) {
   }
 }
 
+// As kai_has where no layer may be taken from XNNPACK.
+bool without_layers(const MatrixLayer& /*layer*/) {
+  return false;
+}
+
 // "Add (ND) #2" of a part is "Add (ND) #5" of the whole when three came before.
 class Numbering {
  public:
@@ -92,9 +97,9 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
 
 Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, const DataStore& store,
                                                  PackedWeights& weights, Bytes payload,
-                                                 const std::string& what, bool profile,
+                                                 const std::string& what, bool profile, bool values,
                                                  const GivenConstants& given) {
-  std::unique_ptr<Delegate> made(new Delegate(context, what, profile));
+  std::unique_ptr<Delegate> made(new Delegate(context, what, profile, values));
   Split split;
   Result<XnnPayload> read = XnnPayload::read(payload, store, what);
   SLIPWAY_RETURN_IF_ERROR(read);
@@ -102,14 +107,16 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
   SLIPWAY_RETURN_IF_ERROR(checked);
   made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
-  if (context.limits().kleidiai && kai_has_any()) {
+  const bool layers = context.limits().kleidiai && kai_has_any();
+  if (layers || values) {
+    const HasKernel has_kernel = layers ? kai_has : without_layers;
     GraphBuilder whole(*made->payload_, what);
     SLIPWAY_RETURN_IF_ERROR(whole.build());
     made->externals_ = made->payload_->graph().num_externs();
-    split = split_graph(*made->payload_, whole.uses(), given, kai_has);
+    split = split_graph(*made->payload_, whole.uses(), given, has_kernel, {}, values);
     const std::set<std::size_t> stay = made->left_to_xnnpack(split);
     if (!stay.empty()) {
-      split = split_graph(*made->payload_, whole.uses(), given, kai_has, stay);
+      split = split_graph(*made->payload_, whole.uses(), given, has_kernel, stay, values);
     }
   }
   if (split.stages.empty()) {
@@ -119,6 +126,7 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   if (done.ok()) {
     done = made->make_crossings(split);
   }
+  made->probes_ = std::move(split.probes);
   return done.ok() ? Result<std::unique_ptr<Delegate>>(std::move(made)) : done;
 }
 
@@ -283,7 +291,8 @@ Status Delegate::run_layer(Part* part) {
 
 Status Delegate::execute(const std::vector<TensorView*>& arguments) {
   SLIPWAY_RETURN_IF_ERROR(check_->accept(arguments));
-  if (parts_.size() == 1 && parts_.front().graph != nullptr) {
+  values_.clear();
+  if (parts_.size() == 1 && parts_.front().graph != nullptr && !keeps_values_) {
     return parts_.front().graph->execute(arguments, check_.get());
   }
   arguments_ = arguments;
@@ -295,8 +304,24 @@ Status Delegate::execute(const std::vector<TensorView*>& arguments) {
     const std::uint64_t start = profile_ ? Recorder::now() : 0;
     SLIPWAY_RETURN_IF_ERROR(part.graph != nullptr ? part.graph->execute(arguments_) : run_layer(&part));
     part.nanoseconds = profile_ ? Recorder::now() - start : 0;
+    if (keeps_values_) {
+      keep_values(static_cast<std::size_t>(&part - parts_.data()));
+    }
   }
   return {};
+}
+
+// At once: the next stage may use the same memory.
+void Delegate::keep_values(std::size_t stage) {
+  for (const Probe& probe : probes_) {
+    if (probe.stage != stage || probe.external_id >= arguments_.size() ||
+        arguments_[probe.external_id] == nullptr) {
+      continue;
+    }
+    const auto& node = *payload_->graph().xnodes()->Get(static_cast<flatbuffers::uoffset_t>(probe.node));
+    values_.push_back({xnn::EnumNameXNodeUnion(node.xnode_union_type()), probe.node,
+                       tensor_of(*arguments_[probe.external_id])});
+  }
 }
 
 std::optional<Fallback> Delegate::fallback() const {

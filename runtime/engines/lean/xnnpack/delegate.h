@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "lean/kleidiai/layer.h"
+#include "lean/method/recorder.h"
+#include "lean/xnnpack/split.h"
 #include "lean/xnnpack/xnn_delegate.h"
 
 namespace slipway::lean {
@@ -20,10 +22,11 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
 
 class Delegate {
  public:
-  // As XnnDelegate::load. `given`: what every call gives that is a constant; it must outlive the delegate.
+  // As XnnDelegate::load. `values`: run node by node, and keep what each gives. `given`: what every call
+  // gives that is a constant; it must outlive the delegate.
   static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, const DataStore& store,
                                                 PackedWeights& weights, Bytes payload,
-                                                const std::string& what, bool profile,
+                                                const std::string& what, bool profile, bool values,
                                                 const GivenConstants& given);
 
   // Whether the argument at that index of a call is a result.
@@ -31,6 +34,8 @@ class Delegate {
 
   Status execute(const std::vector<TensorView*>& arguments);
   std::vector<OperatorTime> times() const;
+  // What the graph's nodes gave in the last execution; empty unless loaded with `values`.
+  const std::vector<NodeValue>& values() const { return values_; }
   std::vector<KernelUse> kernels() const;
   // What this processor made the delegate do otherwise; nothing where it does as exported.
   std::optional<Fallback> fallback() const;
@@ -50,8 +55,8 @@ class Delegate {
     std::size_t last = 0;  // the stage after which it is free
   };
 
-  Delegate(const XnnContext& context, std::string what, bool profile)
-      : context_(context), what_(std::move(what)), profile_(profile) {}
+  Delegate(const XnnContext& context, std::string what, bool profile, bool values)
+      : context_(context), what_(std::move(what)), profile_(profile), keeps_values_(values) {}
   // Nodes of layers that KleidiAI could compute, and that are wanted from XNNPACK.
   std::set<std::size_t> left_to_xnnpack(const Split& split) const;
   Status make_parts(const Split& split, PackedWeights& weights);
@@ -61,10 +66,12 @@ class Delegate {
   static bool read_shape(const MatrixLayer& layer, const TensorView& input, const TensorView* other,
                          LayerShape* shape);
   Status run_layer(Part* part);
+  void keep_values(std::size_t stage);
 
   const XnnContext& context_;
   std::string what_;
   bool profile_;
+  bool keeps_values_;
   std::size_t externals_ = 0;
   std::unique_ptr<XnnPayload> payload_;
   std::unique_ptr<GraphCheck> check_;  // of the whole graph
@@ -72,6 +79,8 @@ class Delegate {
   std::vector<TensorView> crossings_;
   std::vector<Block> blocks_;
   std::vector<TensorView*> arguments_;  // the call's, then the crossings
+  std::vector<Probe> probes_;
+  std::vector<NodeValue> values_;
 };
 
 }  // namespace slipway::lean

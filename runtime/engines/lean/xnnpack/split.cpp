@@ -69,8 +69,26 @@ bool has_form(xnn::XNNDatatype datatype) {
   }
 }
 
-// The nodes in order: XNNPACK's in runs, each layer alone.
-std::vector<Stage> stages_of(std::size_t nodes, const Found& found, std::map<std::size_t, std::size_t>* of) {
+// Nodes before which a graph may not end: they, or nodes behind them, read what has no form outside of
+// XNNPACK.
+std::set<std::size_t> joined_nodes(const Lifetimes& lifetimes) {
+  std::set<std::size_t> joined;
+  for (const auto& [id, lifetime] : lifetimes) {
+    if (lifetime.producer == kNoNode || lifetime.constant() || has_form(lifetime.tensor->datatype())) {
+      continue;
+    }
+    for (const std::size_t consumer : lifetime.consumers) {
+      for (std::size_t i = lifetime.producer + 1; i <= consumer; ++i) {
+        joined.insert(i);
+      }
+    }
+  }
+  return joined;
+}
+
+// The nodes in order: XNNPACK's in runs (`joined`: one by one, but for these), each layer alone.
+std::vector<Stage> stages_of(std::size_t nodes, const Found& found, const std::set<std::size_t>* joined,
+                             std::map<std::size_t, std::size_t>* of) {
   std::vector<Stage> stages;
   for (std::size_t i = 0; i < nodes; ++i) {
     if (found.converters.count(i) != 0) {
@@ -82,7 +100,8 @@ std::vector<Stage> stages_of(std::size_t nodes, const Found& found, std::map<std
       stages.back().layer = layer->second;
       stages.back().node = i;
     } else {
-      if (stages.empty() || stages.back().is_layer) {
+      const bool apart = joined != nullptr && joined->count(i) == 0;
+      if (stages.empty() || stages.back().is_layer || apart) {
         stages.emplace_back();
       }
       stages.back().part.nodes.insert(i);
@@ -95,15 +114,17 @@ std::vector<Stage> stages_of(std::size_t nodes, const Found& found, std::map<std
 }  // namespace
 
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay) {
+                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay,
+                  bool apart) {
   const Lifetimes lifetimes = lifetimes_of(payload, uses, given);
   const Found found = find_layers(payload, lifetimes, has_kernel, stay);
-  if (found.layers.empty()) {
+  if (found.layers.empty() && !apart) {
     return {};
   }
   Split split;
   std::map<std::size_t, std::size_t> stage_of;
-  split.stages = stages_of(uses.size(), found, &stage_of);
+  const std::set<std::size_t> joined = joined_nodes(lifetimes);
+  split.stages = stages_of(uses.size(), found, apart ? &joined : nullptr, &stage_of);
   // A layer of rows that it quantizes itself takes what its converter took.
   std::map<std::uint32_t, std::set<std::size_t>> extra;
   std::map<std::size_t, std::uint32_t> taken;  // by stages
@@ -150,6 +171,9 @@ Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uin
       }
     }
     const bool out = leaves || !consumers.empty();
+    if (producer != kNoNode && out) {
+      split.probes.push_back({producer, lifetime.producer, external_id});
+    }
     if (producer != kNoNode) {
       Stage& stage = split.stages[producer];
       if (stage.is_layer) {

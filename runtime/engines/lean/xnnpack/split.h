@@ -41,16 +41,26 @@ struct Crossing {
   std::size_t last = 0;           // the last one that takes it
 };
 
+// A node's result that has a form outside of XNNPACK.
+struct Probe {
+  std::size_t stage = 0;
+  std::size_t node = 0;
+  std::uint32_t external_id = 0;  // its index among the arguments
+};
+
 struct Split {
   std::vector<Stage> stages;
   std::vector<Crossing> crossings;
+  std::vector<Probe> probes;
 };
 
 // `uses`: the values that each node names, by the exporter's ids. A split with no stages when no layer
 // qualifies, or when what would have to be handed over has no form outside of XNNPACK.
 // `has_kernel`: whether there is one for such a layer. `stay`: nodes that are XNNPACK's all the same.
+// `apart`: each node of XNNPACK's is a graph of its own, as far as its results have a form outside of it.
 using HasKernel = bool (*)(const MatrixLayer&);
 Split split_graph(const XnnPayload& payload, const std::vector<std::set<std::uint32_t>>& uses,
-                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay = {});
+                  const GivenConstants& given, HasKernel has_kernel, const std::set<std::size_t>& stay = {},
+                  bool apart = false);
 
 }  // namespace slipway::lean
