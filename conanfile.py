@@ -64,12 +64,15 @@ class SlipwayRuntimeConan(ConanFile):
         "engine": ["executorch", "lean", "onnxruntime"],
         "operators": ["ANY"],
         "backends": ["ANY"],
+        # libslipway, of the engine lean: no, the static library alone, or the shared one, too.
+        "library": ["no", "static", "both"],
     }
-    default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all"}
+    default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all", "library": "no"}
     # By kind, as toolchains/build/inputs.py counts them: a stray file is no new revision. Tests, fuzz targets and the
     # proof are not in the package.
     exports_sources = (
-        "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*CMakeLists.txt",
+        "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*.hpp",
+        "runtime/*.map", "runtime/*CMakeLists.txt",
         "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
     )  # fmt: skip
     # A dependency's recipe may change without its version: the runner that took files from it is another then.
@@ -80,6 +83,7 @@ class SlipwayRuntimeConan(ConanFile):
         if self.options.engine != "lean":
             self.options.rm_safe("operators")
             self.options.rm_safe("backends")
+            self.options.rm_safe("library")
 
     def requirements(self):
         if self.options.engine == "executorch":
@@ -125,6 +129,10 @@ class SlipwayRuntimeConan(ConanFile):
             toolchain.cache_variables["EXECUTORCH_SCHEMA_DIR"] = schemas.as_posix()
             kleidiai = any(item.ref.name == "kleidiai" for item in self.dependencies.host.values())
             toolchain.cache_variables["SLIPWAY_KLEIDIAI"] = kleidiai
+            toolchain.cache_variables["SLIPWAY_LIBRARY"] = self.options.library != "no"
+            toolchain.cache_variables["SLIPWAY_SHARED_LIBRARY"] = self.options.library == "both"
+            libcxx = str(self.settings.get_safe("compiler.libcxx", ""))
+            toolchain.cache_variables["SLIPWAY_CXX_LIBRARY"] = "stdc++" if libcxx.startswith("libstdc++") else "c++"
             toolchain.cache_variables["SLIPWAY_KLEIDIAI_LAYERS"] = self._kleidiai_layers
             names = Path(self.generators_folder, "kernels")
             save(self, names / "kernel_names.inc", self._kernel_names())
@@ -172,3 +180,18 @@ class SlipwayRuntimeConan(ConanFile):
             # With the C library of its own that a package may have, in lib/glibc.
             copy(self, "*.so*", folder / "lib", package / "lib")
             copy(self, "*", folder / "licenses", package / "licenses" / dependency.ref.name)
+        if self.options.get_safe("library", "no") != "no":
+            self._merge()
+
+    def _merge(self):
+        """Put the dependencies' static libraries into ours: one file to link, in any order."""
+        ours = next(Path(self.package_folder, "lib").glob("*slipway.a"))
+        folders = [Path(dependency.package_folder, "lib") for dependency in self.dependencies.host.values()]
+        others = sorted(file for folder in folders for file in folder.glob("*") if file.suffix in (".a", ".lib"))
+        merged = Path(self.build_folder, "merged.a")
+        lines = [f"CREATE {merged.name}", *(f"ADDLIB {file}" for file in [ours, *others]), "SAVE", "END"]
+        script = Path(self.build_folder, "merge.mri")
+        save(self, script, "\n".join(lines) + "\n")
+        archiver = self.buildenv.vars(self).get("AR") or "ar"
+        self.run(f'"{archiver}" -M < "{script}"', cwd=self.build_folder)
+        merged.replace(ours)

@@ -22,13 +22,29 @@ def run(words: Words) -> None:
 
     family, engine = words["toolchain"], words["engine"]
     if words["all"]:
-        if any(words.given[name] for name in ("target", "engine", "packages", "ops_from")):
+        if any(words.given[name] for name in ("target", "engine", "packages", "sdk", "wheel", "ops_from")):
             raise UsageError(
-                "--all goes without --target, --engine, --ops-from and --packages.", "", "./inv build --all"
+                "--all goes without --target, --engine, --ops-from, --packages, --sdk and --wheel.",
+                "",
+                "./inv build --all",
             )
         from toolchains.build import build_all
 
         build_all.report(build_all.build_all(family, words["sources"], words["force"]), words["json"])
+        return
+    if words["sdk"] or words["wheel"]:
+        if any(words.given[name] for name in ("engine", "packages", "ops_from")):
+            raise UsageError(
+                "--sdk and --wheel go without --engine, --packages and --ops-from.", "", "./inv build --sdk"
+            )
+        from toolchains.build.sdk import build_sdk
+        from toolchains.build.wheel import tag, write_wheel
+        from toolchains.targets import get_target
+
+        if words["wheel"]:
+            tag(get_target(words["target"]))  # before minutes of compiling
+        sdk = build_sdk(words["target"], family, words["force"])
+        report.sdk(sdk, words["json"], write_wheel(sdk) if words["wheel"] else None)
         return
     if words["packages"] or (not engine and _without_engine(words["target"])):
         from toolchains.build.native import build_native

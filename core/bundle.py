@@ -171,7 +171,7 @@ class Bundle(_Model):
 
     def verify(self) -> None:
         """Compare every file's size and digest with the manifest; all differences in one `BundleError`."""
-        wrong = _differences(self.path, self.manifest.files)
+        wrong = differences(self.path, self.manifest.files)
         if wrong:
             raise BundleError(
                 f"The bundle in {self.path} is not as it was built.",
@@ -181,7 +181,8 @@ class Bundle(_Model):
             )
 
 
-def _differences(folder: Path, files: tuple[FileEntry, ...]) -> list[str]:
+def differences(folder: Path, files: tuple[FileEntry, ...]) -> list[str]:
+    """Which of ``files`` are not in ``folder`` as a manifest lists them, each with a word of why."""
     wrong: list[str] = []
     for entry in files:
         file = folder / entry.path
@@ -203,7 +204,7 @@ def find_bundle(word: str, target: str) -> Bundle:
         there = sorted(file.parent.name for file in (dist_dir() / target).glob(f"*/{MANIFEST}"))
         raise UsageError(
             f"There is no bundle {word or 'without a name'}.",
-            f"for {target} there are: {', '.join(name for name in there if name != 'native') or 'none'}",
+            f"for {target} there are: {', '.join(name for name in there if name not in ('native', 'sdk')) or 'none'}",
             f"./inv build --target {target} --ops-from model.pte",
             [word],
         )
@@ -269,7 +270,7 @@ class Native(_Model):
             raise BundleError(f"There are no native packages in {path}.", "they were not built", again) from error
         except (ValueError, ValidationError) as error:
             raise BundleError(f"{source} is not a manifest.", str(error), again) from error
-        wrong = _differences(path, manifest.files) if verify else []
+        wrong = differences(path, manifest.files) if verify else []
         if wrong:
             raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
         return cls(path=path, manifest=manifest)

@@ -44,8 +44,9 @@ def _dist_parts() -> list[Path]:
 
 def _clean_dist() -> dict[str, int]:
     removed = {str(part): _remove(part) for part in _dist_parts()}
-    for stamp in dist_dir().glob("*/.*.built.json"):
-        stamp.unlink()
+    for pattern in ("*/.*.built.json", "*/slipway-sdk-*.tar.zst*"):
+        for file in dist_dir().glob(pattern):
+            file.unlink()
     for folder in [*dist_dir().glob("*"), dist_dir()]:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty ones only

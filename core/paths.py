@@ -81,7 +81,7 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-DIST_PARTS = ("lab", "matrix", "nets", "programs", "results", "sweeps", "tests")
+DIST_PARTS = ("lab", "matrix", "nets", "programs", "results", "sweeps", "tests", "wheels")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 
@@ -100,6 +100,16 @@ def bundle_dir(target: str, engine: str, selection: str = "") -> Path:
 def native_dir(target: str) -> Path:
     """``dist/<target>/native``: XNNPACK and what it needs, as libraries."""
     return dist_dir() / target / "native"
+
+
+def sdk_dir(target: str) -> Path:
+    """``dist/<target>/sdk``: libslipway, its headers, and how other build systems find it."""
+    return dist_dir() / target / "sdk"
+
+
+def wheels_dir() -> Path:
+    """``dist/wheels``: the Python package over libslipway, one wheel for each target."""
+    return dist_part("wheels")
 
 
 def programs_dir() -> Path:

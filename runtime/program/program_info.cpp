@@ -112,7 +112,9 @@ std::uint64_t planned_bytes(const pte::ExecutionPlan& plan) {
   return all;
 }
 
-MethodInfo method_of(const pte::ExecutionPlan& plan) {
+}  // namespace
+
+MethodInfo method_info(const pte::ExecutionPlan& plan) {
   MethodInfo method;
   method.name = plan.name()->str();
   method.inputs = specs_of(plan, plan.inputs());
@@ -137,8 +139,6 @@ MethodInfo method_of(const pte::ExecutionPlan& plan) {
   return method;
 }
 
-}  // namespace
-
 Result<ProgramInfo> read_program_info(const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file.ok()) {
@@ -152,7 +152,7 @@ Result<ProgramInfo> read_program_info(const std::string& path) {
   info.size = file.value().size();
   info.version = program.value()->version();
   for (const pte::ExecutionPlan* plan : *program.value()->execution_plan()) {
-    info.methods.push_back(method_of(*plan));
+    info.methods.push_back(method_info(*plan));
   }
   return info;
 }

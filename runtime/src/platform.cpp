@@ -15,12 +15,14 @@ std::int64_t wall_clock() {
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      identity_(other.identity_) {}
+      identity_(other.identity_),
+      ours_(other.ours_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(identity_, other.identity_);
+  std::swap(ours_, other.ours_);
   return *this;
 }
 

@@ -26,6 +26,12 @@ class MappedFile {
  public:
   // kFile when it cannot be opened, is no regular file, or cannot be mapped.
   static Result<MappedFile> open(const std::string& path);
+  // A part of an open file, up to its end for a size of 0; `name` is what messages call it. The descriptor
+  // stays the caller's. kFile when there is no such part, kUsage where the system's files have other handles.
+  static Result<MappedFile> open_part(int descriptor, std::uint64_t offset, std::uint64_t size,
+                                      const std::string& name);
+  // Memory that somebody else owns: it is neither given back nor forgotten.
+  static MappedFile borrow(const std::uint8_t* data, std::size_t size) { return {data, size}; }
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -43,10 +49,12 @@ class MappedFile {
  private:
   MappedFile(const std::uint8_t* data, std::size_t size, const FileIdentity& identity)
       : data_(data), size_(size), identity_(identity) {}
+  MappedFile(const std::uint8_t* data, std::size_t size) : data_(data), size_(size), ours_(false) {}
 
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
   FileIdentity identity_;
+  bool ours_ = true;
 };
 
 // Zeroed memory by pages, aligned to them: in large ones where the system has those and the size is worth it.
@@ -93,7 +101,10 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
 // Whether there is something under that name.
 bool exists(const std::string& path);
 
-// The file that this program was started from; empty when the system does not tell.
+// What may be read behind the last byte of a file that is mapped: kernels read whole registers.
+inline constexpr std::size_t kReadBehind = 64;
+
+// The file that this code is in: the program's, or a shared library's. Empty when the system does not tell.
 std::string own_path();
 
 // Nanoseconds since 1970, by the clock.

@@ -5,6 +5,9 @@
 #include <unistd.h>
 #ifdef __APPLE__
 #include <mach-o/dyld.h>
+#else
+#include <dlfcn.h>
+#include <sys/auxv.h>
 #endif
 
 #include <cerrno>
@@ -174,15 +177,51 @@ constexpr std::size_t kReserve = std::size_t{1} << 20;  // more than what is map
 // Address space that a file of that size takes: kernels read whole registers, so that some bytes behind its
 // last one must be there, too.
 std::size_t mapped_size(std::size_t size) {
-  constexpr std::size_t kReadBehind = 64;
   return (size + kReadBehind + page_size() - 1) / page_size() * page_size();
+}
+
+// Where in its page of memory a byte is.
+std::size_t in_page(const void* data) {
+  return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(data) % page_size());
+}
+
+Status cannot_map(const std::string& name, const std::string& what, const std::string& fix) {
+  return {Code::kFile, "Cannot read " + name + ": " + what + ".", fix, {name}};
+}
+
+// Maps so many bytes of a file, at least one, from `offset` on.
+Result<const std::uint8_t*> map_part(int descriptor, std::uint64_t offset, std::uint64_t size,
+                                     const std::string& name) {
+  if (size > SIZE_MAX - kReserve) {
+    return cannot_map(name, "it is larger than this machine's address space", "use a 64-bit target");
+  }
+  const auto before = static_cast<std::size_t>(offset % page_size());
+  const std::size_t bytes = before + static_cast<std::size_t>(size);
+  const std::size_t mapped = mapped_size(bytes);
+  void* data = ::mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data != MAP_FAILED && ::mmap(data, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, descriptor,
+                                   static_cast<off_t>(offset - before)) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(data, mapped);
+    errno = error;
+    data = MAP_FAILED;
+  }
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    if (error == ENOMEM) {
+      return Status(Code::kMemory, "No address space to map " + name + ".",
+                    "raise the memory limit (ulimit -v)");
+    }
+    return cannot_map(name, std::strerror(error), "copy the file to a local disk");
+  }
+  return static_cast<const std::uint8_t*>(data) + before;
 }
 
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const auto fail = [&](const std::string& what, const std::string& fix) {
-    return Status(Code::kFile, "Cannot read " + path + ": " + what + ".", fix, {path});
+    return cannot_map(path, what, fix);
   };
   // A pipe that nobody writes to is refused, not waited for.
   const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -199,47 +238,49 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
                 "name the file itself");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size > SIZE_MAX - kReserve) {
-    return fail("it is larger than this machine's address space", "use a 64-bit target");
-  }
   if (size == 0) {
     return MappedFile(nullptr, 0, identity_of(status));
   }
-  const std::size_t mapped = mapped_size(static_cast<std::size_t>(size));
-  void* data = ::mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data != MAP_FAILED && ::mmap(data, static_cast<std::size_t>(size), PROT_READ, MAP_PRIVATE | MAP_FIXED,
-                                   descriptor.get(), 0) == MAP_FAILED) {
-    const int error = errno;
-    ::munmap(data, mapped);
-    errno = error;
-    data = MAP_FAILED;
+  const Result<const std::uint8_t*> data = map_part(descriptor.get(), 0, size, path);
+  SLIPWAY_RETURN_IF_ERROR(data);
+  return MappedFile(data.value(), static_cast<std::size_t>(size), identity_of(status));
+}
+
+Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, std::uint64_t size,
+                                         const std::string& name) {
+  struct stat status = {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    return cannot_map(name, "the descriptor is not a regular file's", "open the file itself");
   }
-  if (data == MAP_FAILED) {
-    const int error = errno;
-    if (error == ENOMEM) {
-      return Status(Code::kMemory, "No address space to map " + path + ".",
-                    "raise the memory limit (ulimit -v)");
-    }
-    return fail(std::strerror(error), "copy the file to a local disk");
+  const auto whole = static_cast<std::uint64_t>(status.st_size);
+  if (offset > whole || size > whole - offset) {
+    return cannot_map(name, "the file has only " + std::to_string(whole) + " bytes",
+                      "compare offset and size with the file's size");
   }
-  return MappedFile(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size),
-                    identity_of(status));
+  const std::uint64_t wanted = size == 0 ? whole - offset : size;
+  if (wanted == 0) {
+    return MappedFile(nullptr, 0, identity_of(status));
+  }
+  const Result<const std::uint8_t*> data = map_part(descriptor, offset, wanted, name);
+  SLIPWAY_RETURN_IF_ERROR(data);
+  return MappedFile(data.value(), static_cast<std::size_t>(wanted), identity_of(status));
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) {
-    ::munmap(const_cast<std::uint8_t*>(data_), mapped_size(size_));
+  if (data_ != nullptr && ours_) {
+    const std::size_t before = in_page(data_);
+    ::munmap(const_cast<std::uint8_t*>(data_) - before, mapped_size(before + size_));
   }
 }
 
 void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
-  if (data < data_ || data > data_ + size_ || size > size_ - static_cast<std::size_t>(data - data_)) {
+  if (!ours_ || data < data_ || data > data_ + size_ ||
+      size > size_ - static_cast<std::size_t>(data - data_)) {
     return;
   }
   // Whole pages, also those it shares with its neighbours: nobody writes to them.
-  const auto offset = static_cast<std::size_t>(data - data_);
-  const std::size_t begin = offset - offset % page_size();
-  ::madvise(const_cast<std::uint8_t*>(data_) + begin, offset + size - begin, MADV_DONTNEED);
+  const std::size_t before = in_page(data);
+  ::madvise(const_cast<std::uint8_t*>(data) - before, before + size, MADV_DONTNEED);
 }
 
 Pages Pages::allocate(std::size_t size) {
@@ -337,7 +378,13 @@ std::string own_path() {
   std::uint32_t size = sizeof(path);
   return ::_NSGetExecutablePath(path, &size) == 0 ? path : "";
 #else
-  return "/proc/self/exe";
+  // A static program has no loader that could tell, and no library either.
+  Dl_info own = {};
+  Dl_info started = {};
+  const bool apart = ::dladdr(reinterpret_cast<const void*>(&own_path), &own) != 0 &&
+                     ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_PHDR)), &started) != 0 &&
+                     own.dli_fbase != started.dli_fbase;
+  return apart && own.dli_fname != nullptr ? own.dli_fname : "/proc/self/exe";
 #endif
 }
 

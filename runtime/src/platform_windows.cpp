@@ -176,14 +176,21 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
                     identity_of(file.get()));
 }
 
+Result<MappedFile> MappedFile::open_part(int /*descriptor*/, std::uint64_t /*offset*/, std::uint64_t /*size*/,
+                                         const std::string& name) {
+  return Status(Code::kUsage, name + " cannot be loaded: Windows has no file descriptors of its own.",
+                "load it from its path or from memory");
+}
+
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) {
+  if (data_ != nullptr && ours_) {
     ::UnmapViewOfFile(data_);
   }
 }
 
 void MappedFile::forget(const std::uint8_t* data, std::size_t size) const {
-  if (data < data_ || data > data_ + size_ || size > size_ - static_cast<std::size_t>(data - data_)) {
+  if (!ours_ || data < data_ || data > data_ + size_ ||
+      size > size_ - static_cast<std::size_t>(data - data_)) {
     return;
   }
   // Pages that are not locked leave the working set when they are unlocked; the call says that they were not.
@@ -212,7 +219,10 @@ bool exists(const std::string& path) {
 std::string own_path() {
   wchar_t path[4096];
   constexpr DWORD kMost = sizeof(path) / sizeof(path[0]);
-  const DWORD size = ::GetModuleFileNameW(nullptr, path, kMost);
+  HMODULE own = nullptr;
+  ::GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                       reinterpret_cast<LPCWSTR>(reinterpret_cast<const void*>(&own_path)), &own);
+  const DWORD size = ::GetModuleFileNameW(own, path, kMost);
   return size == 0 || size == kMost ? std::string() : to_utf8(path);
 }
 

@@ -16,7 +16,7 @@ import pytest
 from core.bundle import MANIFEST, RUNNER, Bundle, Checks, FileEntry, Manifest, Needs, Offers
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import sha256_bytes, write_json
-from toolchains.build import builder, conan, conan_packages, inputs, layout
+from toolchains.build import builder, conan, conan_packages, inputs, layout, runtime_package
 from toolchains.compilers import families as compilers
 from toolchains.compilers import gnu
 from toolchains.debian import fetch_source
@@ -62,8 +62,8 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(inputs, "ROOT", checkout)
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
 
-    def package(job: Any, steps: Any) -> tuple[Path, dict[str, Any]]:
-        made.append(f"{job.target.name} {job.toolchain}")
+    def package(request: Any, steps: Any) -> tuple[Path, dict[str, Any]]:
+        made.append(f"{request.target.name} {request.toolchain}")
         root: dict[str, Any] = {"name": "slipway-runtime", "ref": "slipway-runtime/0.1.0#1", "context": "host"}
         root |= {"test": False, "dependencies": {}}
         return tmp_path, {"nodes": {"0": root}}
@@ -75,7 +75,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
     binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
     family = type("Fake", (), {"ensure": staticmethod(lambda target: COMPILERS)})
-    monkeypatch.setattr(builder, "_package", package)
+    monkeypatch.setattr(runtime_package, "make", package)
     monkeypatch.setattr(conan_packages, "forget", lambda reference, log: None)
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)

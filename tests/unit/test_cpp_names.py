@@ -22,6 +22,7 @@ _TARGETS = {
     "program": ("program",),
     "executorch": ("engines/executorch",),
     "lean": tuple(f"engines/lean{wing}" for wing in ("", "/kernels", "/kleidiai", "/method", "/xnnpack")),
+    "library": ("library",),
     "onnxruntime": ("engines/onnxruntime",),
     "fuzz-parts": ("fuzz",),
     "fuzz-sweep": ("fuzz",),

@@ -13,17 +13,11 @@ def test_the_same_programs_give_the_same_selection() -> None:
     first = select(["mlp-fp32"], ["aten::mul.out", "aten::add.out", "aten::mul.out"], ["XnnpackBackend"])
     assert first == select(["mlp-fp32"], ["aten::add.out", "aten::mul.out"], ["XnnpackBackend"] * 2)
     assert first.name == "mlp-fp32"
-    assert first.words == [
-        "--options=slipway-runtime/*:operators=aten/add.out+aten/mul.out",
-        "--options=slipway-runtime/*:backends=XnnpackBackend",
-    ]
+    assert first.options == ("operators=aten/add.out+aten/mul.out", "backends=XnnpackBackend")
 
 
 def test_nothing_at_all_is_needed() -> None:
-    assert select(["a"], [], []).words == [
-        "--options=slipway-runtime/*:operators=none",
-        "--options=slipway-runtime/*:backends=none",
-    ]
+    assert select(["a"], [], []).options == ("operators=none", "backends=none")
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from core import console
 from core.bundle import SBOM, Bundle
-from core.errors import BuildError, NotSupportedError
-from core.files import locked, new_folder, write_json
+from core.errors import NotSupportedError
+from core.files import new_folder, write_json
 from core.locks import Clock
-from core.paths import ROOT, bundle_dir, cache_dir
+from core.paths import bundle_dir, cache_dir
 from toolchains.build import inputs
 from toolchains.build.making import Making
 from toolchains.build.selection import Selection
 from toolchains.build.steps import Steps
 from toolchains.targets import Target, get_target
+
+if TYPE_CHECKING:
+    from toolchains.build import runtime_package
 
 _STEPS = 5
 
@@ -82,8 +84,19 @@ def build(
     return making.ensure(lambda: _build(job, digest), "waiting: this bundle is being built already", force=job.force)
 
 
+def _request(job: _Job) -> runtime_package.Request:
+    from toolchains.build import runtime_package
+
+    what = f"Building pte_runner for {job.target.name}"
+    compiling = f"compiling pte_runner with the engine {job.engine}"
+    options = (f"engine={job.engine}", *(job.selection.options if job.selection else ()))
+    return runtime_package.Request(
+        job.target, job.toolchain, job.engine, job.log, what, compiling, options, force=job.force
+    )
+
+
 def _build(job: _Job, digest: str) -> None:
-    from toolchains.build import conan_packages, layout, sbom
+    from toolchains.build import conan_packages, layout, runtime_package, sbom
     from toolchains.compilers.families import family
 
     clock = Clock()
@@ -96,10 +109,10 @@ def _build(job: _Job, digest: str) -> None:
         )
         with new_folder(job.folder) as new:
             with conan_packages.building():
-                package, graph = _package(job, steps)
+                package, graph = runtime_package.make(_request(job), steps)
                 steps.begin("reading the binaries: architecture, C library, libraries, instructions")
                 layout.collect(package, new)
-            conan_packages.forget(_reference(graph), job.log)
+            conan_packages.forget(runtime_package.reference(graph), job.log)
             binaries = layout.check(origin, new)
             checked = layout.scan(origin, new, binaries)
             steps.begin("running pte_runner --capabilities, if it runs here")
@@ -108,40 +121,3 @@ def _build(job: _Job, digest: str) -> None:
             write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))
             layout.describe(origin, new, binaries, offered, checked)
     console.note(f"built {job.folder} in {clock}")
-
-
-def _package(job: _Job, steps: Steps) -> tuple[Path, dict[str, Any]]:
-    """Build the runner's Conan package unless Conan has this very one; its folder in Conan's cache, Conan's graph."""
-    from toolchains.build import conan, conan_packages
-
-    compiling = f"compiling pte_runner with the engine {job.engine}"
-
-    def heard(line: str) -> None:
-        if line.startswith("Building from source slipway-runtime/"):
-            steps.begin(compiling)
-        else:
-            steps.heard(line)
-
-    steps.begin("packaging the libraries of recipes/")
-    what = f"Building pte_runner for {job.target.name}"
-    words = conan_packages.words(job.target, job.toolchain, job.log)
-    words += [f"--options=slipway-runtime/*:engine={job.engine}", *(job.selection.words if job.selection else [])]
-    with locked(conan.LOCK, conan_packages.WAITING):
-        exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=job.log, what=what))
-    subject = [f"--requires={exported['reference']}"]
-    force = ("slipway-runtime",) if job.force else ()
-    request = conan_packages.Request(subject, words, job.log, what, force)
-    graph = conan_packages.install(request, ["--envs-generation=false"], heard, steps.heard)
-    inputs.hold_against(job.engine, graph)
-    steps.begin(compiling)
-    nodes = graph["nodes"].values()
-    folder = next((node["package_folder"] for node in nodes if node.get("name") == "slipway-runtime"), None)
-    if not folder:
-        raise BuildError("Conan made no package of pte_runner.", "", f"less {job.log}")
-    return Path(folder), graph
-
-
-def _reference(graph: dict[str, Any]) -> str:
-    """The recipe of pte_runner in Conan's graph, with its revision."""
-    nodes = graph["nodes"].values()
-    return next(str(node["ref"]) for node in nodes if node.get("name") == "slipway-runtime")

@@ -35,18 +35,19 @@ RECIPES: Mapping[str, tuple[str, ...]] = {
 _RUNNER = ("runtime/CMakeLists.txt", "runtime/include", "runtime/src")
 SOURCES: Mapping[str, tuple[str, ...]] = {
     NATIVE: (PROOF,),
-    "lean": (*_RUNNER, "runtime/program", "runtime/engines/lean", "conanfile.py", "LICENSE"),
+    "lean": (*_RUNNER, "runtime/program", "runtime/engines/lean", "runtime/library", "conanfile.py", "LICENSE"),
     "executorch": (*_RUNNER, "runtime/program", "runtime/engines/executorch", "conanfile.py", "LICENSE"),
     "onnxruntime": (*_RUNNER, "runtime/engines/onnxruntime", "conanfile.py", "LICENSE"),
 }
 """Files and folders of the checkout, besides recipes, that go into a build."""
 
-KINDS = frozenset({".c", ".cpp", ".h", ".in", ".patch", ".py", ".sh", ".toml", ".yml"})
+KINDS = frozenset({".c", ".cpp", ".h", ".hpp", ".in", ".map", ".patch", ".py", ".sh", ".toml", ".yml"})
 """Suffixes of the files that count within a folder, besides every ``CMakeLists.txt``."""
 
 _MODULES = (
     *(f"build/{name}.py" for name in ("builder", "conan", "conan_packages", "inputs", "layout", "making", "native")),
-    *(f"build/{name}.py" for name in ("native_layout", "offers", "own_loader", "sbom", "selection")),
+    *(f"build/{name}.py" for name in ("native_layout", "offers", "own_loader", "runtime_package", "sbom", "sdk")),
+    "build/selection.py",
     *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "ndk", "sysroot", "xcode")),
     *(f"compilers/{name}" for name in ("zig.py", "zig_wrapper.sh", "libstdcxx_compat.cpp")),
     "debian/fetch_source.py",

@@ -9,7 +9,10 @@ from core import console
 from toolchains.targets import WORKS, Target, load_targets
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from core.bundle import Bundle, Checks, Native
+    from toolchains.build.sdk import Sdk
 
 
 def _state(target: Target) -> str:
@@ -116,3 +119,26 @@ def native(built: Native, as_json: bool) -> None:
         *(["note", note] for note in manifest.notes),
     ]
     console.table(f"Native packages of {manifest.target}", ["", ""], rows)
+
+
+def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
+    """What a build of libslipway left, and how to link it."""
+    manifest = built.manifest
+    if as_json:
+        paths = {"path": str(built.path), "archive": str(built.archive), "wheel": str(wheel) if wheel else None}
+        console.print_json({**paths, **manifest.model_dump(mode="json")})
+        return
+    libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/"))]
+    rows = [
+        ["folder", console.shown(built.path)],
+        ["archive", f"{console.shown(built.archive)} ({built.archive.stat().st_size / 1e6:.1f} MB)"],
+        ["libraries", ", ".join(f"{entry.path} ({entry.size / 1e6:.1f} MB)" for entry in libraries)],
+        *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
+        ["CMake", "find_package(slipway CONFIG): slipway::lean" + (", slipway::slipway" if manifest.shared else "")],
+        ["pkg-config", "slipway"],
+        ["ISA floor", manifest.isa_floor],
+        ["C library", manifest.libc],
+        ["compilers", manifest.toolchain],
+        ["checked", _checked(manifest.checks)],
+    ]
+    console.table(f"libslipway {manifest.version} for {manifest.target}", ["", ""], rows)

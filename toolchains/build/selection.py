@@ -31,14 +31,11 @@ class Selection:
         return joined if len(joined) <= _LONGEST else f"{joined[: _LONGEST - 9]}-{digest}"
 
     @property
-    def words(self) -> list[str]:
-        """Conan's options for it. Neither ``:`` nor ``,`` may be in them."""
+    def options(self) -> tuple[str, ...]:
+        """The recipe's options for it. Neither ``:`` nor ``,`` may be in them."""
         operators = "+".join(name.replace("::", "/") for name in self.operators) or "none"
         backends = "+".join(self.backends) or "none"
-        return [
-            f"--options=slipway-runtime/*:operators={operators}",
-            f"--options=slipway-runtime/*:backends={backends}",
-        ]
+        return (f"operators={operators}", f"backends={backends}")
 
 
 def select(programs: Iterable[str], operators: Iterable[str], backends: Iterable[str]) -> Selection:

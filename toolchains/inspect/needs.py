@@ -82,7 +82,9 @@ def _libc(binaries: Sequence[Binary]) -> Libc:
         return "system"
     loaders = [item.interpreter for item in binaries if item.interpreter]
     if not loaders:
-        return "static"
+        # Shared libraries without a program.
+        needed = {name for item in binaries for name in item.needed}
+        return "glibc" if "libc.so.6" in needed else "bionic" if "libc.so" in needed else "static"
     name = loaders[0].rsplit("/", 1)[-1]
     return "musl" if name.startswith("ld-musl") else "bionic" if name.startswith("linker") else "glibc"
 

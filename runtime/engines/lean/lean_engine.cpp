@@ -10,13 +10,10 @@
 
 #include "etdump.h"
 #include "lean/kernels/kernel.h"
-#include "lean/method/arenas.h"
-#include "lean/method/data_store.h"
+#include "lean/loaded_program.h"
 #include "lean/method/method.h"
-#include "lean/method/recorder.h"
 #include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/packed_layout.h"
-#include "lean/xnnpack/weights_cache.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "program_info.h"
 #include "slipway/engine.h"
@@ -114,13 +111,12 @@ class LeanEngine : public Engine {
   }
 
   Status choose(const std::string& method) override {
-    for (const std::unique_ptr<lean::Method>& loaded : methods_) {
-      if (loaded->name() == method) {
-        method_ = loaded.get();
-        return {};
-      }
+    lean::Method* found = program_.find(method);
+    if (found == nullptr) {
+      return {Code::kUsage, "Method " + method + " was not loaded.", "--also_load " + method};
     }
-    return {Code::kUsage, "Method " + method + " was not loaded.", "--also_load " + method};
+    method_ = found;
+    return {};
   }
 
   Status set_inputs(const std::vector<Tensor>& inputs) override {
@@ -157,7 +153,7 @@ class LeanEngine : public Engine {
   std::vector<KernelUse> kernels() const override {
     std::vector<KernelUse> uses = method_ == nullptr ? std::vector<KernelUse>() : method_->kernels();
     for (KernelUse& use : uses) {
-      choices_.complete(&use);
+      program_.choices().complete(&use);
     }
     return uses;
   }
@@ -176,139 +172,78 @@ class LeanEngine : public Engine {
     return method_ == nullptr ? std::map<std::string, std::uint64_t>() : method_->layer_times();
   }
 
-  std::vector<Fallback> fallbacks() const override {
-    std::vector<Fallback> all;
-    for (const std::unique_ptr<lean::Method>& method : methods_) {
-      const std::vector<Fallback> more = method->fallbacks();
-      all.insert(all.end(), more.begin(), more.end());
-    }
-    return all;
-  }
+  std::vector<Fallback> fallbacks() const override { return program_.fallbacks(); }
 
   std::optional<WeightsInfo> weights() const override {
-    if (weights_ == nullptr) {
-      return {};
-    }
-    WeightsInfo info{
-        weights_->size(), weights_->blocks(), weights_->shared(), weights_->shared_size(), 0, {}};
-    info.packed = info.blocks - weights_->found();
-    if (cache_ != nullptr) {
-      info.cache = cache_->info();
+    std::optional<WeightsInfo> info = program_.weights();
+    if (info && info->cache && !not_kept_.empty()) {
+      info->cache->state = "none";
+      info->cache->why = not_kept_;
+      info->cache->bytes = 0;
     }
     return info;
   }
 
   void keep_weights() override {
-    if (cache_ != nullptr && weights_ != nullptr) {
-      const Status kept = contained([&] {
-        cache_->keep(*weights_, load_ms_);
-        return Status();
-      });
-      if (!kept.ok()) {
-        cache_->give_up(kept.message());
-      }
-    }
+    const Status kept = contained([&] {
+      program_.keep_weights();
+      return Status();
+    });
+    not_kept_ = kept.message();
   }
 
   Result<std::vector<std::uint8_t>> profile() override {
     return contained([&]() -> Result<std::vector<std::uint8_t>> {
-      return recorder_ == nullptr ? std::vector<std::uint8_t>() : write_etdump(recorder_->blocks());
+      return program_.recorder() == nullptr ? std::vector<std::uint8_t>()
+                                            : write_etdump(program_.recorder()->blocks());
     });
   }
 
   Result<std::vector<std::uint8_t>> values() override {
     return contained([&]() -> Result<std::vector<std::uint8_t>> {
-      return recorder_ == nullptr ? std::vector<std::uint8_t>() : recorder_->values();
+      return program_.recorder() == nullptr ? std::vector<std::uint8_t>() : program_.recorder()->values();
     });
   }
 
   Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override {
     return contained([&]() -> Result<std::vector<ProfileRow>> {
-      return recorder_ == nullptr ? std::vector<ProfileRow>() : rows_of(recorder_->blocks(), timed);
+      return program_.recorder() == nullptr ? std::vector<ProfileRow>()
+                                            : rows_of(program_.recorder()->blocks(), timed);
     });
   }
 
  private:
   void end_methods() {
     method_ = nullptr;
-    methods_.clear();
+    program_.end_methods();
   }
 
   Status load_method(const LoadOptions& options) {
-    end_methods();
-    weights_.reset();
-    std::uint64_t start = lean::Recorder::now();
-    cache_ = cache_path_.empty() ? nullptr : std::make_unique<lean::WeightsCache>(cache_path_);
-    const Status loaded = load_with(options);
-    load_ms_ = static_cast<double>(lean::Recorder::now() - start) / 1e6;
-    if (cache_ == nullptr || weights_ == nullptr || weights_->fits()) {
-      return loaded;
-    }
-    // Nothing ran yet that reads them.
-    end_methods();
-    weights_.reset();
-    cache_->doubt();
-    start = lean::Recorder::now();
-    const Status again = load_with(options);
-    load_ms_ = static_cast<double>(lean::Recorder::now() - start) / 1e6;
-    return again;
-  }
-
-  Status load_with(const LoadOptions& options) {
-    recorder_ = options.profile ? std::make_unique<lean::Recorder>(options.values) : nullptr;
-    const std::uint64_t start = lean::Recorder::now();
-    SLIPWAY_RETURN_IF_ERROR(context_.start());
-    Result<lean::DataStore> store = lean::DataStore::open(options.model_path, options.data_path);
-    SLIPWAY_RETURN_IF_ERROR(store);
-    store_ = std::make_unique<lean::DataStore>(std::move(store.value()));
-    const lean::WeightsFile* packed =
-        cache_ == nullptr ? nullptr
-                          : cache_->open(*store_, options.model_path, options.data_path, wishes_of(options));
-    weights_ = std::make_unique<lean::PackedWeights>(*store_, packed);
-    choices_ = lean::LayerChoices(options.kernels, list_kernels_);
-    const bool choosing = list_kernels_ || !options.kernels.empty();
-    context_.set_choices(choosing ? &choices_ : nullptr);
-    shared_ = std::make_unique<lean::SharedArenas>(store_->program());
-    std::vector<std::string> names{options.method};
-    names.insert(names.end(), options.also.begin(), options.also.end());
-    for (const std::string& name : names) {
-      Result<std::unique_ptr<lean::Method>> method =
-          lean::Method::load(context_, *store_, *weights_, *shared_, name, recorder_.get());
-      SLIPWAY_RETURN_IF_ERROR(method);
-      if (max_jumps_ != 0) {
-        method.value()->set_most_jumps(max_jumps_);
-      }
-      methods_.push_back(std::move(method.value()));
-    }
-    SLIPWAY_RETURN_IF_ERROR(choices_.check());
-    method_ = methods_.front().get();
-    store_->forget_all();
-    if (recorder_ != nullptr) {
-      recorder_->begin(kLoadBlock);
-      recorder_->add(kMethodInit, start);
-    }
+    method_ = nullptr;
+    not_kept_.clear();
+    lean::LoadRequest request;
+    request.open = [&options] { return lean::DataStore::open(options.model_path, options.data_path); };
+    request.methods = {options.method};
+    request.methods.insert(request.methods.end(), options.also.begin(), options.also.end());
+    request.profile = options.profile;
+    request.values = options.values;
+    request.max_jumps = max_jumps_;
+    request.weights_cache = cache_path_;
+    request.model_path = options.model_path;
+    request.data_path = options.data_path;
+    request.kernels = options.kernels;
+    request.list_kernels = list_kernels_;
+    SLIPWAY_RETURN_IF_ERROR(program_.load(request));
+    method_ = program_.methods().front().get();
     return {};
-  }
-
-  // What layers are computed by otherwise than the engine chooses, as a text.
-  std::string wishes_of(const LoadOptions& options) const {
-    return lean::LayerChoices(options.kernels, false).text() +
-           (context_.limits().kleidiai ? "" : "without KleidiAI");
   }
 
   unsigned max_jumps_ = 0;
   bool list_kernels_ = false;
-  lean::LayerChoices choices_;
   std::string cache_path_;
-  double load_ms_ = 0;
-  // In the order in which they need one another.
+  std::string not_kept_;  // why packed weights could not be written
   lean::XnnContext context_;
-  std::unique_ptr<lean::DataStore> store_;
-  std::unique_ptr<lean::WeightsCache> cache_;
-  std::unique_ptr<lean::PackedWeights> weights_;
-  std::unique_ptr<lean::Recorder> recorder_;
-  std::unique_ptr<lean::SharedArenas> shared_;
-  std::vector<std::unique_ptr<lean::Method>> methods_;
+  lean::LoadedProgram program_{context_};
   lean::Method* method_ = nullptr;  // the one that runs
 };
 

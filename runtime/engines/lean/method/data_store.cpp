@@ -17,12 +17,15 @@ constexpr std::size_t kDataSegmentBase = 32;
 Result<DataStore> DataStore::open(const std::string& model_path, const std::string& data_path) {
   Result<MappedFile> file = MappedFile::open(model_path);
   SLIPWAY_RETURN_IF_ERROR(file);
-  const MappedFile& mapped = file.value();
-  const Result<const pte::Program*> program = check_program(mapped.data(), mapped.size(), model_path);
+  return open(std::move(file.value()), model_path, data_path);
+}
+
+Result<DataStore> DataStore::open(MappedFile file, const std::string& name, const std::string& data_path) {
+  const Result<const pte::Program*> program = check_program(file.data(), file.size(), name);
   SLIPWAY_RETURN_IF_ERROR(program);
-  const Result<ProgramLayout> layout = check_layout(mapped.data(), mapped.size(), model_path);
+  const Result<ProgramLayout> layout = check_layout(file.data(), file.size(), name);
   SLIPWAY_RETURN_IF_ERROR(layout);
-  DataStore store(std::move(file.value()), program.value(), layout.value());
+  DataStore store(std::move(file), program.value(), layout.value());
   if (const auto* items = store.program().named_data()) {
     for (const pte::NamedData* item : *items) {
       store.named_.emplace(item->key()->str(), store.segment(item->segment_index()));

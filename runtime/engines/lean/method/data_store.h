@@ -24,6 +24,8 @@ class DataStore {
  public:
   // kFile when a file is damaged. `data_path` may be empty.
   static Result<DataStore> open(const std::string& model_path, const std::string& data_path);
+  // The same of what is mapped already; `name` is what messages call it.
+  static Result<DataStore> open(MappedFile file, const std::string& name, const std::string& data_path);
 
   const pte::Program& program() const { return *program_; }
 

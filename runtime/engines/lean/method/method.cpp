@@ -131,6 +131,10 @@ Status Method::make_values() {
       value = list_of<TensorList>(optional->items());
     }
   }
+  for (const std::int32_t index : *plan_->inputs()) {
+    const auto* view = std::get_if<TensorView>(&values_[static_cast<std::size_t>(index)]);
+    input_memory_.emplace_back(view == nullptr ? nullptr : view->data, view == nullptr ? 0 : view->capacity);
+  }
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lean/kernels/kernel.h"
@@ -18,6 +19,16 @@
 #include "slipway/status.h"
 
 namespace slipway::lean {
+
+// A tensor as a caller has it: row-major.
+struct InputBytes {
+  DType dtype = DType::kUnknown;
+  const std::int64_t* sizes = nullptr;
+  std::size_t rank = 0;
+  const std::uint8_t* data = nullptr;
+  std::size_t size = 0;      // bytes of its elements
+  std::size_t readable = 0;  // bytes that may be read at data
+};
 
 class Method {
  public:
@@ -40,8 +51,16 @@ class Method {
 
   // Copies an input to where the method reads it.
   Status set_input(std::size_t index, const Tensor& input);
+  // Lets the next execution read an input where it is, if it can be read there; else copies it (`copied`).
+  Status give_input(std::size_t index, const InputBytes& input, bool* copied);
   Status execute();
   Result<Tensor> output(std::size_t index) const;
+  // An output that lies in memory in row-major order, as the last execution left it; nullptr for others.
+  const TensorView* output_in_place(std::size_t index) const;
+  // Whether shapes are the same at every execution.
+  bool fixed_shapes() const;
+  // What the program declares of the method.
+  const pte::ExecutionPlan& plan() const { return *plan_; }
   // Of all delegates' layers, by the instructions that call them.
   std::vector<KernelUse> kernels() const;
   // Of the last execution, in nanoseconds by the layers' names; empty without a recorder.
@@ -74,6 +93,7 @@ class Method {
 
   Status make_arenas();
   Status make_values();
+  Status take_input(std::size_t index, const InputBytes& input, bool in_place, bool* copied);
   Status make_tensor(const pte::Tensor& tensor, std::size_t index, TensorView* view);
   Status give_memory(const pte::Tensor& tensor, std::size_t index, TensorView* view);
   Status find_operators(std::vector<const KernelEntry*>* kernels) const;
@@ -95,6 +115,7 @@ class Method {
   Blocks memory_;
   std::vector<Bytes> arenas_;
   std::vector<EValue> values_;
+  std::vector<std::pair<std::uint8_t*, std::size_t>> input_memory_;  // that was planned, and its bytes
   std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Instruction> instructions_;

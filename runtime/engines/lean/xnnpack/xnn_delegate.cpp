@@ -44,10 +44,23 @@ XnnContext::~XnnContext() {
   if (workspace_ != nullptr) {
     xnn_release_workspace(workspace_);
   }
-  pthreadpool_destroy(threads_);
+  end_threads();
   if (started_) {
     xnn_deinitialize();
   }
+}
+
+void XnnContext::end_threads() {
+  if (own_threads_) {
+    pthreadpool_destroy(threads_);
+  }
+  threads_ = nullptr;
+}
+
+void XnnContext::use_threads(pthreadpool_t threads) {
+  end_threads();
+  own_threads_ = false;
+  threads_ = threads;
 }
 
 Status XnnContext::start() {
@@ -74,7 +87,8 @@ Status XnnContext::start() {
 }
 
 Result<unsigned> XnnContext::set_threads(unsigned count) {
-  pthreadpool_destroy(threads_);
+  end_threads();
+  own_threads_ = true;
   threads_ = count > 1 ? pthreadpool_create(count) : nullptr;
   if (count > 1 && threads_ == nullptr) {
     return Status(Code::kMemory, "Cannot start " + std::to_string(count) + " threads.",

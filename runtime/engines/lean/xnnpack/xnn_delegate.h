@@ -50,6 +50,8 @@ class XnnContext {
 
   // Makes the threads that graphs loaded from now on use; returns how many.
   Result<unsigned> set_threads(unsigned count);
+  // The same with threads of somebody else, who keeps them for as long as this lives; nullptr: the caller's.
+  void use_threads(pthreadpool_t threads);
 
   pthreadpool_t threads() const { return threads_; }
   xnn_workspace_t workspace() const { return workspace_; }
@@ -58,9 +60,12 @@ class XnnContext {
   const UnusedFeatures& unused() const { return unused_; }
 
  private:
+  void end_threads();
+
   KernelLimits limits_;
   UnusedFeatures unused_;
   bool started_ = false;
+  bool own_threads_ = true;
   pthreadpool_t threads_ = nullptr;
   LayerChoices* choices_ = nullptr;
   xnn_workspace_t workspace_ = nullptr;

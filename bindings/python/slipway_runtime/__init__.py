@@ -1,0 +1,29 @@
+"""Run programs that ExecuTorch exported (``.pte``), with NumPy arrays in and out.
+
+    import slipway_runtime
+
+    program = slipway_runtime.load("model.pte")
+    (logits,) = program.forward(pixels)
+
+Arrays are not copied: inputs are read where they are, and outputs are read-only views of the program's memory, valid
+until its next execution (``numpy.array(logits)`` keeps one). Use a program from one thread at a time; two programs may
+be used by two threads, also on one `Pool`. While a program runs, Python's other threads run, too.
+"""
+
+from __future__ import annotations
+
+from slipway_runtime._api import (
+    ABI_VERSION,
+    Error,
+    InputError,
+    Method,
+    Pool,
+    Program,
+    Spec,
+    load,
+    version,
+)
+
+__all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Spec", "__version__", "load", "version"]
+
+__version__ = version()

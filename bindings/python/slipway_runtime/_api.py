@@ -1,0 +1,220 @@
+"""Programs, methods and pools over the C API."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slipway_runtime import _native
+from slipway_runtime._native import ABI_VERSION, Error, InputError, api, byref, must, text
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_UNKNOWN = 0
+_NUMBERS = {text(api.slipway_dtype_name(number)): number for number in range(1, 14)}
+_BFLOAT16 = _NUMBERS["bfloat16"]
+_DTYPES = {number: np.dtype("V2" if number == _BFLOAT16 else name) for name, number in _NUMBERS.items()}
+"""bfloat16, which NumPy lacks, is two bytes without a meaning."""
+
+
+def version() -> str:
+    """The library's version."""
+    return text(api.slipway_version())
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a method declares of an input or output."""
+
+    kind: str
+    """``tensor``, ``number`` (an array without dimensions) or ``other``."""
+    dtype: str
+    """NumPy's name, ``bfloat16`` or ``unknown``."""
+    shape: tuple[int, ...]
+    """In elements; the largest sizes for ``bounded``."""
+    dynamism: str
+    """``static``, ``bounded`` (each size may be smaller) or ``unbounded``."""
+
+
+class Pool:
+    """Threads that programs may share.
+
+    Args:
+        threads: how many compute, the caller's own among them; 0: one for each physical core.
+
+    Raises:
+        Error: the threads cannot be started.
+    """
+
+    def __init__(self, threads: int = 0) -> None:
+        self._handle = _native.pointer()
+        must(api.slipway_pool_create(threads, byref(self._handle)))
+        weakref.finalize(self, api.slipway_pool_free, self._handle)
+
+    @property
+    def threads(self) -> int:
+        """How many compute."""
+        return int(api.slipway_pool_threads(self._handle))
+
+
+class Method:
+    """One method of a program."""
+
+    def __init__(self, program: Program, handle: int) -> None:
+        self._program = program
+        self._handle = handle
+        self.name = text(api.slipway_method_name(handle))
+        self.inputs = self._specs(api.slipway_method_input_count, api.slipway_method_input_spec)
+        self.outputs = self._specs(api.slipway_method_output_count, api.slipway_method_output_spec)
+
+    def _specs(self, count: Any, get: Any) -> tuple[Spec, ...]:
+        found: list[Spec] = []
+        for index in range(count(self._handle)):
+            spec = _native.Spec()
+            must(get(self._handle, index, byref(spec)))
+            kind, dynamism = _native.KINDS[spec.kind], _native.DYNAMISMS[spec.dynamism]
+            name = text(api.slipway_dtype_name(spec.dtype))
+            found.append(Spec(kind, name, tuple(spec.sizes[: spec.rank]), dynamism))
+        return tuple(found)
+
+    def forward(self, *inputs: Any, copy: bool = False) -> list[Array]:
+        """Run the method once.
+
+        Args:
+            inputs: arrays, or what NumPy makes arrays of; C-contiguous ones are not copied.
+            copy: give outputs memory of their own, so that they stay valid.
+
+        Returns:
+            The outputs; read-only views of the program's memory, valid until its next execution, without ``copy``.
+
+        Raises:
+            InputError: an input does not have the type or shape that the method takes.
+            Error: the execution failed.
+        """
+        arrays = [self._array(index, value) for index, value in enumerate(inputs)]
+        tensors = (_native.Tensor * len(arrays))(*map(_tensor, arrays))
+        must(api.slipway_method_forward(self._handle, tensors, len(arrays)))
+        outputs = [self._output(index) for index in range(len(self.outputs))]
+        return [np.array(output) for output in outputs] if copy else outputs
+
+    def input_copied(self, index: int) -> bool:
+        """Whether the library had to copy this input in the last execution."""
+        return bool(api.slipway_method_input_copied(self._handle, index))
+
+    def _array(self, index: int, value: Any) -> Array:
+        wanted = self.inputs[index] if index < len(self.inputs) else None
+        if isinstance(value, np.ndarray) or wanted is None:
+            return np.ascontiguousarray(value).reshape(np.shape(value))
+        return np.ascontiguousarray(value, dtype=_DTYPES.get(_NUMBERS.get(wanted.dtype, 0))).reshape(np.shape(value))
+
+    def _output(self, index: int) -> Array:
+        tensor = _native.Tensor()
+        must(api.slipway_method_output(self._handle, index, byref(tensor)))
+        dtype, shape = _DTYPES[tensor.dtype], tuple(tensor.sizes[: tensor.rank])
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        if not size:
+            return np.empty(shape, dtype)
+        memory = (ctypes.c_char * size).from_address(tensor.data)
+        memory._program = self._program  # type: ignore[attr-defined]  # it lives as long as the array
+        array: Array = np.frombuffer(memory, dtype).reshape(shape)
+        array.flags.writeable = False
+        return array
+
+
+def _tensor(array: Array) -> _native.Tensor:
+    name = "bfloat16" if array.dtype == np.dtype("V2") else array.dtype.name
+    sizes = (ctypes.c_int64 * _native.MAX_DIMS)(*array.shape[: _native.MAX_DIMS])
+    return _native.Tensor(array.ctypes.data, 0, _NUMBERS.get(name, _UNKNOWN), array.ndim, sizes)
+
+
+class Program:
+    """A program that is loaded; `load` makes one."""
+
+    def __init__(self, handle: ctypes.c_void_p, keep: object) -> None:
+        self._handle = handle
+        self._keep = keep
+        weakref.finalize(self, api.slipway_program_free, handle)
+        count = api.slipway_program_method_count(handle)
+        found = [Method(weakref.proxy(self), api.slipway_program_method_at(handle, index)) for index in range(count)]
+        self._methods = {method.name: method for method in found}
+        for method in found:
+            method._program = self
+
+    @property
+    def methods(self) -> dict[str, Method]:
+        """The methods that are ready, by name."""
+        return dict(self._methods)
+
+    def forward(self, *inputs: Any, copy: bool = False) -> list[Array]:
+        """Run the method ``forward``; arguments, result and errors as `Method.forward`."""
+        return self.execute("forward", *inputs, copy=copy)
+
+    def execute(self, name: str, *inputs: Any, copy: bool = False) -> list[Array]:
+        """Run a method by its name.
+
+        Raises:
+            Error: there is no such method; else as `Method.forward`.
+        """
+        if name not in self._methods:
+            raise Error(2, f"Method {name} is not ready.", f"one of: {', '.join(self._methods)}")
+        return self._methods[name].forward(*inputs, copy=copy)
+
+    def keep_weights(self) -> None:
+        """Write packed weights to the file that ``weights_cache`` named.
+
+        Raises:
+            Error: none was named, or it cannot be written.
+        """
+        must(api.slipway_program_keep_weights(self._handle))
+
+
+def load(
+    program: str | os.PathLike[str] | bytes | bytearray | memoryview,
+    *,
+    data_path: str | os.PathLike[str] | None = None,
+    weights_cache: str | os.PathLike[str] | None = None,
+    methods: Sequence[str] = (),
+    pool: Pool | None = None,
+    max_jumps: int = 0,
+) -> Program:
+    """Load a program.
+
+    Args:
+        program: a file's path, or the bytes of one.
+        data_path: a file of weights (``.ptd``) that was exported with the program.
+        weights_cache: a file that keeps packed weights for the next load.
+        methods: to make ready; all when empty.
+        pool: threads; a pool of the program's own by default, with one for each physical core.
+        max_jumps: rounds of loops in one execution; 0: ten million.
+
+    Raises:
+        Error: the file is missing or damaged, or needs something that the library lacks.
+    """
+    options, handle = api.slipway_options_create(), _native.pointer()
+    try:
+        must(api.slipway_options_set_max_jumps(options, max_jumps))
+        if pool is not None:
+            must(api.slipway_options_set_pool(options, pool._handle))
+        if data_path is not None:
+            must(api.slipway_options_set_data_path(options, os.fsencode(data_path)))
+        if weights_cache is not None:
+            must(api.slipway_options_set_weights_cache(options, os.fsencode(weights_cache)))
+        for name in methods:
+            must(api.slipway_options_add_method(options, name.encode()))
+        if isinstance(program, (bytes, bytearray, memoryview)):
+            memory = np.frombuffer(program, np.uint8)
+            must(api.slipway_program_load_memory(memory.ctypes.data, memory.size, options, byref(handle)))
+            return Program(handle, memory)
+        must(api.slipway_program_load(os.fsencode(program), options, byref(handle)))
+    finally:
+        api.slipway_options_free(options)
+    return Program(handle, None)
+
+
+__all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Spec", "load", "version"]

@@ -1,0 +1,107 @@
+#include "lean/loaded_program.h"
+
+#include <utility>
+
+#include "etdump.h"
+
+namespace slipway::lean {
+
+Status LoadedProgram::load(const LoadRequest& request) {
+  end_methods();
+  weights_.reset();
+  cache_ = request.weights_cache.empty() ? nullptr : std::make_unique<WeightsCache>(request.weights_cache);
+  Status loaded = load_once(request);
+  if (cache_ == nullptr || weights_ == nullptr || weights_->fits()) {
+    return loaded;
+  }
+  // Nothing ran yet that reads them.
+  end_methods();
+  weights_.reset();
+  cache_->doubt();
+  return load_once(request);
+}
+
+Status LoadedProgram::load_once(const LoadRequest& request) {
+  const std::uint64_t start = Recorder::now();
+  Status loaded = load_methods(request);
+  load_ms_ = static_cast<double>(Recorder::now() - start) / 1e6;
+  return loaded;
+}
+
+Status LoadedProgram::load_methods(const LoadRequest& request) {
+  recorder_ = request.profile ? std::make_unique<Recorder>(request.values) : nullptr;
+  const std::uint64_t start = Recorder::now();
+  SLIPWAY_RETURN_IF_ERROR(context_.start());
+  Result<DataStore> store = request.open();
+  SLIPWAY_RETURN_IF_ERROR(store);
+  store_ = std::make_unique<DataStore>(std::move(store.value()));
+  choices_ = LayerChoices(request.kernels, request.list_kernels);
+  const bool choosing = request.list_kernels || !request.kernels.empty();
+  context_.set_choices(choosing ? &choices_ : nullptr);
+  // What layers are computed by otherwise than the engine chooses, as a text.
+  const std::string wishes =
+      LayerChoices(request.kernels, false).text() + (context_.limits().kleidiai ? "" : "without KleidiAI");
+  const WeightsFile* packed =
+      cache_ == nullptr ? nullptr : cache_->open(*store_, request.model_path, request.data_path, wishes);
+  weights_ = std::make_unique<PackedWeights>(*store_, packed);
+  shared_ = std::make_unique<SharedArenas>(store_->program());
+  std::vector<std::string> names = request.methods;
+  for (std::size_t i = 0; request.methods.empty() && i < store_->program().execution_plan()->size(); ++i) {
+    names.push_back(
+        store_->program().execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i))->name()->str());
+  }
+  for (const std::string& name : names) {
+    Result<std::unique_ptr<Method>> method =
+        Method::load(context_, *store_, *weights_, *shared_, name, recorder_.get());
+    SLIPWAY_RETURN_IF_ERROR(method);
+    if (request.max_jumps != 0) {
+      method.value()->set_most_jumps(request.max_jumps);
+    }
+    methods_.push_back(std::move(method.value()));
+  }
+  SLIPWAY_RETURN_IF_ERROR(choices_.check());
+  store_->forget_all();
+  if (recorder_ != nullptr) {
+    recorder_->begin(kLoadBlock);
+    recorder_->add(kMethodInit, start);
+  }
+  return {};
+}
+
+Method* LoadedProgram::find(const std::string& name) const {
+  for (const std::unique_ptr<Method>& method : methods_) {
+    if (method->name() == name) {
+      return method.get();
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Fallback> LoadedProgram::fallbacks() const {
+  std::vector<Fallback> all;
+  for (const std::unique_ptr<Method>& method : methods_) {
+    const std::vector<Fallback> more = method->fallbacks();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+std::optional<WeightsInfo> LoadedProgram::weights() const {
+  if (weights_ == nullptr) {
+    return {};
+  }
+  WeightsInfo info{weights_->size(), weights_->blocks(), weights_->shared(), weights_->shared_size(), 0, {}};
+  info.packed = info.blocks - weights_->found();
+  if (cache_ != nullptr) {
+    info.cache = cache_->info();
+  }
+  return info;
+}
+
+void LoadedProgram::keep_weights() {
+  if (cache_ != nullptr && weights_ != nullptr) {
+    cache_->keep(*weights_, load_ms_);
+  }
+}
+
+}  // namespace slipway::lean

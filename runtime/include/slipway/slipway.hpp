@@ -1,0 +1,388 @@
+/**
+ * @file slipway.hpp
+ * @brief Slipway's C++17 API, in the manner of ExecuTorch's Module; a header over the C API (slipway.h).
+ *
+ *     auto program = slipway::Program::load("model.pte");
+ *     if (!program.ok()) { std::cerr << program.error().message(); return 1; }
+ *     std::vector<float> pixels(3 * 224 * 224);
+ *     auto outputs = program->forward({slipway::from_blob(pixels.data(), {1, 3, 224, 224})});
+ *     if (outputs.ok()) { const float* logits = outputs->at(0).const_data<float>(); }
+ *
+ * Nothing throws but the standard library's containers. Errors are values: a Result has a value or an Error.
+ * Threads and lifetimes are as slipway.h says: use a program from one thread at a time; two programs may be
+ * used by two threads, also on one Pool; outputs are valid until the next execution.
+ */
+#ifndef SLIPWAY_SLIPWAY_HPP_
+#define SLIPWAY_SLIPWAY_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "slipway/slipway.h"
+
+namespace slipway {
+inline namespace v1 {
+
+/** Types of elements; the numbers are slipway_dtype's. */
+enum class ScalarType : std::int32_t {
+  kUnknown = SLIPWAY_UNKNOWN,
+  kBool = SLIPWAY_BOOL,
+  kUInt8 = SLIPWAY_UINT8,
+  kInt8 = SLIPWAY_INT8,
+  kUInt16 = SLIPWAY_UINT16,
+  kInt16 = SLIPWAY_INT16,
+  kUInt32 = SLIPWAY_UINT32,
+  kInt32 = SLIPWAY_INT32,
+  kUInt64 = SLIPWAY_UINT64,
+  kInt64 = SLIPWAY_INT64,
+  kFloat16 = SLIPWAY_FLOAT16,
+  kBFloat16 = SLIPWAY_BFLOAT16,
+  kFloat32 = SLIPWAY_FLOAT32,
+  kFloat64 = SLIPWAY_FLOAT64,
+};
+
+/** The type of elements that a C++ type stands for; kUnknown for others. */
+template <typename T>
+constexpr ScalarType scalar_type() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return ScalarType::kBool;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return ScalarType::kFloat32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ScalarType::kFloat64;
+  } else if constexpr (std::is_integral_v<T>) {
+    constexpr ScalarType kUnsigned[] = {ScalarType::kUInt8, ScalarType::kUInt16, ScalarType::kUInt32,
+                                        ScalarType::kUInt64};
+    constexpr ScalarType kSigned[] = {ScalarType::kInt8, ScalarType::kInt16, ScalarType::kInt32,
+                                      ScalarType::kInt64};
+    constexpr int kIndex = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    return std::is_signed_v<T> ? kSigned[kIndex] : kUnsigned[kIndex];
+  } else {
+    return ScalarType::kUnknown;
+  }
+}
+
+/** Why something failed. */
+class Error {
+ public:
+  /** Takes over an error of the C API; NULL for no error. */
+  explicit Error(slipway_error* error) : error_(error, &slipway_error_free) {}
+
+  slipway_code code() const { return slipway_error_code(error_.get()); }
+  /** What happened, as a sentence. */
+  std::string message() const { return slipway_error_message(error_.get()); }
+  /** What to do about it; may be empty. */
+  std::string fix() const { return slipway_error_fix(error_.get()); }
+
+ private:
+  std::shared_ptr<slipway_error> error_;
+};
+
+/** A value, or the error that says why there is none. */
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : state_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  /** Only when ok(). */
+  T& get() { return *std::get_if<0>(&state_); }
+  const T& get() const { return *std::get_if<0>(&state_); }
+  T& operator*() { return get(); }
+  const T& operator*() const { return get(); }
+  T* operator->() { return &get(); }
+  const T* operator->() const { return &get(); }
+  /** Only when not ok(). */
+  const Error& error() const { return *std::get_if<1>(&state_); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/** Success, or an error. */
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(slipway_error* error) {  // NOLINT(google-explicit-constructor)
+    if (error != nullptr) {
+      error_ = std::make_shared<Error>(error);
+    }
+  }
+
+  bool ok() const { return error_ == nullptr; }
+  explicit operator bool() const { return ok(); }
+  /** Only when not ok(). */
+  const Error& error() const { return *error_; }
+
+ private:
+  std::shared_ptr<Error> error_;
+};
+
+/** A row-major tensor in memory that somebody else owns. To copy it copies no elements. */
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(const slipway_tensor& tensor) : tensor_(tensor) {}
+
+  ScalarType scalar_type() const { return static_cast<ScalarType>(tensor_.dtype); }
+  std::size_t dim() const { return tensor_.rank; }
+  /** Elements along a dimension; 0 when there is no such dimension. */
+  std::int64_t size(std::size_t dimension) const {
+    return dimension < tensor_.rank ? tensor_.sizes[dimension] : 0;
+  }
+  std::vector<std::int64_t> sizes() const { return {tensor_.sizes, tensor_.sizes + tensor_.rank}; }
+  std::size_t numel() const {
+    std::size_t count = 1;
+    for (std::size_t i = 0; i < tensor_.rank; ++i) {
+      count *= static_cast<std::size_t>(tensor_.sizes[i]);
+    }
+    return count;
+  }
+  /** Bytes of all elements. */
+  std::size_t nbytes() const { return numel() * slipway_dtype_size(tensor_.dtype); }
+
+  void* data() const { return tensor_.data; }
+  /** The elements; nullptr when they are of another type. */
+  template <typename T>
+  const T* const_data() const {
+    return mutable_data<T>();
+  }
+  template <typename T>
+  T* mutable_data() const {
+    return scalar_type() == v1::scalar_type<T>() ? static_cast<T*>(tensor_.data) : nullptr;
+  }
+
+  const slipway_tensor& c_tensor() const { return tensor_; }
+
+ private:
+  slipway_tensor tensor_ = {};
+};
+
+/**
+ * A tensor over memory of the caller's, which is not copied and must outlive every use.
+ *
+ * @param sizes elements along each dimension, the outermost first; at most SLIPWAY_MAX_DIMS.
+ * @param readable bytes that may be read at `data`, when they are more than the elements take: with
+ * SLIPWAY_READ_BEHIND more, a method never has to copy the input (slipway_method_set_input).
+ */
+inline Tensor from_blob(void* data, const std::vector<std::int64_t>& sizes, ScalarType type,
+                        std::size_t readable = 0) {
+  slipway_tensor tensor = {};
+  tensor.data = data;
+  tensor.readable = readable;
+  tensor.dtype = static_cast<std::int32_t>(type);
+  // A rank that is too large is an error where the tensor is used.
+  tensor.rank = static_cast<std::uint32_t>(sizes.size());
+  for (std::size_t i = 0; i < sizes.size() && i < SLIPWAY_MAX_DIMS; ++i) {
+    tensor.sizes[i] = sizes[i];
+  }
+  if (sizes.size() > SLIPWAY_MAX_DIMS) {
+    tensor.rank = SLIPWAY_MAX_DIMS;
+    tensor.dtype = SLIPWAY_UNKNOWN;
+  }
+  return Tensor(tensor);
+}
+
+template <typename T>
+Tensor from_blob(T* data, const std::vector<std::int64_t>& sizes, std::size_t readable = 0) {
+  static_assert(scalar_type<T>() != ScalarType::kUnknown, "name the type: from_blob(data, sizes, type)");
+  return from_blob(static_cast<void*>(data), sizes, scalar_type<T>(), readable);
+}
+
+/** Threads that programs may share. To copy it starts no threads. */
+class Pool {
+ public:
+  /** @param threads how many compute, the caller's own among them; 0: one for each physical core. */
+  static Result<Pool> create(std::uint32_t threads = 0) {
+    slipway_pool* pool = nullptr;
+    if (slipway_error* error = slipway_pool_create(threads, &pool)) {
+      return Error(error);
+    }
+    return Pool(pool);
+  }
+
+  std::uint32_t threads() const { return slipway_pool_threads(pool_.get()); }
+  const slipway_pool* c_pool() const { return pool_.get(); }
+
+ private:
+  explicit Pool(slipway_pool* pool) : pool_(pool, &slipway_pool_free) {}
+
+  std::shared_ptr<slipway_pool> pool_;
+};
+
+/** How to load a program; what is left as it is here is the default. */
+struct LoadOptions {
+  std::string data_path;            /**< a file of weights (.ptd) that was exported with the program */
+  std::string weights_cache;        /**< a file that keeps packed weights for the next load */
+  std::vector<std::string> methods; /**< to make ready; none: all */
+  const Pool* pool = nullptr;       /**< nullptr: a pool of the program's own */
+  std::uint32_t max_jumps = 0;      /**< rounds of loops in one execution; 0: ten million */
+};
+
+/** One method of a program, which must outlive it. To copy it copies no method. */
+class Method {
+ public:
+  explicit Method(slipway_method* method) : method_(method) {}
+
+  std::string name() const { return slipway_method_name(method_); }
+  std::size_t num_inputs() const { return slipway_method_input_count(method_); }
+  std::size_t num_outputs() const { return slipway_method_output_count(method_); }
+  Result<slipway_spec> input_spec(std::size_t index) const { return spec(&slipway_method_input_spec, index); }
+  Result<slipway_spec> output_spec(std::size_t index) const {
+    return spec(&slipway_method_output_spec, index);
+  }
+
+  /** Names the memory that an input is read from, at each execution until another is named. */
+  Status set_input(std::size_t index, const Tensor& input) {
+    return slipway_method_set_input(method_, index, &input.c_tensor());
+  }
+  /** Whether the last execution had to copy this input. */
+  bool input_copied(std::size_t index) const { return slipway_method_input_copied(method_, index) != 0; }
+  /** Runs the method with the inputs that were set. */
+  Status execute() { return slipway_method_execute(method_); }
+  /** An output of the last execution, by reference: valid until the next one. */
+  Result<Tensor> output(std::size_t index) const {
+    slipway_tensor tensor = {};
+    if (slipway_error* error = slipway_method_output(method_, index, &tensor)) {
+      return Error(error);
+    }
+    return Tensor(tensor);
+  }
+
+  /** Sets all inputs, runs the method, and returns all outputs by reference. */
+  Result<std::vector<Tensor>> forward(const std::vector<Tensor>& inputs) {
+    static_assert(sizeof(Tensor) == sizeof(slipway_tensor), "a Tensor is a slipway_tensor");
+    const auto* tensors = reinterpret_cast<const slipway_tensor*>(inputs.data());
+    if (slipway_error* error = slipway_method_forward(method_, tensors, inputs.size())) {
+      return Error(error);
+    }
+    std::vector<Tensor> outputs(num_outputs());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      slipway_tensor tensor = {};
+      if (slipway_error* error = slipway_method_output(method_, i, &tensor)) {
+        return Error(error);
+      }
+      outputs[i] = Tensor(tensor);
+    }
+    return outputs;
+  }
+
+  slipway_method* c_method() const { return method_; }
+
+ private:
+  template <typename Call>
+  Result<slipway_spec> spec(Call call, std::size_t index) const {
+    slipway_spec found = {};
+    if (slipway_error* error = call(method_, index, &found)) {
+      return Error(error);
+    }
+    return found;
+  }
+
+  slipway_method* method_;
+};
+
+/** A program that is loaded. */
+class Program {
+ public:
+  /** Loads a program from a file; errors as slipway_program_load. */
+  static Result<Program> load(const std::string& path, const LoadOptions& options = {}) {
+    return load_with(options, [&](const slipway_options* c_options, slipway_program** program) {
+      return slipway_program_load(path.c_str(), c_options, program);
+    });
+  }
+  /** Loads a program from memory, which must outlive it; `size` in bytes. */
+  static Result<Program> load(const void* data, std::size_t size, const LoadOptions& options = {}) {
+    return load_with(options, [&](const slipway_options* c_options, slipway_program** program) {
+      return slipway_program_load_memory(data, size, c_options, program);
+    });
+  }
+  /** Loads a program from a part of an open file; offset and size in bytes, a size of 0 up to the end. */
+  static Result<Program> load_descriptor(int descriptor, std::uint64_t offset = 0, std::uint64_t size = 0,
+                                         const LoadOptions& options = {}) {
+    return load_with(options, [&](const slipway_options* c_options, slipway_program** program) {
+      return slipway_program_load_descriptor(descriptor, offset, size, c_options, program);
+    });
+  }
+
+  std::vector<std::string> method_names() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < slipway_program_method_count(program_.get()); ++i) {
+      names.emplace_back(slipway_method_name(slipway_program_method_at(program_.get(), i)));
+    }
+    return names;
+  }
+  /** The method of that name; it ends with the program. */
+  Result<Method> method(const std::string& name = "forward") const {
+    slipway_method* found = nullptr;
+    if (slipway_error* error = slipway_program_find_method(program_.get(), name.c_str(), &found)) {
+      return Error(error);
+    }
+    return Method(found);
+  }
+  /** Runs the method "forward"; outputs are valid until the next execution. */
+  Result<std::vector<Tensor>> forward(const std::vector<Tensor>& inputs) {
+    return execute("forward", inputs);
+  }
+  /** Runs a method by its name. */
+  Result<std::vector<Tensor>> execute(const std::string& name, const std::vector<Tensor>& inputs) {
+    Result<Method> found = method(name);
+    if (!found.ok()) {
+      return found.error();
+    }
+    return found->forward(inputs);
+  }
+
+  /** Writes packed weights to LoadOptions::weights_cache. */
+  Status keep_weights() { return slipway_program_keep_weights(program_.get()); }
+
+  slipway_program* c_program() const { return program_.get(); }
+
+ private:
+  using Handle = std::unique_ptr<slipway_program, void (*)(slipway_program*)>;
+
+  explicit Program(slipway_program* program) : program_(program, &slipway_program_free) {}
+
+  template <typename Load>
+  static Result<Program> load_with(const LoadOptions& options, Load load) {
+    const std::unique_ptr<slipway_options, void (*)(slipway_options*)> made(slipway_options_create(),
+                                                                            &slipway_options_free);
+    slipway_options* c_options = made.get();
+    slipway_error* error = slipway_options_set_max_jumps(c_options, options.max_jumps);
+    if (error == nullptr && options.pool != nullptr) {
+      error = slipway_options_set_pool(c_options, options.pool->c_pool());
+    }
+    if (error == nullptr && !options.data_path.empty()) {
+      error = slipway_options_set_data_path(c_options, options.data_path.c_str());
+    }
+    if (error == nullptr && !options.weights_cache.empty()) {
+      error = slipway_options_set_weights_cache(c_options, options.weights_cache.c_str());
+    }
+    for (std::size_t i = 0; error == nullptr && i < options.methods.size(); ++i) {
+      error = slipway_options_add_method(c_options, options.methods[i].c_str());
+    }
+    slipway_program* program = nullptr;
+    if (error == nullptr) {
+      error = load(c_options, &program);
+    }
+    if (error != nullptr) {
+      return Error(error);
+    }
+    return Program(program);
+  }
+
+  Handle program_;
+};
+
+}  // namespace v1
+}  // namespace slipway
+
+#endif  // SLIPWAY_SLIPWAY_HPP_

@@ -1,0 +1,204 @@
+#include <cstring>
+#include <mutex>
+
+#include "handles.h"
+#include "library_lock.h"
+#include "program_info.h"
+
+namespace slipway {
+namespace {
+
+// What constants of a program are aligned to when it is mapped, as far as kernels care.
+constexpr std::size_t kAligned = 64;
+
+struct Origin {
+  std::string path;  // or what messages call it
+  bool from_path = false;
+  std::optional<MappedFile> mapped;
+};
+
+// Moves a program in memory to where constants lie as they must, if it does not lie there.
+Status align(slipway_program* program, MappedFile* file) {
+  if (file->size() == 0 || reinterpret_cast<std::uintptr_t>(file->data()) % kAligned == 0) {
+    return {};
+  }
+  program->copy = Pages::allocate(file->size() + kReadBehind);
+  if (program->copy->data() == nullptr) {
+    return {Code::kMemory, "There is no memory for a copy of the program.",
+            "give it at an address that is a multiple of 64"};
+  }
+  std::memcpy(program->copy->data(), file->data(), file->size());
+  *file = MappedFile::borrow(program->copy->data(), file->size());
+  return {};
+}
+
+lean::LoadRequest request_of(slipway_program* program, const slipway_options& options, Origin* origin) {
+  lean::LoadRequest request;
+  request.methods = options.methods;
+  request.max_jumps = options.max_jumps;
+  request.weights_cache = options.weights_cache;
+  request.model_path = origin->path;
+  request.data_path = options.data_path;
+  if (origin->from_path) {
+    request.open = [&options, origin] { return lean::DataStore::open(origin->path, options.data_path); };
+  } else {
+    request.open = [&options, origin, program]() -> Result<lean::DataStore> {
+      SLIPWAY_RETURN_IF_ERROR(align(program, &*origin->mapped));
+      return lean::DataStore::open(std::move(*origin->mapped), origin->path, options.data_path);
+    };
+  }
+  return request;
+}
+
+Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& options, Origin origin) {
+  if (!origin.from_path && !options.weights_cache.empty()) {
+    return Status(Code::kUsage, "Packed weights are kept only for programs that are loaded from a path.",
+                  "load it from its path, or leave out the weights cache");
+  }
+  auto program = std::make_unique<slipway_program>();
+  if (options.threads) {
+    program->threads = *options.threads;
+  } else {
+    Result<Threads> started = start_threads(0);
+    SLIPWAY_RETURN_IF_ERROR(started);
+    program->threads = std::move(started.value());
+  }
+  program->context.use_threads(program->threads.get());
+  program->loaded.emplace(program->context);
+  {
+    // XNNPACK's tables of kernels are changed for a moment while layers are made.
+    const std::unique_lock<std::shared_mutex> alone(kernel_tables());
+    SLIPWAY_RETURN_IF_ERROR(program->loaded->load(request_of(program.get(), options, &origin)));
+  }
+  for (const std::unique_ptr<lean::Method>& method : program->loaded->methods()) {
+    program->methods.push_back(std::make_unique<slipway_method>(method.get(), method_info(method->plan())));
+  }
+  return program;
+}
+
+slipway_error* load_into(slipway_program** program, const slipway_options* options, Origin origin) {
+  const slipway_options defaults;
+  Result<std::unique_ptr<slipway_program>> loaded =
+      load_program(options == nullptr ? defaults : *options, std::move(origin));
+  if (!loaded.ok()) {
+    return error_of(loaded.status());
+  }
+  *program = loaded.value().release();
+  return nullptr;
+}
+
+// Calls what has made its own error, or throws.
+template <typename Call>
+slipway_error* contained_error(Call call) {
+  slipway_error* error = nullptr;
+  slipway_error* thrown = guarded([&] {
+    error = call();
+    return Status();
+  });
+  return thrown == nullptr ? error : thrown;
+}
+
+}  // namespace
+
+std::shared_mutex& kernel_tables() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
+}  // namespace slipway
+
+extern "C" {
+
+slipway_error* slipway_program_load(const char* path, const slipway_options* options,
+                                    slipway_program** program) {
+  if (path == nullptr || program == nullptr) {
+    return slipway::usage_error("slipway_program_load needs a path and an address for its result.",
+                                "give neither as NULL");
+  }
+  return slipway::contained_error([&] { return slipway::load_into(program, options, {path, true, {}}); });
+}
+
+slipway_error* slipway_program_load_memory(const void* data, size_t size, const slipway_options* options,
+                                           slipway_program** program) {
+  if (data == nullptr || program == nullptr) {
+    return slipway::usage_error("slipway_program_load_memory needs memory and an address for its result.",
+                                "give neither as NULL");
+  }
+  return slipway::contained_error([&] {
+    auto mapped = slipway::MappedFile::borrow(static_cast<const std::uint8_t*>(data), size);
+    return slipway::load_into(program, options, {"The program in memory", false, std::move(mapped)});
+  });
+}
+
+slipway_error* slipway_program_load_descriptor(int descriptor, uint64_t offset, uint64_t size,
+                                               const slipway_options* options, slipway_program** program) {
+  if (program == nullptr) {
+    return slipway::usage_error("slipway_program_load_descriptor has no address for its result.", "give one");
+  }
+  return slipway::contained_error([&] {
+    const std::string name = "file descriptor " + std::to_string(descriptor);
+    slipway::Result<slipway::MappedFile> mapped =
+        slipway::MappedFile::open_part(descriptor, offset, size, name);
+    return mapped.ok() ? slipway::load_into(program, options, {name, false, std::move(mapped.value())})
+                       : slipway::error_of(mapped.status());
+  });
+}
+
+void slipway_program_free(slipway_program* program) {
+  delete program;
+}
+
+size_t slipway_program_method_count(const slipway_program* program) {
+  return program == nullptr ? 0 : program->methods.size();
+}
+
+slipway_method* slipway_program_method_at(const slipway_program* program, size_t index) {
+  return index < slipway_program_method_count(program) ? program->methods[index].get() : nullptr;
+}
+
+slipway_error* slipway_program_find_method(const slipway_program* program, const char* name,
+                                           slipway_method** method) {
+  if (program == nullptr || name == nullptr || method == nullptr) {
+    return slipway::usage_error("slipway_program_find_method needs a program, a name and an address.",
+                                "give none of them as NULL");
+  }
+  for (const std::unique_ptr<slipway_method>& candidate : program->methods) {
+    if (candidate->info.name == name) {
+      *method = candidate.get();
+      return nullptr;
+    }
+  }
+  return slipway::guarded([&] {
+    std::string names;
+    for (const std::unique_ptr<slipway_method>& candidate : program->methods) {
+      names += (names.empty() ? "" : ", ") + candidate->info.name;
+    }
+    return slipway::Status(slipway::Code::kUsage, "Method " + std::string(name) + " is not ready.",
+                           "it is none of those that were loaded: " + names, {name});
+  });
+}
+
+slipway_error* slipway_program_keep_weights(slipway_program* program) {
+  if (program == nullptr) {
+    return slipway::usage_error("slipway_program_keep_weights needs a program.", "do not give NULL");
+  }
+  return slipway::guarded([&] {
+    program->loaded->keep_weights();
+    const std::optional<slipway::WeightsInfo> info = program->loaded->weights();
+    if (!info || !info->cache) {
+      return slipway::Status(slipway::Code::kUsage, "The options named no file for packed weights.",
+                             "slipway_options_set_weights_cache names one");
+    }
+    return info->cache->state == "none" ? slipway::Status(slipway::Code::kOutput, info->cache->why,
+                                                          "name another file for packed weights")
+                                        : slipway::Status();
+  });
+}
+
+uint64_t slipway_program_weights_found(const slipway_program* program) {
+  const std::optional<slipway::WeightsInfo> info =
+      program == nullptr ? std::optional<slipway::WeightsInfo>() : program->loaded->weights();
+  return info && info->cache ? info->blocks - info->packed : 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,268 @@
+// What slipway.h and slipway.hpp promise, held to account: check model.pte other.pte. Prints what failed.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+#ifndef _WIN32
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#include "slipway/slipway.hpp"
+
+namespace {
+
+std::atomic<int> failures{0};
+
+void expect(bool holds, const char* what, int line) {
+  if (!holds) {
+    std::printf("FAILED %d: %s\n", line, what);
+    ++failures;
+  }
+}
+#define EXPECT(condition) expect((condition), #condition, __LINE__)
+
+using Bytes = std::vector<char>;
+
+Bytes read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return Bytes(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+// Inputs of "forward" in the shapes that it declares, with numbers that differ.
+struct Inputs {
+  explicit Inputs(const slipway::Method& method) {
+    for (std::size_t i = 0; i < method.num_inputs(); ++i) {
+      const auto spec = method.input_spec(i);
+      EXPECT(spec.ok() && spec->kind == SLIPWAY_TENSOR && spec->dtype == SLIPWAY_FLOAT32);
+      const std::vector<std::int64_t> sizes(spec->sizes, spec->sizes + spec->rank);
+      const std::size_t count = slipway::from_blob(static_cast<float*>(nullptr), sizes).numel();
+      memory.emplace_back(count + SLIPWAY_READ_BEHIND / sizeof(float));
+      for (std::size_t j = 0; j < count; ++j) {
+        memory.back()[j] = static_cast<float>((j * 37 + i) % 101) / 101.0F - 0.5F;
+      }
+      tensors.push_back(
+          slipway::from_blob(memory.back().data(), sizes, memory.back().size() * sizeof(float)));
+    }
+  }
+
+  std::vector<std::vector<float>> memory;
+  std::vector<slipway::Tensor> tensors;
+};
+
+Bytes bytes_of(const slipway::Result<std::vector<slipway::Tensor>>& outputs) {
+  Bytes all;
+  EXPECT(outputs.ok());
+  if (outputs.ok()) {
+    for (const slipway::Tensor& tensor : *outputs) {
+      const auto* data = static_cast<const char*>(tensor.data());
+      all.insert(all.end(), data, data + tensor.nbytes());
+    }
+  }
+  return all;
+}
+
+Bytes run(slipway::Result<slipway::Program> program) {
+  if (!program.ok()) {
+    std::printf("%s\n", program.error().message().c_str());
+    ++failures;
+    return {};
+  }
+  const auto method = program->method();
+  const Inputs inputs(*method);
+  return bytes_of(program->forward(inputs.tensors));
+}
+
+void check_sources(const std::string& path, const Bytes& expected) {
+  const Bytes file = read(path);
+  Bytes moved(file.size() + 1);
+  std::copy(file.begin(), file.end(), moved.begin() + 1);
+  EXPECT(run(slipway::Program::load(file.data(), file.size())) == expected);
+  EXPECT(run(slipway::Program::load(moved.data() + 1, file.size())) == expected);
+#ifdef _WIN32
+  const auto refused = slipway::Program::load_descriptor(0);
+  EXPECT(!refused.ok() && refused.error().code() == SLIPWAY_USAGE);
+#else
+  const int whole = ::open(path.c_str(), O_RDONLY);
+  EXPECT(run(slipway::Program::load_descriptor(whole)) == expected);
+  ::close(whole);
+  // As an asset inside of a package: behind other bytes, and before others.
+  for (const std::size_t before : {std::size_t{4096 + 64}, std::size_t{4093}}) {
+    const std::string package = path + ".package";
+    {
+      std::ofstream out(package, std::ios::binary);
+      out << std::string(before, 'x');
+      out.write(file.data(), static_cast<std::streamsize>(file.size()));
+      out << std::string(100, 'y');
+    }
+    const int part = ::open(package.c_str(), O_RDONLY);
+    auto program = slipway::Program::load_descriptor(part, before, file.size());
+    ::close(part);
+    EXPECT(run(std::move(program)) == expected);
+    const int again = ::open(package.c_str(), O_RDONLY);
+    const auto beyond = slipway::Program::load_descriptor(again, before, file.size() + 101);
+    EXPECT(!beyond.ok() && beyond.error().code() == SLIPWAY_FILE);
+    ::close(again);
+    std::remove(package.c_str());
+  }
+#endif
+}
+
+void check_errors(const std::string& path) {
+  const auto absent = slipway::Program::load(path + ".none");
+  EXPECT(!absent.ok() && absent.error().code() == SLIPWAY_FILE && !absent.error().fix().empty());
+  Bytes damaged = read(path);
+  damaged.resize(damaged.size() / 2);
+  const auto cut = slipway::Program::load(damaged.data(), damaged.size());
+  EXPECT(!cut.ok() && cut.error().code() == SLIPWAY_FILE);
+  slipway::LoadOptions options;
+  options.methods = {"backward"};
+  const auto wrong = slipway::Program::load(path, options);
+  EXPECT(!wrong.ok() && wrong.error().code() == SLIPWAY_USAGE);
+  auto program = slipway::Program::load(path);
+  EXPECT(program.ok() && !program->method("backward").ok());
+  auto method = program->method();
+  EXPECT(!method->output(0).ok());
+  const auto unset = method->execute();
+  EXPECT(!unset.ok() && unset.error().code() == SLIPWAY_INPUT);
+  const auto none = method->forward({});
+  EXPECT(!none.ok() && none.error().code() == SLIPWAY_INPUT);
+  Inputs inputs(*method);
+  slipway_tensor tensor = inputs.tensors[0].c_tensor();
+  tensor.sizes[tensor.rank - 1] += 1;
+  const auto large = method->set_input(0, slipway::Tensor(tensor));
+  EXPECT(!large.ok() && large.error().code() == SLIPWAY_INPUT);
+  tensor = inputs.tensors[0].c_tensor();
+  tensor.dtype = SLIPWAY_INT32;
+  EXPECT(!method->set_input(0, slipway::Tensor(tensor)).ok());
+  tensor = inputs.tensors[0].c_tensor();
+  tensor.data = nullptr;
+  EXPECT(!method->set_input(0, slipway::Tensor(tensor)).ok());
+  EXPECT(!method->set_input(method->num_inputs(), inputs.tensors[0]).ok());
+  // After all these the method runs.
+  EXPECT(program->forward(inputs.tensors).ok());
+  EXPECT(slipway_program_load(nullptr, nullptr, nullptr) != nullptr);  // leaks one error, on purpose
+  EXPECT(slipway_error_code(nullptr) == SLIPWAY_OK && slipway_error_message(nullptr)[0] == '\0');
+  slipway_error_free(nullptr);
+  slipway_program_free(nullptr);
+  slipway_pool_free(nullptr);
+  slipway_options_free(nullptr);
+}
+
+// Inputs are read where they are when they can be, and the answer is the same when they cannot.
+void check_copies(const std::string& path, const Bytes& expected) {
+  auto program = slipway::Program::load(path);
+  auto method = program->method();
+  Inputs inputs(*method);
+  EXPECT(bytes_of(method->forward(inputs.tensors)) == expected && !method->input_copied(0));
+  // A buffer that ends where its page ends, with nothing behind it.
+  slipway_tensor tensor = inputs.tensors[0].c_tensor();
+  const std::size_t size = inputs.tensors[0].nbytes();
+#ifndef _WIN32
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t pages = (size + page - 1) / page;
+  auto* memory = static_cast<char*>(
+      ::mmap(nullptr, (pages + 1) * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ::mprotect(memory + pages * page, page, PROT_NONE);
+  tensor.data = memory + pages * page - size;
+  tensor.readable = 0;
+  std::memcpy(tensor.data, inputs.memory[0].data(), size);
+  std::vector<slipway::Tensor> edge = inputs.tensors;
+  edge[0] = slipway::Tensor(tensor);
+  EXPECT(bytes_of(method->forward(edge)) == expected && method->input_copied(0));
+  ::munmap(memory, (pages + 1) * page);
+#endif
+  // Elements across their own bounds.
+  Bytes shifted(size + SLIPWAY_READ_BEHIND + 1);
+  std::memcpy(shifted.data() + 1, inputs.memory[0].data(), size);
+  tensor.data = shifted.data() + 1;
+  tensor.readable = shifted.size() - 1;
+  std::vector<slipway::Tensor> crooked = inputs.tensors;
+  crooked[0] = slipway::Tensor(tensor);
+  EXPECT(bytes_of(method->forward(crooked)) == expected && method->input_copied(0));
+  // Again in place, and what is in the buffer when the method runs counts.
+  EXPECT(bytes_of(method->forward(inputs.tensors)) == expected && !method->input_copied(0));
+  const std::vector<float> before = inputs.memory[0];
+  std::fill(inputs.memory[0].begin(), inputs.memory[0].end(), 0.25F);
+  EXPECT(method->execute().ok());
+  const auto changed = method->output(0);
+  EXPECT(changed.ok() && std::memcmp(changed->data(), expected.data(), changed->nbytes()) != 0);
+  inputs.memory[0] = before;
+}
+
+// Two programs and one pool, each used by a thread of its own, while a third loads again and again.
+void check_threads(const std::string& path, const std::string& other, const Bytes& one, const Bytes& two) {
+  const auto pool = slipway::Pool::create(2);
+  EXPECT(pool.ok() && pool->threads() == 2);
+  slipway::LoadOptions options;
+  options.pool = &*pool;
+  std::atomic<int> wrong{0};
+  const auto use = [&](const std::string& model, const Bytes& expected, int loads, int runs) {
+    for (int i = 0; i < loads; ++i) {
+      auto program = slipway::Program::load(model, options);
+      if (!program.ok()) {
+        ++wrong;
+        return;
+      }
+      const auto method = program->method();
+      const Inputs inputs(*method);
+      for (int j = 0; j < runs; ++j) {
+        wrong += bytes_of(program->forward(inputs.tensors)) == expected ? 0 : 1;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(use, path, one, 2, 20);
+  threads.emplace_back(use, other, two, 2, 20);
+  threads.emplace_back(use, path, one, 8, 1);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT(wrong == 0);
+}
+
+void check_weights_cache(const std::string& path, const Bytes& expected) {
+  slipway::LoadOptions options;
+  options.weights_cache = path + ".packed";
+  for (int i = 0; i < 2; ++i) {
+    auto program = slipway::Program::load(path, options);
+    EXPECT(program.ok() && (slipway_program_weights_found(program->c_program()) != 0) == (i == 1));
+    EXPECT(run(slipway::Program::load(path, options)) == expected);
+    const auto kept = program->keep_weights();
+    if (!kept.ok()) {
+      std::printf("%s\n", kept.error().message().c_str());
+    }
+    EXPECT(kept.ok());
+  }
+  std::remove(options.weights_cache.c_str());
+  const Bytes file = read(path);
+  const auto refused = slipway::Program::load(file.data(), file.size(), options);
+  EXPECT(!refused.ok() && refused.error().code() == SLIPWAY_USAGE);
+  auto without = slipway::Program::load(path);
+  EXPECT(without.ok() && !without->keep_weights().ok());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    return 2;
+  }
+  EXPECT(slipway_abi_version() == SLIPWAY_ABI_VERSION);
+  const Bytes one = run(slipway::Program::load(argv[1]));
+  const Bytes two = run(slipway::Program::load(argv[2]));
+  EXPECT(!one.empty() && !two.empty());
+  check_sources(argv[1], one);
+  check_errors(argv[1]);
+  check_copies(argv[1], one);
+  check_threads(argv[1], argv[2], one, two);
+  check_weights_cache(argv[1], one);
+  std::printf("slipway %s: %d failures\n", slipway_version(), failures.load());
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,264 @@
+"""libslipway in other people's programs: built outside of the checkout, and the same bits as pte_runner."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.bundle import runner_in
+from core.commands import run
+from core.errors import BundleError
+from core.paths import ROOT
+from core.program import load_program
+from models.export import export
+from toolchains.build import builder, conan
+from toolchains.build.sdk import Sdk, build_sdk
+from toolchains.build.wheel import write_wheel
+from toolchains.compilers.families import family
+from toolchains.emulation import platforms
+from toolchains.targets import get_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+TARGETS = ["linux-x86_64"]
+EXAMPLES, CHECK = ROOT / "examples", Path(__file__).parent / "test_library"
+
+
+@functools.cache
+def program(model: str = "mlp") -> Path:
+    folder = export(model, "fp32")
+    return folder / load_program(folder).file
+
+
+def configure(sdk: Sdk, source: Path, folder: Path, *words: str) -> Path:
+    """Copy a project out of the checkout and build it with a compiler and a prefix path, nothing else."""
+    target = get_target(sdk.manifest.target)
+    compilers = family("zig").ensure(target)
+    shutil.copytree(source, folder / "source")
+    argv: list[str | Path] = [
+        conan.program("cmake"), "-S", folder / "source", "-B", folder / "build", "-G", "Ninja",
+        "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}",
+        f"-DCMAKE_C_COMPILER={compilers.cc}", f"-DCMAKE_CXX_COMPILER={compilers.cxx}",
+        f"-DCMAKE_PREFIX_PATH={sdk.path}", *words,
+    ]  # fmt: skip
+    if target.name != "linux-x86_64":
+        system = {"windows": "Windows"}.get(target.os, "Linux")
+        argv += [f"-DCMAKE_SYSTEM_NAME={system}", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}"]
+        argv += ["-DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=BOTH"]
+    build: list[str | Path] = [conan.program("cmake"), "--build", folder / "build"]
+    for command in (argv, build):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "build"
+
+
+def works(target: str, program: Path, words: Sequence[str | Path]) -> str:
+    """Run a program on the target's least platform, in the folder of its files; what it printed."""
+    chosen = get_target(target)
+    platform = platforms.platform_for(chosen, platforms.cpus(chosen)[0])
+    done = platform.run(program, [str(word) for word in words])
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def sdk(request: pytest.FixtureRequest) -> Sdk:
+    return build_sdk(request.param)
+
+
+@pytest.fixture(scope="module")
+def built(sdk: Sdk, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The examples, built against the SDK."""
+    return configure(sdk, EXAMPLES, tmp_path_factory.mktemp("examples"))
+
+
+def expected(target: str, folder: Path) -> bytes:
+    """What the bundle's pte_runner makes of in.bin; both files are left in ``folder`` with the model."""
+    shutil.copy(program(), folder / "model.pte")
+    shape = (8, 64)
+    inputs = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+    np.save(folder / "in.npy", inputs)
+    (folder / "in.bin").write_bytes(inputs.tobytes())
+    bundle = builder.build(target, "lean")
+    words = [f"--model_path={folder}/model.pte", f"--inputs={folder}/in.npy", f"--output_file={folder}/out"]
+    works(target, bundle.path / runner_in(bundle.path), words)
+    outputs: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.load(folder / "out0.npy")
+    assert outputs.dtype == np.float32
+    assert np.isfinite(outputs).all()
+    return outputs.tobytes()
+
+
+def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
+    target = sdk.manifest.target
+    want = expected(target, tmp_path)
+    names = ["run_once", *(["run_once_shared"] if sdk.manifest.shared else [])]
+    for name in names:
+        works(target, built / name, [tmp_path / "model.pte", tmp_path / "in.bin", tmp_path / f"{name}.bin"])
+        assert (tmp_path / f"{name}.bin").read_bytes() == want, name
+    said = works(target, built / "camera", [tmp_path / "model.pte", tmp_path / "in.bin", tmp_path / "c.bin", "6"])
+    assert said.startswith("6 frames, 0 copied")
+    frames = (tmp_path / "c.bin").read_bytes()
+    assert len(frames) == 6 * len(want)
+    assert frames[: len(want)] == want
+    assert frames[len(want) : 2 * len(want)] != want
+
+
+def test_the_c_example_is_short_and_says_what_went_wrong(sdk: Sdk, built: Path, tmp_path: Path) -> None:
+    assert len((EXAMPLES / "run_once.c").read_text(encoding="utf-8").splitlines()) <= 42
+    target = get_target(sdk.manifest.target)
+    platform = platforms.platform_for(target, platforms.cpus(target)[0])
+    done = platform.run(built / "run_once", [str(tmp_path / "none.pte"), "a", "b"])
+    assert done.returncode == 3
+    assert "No such file" in done.stderr
+
+
+def test_what_the_headers_promise(sdk: Sdk, tmp_path: Path) -> None:
+    """Sources, errors, copies, two programs on one pool, packed weights: check.cpp says what failed."""
+    libraries = ["slipway::lean", *(["slipway::slipway"] if sdk.manifest.shared else [])]
+    shutil.copy(program(), tmp_path / "model.pte")
+    shutil.copy(program("conv"), tmp_path / "other.pte")
+    for number, library in enumerate(libraries):
+        folder = configure(sdk, CHECK, tmp_path / str(number), f"-DLINK={library}")
+        said = works(sdk.manifest.target, folder / "check", [tmp_path / "model.pte", tmp_path / "other.pte"])
+        assert said.endswith("0 failures\n"), said
+
+
+def test_the_shared_library_exports_the_c_api_and_nothing_else(sdk: Sdk) -> None:
+    import lief
+
+    if not sdk.manifest.shared:
+        return
+    library = lief.ELF.parse(str(sdk.path / "lib" / "libslipway.so.1"))
+    assert library is not None
+    names = {str(symbol.name) for symbol in library.exported_symbols}
+    header = (sdk.path / "include/slipway/slipway.h").read_text(encoding="utf-8")
+    declared = {word.partition("(")[0].lstrip("*") for word in header.split() if word.startswith("slipway_")}
+    api = {name for name in declared if f"{name}(" in header}
+    assert len(api) > 30
+    assert names - {"SLIPWAY_1"} == api
+
+
+def test_pkg_config_links_a_c_program(tmp_path: Path) -> None:
+    """As its file says: the shared library by default, the static one with what it needs."""
+    sdk = build_sdk("linux-x86_64")
+    text = (sdk.path / "lib/pkgconfig/slipway.pc").read_text(encoding="utf-8")
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    compilers = family("zig").ensure(get_target("linux-x86_64"))
+    run([compilers.cc, "-O2", "-c", EXAMPLES / "run_once.c", *_flags(fields["Cflags"], sdk), "-o", tmp_path / "app.o"])
+    # zig's C compiler takes -lstdc++ for its own libc++: its C++ compiler links the one that the file names.
+    private = [word for word in fields["Libs.private"].split() if word != "-lstdc++"]
+    assert len(private) < len(fields["Libs.private"].split())
+    for words in (_flags(fields["Libs"], sdk), [str(sdk.path / "lib/libslipway.a"), *private]):
+        run([compilers.cxx, tmp_path / "app.o", "-o", tmp_path / "app", *words])
+        env = {**os.environ, "LD_LIBRARY_PATH": str(sdk.path / "lib")}
+        done = subprocess.run([tmp_path / "app"], env=env, capture_output=True, text=True, check=False)
+        assert (done.returncode, "needs a path" in done.stderr) == (2, True)
+
+
+def _flags(text: str, sdk: Sdk) -> list[str]:
+    for name, folder in (("libdir", "lib"), ("includedir", "include")):
+        text = text.replace(f"${{{name}}}", str(sdk.path / folder))
+    return text.split()
+
+
+def test_the_archive_is_the_folder_and_damage_is_seen(tmp_path: Path) -> None:
+    sdk = build_sdk("linux-x86_64")
+    copy = tmp_path / "linux-x86_64"
+    shutil.copytree(sdk.path, copy / "sdk", symlinks=True)
+    for file in sdk.archive.parent.glob(f"{sdk.archive.name}*"):
+        shutil.copy(file, copy)
+    assert Sdk.load(copy / "sdk").manifest == sdk.manifest
+    run(["sha256sum", "--check", f"{sdk.archive.name}.sha256"], cwd=copy)
+    (copy / "sdk/include/slipway/slipway.h").write_text("", encoding="utf-8")
+    with pytest.raises(BundleError, match="not those that were built"):
+        Sdk.load(copy / "sdk")
+
+
+def test_python_computes_the_same_through_the_c_api(tmp_path: Path) -> None:
+    sdk = build_sdk("linux-x86_64")
+    want = expected("linux-x86_64", tmp_path)
+    words: list[str | Path] = [tmp_path / "model.pte", tmp_path / "in.npy", tmp_path / "python.npy"]
+    argv: list[str | Path] = [sys.executable, "-I", EXAMPLES / "run_once.py", sdk.path / "lib/libslipway.so.1", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "python.npy").tobytes() == want
+
+
+def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+    """Installed by pip; arrays in and out without copies, the same bits as the runner."""
+    want = expected("linux-x86_64", tmp_path)
+    wheel = write_wheel(build_sdk("linux-x86_64"))
+    run([sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv"])
+    python = tmp_path / "venv/bin/python"
+    pip: list[str | Path] = [
+        python,
+        "-I",
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
+    run([*pip, wheel])
+    # A base of a virtual environment of a virtual environment is the outermost Python, which has no NumPy.
+    script = f"import sys; sys.path.append({str(Path(np.__file__).parents[1])!r})\n{_SCRIPT}"
+    done = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "wheel.bin").read_bytes() == want
+    assert done.stdout.splitlines() == ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
+
+
+_SCRIPT = """
+import gc, threading
+import numpy as np
+import slipway_runtime
+
+program = slipway_runtime.load("model.pte")
+inputs = np.load("in.npy")
+spec = program.methods["forward"].inputs[0]
+print(spec.kind, spec.dtype, spec.shape, spec.dynamism)
+(output,) = program.forward(inputs)
+open("wheel.bin", "wb").write(output.tobytes())
+kept = np.array(output)
+try:
+    program.forward(inputs[:, 1:])
+except slipway_runtime.InputError as error:
+    print(error.code, error.message.split(" is ")[1].split(";")[0])
+try:
+    slipway_runtime.load("none.pte")
+except slipway_runtime.Error as error:
+    print(error.code, error.message.split(":")[0].split()[-1])
+# Two programs and one pool, each in a thread of its own; one of them from memory.
+pool = slipway_runtime.Pool(2)
+others = [slipway_runtime.load(source, pool=pool) for source in ("model.pte", open("model.pte", "rb").read())]
+wrong = []
+
+def use(other):
+    for _ in range(20):
+        (found,) = other.forward(inputs)
+        if not np.array_equal(found, kept):
+            wrong.append(found)
+
+threads = [threading.Thread(target=use, args=(other,)) for other in others]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not wrong
+# What a program computed stays as long as an array of it does.
+(output,) = others[1].forward(inputs)
+del others
+gc.collect()
+assert np.array_equal(output, kept)
+print(output.flags.writeable)
+"""

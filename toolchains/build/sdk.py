@@ -1,0 +1,258 @@
+"""Build libslipway for a target, for other people's programs: ``dist/<target>/sdk``, and the same as an archive."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core import console
+from core.bundle import MANIFEST, SBOM, Checks, FileEntry, differences
+from core.commands import need, run
+from core.errors import BundleError
+from core.files import new_folder, sha256_file, write_atomic, write_json
+from core.locks import Clock
+from core.paths import cache_dir, sdk_dir
+from core.strict_json import parse_json
+from toolchains.build import inputs
+from toolchains.build.making import Making
+from toolchains.build.steps import Steps
+from toolchains.targets import Target, get_target
+
+if TYPE_CHECKING:
+    from toolchains.build import runtime_package
+
+ENGINE = "lean"
+"""The engine in libslipway."""
+_FOLDERS = ("include", "lib", "licenses")
+_LEVEL = "-12"
+"""Of zstd: a minute for the highest one saves a tenth of the size."""
+
+
+class SdkManifest(BaseModel):
+    """What a build of libslipway leaves in ``dist/<target>/sdk/manifest.json``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    kind: Literal["sdk"] = "sdk"
+    version: str
+    target: str
+    toolchain: str
+    created: str
+    """UTC, ISO 8601."""
+    isa_floor: str
+    libc: str
+    shared: bool
+    """Whether there is a shared library, too: not for systems whose programs are static."""
+    checks: Checks
+    files: tuple[FileEntry, ...]
+
+
+class Sdk(BaseModel):
+    """libslipway of a target on this machine."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: Path
+    archive: Path
+    """The same as ``.tar.zst``; beside it a file with its SHA-256."""
+    manifest: SdkManifest
+
+    @classmethod
+    def load(cls, path: Path) -> Sdk:
+        """Read and check the folder ``path``, and the archive beside it.
+
+        Raises:
+            BundleError: the manifest is missing or malformed, or a file is missing or changed.
+        """
+        again = f"./inv build --target {path.parent.name} --sdk"
+        source = path / MANIFEST
+        try:
+            manifest = SdkManifest.model_validate(parse_json(source.read_bytes()))
+            archive = _archive(path, manifest)
+            recorded = _digest_file(archive).read_text(encoding="utf-8").split()[0]
+            wrong = [] if sha256_file(archive) == recorded else [f"{archive.name}: changed"]
+        except FileNotFoundError as error:
+            raise BundleError(f"There is no SDK in {path}.", "it was not built", again) from error
+        except (ValueError, IndexError, ValidationError) as error:
+            raise BundleError(f"{source} is not a manifest.", str(error), again) from error
+        if wrong := wrong + differences(path, manifest.files):
+            raise BundleError(f"The files in {path} are not those that were built.", "; ".join(wrong), again, wrong)
+        return cls(path=path, archive=archive, manifest=manifest)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The SDK to build."""
+
+    target: Target
+    toolchain: str
+    force: bool
+
+    @property
+    def folder(self) -> Path:
+        return sdk_dir(self.target.name)
+
+    @property
+    def log(self) -> Path:
+        return cache_dir("logs") / f"sdk-{self.target.name}.log"
+
+    @property
+    def shared(self) -> bool:
+        """Whether the target's programs load shared libraries at all."""
+        return self.target.os == "windows" or self.target.libc in ("glibc", "bionic")
+
+
+def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk:
+    """libslipway for ``target_name``, built if it is missing or outdated.
+
+    Two builds at once take turns; an interrupted one leaves the previous SDK as it was.
+
+    Args:
+        toolchain: the target's default when empty.
+        force: compile and check again although nothing has changed.
+
+    Raises:
+        ConfigError, NotSupportedError: the target or toolchain is unknown, or the engine does not work there yet.
+        HostError: this machine lacks something.
+        BuildError: compiling or a check failed.
+    """
+    target = get_target(target_name)
+    family_name = target.toolchain(toolchain)
+    target.engine(ENGINE)
+    job = _Job(target.built_with(family_name), family_name, force)
+    digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk")
+    making = Making(job.folder, digest, Sdk.load)
+    return making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
+
+
+def _build(job: _Job, digest: str) -> None:
+    from toolchains.build import conan_packages, runtime_package, sbom
+    from toolchains.build.layout import entries
+    from toolchains.compilers.families import family
+    from toolchains.inspect import checks
+
+    clock = Clock()
+    job.log.write_text("", encoding="utf-8")
+    with Steps(5) as steps:
+        steps.begin(f"preparing {job.toolchain} for {job.target.name}")
+        compilers = family(job.toolchain).ensure(job.target)
+        with new_folder(job.folder) as new:
+            with conan_packages.building():
+                package, graph = runtime_package.make(_request(job), steps)
+                steps.begin("reading the libraries: architecture, C library, instructions")
+                _collect(package, new, job.target)
+            conan_packages.forget(runtime_package.reference(graph), job.log)
+            checked = checks.check_native(job.target, new)
+            delivered = entries(new)
+            write_json(new / SBOM, sbom.write(graph, f"slipway-sdk-{job.target.name}", digest[:16], delivered))
+            manifest = SdkManifest(
+                version=_version(graph),
+                target=job.target.name,
+                toolchain=f"{compilers.family} {compilers.version}",
+                created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                isa_floor=job.target.isa_floor,
+                libc=job.target.libc,
+                shared=job.shared,
+                checks=checked,
+                files=entries(new),
+            )
+            write_json(new / MANIFEST, manifest.model_dump(mode="json"))
+            steps.begin("packing the archive")
+            _pack(new, _archive(job.folder, manifest))
+    console.note(f"built {job.folder} in {clock}")
+
+
+def _request(job: _Job) -> runtime_package.Request:
+    from toolchains.build import runtime_package
+    from toolchains.compilers import hardening
+
+    # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
+    flags = json.dumps(["-Wl,-S", *hardening.flags(job.target).link])
+    return runtime_package.Request(
+        job.target,
+        job.toolchain,
+        ENGINE,
+        job.log,
+        f"Building libslipway for {job.target.name}",
+        "compiling libslipway",
+        (f"engine={ENGINE}", f"library={'both' if job.shared else 'static'}"),
+        (f"tools.build:sharedlinkflags={flags}",),
+        job.force,
+    )
+
+
+def _version(graph: dict[str, Any]) -> str:
+    nodes = graph["nodes"].values()
+    return next(str(node["version"]) for node in nodes if node.get("name") == "slipway-runtime")
+
+
+def _collect(package: Path, out: Path, target: Target) -> None:
+    """Copy libraries, headers, CMake's and pkg-config's files and licences from the Conan package to ``out``."""
+    from toolchains.build.layout import copy
+
+    for name in _FOLDERS:
+        for file in sorted((package / name).rglob("*")):
+            inside = out / file.relative_to(package)
+            if file.is_symlink():
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                inside.symlink_to(file.readlink())
+            elif file.is_file():
+                copy(file, inside, 0o644)
+    if target.os == "windows":
+        for file in sorted((package / "bin").glob("*.dll")):
+            copy(file, out / "bin" / file.name, 0o755)
+
+
+def _archive(folder: Path, manifest: SdkManifest) -> Path:
+    return folder.parent / f"slipway-sdk-{manifest.version}-{manifest.target}.tar.zst"
+
+
+def _digest_file(archive: Path) -> Path:
+    return archive.with_name(f"{archive.name}.sha256")
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    """Write the archive, the same bytes for the same files, and its SHA-256 as ``sha256sum`` reads it."""
+    top = archive.name.removesuffix(".tar.zst")
+    plain = archive.with_name(f"{top}.tar")
+    packed = archive.with_name(f"{archive.name}.new")
+    try:
+        with tarfile.open(plain, "w", format=tarfile.PAX_FORMAT) as tar:
+            for file in sorted(folder.rglob("*")):
+                tar.add(file, f"{top}/{file.relative_to(folder).as_posix()}", recursive=False, filter=_plain)
+        run([*_zstd(), "-q", "-f", _LEVEL, "-o", packed, plain], what="Packing the SDK")
+        packed.replace(archive)
+    finally:
+        plain.unlink(missing_ok=True)
+        packed.unlink(missing_ok=True)
+    write_atomic(_digest_file(archive), f"{sha256_file(archive)}  {archive.name}\n")
+
+
+def _plain(item: tarfile.TarInfo) -> tarfile.TarInfo:
+    """An entry without what differs between machines: owner, time, the user's umask."""
+    item.uid = item.gid = 0
+    item.uname = item.gname = ""
+    item.mtime = 0
+    item.mode = 0o755 if item.isdir() or item.mode & 0o100 else 0o644
+    return item
+
+
+def _zstd() -> list[str]:
+    """The words that start zstd: this system's own, else Debian's."""
+    from toolchains.debian import packages as debian
+    from toolchains.debian.host import host_arch
+
+    if own := shutil.which("zstd"):
+        return [own]
+    if debian.available():
+        return [need("zstd", "install zstd: it packs the SDK's archive")]
+    root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
+    return list(map(str, debian.installed_program(root, "usr/bin/zstd")))
