@@ -16,6 +16,7 @@ import pytest
 
 from core import front
 from core.paths import ROOT
+from models.inspection.origins import silent
 from tests.support import graphs
 from tests.support.builds import lend_bundle, lend_program
 from toolchains.targets import host_target
@@ -191,14 +192,15 @@ def deploy(words: str) -> int:
 @pytest.fixture
 def faulty(runs: Path) -> Iterator[Path]:
     """The quantized program after the weights of its second layer have become one per cent larger."""
-    from executorch.exir._serialize._program import deserialize_pte_binary
-
     folder = runs / "programs" / "mlp-qs8"
     kept = {name: (folder / name).read_bytes() for name in ("model.pte", "program.json")}
     program = kept["model.pte"]
-    file = deserialize_pte_binary(program)
-    stored = file.program.execution_plan[0].delegates[0].processed.index
-    graph = graphs.read(bytes(file.program.backend_delegate_data[stored].data))
+    with silent():  # upstream reads its schemas in a way that Python gives up
+        from executorch.exir._serialize._program import deserialize_pte_binary
+
+        file = deserialize_pte_binary(program)
+        stored = file.program.execution_plan[0].delegates[0].processed.index
+        graph = graphs.read(bytes(file.program.backend_delegate_data[stored].data))
     layer = [one["xnode_union"] for one in graph["xnodes"] if one["xnode_union_type"] == "XNNFullyConnected"][1]
     values = [one["xvalue_union"] for one in graph["xvalues"] if "tensor_value" in one["xvalue_union"]]
     (weights,) = [one for one in values if one["tensor_value"]["id_out"] == layer["filter_id"]]
