@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 Start = Callable[..., "subprocess.Popen[str]"]
 ONLY = "executorch & (mlp-fp32 | linear-fp32)"
+IDLE = 0.5
+"""A load average that leaves no doubt about times."""
 
 
 @pytest.fixture
@@ -105,14 +107,12 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     before = {cell.key: cell for cell in cut.cells if cell.outcome == "passed"}
 
     baseline = tmp_path / "baseline.json"
-    printed, err = _end(start("--resume", "--json", "--save-baseline", str(baseline)), 0)
+    printed, err = _end(start("--resume", "--json", "--save-baseline", str(baseline), "--rounds", "1"), 0)
     whole = load_matrix(folder / "matrix.json")
     assert set(_outcomes(whole).values()) == {"passed"}
     assert len(whole.cells) == len(printed["cells"]) == 4
     for cell in whole.cells:
-        # Cells of a baseline on real devices have rounds, which the first run did not make.
-        assert cell.reused == (cell.key in before and cell.emulated)
-        assert len(cell.rounds) == (0 if cell.emulated else 5)
+        assert cell.reused == (cell.key in before)
         assert cell.emulated == (cell.device == "board")
         assert (cell.latency is None) == cell.emulated
         assert (cell.emulated_time is None) != cell.emulated
@@ -121,6 +121,8 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     assert not list(tmp_path.glob("a store/runs/*"))
     assert gone(str(tmp_path))
 
+    _end(start("--resume", "--save-baseline", str(baseline)), 0)
+    assert [len(cell.rounds) for cell in load_matrix(folder / "matrix.json").cells if not cell.emulated] == [5, 5]
     planted = json.loads(baseline.read_text())
     for row in planted["cells"]:
         times = row["latency"] or row["emulated_time"]
@@ -128,18 +130,21 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
             each.update(p50=each["p50"] / 10, min=each["min"] / 10)
         if row["key"] == "board/linux-arm64/executorch/mlp-fp32":
             row["outputs"][0]["sha256"] = "0" * 64
+        for each in row["rounds"]:
+            each["load"] = IDLE
     baseline.write_text(json.dumps(planted))
+    # Other tests keep this machine busy, which would be a doubt; and a layer of 5 µs cannot be 10 µs slower.
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    for row in rows:
+        for each in row["result"].get("rounds", ()):
+            each.update(p50=each["p50"] * 10, min=each["min"] * 10, load=IDLE)
+    journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
     begun = time.monotonic()
     words = ("--resume", "--json", "--baseline", str(baseline), "--fail-on-regression", "10%")
     printed, err = _end(start(*words), 34)
     assert time.monotonic() - begun < 20  # nothing was run again
     assert all(cell["reused"] for cell in printed["cells"])
-    found: dict[str, set[tuple[str, str]]] = {}
-    for each in printed["changes"]:
-        found.setdefault(each["verdict"], set()).add((each["key"].partition("/")[0], each["what"]))
-    # Whether the times are worse, nobody can tell while other tests keep this machine busy.
-    slow = {("bench", "latency p50")}
-    assert ("board", "digest of output0") in found["worse"]
-    assert found["worse"] - {("board", "digest of output0")} | found.get("cannot tell", set()) == slow
-    assert "figures are worse than baseline.json by more than 10%" in err
+    worse = {(each["key"].partition("/")[0], each["what"]) for each in printed["changes"] if each["verdict"] == "worse"}
+    assert worse == {("bench", "latency p50"), ("board", "digest of output0")}
+    assert "3 figures are worse than baseline.json by more than 10%" in err
     assert sum(suite.failures for suite in JUnitXml.fromfile(str(folder / "junit.xml"))) == 3
