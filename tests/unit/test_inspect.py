@@ -141,6 +141,13 @@ def test_problems_are_named(changes: dict[str, object], message: str) -> None:
     assert any(message in line for line in found), found
 
 
+@pytest.mark.parametrize(("library", "libc"), [("libc.so.6", "glibc"), ("libc.so", "bionic"), ("libm.so.6", "static")])
+def test_libraries_without_a_program_name_their_libc(library: str, libc: str) -> None:
+    """What an SDK has: a shared library asks for no loader."""
+    alone = dataclasses.replace(LIBRARY, needed=(library,))
+    assert inspect.needs(get_target("linux-arm64"), [alone]).libc == libc
+
+
 def test_versions_compare_as_numbers() -> None:
     assert inspect.newest(["2.4", "2.28", "2.17", "2.3.4"]) == "2.28"
     assert inspect.newest([]) == ""

@@ -82,7 +82,9 @@ def _libc(binaries: Sequence[Binary]) -> Libc:
         return "system"
     loaders = [item.interpreter for item in binaries if item.interpreter]
     if not loaders:
-        # Shared libraries without a program.
+        if not all(item.soname for item in binaries):
+            return "static"
+        # Shared libraries without a program name their C library as each other library.
         needed = {name for item in binaries for name in item.needed}
         return "glibc" if "libc.so.6" in needed else "bionic" if "libc.so" in needed else "static"
     name = loaders[0].rsplit("/", 1)[-1]

@@ -323,6 +323,9 @@ Status Method::run_kernel(const Instruction& instruction) {
 }
 
 Status Method::run_delegate(const Instruction& instruction) {
+  if (!is_delegate(instruction)) {
+    return {};
+  }
   delegate_arguments_.clear();
   for (std::size_t i = 0; i < instruction.count; ++i) {
     TensorView* view = std::get_if<TensorView>(&values_[static_cast<std::size_t>(instruction.arguments[i])]);
@@ -345,82 +348,6 @@ Status Method::move(const Instruction& instruction) {
   }
   values_[instruction.to] = values_[instruction.from];
   return {};
-}
-
-std::vector<KernelUse> Method::kernels() const {
-  std::vector<KernelUse> all;
-  for (std::size_t i = 0; i < instructions_.size(); ++i) {
-    if (instructions_[i].action == Action::kDelegate) {
-      for (KernelUse& use : instructions_[i].delegate->kernels()) {
-        use.node += " @" + std::to_string(i);
-        all.push_back(std::move(use));
-      }
-    }
-  }
-  return all;
-}
-
-std::map<std::string, std::uint64_t> Method::layer_times() const {
-  std::map<std::string, std::uint64_t> all;
-  for (const auto& delegate : delegates_) {
-    std::map<std::string, std::string> layers;  // by the names in profiles
-    for (const KernelUse& use : delegate->kernels()) {
-      layers[use.node] = use.layer;
-    }
-    for (const OperatorTime& time : delegate->times()) {
-      const auto layer = layers.find(time.name);
-      if (layer != layers.end() && !layer->second.empty()) {
-        all[layer->second] += time.nanoseconds;
-      }
-    }
-  }
-  return all;
-}
-
-std::vector<Fallback> Method::fallbacks() const {
-  std::vector<Fallback> all;
-  for (const auto& delegate : delegates_) {
-    const std::optional<Fallback> found = delegate->fallback();
-    if (found) {
-      all.push_back(*found);
-    }
-  }
-  return all;
-}
-
-void Method::record(const Instruction& instruction, std::size_t index, std::uint64_t start) {
-  if (instruction.action == Action::kKernel) {
-    recorder_->add_kernel(instruction.name, index, start);
-  } else if (instruction.action == Action::kDelegate) {
-    const std::uint64_t end = Recorder::now();
-    recorder_->add_delegate(instruction.delegate->times(), index, start, end);
-  }
-  if (recorder_->keeps_values()) {
-    record_values(instruction, index);
-  }
-}
-
-// A kernel's last argument is its result.
-void Method::record_values(const Instruction& instruction, std::size_t index) {
-  if (instruction.action == Action::kDelegate) {
-    for (const NodeValue& value : instruction.delegate->values()) {
-      recorder_->add_value(value.kind, index, static_cast<std::int32_t>(value.node), value.tensor);
-    }
-  }
-  if (instruction.action != Action::kKernel || instruction.count == 0) {
-    return;
-  }
-  std::vector<std::int32_t> results{instruction.arguments[instruction.count - 1]};
-  if (const auto* list = std::get_if<TensorList>(&values_[static_cast<std::size_t>(results.front())])) {
-    results = list->items;
-  }
-  for (const std::int32_t result : results) {
-    const auto* view =
-        result < 0 ? nullptr : std::get_if<TensorView>(&values_[static_cast<std::size_t>(result)]);
-    if (view != nullptr && view->data != nullptr && view->dtype != DType::kUnknown) {
-      recorder_->add_value(instruction.name, index, -1, tensor_of(*view));
-    }
-  }
 }
 
 Status Method::execute() {

@@ -91,6 +91,10 @@ class Method {
         plan_(&plan),
         recorder_(recorder) {}
 
+  // Where the bundle has no XNNPACK, nothing may call a delegate: then the linker leaves all of XNNPACK out.
+  static bool is_delegate(const Instruction& instruction) {
+    return kHasXnnpack && instruction.action == Action::kDelegate;
+  }
   Status make_arenas();
   Status make_values();
   Status take_input(std::size_t index, const InputBytes& input, bool in_place, bool* copied);

@@ -13,12 +13,17 @@
 
 #include "lean/xnnpack/payload.h"
 #include "lean/xnnpack/split.h"
+#include "selection.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {
 
 struct SubgraphDeleter {
-  void operator()(xnn_subgraph_t subgraph) const { xnn_delete_subgraph(subgraph); }
+  void operator()(xnn_subgraph_t subgraph) const {
+    if (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
+      xnn_delete_subgraph(subgraph);
+    }
+  }
 };
 using Subgraph = std::unique_ptr<xnn_subgraph, SubgraphDeleter>;
 

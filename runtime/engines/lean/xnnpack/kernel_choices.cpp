@@ -17,7 +17,7 @@ extern "C" void xnn_f32_vgelu_ukernel__scalar_rational_12_10_div_u1(std::size_t 
 
 namespace slipway::lean {
 
-void mend_kernel_choices() {
+void correct_kernel_choices() {
 #if XNN_ARCH_ARM
   const xnn_hardware_config* hardware = xnn_init_hardware_config();
   if (hardware == nullptr || hardware->use_arm_neon) {

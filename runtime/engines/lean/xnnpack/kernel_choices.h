@@ -4,7 +4,7 @@
 namespace slipway::lean {
 
 // Puts right what is known to be wrong, once XNNPACK is initialised and before it makes an operator.
-void mend_kernel_choices();
+void correct_kernel_choices();
 
 // From now on, XNNPACK chooses kernels of its own only and none of KleidiAI's, in all of this process.
 void forget_kleidiai_kernels();

@@ -13,6 +13,7 @@
 #include "lean/xnnpack/packing.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
+#include "selection.h"
 
 namespace slipway::lean {
 namespace {
@@ -41,7 +42,7 @@ void widen_indices(TensorView* view) {
 }  // namespace
 
 XnnContext::~XnnContext() {
-  if (workspace_ != nullptr) {
+  if (kHasXnnpack && workspace_ != nullptr) {
     xnn_release_workspace(workspace_);
   }
   end_threads();
@@ -75,12 +76,15 @@ Status XnnContext::start() {
             "./inv targets lists what each target needs; build for the device's own",
             {kXnnpackBackend}};
   }
-  if (status != xnn_status_success || xnn_create_workspace(&workspace_) != xnn_status_success) {
+  const bool workspace = !kHasXnnpack || xnn_create_workspace(&workspace_) == xnn_status_success;
+  if (status != xnn_status_success || !workspace) {
     return {Code::kMemory, "XNNPACK has no memory to begin with.", "use a device with more memory"};
   }
-  mend_kernel_choices();
-  if (!limits_.kleidiai) {
-    forget_kleidiai_kernels();
+  if (kHasXnnpack) {
+    correct_kernel_choices();
+    if (!limits_.kleidiai) {
+      forget_kleidiai_kernels();
+    }
   }
   started_ = true;
   return {};

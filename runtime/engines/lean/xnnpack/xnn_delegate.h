@@ -96,7 +96,11 @@ class XnnDelegate {
 
  private:
   struct RuntimeDeleter {
-    void operator()(xnn_runtime_t runtime) const { xnn_delete_runtime(runtime); }
+    void operator()(xnn_runtime_t runtime) const {
+      if (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
+        xnn_delete_runtime(runtime);
+      }
+    }
   };
   struct Bound {
     External external;
