@@ -145,7 +145,9 @@ def test_problems_are_named(changes: dict[str, object], message: str) -> None:
 def test_libraries_without_a_program_name_their_libc(library: str, libc: str) -> None:
     """What an SDK has: a shared library asks for no loader."""
     alone = dataclasses.replace(LIBRARY, needed=(library,))
-    assert inspect.needs(get_target("linux-arm64"), [alone]).libc == libc
+    member = dataclasses.replace(LIBRARY, path=Path("lib/libslipway.a"), member="a.o", soname="", needed=())
+    for binaries in ([alone], [member, alone]):
+        assert inspect.needs(get_target("linux-arm64"), binaries).libc == libc
 
 
 def test_versions_compare_as_numbers() -> None:

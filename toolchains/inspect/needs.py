@@ -82,7 +82,8 @@ def _libc(binaries: Sequence[Binary]) -> Libc:
         return "system"
     loaders = [item.interpreter for item in binaries if item.interpreter]
     if not loaders:
-        if not all(item.soname for item in binaries):
+        # A program without a loader is static; objects of an archive say nothing of their C library.
+        if not all(item.soname or item.member for item in binaries):
             return "static"
         # Shared libraries without a program name their C library as each other library.
         needed = {name for item in binaries for name in item.needed}
