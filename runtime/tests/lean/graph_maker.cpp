@@ -295,6 +295,14 @@ void add_images(std::vector<GraphRecipe>* all) {
                   forward});
   all->push_back(
       {conv, {in(image), constant({12, 3, 3, 4}, qc8), constant({12}), out(made)}, 1, forward, {}, {}, 0, 3});
+  all->push_back({conv,
+                  {in(image), constant({12, 1, 1, 8}, qc8), constant({12}), out({2, 9, 10, 12})},
+                  1,
+                  {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 8, 12, 1},
+                  {},
+                  {},
+                  0,
+                  3});
   all->push_back(
       {deep, {in({2, 9, 9, 4}), constant({1, 3, 3, 8}), constant({8}), out({2, 5, 5, 8})}, 1, depthwise});
   all->push_back({deep,

@@ -218,6 +218,27 @@ TEST(every_kind_of_node_has_a_sound_graph_that_is_checked_and_runs) {
   CHECK_EQUAL(rule_count(), kinds.size());
 }
 
+TEST(convolutions_of_single_pixels_quantize_each_pixel_by_itself) {
+  // Padding, kernel and stride of a 1x1 convolution; then its groups.
+  const std::vector<std::uint32_t> plain = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 8, 12, 1};
+  std::size_t pixels = 0;
+  for (GraphRecipe recipe : sound_graphs()) {
+    if (recipe.kind != xnn::XNodeUnion::XNNConv2d || recipe.quantized_by != 3) {
+      continue;
+    }
+    CHECK_EQUAL(Read(recipe).payload->pixel_layers().is_rows(0), recipe.parameters == plain);
+    for (const std::size_t other : {0, 1, 2, 3, 4, 5, 6, 7, 12}) {
+      GraphRecipe changed = recipe;
+      ++changed.parameters[other];
+      CHECK(!Read(changed).payload->pixel_layers().is_rows(0));
+    }
+    recipe.quantized_by = 2;
+    CHECK(!Read(recipe).payload->pixel_layers().is_rows(0));
+    pixels += recipe.parameters == plain ? 1 : 0;
+  }
+  CHECK_EQUAL(pixels, std::size_t{1});
+}
+
 TEST(a_graph_that_says_another_shape_of_its_result_is_refused) {
   for (GraphRecipe recipe : sound_graphs()) {
     std::vector<std::uint32_t>& dims = recipe.values.back().dims;

@@ -75,6 +75,7 @@ class GraphBuilder {
   const GraphValue* claim(std::uint32_t exported_id) const;
   // The value for a node to read.
   const GraphValue* use(std::uint32_t exported_id) const;
+  const PixelLayers& pixel_layers() const { return payload_.pixel_layers(); }
   // Whether the value is only the activation of fully-connected nodes whose weights have that type.
   bool feeds_only(std::uint32_t exported_id, xnn_datatype weights) const;
 

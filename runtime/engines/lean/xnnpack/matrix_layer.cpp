@@ -164,8 +164,9 @@ bool read_scales(const XnnPayload& payload, const Lifetime& filter, std::size_t 
   return layer->scales.size() == layer->outputs;
 }
 
-// Whether each row is quantized by itself, and the kernels take its length.
-bool is_dynamic(const MatrixOperands& operands, const MatrixLayer& layer) {
+// Whether each row is quantized by itself (`pixels`: as the engine does it, whatever is stored), and the
+// kernels take its length.
+bool is_dynamic(const MatrixOperands& operands, const MatrixLayer& layer, bool pixels) {
   const auto* quantized = operands.input->value->xvalue_union_as_XNNQuantizedTensorValue();
   const auto* dynamic = quantized == nullptr ? nullptr : quantized->quant_params_as_PerTokenDynamicQuant();
   const std::vector<std::size_t> dims = lifetime_dims(*operands.rows);
@@ -180,7 +181,7 @@ bool is_dynamic(const MatrixOperands& operands, const MatrixLayer& layer) {
     rows *= dims[i];
   }
   const XNNDatatype bias = type_of(operands.bias);
-  return rows == 1 && type_of(operands.filter) == XNNDatatype::xnn_datatype_qcint8 &&
+  return (pixels || rows == 1) && type_of(operands.filter) == XNNDatatype::xnn_datatype_qcint8 &&
          type_of(operands.output) == XNNDatatype::xnn_datatype_fp32 &&
          (operands.bias == nullptr || bias == XNNDatatype::xnn_datatype_fp32);
 }
@@ -283,7 +284,8 @@ std::optional<MatrixLayer> matrix_layer(const XnnPayload& payload, const Lifetim
   switch (type_of(operands.input)) {
     case XNNDatatype::xnn_datatype_qdint8:
       layer.arithmetic = Arithmetic::kDynamic8;
-      found = is_dynamic(operands, layer) && read_scales(payload, *operands.filter, 0, &layer);
+      found = is_dynamic(operands, layer, payload.pixel_layers().is_rows(operands.input->tensor->id_out())) &&
+              read_scales(payload, *operands.filter, 0, &layer);
       break;
     case XNNDatatype::xnn_datatype_fp16:
       layer.arithmetic = Arithmetic::kHalf;

@@ -1,3 +1,5 @@
+#include <xnnpack/subgraph.h>
+
 #include "lean/xnnpack/nodes.h"
 
 namespace slipway::lean::nodes {
@@ -22,11 +24,32 @@ struct Layer {
   bool good = false;
 };
 
+// Each pixel is a row: the filter [outputs, 1, 1, inputs] is a matrix.
+xnn_status pixels(const GraphBuilder& graph, const xnn::_XNNNodeConv& node, const Range& range,
+                  const Layer& layer) {
+  const xnn_value& filter = graph.subgraph()->values[layer.filter];
+  if (filter.datatype != xnn_datatype_qcint8 || filter.quantization.channel_dimension != 0) {
+    return xnn_status_invalid_parameter;
+  }
+  const std::size_t dims[] = {node.group_output_channels(), node.group_input_channels()};
+  std::uint32_t matrix = XNN_INVALID_VALUE_ID;
+  const xnn_status status = xnn_define_channelwise_quantized_tensor_value_v2(
+      graph.subgraph(), filter.datatype, 0, filter.quantization.channelwise_scale, 2, 0, dims, filter.data,
+      XNN_INVALID_VALUE_ID, 0, &matrix);
+  return status != xnn_status_success
+             ? status
+             : xnn_define_fully_connected(graph.subgraph(), range.min, range.max, layer.input, matrix,
+                                          layer.bias, layer.output, 0);
+}
+
 }  // namespace
 
 xnn_status convolution(const GraphBuilder& graph, const xnn::XNode& outer, const xnn::_XNNNodeConv& node) {
   const Layer layer(graph, node);
   const Range range = range_of(outer);
+  if (layer.good && graph.pixel_layers().has(node)) {
+    return pixels(graph, node, range, layer);
+  }
   return !layer.good
              ? xnn_status_invalid_parameter
              : xnn_define_convolution_2d(

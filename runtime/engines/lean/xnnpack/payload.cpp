@@ -59,6 +59,7 @@ Result<XnnPayload> XnnPayload::read(Bytes bytes, const DataStore& store, const s
     return broken(what, "its graph is not a well-formed flatbuffer");
   }
   payload.graph_ = flatbuffers::GetRoot<xnn::XNNGraph>(graph.data);
+  payload.pixel_layers_ = PixelLayers(*payload.graph_);
   const Status found = payload.find_constants(bytes, data, store, what);
   return found.ok() ? Result<XnnPayload>(std::move(payload)) : Result<XnnPayload>(found);
 }

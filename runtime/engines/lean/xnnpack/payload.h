@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lean/method/data_store.h"
+#include "lean/xnnpack/pixel_layers.h"
 #include "slipway/status.h"
 #include "xnnpack_runtime_generated.h"
 
@@ -29,6 +30,7 @@ class XnnPayload {
   // nullptr, as does an index that is out of the table.
   Bytes constant(std::size_t index) const;
   const std::vector<Bytes>& constants() const { return constants_; }
+  const PixelLayers& pixel_layers() const { return pixel_layers_; }
 
  private:
   Status find_constants(Bytes all, std::size_t base, const DataStore& store, const std::string& what);
@@ -36,6 +38,7 @@ class XnnPayload {
   const xnn::XNNGraph* graph_ = nullptr;
   std::vector<std::uint64_t> aligned_;  // a copy, when the program has the graph at an odd address
   std::vector<Bytes> constants_;
+  PixelLayers pixel_layers_;
 };
 
 // What a value is besides its quantization. Null for a kind of value that is none of a tensor.
