@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import numpy
 import pytest
 
+from core.bundle import RUNNER
 from core.errors import ExportError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
 from models.export import export
 from models.host import Host
+from toolchains.build.builder import build
+from toolchains.targets import host_target
 
 pytestmark = pytest.mark.export
 
@@ -23,9 +27,14 @@ Exporter = Callable[..., Program]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs are."""
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture(scope="module")
+def exported(out: Path) -> Iterator[Exporter]:
     """Export a function of the fixture, each way once."""
-    out = tmp_path_factory.mktemp("programs")
     with Host(cache_dir("logs") / "export-tests.log") as host:
 
         def call(function: str, scheme: str, **options: Any) -> Program:
@@ -73,6 +82,28 @@ def test_four_bits_for_each_channel_and_other_groups(exported: Exporter) -> None
         assert program.agreement is not None
         assert 0 < program.agreement.max_abs <= program.agreement.limit
         assert {one.name for one in program.undelegated} == set()
+
+
+@pytest.mark.build
+def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
+    exported: Exporter, out: Path, tmp_path: Path
+) -> None:
+    program = exported("fork", "qd8_qc8w")
+    assert program.reference_engine.startswith("torch ")
+    assert any("gets the program wrong" in line for line in program.warnings)
+    assert program.agreement is not None
+    assert program.agreement.max_abs <= program.agreement.limit
+    folder = out / program.name
+    bundle = build(host_target().name, "lean")
+    words = [
+        f"--model_path={folder / program.file}",
+        f"--inputs={folder / 'input0.npy'}",
+        f"--output_file={tmp_path}/y",
+    ]
+    done = subprocess.run([bundle.path / RUNNER, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found, wanted = (numpy.load(file) for file in (tmp_path / "y0.npy", folder / "output0.npy"))
+    assert numpy.abs(found - wanted).max() <= program.tolerance.atol
 
 
 @pytest.mark.parametrize("scheme", ["qs8", "qd8_qc8w"])

@@ -227,9 +227,9 @@ TEST(convolutions_of_single_pixels_quantize_each_pixel_by_itself) {
       continue;
     }
     CHECK_EQUAL(Read(recipe).payload->pixel_layers().is_rows(0), recipe.parameters == plain);
-    for (const std::size_t other : {0, 1, 2, 3, 4, 5, 6, 7, 12}) {
+    for (const int other : {0, 1, 2, 3, 4, 5, 6, 7, 12}) {
       GraphRecipe changed = recipe;
-      ++changed.parameters[other];
+      ++changed.parameters[static_cast<std::size_t>(other)];
       CHECK(!Read(changed).payload->pixel_layers().is_rows(0));
     }
     recipe.quantized_by = 2;
