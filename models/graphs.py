@@ -126,13 +126,16 @@ class Layer:
     delegated: bool
 
 
+def weight_argument(node: Any) -> int | None:
+    """The position of the weight among the arguments of a layer; ``None`` for other nodes."""
+    position = _WEIGHT_ARGUMENT.get(base_name(target_name(node))) if node.op == "call_function" else None
+    return None if position is None or len(node.args) <= position else position
+
+
 def _layer(node: Any, constant: dict[str, str], delegated: bool) -> Layer | None:
     """The layer that ``node`` is, if it multiplies by a constant."""
-    if node.op != "call_function":
-        return None
-    operator = base_name(target_name(node))
-    position = _WEIGHT_ARGUMENT.get(operator)
-    if position is None or len(node.args) <= position:
+    position = weight_argument(node)
+    if position is None:
         return None
     weight = source(node.args[position])
     value = getattr(weight, "meta", {}).get("val")
@@ -147,7 +150,7 @@ def _layer(node: Any, constant: dict[str, str], delegated: bool) -> Layer | None
     return Layer(
         node=node,
         path=module_path(node),
-        kind=operator.partition("::")[2],
+        kind=base_name(target_name(node)).partition("::")[2],
         weight=constant[weight.name],
         shape=tuple(int(size) for size in value.shape) if value is not None else (),
         weight_quantized=quantized,

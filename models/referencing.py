@@ -98,7 +98,7 @@ def make(
         )
     if any(bool((~torch.isfinite(one.double())).any()) for each in outputs.values() for one in each):
         warnings.append("an output holds infinities or NaN")
-    each_run = [tolerances.tolerances(quantized.program, scheme, each) for each in outputs.values()]
+    each_run = [tolerances.tolerances(quantized.program, scheme, each, quantized.inputs) for each in outputs.values()]
     return Reference(
         inputs=inputs,
         runs=runs,

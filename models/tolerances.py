@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from core.program import Agreement, Tolerance
+from models import flips
 from models.graphs import is_dequantize, layers, source
 from models.schemes import Scheme
 
@@ -75,7 +76,16 @@ def _float(reach: float, because: str) -> Tolerance:
     return Tolerance(atol=max(_FP32, share), rtol=_FP32, why=f"{because}: {figure}")
 
 
-def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tolerance:
+def _flipped(reach: float, flip: float) -> Tolerance:
+    because = "dynamic int8 of the inputs themselves"
+    rounding = _float(reach, f"{because}: the integers agree, the float32 scales round")
+    if not flip:
+        return rounding
+    why = f"{because}: one may round to the next integer ({flip:.4g})"
+    return Tolerance(atol=rounding.atol + flip, rtol=rounding.rtol, why=why)
+
+
+def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool, flip: float) -> Tolerance:
     reach = spread(output)
     if not output.dtype.is_floating_point:
         return Tolerance(atol=0.0, rtol=0.0, why="whole numbers must be the same")
@@ -90,32 +100,43 @@ def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tole
     if not scheme.dynamic:
         return _float(reach, "fp32: the order of additions differs between CPUs")
     if shallow:
-        return _float(reach, "dynamic int8 of the inputs themselves: the integers agree, the float32 scales round")
+        return _flipped(reach, flip)
     return _eight_bits(reach, "dynamic int8 in inner layers, where float32 rounding can flip an activation")
 
 
-def tolerances(program: Any, scheme: Scheme, outputs: Sequence[Any]) -> tuple[Tolerance, ...]:
+def tolerances(
+    program: Any, scheme: Scheme, outputs: Sequence[Any], inputs: Sequence[Any] = ()
+) -> tuple[Tolerance, ...]:
     """One tolerance an output.
 
     Args:
         program: the exported program in its scheme, before lowering.
         outputs: the reference's.
+        inputs: the reference's; without them, the tolerance of dynamic int8 has no room for a flipped activation.
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
-    return of_outputs(scheme, outputs, steps, shallow=scheme.dynamic and inputs_quantized_directly(program))
+    shallow = scheme.dynamic and inputs_quantized_directly(program)
+    flip = flips.largest(program, inputs) if shallow and inputs else 0.0
+    return of_outputs(scheme, outputs, steps, shallow=shallow, flip=flip)
 
 
 def of_outputs(
-    scheme: Scheme, outputs: Sequence[Any], steps: Sequence[float | None], *, shallow: bool = False
+    scheme: Scheme,
+    outputs: Sequence[Any],
+    steps: Sequence[float | None],
+    *,
+    shallow: bool = False,
+    flip: float = 0.0,
 ) -> tuple[Tolerance, ...]:
     """One tolerance an output.
 
     Args:
         steps: in which each output is quantized; ``None``, or none at all, where it is not.
         shallow: whether only inputs of the program are quantized dynamically.
+        flip: what one of them changes that rounds to the next integer.
     """
     padded = [*steps, *([None] * (len(outputs) - len(steps)))]
-    return tuple(_one(output, scheme, step, shallow) for output, step in zip(outputs, padded, strict=True))
+    return tuple(_one(output, scheme, step, shallow, flip) for output, step in zip(outputs, padded, strict=True))
 
 
 def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:

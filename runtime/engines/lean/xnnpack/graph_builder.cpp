@@ -345,9 +345,9 @@ Status GraphBuilder::define_quantized(const xnn::XNNQuantizedTensorValue& quanti
     }
     const std::int32_t together =
         payload_.pixel_layers().is_rows(value.id_out()) ? 1 : dynamic->num_nonbatch_dims();
-    status = xnn_define_dynamically_quantized_tensor_value(
-        subgraph_.get(), datatype, dims.size(), static_cast<std::size_t>(together), dims.data(),
-        part_value.external_id, part_value.flags, &id);
+    status = xnn_define_dynamically_quantized_tensor_value(subgraph_.get(), datatype, dims.size(),
+                                                           static_cast<std::size_t>(together), dims.data(),
+                                                           part_value.external_id, part_value.flags, &id);
   } else {
     return fault(name + " is quantized in an unknown way");
   }
