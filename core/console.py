@@ -71,14 +71,49 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json_text(value) + "\n")
 
 
+_READABLE = 24
+"""A column of text may fold, but not to fewer characters."""
+
+
+def _left_out(columns: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str], width: int) -> list[str]:
+    """The columns to leave out, so that the others fit side by side."""
+    widths = {
+        column: min(max(len(column), *(len(row[index]) for row in rows)) if rows else len(column), _READABLE) + 3
+        for index, column in enumerate(columns)
+    }
+    gone: list[str] = []
+    for column in optional:
+        if sum(widths.values()) <= width:
+            break
+        if widths.pop(column, 0):
+            gone.append(column)
+    return gone
+
+
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", stderr: bool = False
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    stderr: bool = False,
+    optional: Sequence[str] = (),
 ) -> None:
-    """A table on stdout (or stderr). All of it is plain text: markup and control characters are shown, not obeyed."""
+    """A table on stdout (or stderr). All of it is plain text: markup and control characters are shown, not obeyed.
+
+    Args:
+        optional: columns that a narrow terminal may leave out, the first one first. The caption names them then.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    console = err() if stderr else out()
+    rows = list(rows)
+    if gone := _left_out(columns, rows, optional, console.width):
+        kept = [index for index, column in enumerate(columns) if column not in gone]
+        columns, rows = [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        narrow = f"not shown in {console.width} columns, but with --json: {', '.join(gone)}"
+        caption = f"{caption}; {narrow}" if caption else narrow
     grid = Table(
         title=Text(plain(title), style="table.title") if title else None,
         caption=Text(plain(caption), style="table.caption") if caption else None,
@@ -91,7 +126,7 @@ def table(
         grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
         grid.add_row(*(Text(plain(cell)) for cell in row))
-    (err() if stderr else out()).print(grid)
+    console.print(grid)
 
 
 def description() -> TextColumn:

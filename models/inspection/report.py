@@ -62,6 +62,7 @@ def table(rows: Sequence[Row], title: str, caption: str, *, times: bool) -> None
             for row in rows
         ],
         caption,
+        optional=("p10", "min", "max", "warm-up", "in", "count", "kernel", "p90", "module"),
     )
 
 
@@ -117,6 +118,7 @@ def pairs(found: Sequence[Pair], names: tuple[str, str], caption: str, *, times:
         columns + (["p50", "p50 of the other", "ratio"] if times else []),
         rows,
         caption,
+        optional=("kernel of the other", "kernel", "module", "operator of the other"),
     )
 
 
@@ -180,6 +182,7 @@ def gaps(found: Sequence[Gap], name: str, count: int) -> None:
             for gap in found
         ],
         f"{len(found)} of {count} operators; error: root mean square of the differences, by that of PyTorch's values",
+        optional=("shape", "type", "largest difference", "module"),
     )
 
 
