@@ -13,11 +13,11 @@
 
 #include "crash_guard.h"
 #include "describe_limits.h"
-#include "device_memory.h"
 #include "digests.h"
 #include "inputs.h"
 #include "kernel_plan.h"
 #include "latency.h"
+#include "methods.h"
 #include "npy.h"
 #include "offers.h"
 #include "options.h"
@@ -103,48 +103,6 @@ void on_abort(const char* message) {
   const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
                          "check the inputs' values; the program may hold a kernel bug"});
   std::_Exit(code);
-}
-
-Result<MethodInfo> find_method(const Options& options, const std::string& wanted,
-                               const ProgramInfo& program) {
-  std::string names;
-  for (const MethodInfo& method : program.methods) {
-    if (method.name == wanted) {
-      return method;
-    }
-    names += (names.empty() ? "" : ", ") + method.name;
-  }
-  return Status(Code::kUsage, options.model_path + " has no method '" + wanted + "'.",
-                "give --method_name one of: " + names, {wanted});
-}
-
-// Each once.
-std::vector<std::string> also_loaded(const Options& options) {
-  std::vector<std::string> names = options.also_load;
-  for (const EarlierRun& earlier : options.run_first) {
-    const bool known = earlier.method == options.method_name ||
-                       std::find(names.begin(), names.end(), earlier.method) != names.end();
-    if (!known) {
-      names.push_back(earlier.method);
-    }
-  }
-  return names;
-}
-
-// What all methods that are loaded have planned, against what there is.
-Status check_planned(const Options& options, const ProgramInfo& program) {
-  std::vector<std::string> names = also_loaded(options);
-  names.push_back(options.method_name);
-  std::uint64_t all = 0;
-  std::string list;
-  for (const std::string& name : names) {
-    const Result<MethodInfo> method = find_method(options, name, program);
-    if (method.ok()) {
-      all += std::min(method.value().planned_bytes, UINT64_MAX - all);
-      list += (list.empty() ? "" : ", ") + name;
-    }
-  }
-  return check_room(all, "what " + list + " has planned");
 }
 
 // Executes as often as asked. The clock runs around execute() alone.
