@@ -90,6 +90,7 @@ constexpr Flag kFlags[] = {
     {"print_output", Takes::kNothing, nullptr, nullptr, 0},
     {"describe", Takes::kNothing, nullptr, nullptr, 0},
     {"kernels", Takes::kNothing, nullptr, nullptr, 0},
+    {"roofline", Takes::kNothing, nullptr, nullptr, 0},
     {"capabilities", Takes::kNothing, nullptr, nullptr, 0},
     {"version", Takes::kNothing, nullptr, nullptr, 0},
     {"help", Takes::kNothing, nullptr, nullptr, 0},
@@ -97,7 +98,7 @@ constexpr Flag kFlags[] = {
 
 Status set_action(Options* options, Action action) {
   if (options->action != Action::kRun && options->action != action) {
-    return usage("--describe, --capabilities, --version and --help exclude each other.");
+    return usage("--describe, --roofline, --capabilities, --version and --help exclude each other.");
   }
   options->action = action;
   return {};
@@ -115,13 +116,16 @@ Status set_switch(Options* options, std::string_view name) {
       return {};
     }
   }
-  if (name == "describe") {
-    return set_action(options, Action::kDescribe);
+  const std::pair<std::string_view, Action> actions[] = {{"describe", Action::kDescribe},
+                                                         {"roofline", Action::kRoofline},
+                                                         {"capabilities", Action::kCapabilities},
+                                                         {"version", Action::kVersion}};
+  for (const auto& [known, action] : actions) {
+    if (name == known) {
+      return set_action(options, action);
+    }
   }
-  if (name == "capabilities") {
-    return set_action(options, Action::kCapabilities);
-  }
-  return set_action(options, name == "version" ? Action::kVersion : Action::kHelp);
+  return set_action(options, Action::kHelp);
 }
 
 // "prefill=a.npy,b.npy", or "prefill" alone.
@@ -344,6 +348,7 @@ std::string help_text() {
   pte_runner --model_path FILE [flags]                 run
   pte_runner --model_path FILE --describe              what the program asks for, without running it
   pte_runner --capabilities                            what this runner offers
+  pte_runner --roofline                                what this processor can do at most
 
 Flags are --flag=value or --flag value.
   --model_path FILE       the program: .pte, or .onnx and .ort for the engine onnxruntime
@@ -385,6 +390,8 @@ Flags are --flag=value or --flag value.
   --tune_finish           measure no more, but compare what is the best so far, and keep it
   --kernels               lean: for each layer also the kernels that could compute it here, in the result and with
                           --describe
+  --roofline              measure here how many operations a second the processor does in float32, and how many bytes
+                          a second it reads from memory: with one thread, and with all or --cpu_threads
   --describe, --capabilities, --version, --help
 
 Tensors are NumPy .npy files, version 1.0, little-endian, C order. bfloat16 is two-byte void ('|V2', the bits

@@ -10,7 +10,7 @@
 
 namespace slipway {
 
-enum class Action { kRun, kTune, kDescribe, kCapabilities, kVersion, kHelp };
+enum class Action { kRun, kTune, kDescribe, kRoofline, kCapabilities, kVersion, kHelp };
 
 // A method that runs once before the one that is measured.
 struct EarlierRun {

@@ -23,6 +23,7 @@
 #include "options.h"
 #include "platform.h"
 #include "report.h"
+#include "roofline.h"
 #include "sha256.h"
 #include "text.h"
 #include "tune.h"
@@ -407,9 +408,21 @@ Status describe(const Options& options, Engine& engine) {
                  describe_text(options.model_path, program.value(), capabilities, lacking));
 }
 
+Status roofline(const Options& options) {
+  const auto guard = guard_while("measured what the processor can do", g_json);
+  const Result<Roofline> found =
+      measure_roofline(options.cpu_threads != 0 ? options.cpu_threads : usable_cores());
+  SLIPWAY_RETURN_IF_ERROR(found);
+  const CpuInfo cpu = cpu_info();
+  return publish(roofline_json(found.value(), cpu), roofline_text(found.value(), cpu));
+}
+
 Status act(const Options& options) {
   if (options.action == Action::kHelp) {
     return print(help_text());
+  }
+  if (options.action == Action::kRoofline) {
+    return roofline(options);
   }
   const std::unique_ptr<Engine> engine = make_engine(on_abort);
   const EngineInfo info = engine->info();

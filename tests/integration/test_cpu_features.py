@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,35 @@ def run(argv: list[str], program: Path, folder: Path, *flags: str) -> dict[str, 
 
 def features(result: dict[str, Any]) -> set[str]:
     return {use["feature"] for use in result["kernels"]}
+
+
+def test_the_roofline_is_above_what_this_machine_computes(here: Bundle) -> None:
+    def measure(*flags: str) -> str:
+        argv = [str(here.path / RUNNER), "--roofline", *flags]
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    found = json.loads(measure("--json", "--cpu_threads=2"))
+    one, two = found["roofline"]
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    feature = "avx512f" if "avx512f" in flags else "avx2" if {"avx2", "fma"} <= set(flags) else "sse2"
+    assert [(point["threads"], point["feature"]) for point in (one, two)] == [(1, feature), (2, feature)]
+    # No core has more than two units for 16 products with their sums, nor 6 GHz: more means that work was left out.
+    for point in (one, two):
+        assert 1 < point["gflops"] < 2 * 2 * 16 * 6 * point["threads"]
+        assert 0.1 < point["gbytes_per_s"] < 1000
+    assert found["buffer_bytes"] >= 2 * found["cache_bytes"]
+    # Small enough that NumPy's library takes one thread.
+    side = 96
+    left, right = numpy.ones((side, side), numpy.float32), numpy.ones((side, side), numpy.float32)
+    times = []
+    for _ in range(2000):
+        start = time.perf_counter()
+        left @ right
+        times.append(time.perf_counter() - start)
+    assert one["gflops"] > 0.7 * 2 * side**3 / min(times) / 1e9
+    text = measure("--cpu_threads=1")
+    assert f"GFLOP/s in float32 ({feature})" in text
+    assert "threads" not in text
 
 
 def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ FLAGS = [
     "model_path", "data_path", "method_name", "also_load", "run_first", "inputs", "input_shapes", "output_file",
     "num_executions", "warmup", "cpu_threads", "profile", "profile_path", "etdump_path", "provider", "ort_threads",
     "max_jumps", "weights_cache", "kleidiai", "cpu_features", "digests", "ort_spinning", "print_output", "json",
-    "describe", "capabilities", "version", "help", "dump_intermediate",
+    "describe", "roofline", "capabilities", "version", "help", "dump_intermediate",
 ]  # fmt: skip
 
 
@@ -378,6 +378,8 @@ def test_a_damaged_program_never_crashes_the_runner(run: Run, programs: Path, tm
     [
         ([], 2, "--model_path is missing"),
         (["--model_path={p}/delegated.pte", "--loud"], 2, "Unknown flag --loud"),
+        (["--roofline", "--describe", "--model_path={p}/delegated.pte"], 2, "exclude each other"),
+        (["--roofline", "--cpu_threads=1025"], 2, "at most 1024 threads"),
         (["--model_path={p}/delegated.pte", "--num_executions=many"], 2, "--num_executions wants a whole number"),
         (["--model_path={p}/methods.pte"], 2, "give --method_name one of: first, second"),
         (["--model_path={p}/none.pte"], 3, "No such file"),

@@ -34,6 +34,9 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
     assert (offers.programs, offers.operators, offers.backends) == (("portable",), OPERATORS, ())
     assert (bundle.path / RUNNER).stat().st_size < 0.3 * (whole.path / RUNNER).stat().st_size
 
+    measured = subprocess.run([bundle.path / RUNNER, "--roofline"], capture_output=True, text=True, check=False)
+    assert (measured.returncode, "--ops-from" in measured.stderr) == (2, True)
+
     def run(name: str, *words: str) -> subprocess.CompletedProcess[str]:
         argv = [str(bundle.path / RUNNER), f"--model_path={programs / name}.pte", "--json", *words]
         return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

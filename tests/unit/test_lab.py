@@ -5,17 +5,21 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from core.bundle import Bundle
 from core.errors import AnswerError, ConfigError, UsageError
+from deploy.devices.inventory import Device, get_device, load_devices
 from tests.conftest import Inv
 from toolchains.targets import get_target
 from verify.lab import html, report, words
 from verify.lab.lab import planned
 from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
 from verify.lab.model import Lab, LabCell, Peak, Used, Way
-from verify.lab.peaks import read
+from verify.lab.peaks import peaks, read
 from verify.lab.ways import pair_for
 
 WORDS = {"device": "local", "layers": "", "shape": "", "model": "", "types": "", "against": ""}
@@ -120,7 +124,10 @@ def lab(*, emulated: bool) -> Lab:
         impossible[name] = "" if name == "compared" else None
     return Lab(
         name="x", created="now", finished="later", against="with, and without", rounds=5, threads=1,
-        peaks={} if emulated else {"<b>pi": (Peak(threads=1, feature="neon", gflops=9.0, gbytes_per_s=4.0),)},
+        peaks={} if emulated else {"<b>pi": (
+            Peak(threads=1, feature="neon", gflops=9.0, gbytes_per_s=4.0),
+            Peak(threads=4, feature="neon", gflops=36.0, gbytes_per_s=5.0),
+        )},
         cells=(LabCell.model_validate(measured), LabCell.model_validate(impossible)),
     )  # fmt: skip
 
@@ -143,6 +150,12 @@ def test_every_report_has_every_cell(tmp_path: Path) -> None:
     assert "&lt;b&gt;pi" in page
     for part in ("faster", "kai" not in page or "f32_x", "9 GFLOP/s", "measured in float32"):
         assert part is True or str(part) in page
+    # The line is the peak of as many threads as the layers had.
+    assert "1 thread 9 GFLOP/s (neon), 4 GB/s, measured in float32" in page
+    assert "1 thread 9 GFLOP/s (neon), 4 GB/s; 4 threads 36 GFLOP/s (neon), 5 GB/s." in page
+    assert "3 GFLOP/s (33 % of the peak), 2 GB/s (50 % of the peak)" in page
+    assert "4 threads 36 GFLOP/s (neon), 5 GB/s." in text
+    assert (row["peak_gflops"], row["peak_gbytes_per_s"]) == ("9.0", "4.0")
     assert report.summary(found).startswith("1 measured: 1 faster, 0 slower, 0 without")
 
 
@@ -165,6 +178,25 @@ def test_a_runners_peak_is_checked() -> None:
     for raw in (b"", b"{}", b"[]", b'{"roofline": [{"threads": 1}]}', b'{"roofline": [1]}'):
         with pytest.raises(AnswerError):
             read(raw)
+
+
+def test_a_peak_is_measured_on_real_devices_with_the_labs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.dumps({"roofline": [{"threads": 1, "feature": "vfp", "gflops": 1.0, "gbytes_per_s": 0.5}]})
+    called: list[list[str]] = []
+
+    def execute(device: Device, executable: Path, arguments: list[str]) -> SimpleNamespace:
+        assert executable.name == "pte_runner"
+        called.append(arguments)
+        return SimpleNamespace(stdout=answer.encode())
+
+    monkeypatch.setattr("deploy.run.execute.execute", execute)
+    bundle = cast("Bundle", SimpleNamespace(path=Path("bundle")))
+    assert peaks(get_device("local"), bundle) == (Peak(threads=1, feature="vfp", gflops=1.0, gbytes_per_s=0.5),)
+    peaks(get_device("local"), bundle, 3)
+    assert called == [["--roofline", "--json"], ["--roofline", "--json", "--cpu_threads", "3"]]
+    emulated = next(device for device in load_devices().values() if device.emulated)
+    assert peaks(emulated, bundle) == ()
+    assert len(called) == 2
 
 
 def test_the_list_is_for_machines_too(inv: Inv) -> None:

@@ -15,7 +15,7 @@ _CSS = {"no difference seen": "none", "the same kernels": "same-kernels", "other
 
 def text(found: Lab) -> str:
     """The page."""
-    rows = [_row(cell) for cell in found.cells]
+    rows = [_row(cell, found) for cell in found.cells]
     names = dict.fromkeys(tuple(way.name for way in cell.ways) for cell in found.measured)
     first = next(iter(names), ("", ""))
     return matrix_html.template(TEMPLATE).render(
@@ -23,7 +23,8 @@ def text(found: Lab) -> str:
         tiles=_tiles(found),
         ratios=plots.ratios(found.cells),
         latencies=plots.latencies(found.cells),
-        speeds=plots.speeds(found.cells, found.peaks),
+        speeds=plots.speeds(found.cells, {each: peak for each in found.peaks if (peak := found.peak(each))}),
+        peaks=[(device, [words.peak(point) for point in points]) for device, points in found.peaks.items()],
         legend=list(zip(("teal", "blue"), first, strict=True)),
         rows=rows,
         answers=list(dict.fromkeys(row.answer for row in rows)),
@@ -31,7 +32,7 @@ def text(found: Lab) -> str:
     )
 
 
-def _row(cell: LabCell) -> SimpleNamespace:
+def _row(cell: LabCell, found: Lab) -> SimpleNamespace:
     answer = words.answer(cell)
     return SimpleNamespace(
         cell=cell,
@@ -41,6 +42,7 @@ def _row(cell: LabCell) -> SimpleNamespace:
         first=words.kernels(cell.first),
         second=words.kernels(cell.second),
         agreement=words.agreement(cell),
+        speeds=[words.speed(cell, way, found.peak(cell.device)) for way in cell.ways],
         why=cell.why_not or (cell.problem.what if cell.problem else ""),
     )
 

@@ -186,12 +186,11 @@ def _fill(plan: Plan, words: Mapping[str, Any], folder: Path, rounds: int, setti
         if (subject.source, cell.scheme) in failed
     }
     interrupted = True
-    real = {each.device.name: each for each in todo if not each.device.emulated}
     measured: dict[str, tuple[Peak, ...]] = {}
     try:
-        measured = {
-            name: peaks(each.device, bundles[each.cell.target, each.pair.first.engine]) for name, each in real.items()
-        }
+        for each in {each.device.name: each for each in todo}.values():
+            points = peaks(each.device, bundles[each.cell.target, each.pair.first.engine], settings.threads)
+            measured |= {each.device.name: points} if points else {}
         laboratory.go()
         interrupted = False
     finally:

@@ -114,7 +114,10 @@ class LabCell(_Model):
 
 
 class Peak(_Model):
-    """What a device can do at most: products in float32, bytes read from memory."""
+    """What a device can do at most with so many threads.
+
+    Operations in float32 (a product with its sum is two), and bytes read from memory.
+    """
 
     threads: int
     feature: str = ""
@@ -143,6 +146,10 @@ class Lab(_Model):
     def measured(self) -> list[LabCell]:
         """Those with a result."""
         return [cell for cell in self.cells if cell.outcome == "measured"]
+
+    def peak(self, device: str) -> Peak | None:
+        """What the device can do at most with the threads that the layers had."""
+        return next((point for point in self.peaks.get(device, ()) if point.threads == self.threads), None)
 
     def count(self, verdict: str) -> int:
         """How many cells were compared with that verdict."""

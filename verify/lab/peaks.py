@@ -15,12 +15,19 @@ _LIMIT = 1 << 20
 """Bytes of the answer."""
 
 
-def peaks(device: Device, bundle: Bundle) -> tuple[Peak, ...]:
-    """One thread and all; none, with a note, where the device or the runner cannot measure it."""
+def peaks(device: Device, bundle: Bundle, threads: int = 1) -> tuple[Peak, ...]:
+    """One thread, and ``threads`` (all, where that is 1).
+
+    None for an emulated device, whose times mean nothing, and, with a note, where the device or the runner cannot
+    measure it.
+    """
     from deploy.run.execute import execute
 
+    if device.emulated:
+        return ()
+    words = ["--roofline", "--json", *(["--cpu_threads", str(threads)] if threads > 1 else [])]
     try:
-        done = execute(device, bundle.path / RUNNER, ["--roofline", "--json"])
+        done = execute(device, bundle.path / RUNNER, words)
         return read(done.stdout)
     except SlipwayError as error:
         console.note(f"{device.name}: its peak is not known: {error.what}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from deploy.matrix.plots import Scale, axis, caption, element, log_scale, row_label, svg
+from verify.lab import words
 from verify.lab.model import LabCell, Peak
 
 _LABEL, _WIDTH, _RIGHT, _ROW = 290, 860, 96, 22
@@ -85,14 +86,13 @@ def latencies(cells: Sequence[LabCell]) -> Markup:
     return svg(height, "Latency of both ways in milliseconds", *marks)
 
 
-def speeds(cells: Sequence[LabCell], peaks: Mapping[str, Sequence[Peak]]) -> Markup:
-    """Operations a second of both ways, with a line at what the device can do in float32 with as many threads."""
+def speeds(cells: Sequence[LabCell], peaks: Mapping[str, Peak]) -> Markup:
+    """Operations a second of both ways, with a line at the device's peak in float32."""
     shown = [cell for cell in cells if cell.first and cell.second and cell.first.gflops and cell.second.gflops]
     if not shown:
         return Markup("")
-    most = {device: max((point.gflops for point in points), default=0.0) for device, points in peaks.items()}
     values = [way.gflops or 0.0 for cell in shown for way in cell.ways]
-    scale = log_scale([*values, *most.values()])
+    scale = log_scale([*values, *(peaks[cell.device].gflops for cell in shown if cell.device in peaks)])
     height = len(shown) * _ROW + 34
     marks = axis(scale, height, "GFLOP/s")
     for row, cell in enumerate(shown):
@@ -100,11 +100,11 @@ def speeds(cells: Sequence[LabCell], peaks: Mapping[str, Sequence[Peak]]) -> Mar
         marks.append(row_label(y, _name(cell)))
         for way, css in zip(cell.ways, ("first", "second"), strict=True):
             value = way.gflops or math.nan
-            title = element("title", f"{cell.key}, {way.name}: {value:.4g} GFLOP/s, {way.gbytes_per_s:.4g} GB/s")
+            title = element("title", f"{cell.key}, {way.name}: {words.speed(cell, way, peaks.get(cell.device))}")
             dot = element("circle", cx=f"{scale.at(value):.1f}", cy=y, r=4, class_="dot")
             marks.append(element("g", title, dot, class_=css))
-        if limit := most.get(cell.device):
-            x = f"{scale.at(limit):.1f}"
-            title = element("title", f"{cell.device}: {limit:.4g} GFLOP/s measured in float32")
+        if peak := peaks.get(cell.device):
+            x = f"{scale.at(peak.gflops):.1f}"
+            title = element("title", f"{cell.device}: {words.peak(peak)}, measured in float32")
             marks.append(element("g", title, element("line", x1=x, x2=x, y1=y - 8, y2=y + 8, class_="limit")))
     return svg(height, "Operations a second of both ways", *marks)

@@ -9,7 +9,7 @@ from core import console
 from core.files import write_atomic
 from verify.lab import html
 from verify.lab.model import Lab, LabCell
-from verify.lab.words import about, agreement, answer, kernels, ratio
+from verify.lab.words import about, agreement, answer, kernels, peak, ratio
 
 JSON, TSV, MARKDOWN, HTML = "lab.json", "lab.tsv", "lab.md", "report.html"
 COLUMNS = (
@@ -17,7 +17,7 @@ COLUMNS = (
     *(f"{which}_{what}" for which in ("first", "second") for what in (
         "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "gflops", "gbytes_per_s", "verdict", "max_abs"
     )),
-    *("same_outputs", "governors", "warmest_c", "throttled", "why"),
+    *("peak_gflops", "peak_gbytes_per_s", "same_outputs", "governors", "warmest_c", "throttled", "why"),
 )  # fmt: skip
 
 
@@ -106,6 +106,8 @@ def tsv(found: Lab) -> str:
                  way.gflops, way.gbytes_per_s, way.verdict, way.max_abs]
                 if way else [None] * 9
             )  # fmt: skip
+        most = found.peak(cell.device)
+        values += [most.gflops, most.gbytes_per_s] if most else [None] * 2
         why = cell.why_not or (cell.problem.what if cell.problem else "")
         values += [cell.same_outputs, ",".join(state.governors), state.warmest, ",".join(state.throttled), why]
         lines.append("\t".join("" if value is None else str(value).replace("\t", " ") for value in values))
@@ -117,4 +119,6 @@ def markdown(found: Lab) -> str:
     headings = _headings(found)
     lines = [f"# Lab {found.name}", "", about(found), "", f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(found)]
+    for device, points in found.peaks.items():
+        lines += ["", f"{device} can do at most, as measured: {'; '.join(map(peak, points))}."]
     return "\n".join(lines) + "\n"
