@@ -153,7 +153,7 @@ def test_every_report_has_every_cell(tmp_path: Path) -> None:
     # The line is the peak of as many threads as the layers had.
     assert "1 thread 9 GFLOP/s (neon), 4 GB/s, measured in float32" in page
     assert "1 thread 9 GFLOP/s (neon), 4 GB/s; 4 threads 36 GFLOP/s (neon), 5 GB/s." in page
-    assert "3 GFLOP/s (33 % of the peak), 2 GB/s (50 % of the peak)" in page
+    assert "<br>3 GFLOP/s (33 % of the peak), 2 GB/s (50 % of the peak)" in page
     assert "4 threads 36 GFLOP/s (neon), 5 GB/s." in text
     assert (row["peak_gflops"], row["peak_gbytes_per_s"]) == ("9.0", "4.0")
     assert report.summary(found).startswith("1 measured: 1 faster, 0 slower, 0 without")
