@@ -73,6 +73,7 @@ constexpr Flag kFlags[] = {
     {"etdump_path", Takes::kText, &Options::profile_path, nullptr, 0},
     {"dump_intermediate", Takes::kText, &Options::values_path, nullptr, 0},
     {"profile", Takes::kNothing, nullptr, nullptr, 0},
+    {"count_instructions", Takes::kNothing, nullptr, nullptr, 0},
     {"provider", Takes::kValue, nullptr, nullptr, 0},
     {"ort_threads", Takes::kValue, nullptr, nullptr, 1},
     {"ort_spinning", Takes::kNothing, nullptr, nullptr, 0},
@@ -106,9 +107,13 @@ Status set_action(Options* options, Action action) {
 
 Status set_switch(Options* options, std::string_view name) {
   const std::pair<std::string_view, bool*> switches[] = {
-      {"print_output", &options->print_output},        {"profile", &options->profile},
-      {"ort_spinning", &options->engine.ort_spinning}, {"trust_provider", &options->engine.trust_provider},
-      {"kernels", &options->engine.list_kernels},      {"tune_finish", &options->tune_finish},
+      {"print_output", &options->print_output},
+      {"profile", &options->profile},
+      {"ort_spinning", &options->engine.ort_spinning},
+      {"trust_provider", &options->engine.trust_provider},
+      {"kernels", &options->engine.list_kernels},
+      {"tune_finish", &options->tune_finish},
+      {"count_instructions", &options->count_instructions},
   };
   for (const auto& [known, flag] : switches) {
     if (name == known) {
@@ -364,6 +369,8 @@ Flags are --flag=value or --flag value.
   --warmup N              executions before those, not timed (default: 0)
   --cpu_threads N         threads (default: one a physical core)
   --profile               the profile of the timed executions by operators, in the result; recording costs time
+  --count_instructions    the instructions of each timed execution, in the result, where the device counts them:
+                          Slipway's own virtual devices do
   --profile_path FILE     record the engine's own profile (ETDump, or ONNX Runtime's JSON); warm-up executions
                           are in it (--etdump_path is the same)
   --dump_intermediate FILE  also write the tensors that operators gave, which --etdump_path names: of one execution

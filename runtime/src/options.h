@@ -33,8 +33,9 @@ struct Options {
   std::vector<std::string> also_load;
   std::vector<EarlierRun> run_first;
   std::string profile_path;
-  std::string values_path;     // the tensors that instructions gave
-  bool profile = false;        // the profile by operators, in the result
+  std::string values_path;  // the tensors that instructions gave
+  bool profile = false;     // the profile by operators, in the result
+  bool count_instructions = false;
   std::string kernel_choices;  // a file that names the kernels of some layers
   std::string tuned;           // the same, left out where it is not for this run
   std::string tune;            // where measurements are kept

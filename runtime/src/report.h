@@ -9,6 +9,7 @@
 
 #include "digests.h"
 #include "kernel_plan.h"
+#include "measure.h"
 #include "platform.h"
 #include "slipway/engine.h"
 #include "slipway/status.h"
@@ -32,7 +33,7 @@ struct RunReport {
   std::optional<Digests> digests;  // nothing: they were not wanted
   std::string method;
   double load_ms = 0;
-  std::vector<double> latencies_ms;
+  Measured measured;
   unsigned warmup = 0;
   std::uint64_t peak_rss = 0;
   unsigned threads = 0;

@@ -17,6 +17,7 @@
 #include "inputs.h"
 #include "kernel_plan.h"
 #include "latency.h"
+#include "measure.h"
 #include "methods.h"
 #include "npy.h"
 #include "offers.h"
@@ -104,30 +105,6 @@ void on_abort(const char* message) {
   const int code = fail({Code::kExecution, std::string("The engine gave up: ") + message,
                          "check the inputs' values; the program may hold a kernel bug"});
   std::_Exit(code);
-}
-
-// Executes as often as asked. The clock runs around execute() alone.
-Status measure(const Options& options, Engine& engine, const MethodInfo& method,
-               const std::vector<Tensor>& inputs, std::vector<double>* all) {
-  all->reserve(options.num_executions);
-  const unsigned warmup = std::max(options.warmup, engine.least_warmup());
-  for (unsigned i = 0; i < warmup + options.num_executions; ++i) {
-    // Each time: a program may reuse its inputs' memory for intermediate values.
-    Status status = engine.set_inputs(inputs);
-    if (!status.ok()) {
-      return status;
-    }
-    const Clock::time_point start = Clock::now();
-    status = engine.execute();
-    const double elapsed = milliseconds_since(start);
-    if (!status.ok()) {
-      return blame_inputs(status, method, inputs);
-    }
-    if (i >= warmup) {
-      all->push_back(elapsed);
-    }
-  }
-  return {};
 }
 
 // Method by method, in the order in which they were given, each with its inputs.
@@ -312,7 +289,7 @@ Status run(const Options& options, Engine& engine) {
   guard = guard_while("executed method " + options.method_name, g_json);
   status = run_earlier(options, engine, earlier.value());
   if (status.ok()) {
-    status = measure(options, engine, method.value(), inputs.value(), &report.latencies_ms);
+    status = measure(options, engine, method.value(), inputs.value(), &report.measured);
   }
   if (!status.ok()) {
     return status;

@@ -72,7 +72,7 @@ TEST(when_to_digest) {
 
 TEST(a_result_says_which_files_were_read) {
   slipway::RunReport report;
-  report.latencies_ms = {1};
+  report.measured.latencies_ms = {1};
   CHECK(slipway::run_json(report).find("digests") == std::string::npos);
   report.digests = Digests{{{"a.pte", 3, "ba78"}}, 1.5, 1.5, INFINITY};
   CHECK(slipway::run_json(report).find("\"digests\":{\"files\":[{\"path\":\"a.pte\",\"size\":3,\"sha256\":"
