@@ -17,6 +17,7 @@ from core.errors import HostError, NotSupportedError
 from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.emulation.instructions import plugin_argv
 from toolchains.targets import Target
 
 _USER = "qemu-user"
@@ -85,7 +86,7 @@ def _user_program(name: str, suite: str) -> str:
 
 
 def system_argv(arch: str, suite: str = "forky") -> list[str]:
-    """QEMU for a whole machine.
+    """QEMU for a whole machine; Debian's also counts the instructions of programs (`instructions`).
 
     Args:
         arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
@@ -101,7 +102,8 @@ def system_argv(arch: str, suite: str = "forky") -> list[str]:
     if why := debian.available():
         return [_installed((program,), why)]
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
-    return [*debian.installed_program(root, f"usr/bin/{program}"), "-L", str(root / "usr/share/qemu")]
+    argv = debian.installed_program(root, f"usr/bin/{program}")
+    return [*argv, "-L", str(root / "usr/share/qemu"), *plugin_argv(argv)]
 
 
 def _installed(names: tuple[str, ...], why: str) -> str:
