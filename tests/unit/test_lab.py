@@ -6,19 +6,21 @@ import ast
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from pydantic import ValidationError
 
 from core.bundle import Bundle
 from core.errors import AnswerError, ConfigError, UsageError
 from deploy.devices.inventory import Device, get_device, load_devices
+from deploy.run.runner import Instructions as Runner
 from tests.conftest import Inv
 from toolchains.targets import get_target
-from verify.lab import html, report, words
+from verify.lab import html, report, running, words
 from verify.lab.lab import planned
 from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
-from verify.lab.model import Lab, LabCell, Peak, Used, Way
+from verify.lab.model import Instructions, Lab, LabCell, Peak, Used, Way
 from verify.lab.peaks import peaks, read
 from verify.lab.ways import pair_for
 
@@ -168,6 +170,42 @@ def test_an_emulators_time_is_nowhere(tmp_path: Path) -> None:
     assert "GFLOP/s" not in page
     assert words.answer(found.cells[0]) == "other kernels"
     assert "Interrupted" in html.text(found.model_copy(update={"interrupted": True}))
+
+
+def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:
+    found = lab(emulated=True)
+    assert "instructions" not in report.markdown(found)
+    cell = found.cells[0]
+    counts = [(10_000, 10_000, 10_000), (41_234, 41_200, 41_300)]
+    ways = [
+        each.model_copy(update={"instructions": Instructions(median=median, least=least, most=most, executions=5)})
+        for each, (median, least, most) in zip(cell.ways, counts, strict=True)
+    ]
+    counted = cell.model_copy(update={"first": ways[0], "second": ways[1], "instructions": 10_000 / 41_234})
+    found = found.model_copy(update={"cells": (counted, found.cells[1])})
+    report.write(found, tmp_path)
+    assert Lab.model_validate(json.loads((tmp_path / report.JSON).read_text())) == found
+    lines = (tmp_path / report.TSV).read_text().splitlines()
+    assert {len(line.split("\t")) for line in lines} == {len(report.COLUMNS)}
+    row = dict(zip(report.COLUMNS, lines[1].split("\t"), strict=True))
+    assert (row["first_instructions"], row["second_instructions_most"]) == ("10000", "41300")
+    assert row["instructions_ratio"].startswith("0.2425")
+    text, page = (tmp_path / report.MARKDOWN).read_text(), (tmp_path / report.HTML).read_text()
+    assert "| 10,000 | 41,234 (41,200 to 41,300) | 0.243 |" in text
+    assert "Instructions are not time" in text
+    for part in ("their ratio", "10,000", "41,234", "41,234 (41,200 to 41,300) instructions", "0.243", "5 executions"):
+        assert part in page, part
+    assert "p50 ms" not in text
+
+
+def test_an_execution_that_something_disturbed_does_not_count() -> None:
+    ran = Runner.model_validate({"all": [105, 100, 100, 900, 100]})
+    result = SimpleNamespace(runner=SimpleNamespace(instructions=ran))
+    assert running.counted(cast("Any", result)) == Instructions(median=100, least=100, most=900, executions=5)
+    nothing = SimpleNamespace(runner=SimpleNamespace(instructions=None))
+    assert running.counted(cast("Any", nothing)) is None
+    with pytest.raises(ValidationError):
+        Runner.model_validate({"all": []})
 
 
 def test_a_runners_peak_is_checked() -> None:

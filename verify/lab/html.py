@@ -39,6 +39,7 @@ def _row(cell: LabCell, found: Lab) -> SimpleNamespace:
         answer=answer,
         css=_CSS.get(answer, answer.replace(" ", "-")),
         ratio=words.ratio(cell),
+        executed=[words.executed(way) for way in cell.ways],
         first=words.kernels(cell.first),
         second=words.kernels(cell.second),
         agreement=words.agreement(cell),

@@ -30,6 +30,16 @@ class Operator(_Model):
     mean_ms: float
 
 
+class Instructions(_Model):
+    """What an emulated device executed in one execution of the program: the median, the least and the most."""
+
+    median: int
+    least: int
+    most: int
+    executions: int
+    """How many were counted."""
+
+
 class Way(_Model):
     """One of the two ways: what ran, and how fast. Times in milliseconds, of a real device only."""
 
@@ -51,6 +61,8 @@ class Way(_Model):
     p90: float | None = None
     """Of all timed executions of all processes."""
     load_ms: float | None = None
+    instructions: Instructions | None = None
+    """On an emulated device that counts them."""
     gflops: float | None = None
     """Operations of the layer by p50."""
     gbytes_per_s: float | None = None
@@ -102,6 +114,8 @@ class LabCell(_Model):
     high: float | None = None
     p: float | None = None
     compared: Verdict = ""
+    instructions: float | None = None
+    """The first way's instructions in parts of the second's."""
     same_kernels: bool = False
     same_outputs: bool = False
     """Bit for bit."""
@@ -141,6 +155,11 @@ class Lab(_Model):
     peaks: dict[str, tuple[Peak, ...]] = {}
     """By device."""
     cells: tuple[LabCell, ...]
+
+    @property
+    def counted(self) -> bool:
+        """Whether a device counted instructions."""
+        return any(way.instructions for cell in self.cells for way in cell.ways)
 
     @property
     def measured(self) -> list[LabCell]:

@@ -8,16 +8,18 @@ from pathlib import Path
 from core import console
 from core.files import write_atomic
 from verify.lab import html
-from verify.lab.model import Lab, LabCell
-from verify.lab.words import about, agreement, answer, kernels, peak, ratio
+from verify.lab.model import Lab, LabCell, Way
+from verify.lab.words import about, agreement, answer, executed, kernels, peak, ratio
 
 JSON, TSV, MARKDOWN, HTML = "lab.json", "lab.tsv", "lab.md", "report.html"
 COLUMNS = (
     *("device", "layer", "type", "scheme", "outcome", "compared", "ratio", "low", "high", "p"),
     *(f"{which}_{what}" for which in ("first", "second") for what in (
-        "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "gflops", "gbytes_per_s", "verdict", "max_abs"
+        "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "gflops", "gbytes_per_s", "verdict", "max_abs",
+        "instructions", "instructions_least", "instructions_most",
     )),
-    *("peak_gflops", "peak_gbytes_per_s", "same_outputs", "governors", "warmest_c", "throttled", "why"),
+    *("peak_gflops", "peak_gbytes_per_s", "instructions_ratio", "same_outputs"),
+    *("governors", "warmest_c", "throttled", "why"),
 )  # fmt: skip
 
 
@@ -34,11 +36,18 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}g}"
 
 
+def _counts(way: Way) -> list[int | None]:
+    counted = way.instructions
+    return [counted.median, counted.least, counted.most] if counted else [None] * 3
+
+
 def _headings(found: Lab) -> list[str]:
     timed = any(cell.ratio is not None for cell in found.cells)
-    return ["device", "layer", "type", "kernel", "other way's kernel", "agreement"] + (
-        ["p50 ms", "other p50", "ratio", "answer"] if timed else ["answer"]
-    )
+    return [
+        *("device", "layer", "type", "kernel", "other way's kernel", "agreement"),
+        *(("instructions", "other way's", "their ratio") if found.counted else ()),
+        *(("p50 ms", "other p50", "ratio", "answer") if timed else ("answer",)),
+    ]
 
 
 def rows(found: Lab) -> list[list[str]]:
@@ -48,6 +57,7 @@ def rows(found: Lab) -> list[list[str]]:
         [
             cell.device, cell.layer, f"{cell.type or cell.scheme}", kernels(cell.first),
             "the same" if cell.same_kernels else kernels(cell.second), agreement(cell),
+            *([executed(cell.first), executed(cell.second), _number(cell.instructions)] if found.counted else []),
             *([_number(cell.first.p50 if cell.first else None), _number(cell.second.p50 if cell.second else None),
                ratio(cell)] if timed else []),
             answer(cell) if not cell.why_not else cell.why_not,
@@ -103,13 +113,20 @@ def tsv(found: Lab) -> str:
         for way in (cell.first, cell.second):
             values += (
                 [way.name, ",".join(one.kernel or one.node for one in way.kernels), way.p10, way.p50, way.p90,
-                 way.gflops, way.gbytes_per_s, way.verdict, way.max_abs]
-                if way else [None] * 9
+                 way.gflops, way.gbytes_per_s, way.verdict, way.max_abs, *_counts(way)]
+                if way else [None] * 12
             )  # fmt: skip
         most = found.peak(cell.device)
         values += [most.gflops, most.gbytes_per_s] if most else [None] * 2
         why = cell.why_not or (cell.problem.what if cell.problem else "")
-        values += [cell.same_outputs, ",".join(state.governors), state.warmest, ",".join(state.throttled), why]
+        values += [
+            cell.instructions,
+            cell.same_outputs,
+            ",".join(state.governors),
+            state.warmest,
+            ",".join(state.throttled),
+            why,
+        ]
         lines.append("\t".join("" if value is None else str(value).replace("\t", " ") for value in values))
     return "\n".join(lines) + "\n"
 

@@ -18,11 +18,12 @@ from core.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import Problem
+from deploy.run.engine_flags import LEAN
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 from verify.lab.layers import Layer
-from verify.lab.model import LabCell, Operator, State, Used, Way
+from verify.lab.model import Instructions, LabCell, Operator, State, Used, Way
 from verify.lab.stats import compare, percentile
 from verify.lab.ways import Choice, Pair
 
@@ -31,7 +32,9 @@ TRIAL = 10
 AIM_MS = 30.0
 """What a process computes for, about."""
 _LEAST, _MOST = 5, 2000
-_WARMUP = 3
+_WARMUP, _EMULATED_WARMUP = 3, 1
+COUNTED = 5
+"""Executions whose instructions an emulated device counts, after the warm-up."""
 _RUNTIME = "runtime"
 
 
@@ -136,6 +139,7 @@ class Laboratory:
         ways = (todo.pair.first, todo.pair.second)
         runs: dict[Choice, list[Result]] = {way: [] for way in ways}
         trials: dict[Choice, Result] = {}
+        plain: dict[Choice, Result] = {}
         cell = todo.cell.model_copy(update={"inputs": self._inputs(todo)})
         emulated = todo.device.emulated
 
@@ -143,10 +147,12 @@ class Laboratory:
             return cell.model_copy(update={"outcome": "failed", "problem": problem})
 
         for way in ways:
-            said = self._run(worker, todo, way, 1 if emulated else TRIAL, profile=True)
-            if not isinstance(said, Result):
-                return failed(said) if said is not None else None
-            trials[way] = said
+            for profile in _profiles(todo, way):
+                said = self._run(worker, todo, way, COUNTED if emulated else TRIAL, profile=profile)
+                if not isinstance(said, Result):
+                    return failed(said) if said is not None else None
+                trials.setdefault(way, said)
+                plain[way] = said
         if not emulated:
             slowest = max(trial.runner.latency_ms.min for trial in trials.values())
             executions = max(_LEAST, min(_MOST, math.ceil(AIM_MS / max(slowest, 1e-4))))
@@ -157,18 +163,20 @@ class Laboratory:
                     if not isinstance(said, Result):
                         return failed(said) if said is not None else None
                     runs[way].append(said)
-        return _filled(cell, todo, ways, trials, runs)
+        found = [_way(way, trials[way], plain[way], runs[way], todo) for way in ways]
+        return _filled(cell, found, [*trials.values(), *(run for way in ways for run in runs[way])])
 
     def _run(
         self, worker: Worker, todo: Todo, way: Choice, executions: int, *, profile: bool
     ) -> Result | Problem | None:
+        emulated = todo.device.emulated
         settings = self.settings.model_copy(
             update={
                 "kleidiai": way.kleidiai,
                 "cpu_features": way.cpu_features,
                 "num_executions": executions,
-                "warmup": 0 if todo.device.emulated else _WARMUP,
-                "engine_flags": ("--profile",) if profile else (),
+                "warmup": _EMULATED_WARMUP if emulated else _WARMUP,
+                "engine_flags": ("--profile",) if profile else ("--count_instructions",) if emulated else (),
             }
         )
         for said in worker.run(todo.device, self.bundles[todo.cell.target, way.engine], todo.program, settings):
@@ -177,11 +185,17 @@ class Laboratory:
         return None
 
 
-def _filled(
-    cell: LabCell, todo: Todo, ways: tuple[Choice, Choice], trials: Mapping[Choice, Result],
-    runs: Mapping[Choice, Sequence[Result]],
-) -> LabCell:  # fmt: skip
-    found = [_way(way, trials[way], runs[way], todo) for way in ways]
+def _profiles(todo: Todo, way: Choice) -> tuple[bool, ...]:
+    """Whether the profile is on, for each run before the rounds.
+
+    It costs instructions, so they are counted without it; and an engine that names its kernels itself needs none.
+    """
+    if not todo.device.emulated:
+        return (True,)
+    return (False,) if way.engine == LEAN else (True, False)
+
+
+def _filled(cell: LabCell, found: Sequence[Way], results: Sequence[Result]) -> LabCell:
     kernels = [[(used.node, used.kernel) for used in way.kernels] for way in found]
     update: dict[str, object] = {
         "outcome": "measured",
@@ -189,7 +203,8 @@ def _filled(
         "second": found[1],
         "same_kernels": bool(kernels[0]) and kernels[0] == kernels[1],
         "same_outputs": found[0].outputs == found[1].outputs,
-        "state": _state([*trials.values(), *(run for each in runs.values() for run in each)]),
+        "state": _state(results),
+        "instructions": _instructions_ratio(*found),
     }
     if len(found[0].processes) > 1:
         compared = compare(found[0].processes, found[1].processes)
@@ -200,7 +215,23 @@ def _filled(
     return cell.model_copy(update=update)
 
 
-def _way(way: Choice, trial: Result, runs: Sequence[Result], todo: Todo) -> Way:
+def _instructions_ratio(first: Way, second: Way) -> float | None:
+    if first.instructions is None or second.instructions is None or not second.instructions.median:
+        return None
+    return first.instructions.median / second.instructions.median
+
+
+def counted(result: Result) -> Instructions | None:
+    """What the device counted in a run; the median, so that an execution that something disturbed does not matter."""
+    if result.runner.instructions is None:
+        return None
+    counts = sorted(result.runner.instructions.all)
+    return Instructions(
+        median=counts[len(counts) // 2], least=counts[0], most=counts[-1], executions=len(counts)
+    )  # fmt: skip
+
+
+def _way(way: Choice, trial: Result, plain: Result, runs: Sequence[Result], todo: Todo) -> Way:
     runner = trial.runner
     errors = [output.max_abs for output in trial.outputs if output.max_abs is not None]
     every = [time for run in runs for time in run.runner.latency_ms.all]
@@ -227,7 +258,7 @@ def _way(way: Choice, trial: Result, runs: Sequence[Result], todo: Todo) -> Way:
             "name": way.name, "engine": way.engine, "settings": runner.settings,
             "kernels": [Used(node=use.node, kernel=use.kernel, library=use.library) for use in runner.kernels],
             "known_from": "the engine" if way.engine == "lean" else "the profile's names",
-            "verdict": trial.verdict, "max_abs": max(errors, default=None),
+            "instructions": counted(plain), "verdict": trial.verdict, "max_abs": max(errors, default=None),
             "outputs": tuple(output.sha256 for output in runner.outputs), **times,
         }
     )  # fmt: skip
@@ -254,4 +285,5 @@ def say(cell: LabCell, left: int) -> None:
         what = f"{cell.compared}, {cell.ratio:.3f} of the time [{cell.low:.3f}, {cell.high:.3f}]"
     else:
         what = "the same kernels" if cell.same_kernels else "other kernels"
+        what += f", {cell.instructions:.3f} of the instructions" if cell.instructions is not None else ""
     console.note(f"{cell.key}: {what} ({left} left)")

@@ -28,6 +28,15 @@ def ratio(cell: LabCell) -> str:
     return f"{cell.ratio:.3f} [{cell.low:.3f}, {cell.high:.3f}]"
 
 
+def executed(way: Way | None) -> str:
+    """``12,345``: instructions of an execution; ``12,345 (12,340 to 12,360)`` where they were not always the same."""
+    if way is None or way.instructions is None:
+        return ""
+    counted = way.instructions
+    text = f"{counted.median:,}"
+    return text if counted.least == counted.most else f"{text} ({counted.least:,} to {counted.most:,})"
+
+
 def answer(cell: LabCell) -> str:
     """What came out, in words."""
     if cell.outcome == "impossible":
@@ -71,5 +80,11 @@ def about(found: Lab) -> str:
     return (
         f"Two ways: {found.against}. Ratio: the first way's time in parts of the second's, the median over "
         f"{found.rounds} rounds in turns, with its 99 % interval; {found.threads} thread{'s' * (found.threads != 1)}. "
-        "Emulated devices have no times."
+        "Emulated devices have no times"
+        + (
+            ": there an execution's instructions of user mode are counted, the median of several executions. "
+            "Instructions are not time: one may do the work of many."
+            if found.counted
+            else "."
+        )
     )
