@@ -401,6 +401,7 @@ def matrix(
         "jobs": "devices served at once (default: 4)",
         "name": "the reports' folder, dist/lab/NAME (default: default)",
         "resume": "keep the cells of that folder whose bundles, program, device and settings are unchanged",
+        "update": "keep kernels, agreement and instructions of virtual devices in docs/data/lab.json",
         "list": "only list what would run, and the impossible ones with the reason",
         "json": JSON,
     },
@@ -421,6 +422,7 @@ def lab(
     jobs: str = "",
     name: str = "default",
     resume: bool = False,
+    update: bool = False,
     list: bool = False,
     json: bool = False,
 ) -> None:

@@ -155,6 +155,13 @@ def nets() -> str:
     return filled("docs/nets.md", report.markdown())
 
 
+def lab() -> str:
+    """``docs/kleidiai.md`` with the tables of ``docs/data/lab.json``."""
+    from verify.lab import kept
+
+    return filled("docs/kleidiai.md", {"lab": kept.markdown()})
+
+
 def agreement() -> str:
     """``docs/agreement.md`` with the tables of ``docs/data/agreement.json`` and ``docs/data/upstream-tests.json``."""
     from verify.agree import kept as agree_kept
@@ -203,6 +210,7 @@ def main() -> None:
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "lean.md", lean())
     write_atomic(ROOT / "docs" / "nets.md", nets())
+    write_atomic(ROOT / "docs" / "kleidiai.md", lab())
     write_atomic(ROOT / "docs" / "agreement.md", agreement())
     write_atomic(ROOT / "docs" / "operators.md", operators())
     write_atomic(ROOT / "docs" / "faults.md", faults_markdown())

@@ -31,6 +31,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.faults_markdown() == _read("docs/faults.md"), "python -m verify.docs writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m verify.docs writes it"
     assert update.lean() == _read("docs/lean.md"), "python -m verify.docs writes it"
+    assert update.lab() == _read("docs/kleidiai.md"), "python -m verify.docs writes it"
     assert update.nets() == _read("docs/nets.md"), "python -m verify.docs writes it"
     assert update.agreement() == _read("docs/agreement.md"), "python -m verify.docs writes it"
     assert update.operators() == _read("docs/operators.md"), "python -m verify.docs writes it"

@@ -17,7 +17,7 @@ from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.run.runner import Instructions as Runner
 from tests.conftest import Inv
 from toolchains.targets import get_target
-from verify.lab import html, report, running, words
+from verify.lab import html, kept, report, running, words
 from verify.lab.lab import planned
 from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
 from verify.lab.model import Instructions, Lab, LabCell, Peak, Used, Way
@@ -172,9 +172,8 @@ def test_an_emulators_time_is_nowhere(tmp_path: Path) -> None:
     assert "Interrupted" in html.text(found.model_copy(update={"interrupted": True}))
 
 
-def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:
+def counting() -> Lab:
     found = lab(emulated=True)
-    assert "instructions" not in report.markdown(found)
     cell = found.cells[0]
     counts = [(10_000, 10_000, 10_000), (41_234, 41_200, 41_300)]
     ways = [
@@ -182,7 +181,27 @@ def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:
         for each, (median, least, most) in zip(cell.ways, counts, strict=True)
     ]
     counted = cell.model_copy(update={"first": ways[0], "second": ways[1], "instructions": 10_000 / 41_234})
-    found = found.model_copy(update={"cells": (counted, found.cells[1])})
+    return found.model_copy(update={"cells": (counted, found.cells[1])})
+
+
+def test_the_docs_keep_what_was_counted_and_nothing_with_a_hole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "KEPT", tmp_path / "lab.json")
+    assert "No figures" in kept.markdown()
+    kept.keep(counting())
+    text = kept.markdown()
+    assert "### <b>pi\n" in text
+    assert "| linear | pf32 | KleidiAI `f32_x` | `f32_gemm_6x8__neon` | agrees | 10,000 | 41,234 | 0.24 |\n" in text
+    for holed in (lab(emulated=True), lab(emulated=False)):
+        with pytest.raises(ConfigError, match="1 cells have no instructions: a/linear-fp32"):
+            kept.keep(holed)
+    assert kept.markdown() == text
+
+
+def test_what_an_emulator_counted_is_in_every_report(tmp_path: Path) -> None:
+    assert "instructions" not in report.markdown(lab(emulated=True))
+    found = counting()
     report.write(found, tmp_path)
     assert Lab.model_validate(json.loads((tmp_path / report.JSON).read_text())) == found
     lines = (tmp_path / report.TSV).read_text().splitlines()

@@ -23,7 +23,7 @@ from deploy.run.settings import Settings
 from models.schemes import load_schemes
 from models.type_names import scheme_of, schemes_of, type_of
 from toolchains.targets import get_target, host_target
-from verify.lab import report
+from verify.lab import kept, report
 from verify.lab.layers import FUNCTION, Layer, layers_of
 from verify.lab.model import Lab, LabCell, Peak
 from verify.lab.peaks import peaks
@@ -84,6 +84,8 @@ def run(words: Mapping[str, Any]) -> None:
     with locked(f"lab-{name}", "waiting: another lab of this name is running"):
         found = _fill(plan, words, folder, rounds, settings)
     report.printed(found, folder, bool(words["json"]))
+    if words["update"]:
+        kept.keep(found)
     failed = [cell.key for cell in found.cells if cell.outcome == "failed"]
     if failed:
         raise MatrixError(
