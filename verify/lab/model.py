@@ -31,10 +31,13 @@ class Operator(_Model):
 
 
 class Instructions(_Model):
-    """What an emulated device executed in one execution of the program: the median, the least and the most."""
+    """What an emulated device executed in one execution of the program.
 
-    median: int
+    The least is the program's own: whatever else ran on the device at the same time only adds to it.
+    """
+
     least: int
+    median: int
     most: int
     executions: int
     """How many were counted."""
@@ -115,7 +118,7 @@ class LabCell(_Model):
     p: float | None = None
     compared: Verdict = ""
     instructions: float | None = None
-    """The first way's instructions in parts of the second's."""
+    """The first way's instructions in parts of the second's, the least of each."""
     same_kernels: bool = False
     same_outputs: bool = False
     """Bit for bit."""

@@ -16,7 +16,7 @@ COLUMNS = (
     *("device", "layer", "type", "scheme", "outcome", "compared", "ratio", "low", "high", "p"),
     *(f"{which}_{what}" for which in ("first", "second") for what in (
         "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "gflops", "gbytes_per_s", "verdict", "max_abs",
-        "instructions", "instructions_least", "instructions_most",
+        "instructions", "instructions_median", "instructions_most",
     )),
     *("peak_gflops", "peak_gbytes_per_s", "instructions_ratio", "same_outputs"),
     *("governors", "warmest_c", "throttled", "why"),
@@ -38,7 +38,7 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 def _counts(way: Way) -> list[int | None]:
     counted = way.instructions
-    return [counted.median, counted.least, counted.most] if counted else [None] * 3
+    return [counted.least, counted.median, counted.most] if counted else [None] * 3
 
 
 def _headings(found: Lab) -> list[str]:

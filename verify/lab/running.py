@@ -216,13 +216,13 @@ def _filled(cell: LabCell, found: Sequence[Way], results: Sequence[Result]) -> L
 
 
 def _instructions_ratio(first: Way, second: Way) -> float | None:
-    if first.instructions is None or second.instructions is None or not second.instructions.median:
+    if first.instructions is None or second.instructions is None or not second.instructions.least:
         return None
-    return first.instructions.median / second.instructions.median
+    return first.instructions.least / second.instructions.least
 
 
 def counted(result: Result) -> Instructions | None:
-    """What the device counted in a run; the median, so that an execution that something disturbed does not matter."""
+    """What the device counted in a run."""
     if result.runner.instructions is None:
         return None
     counts = sorted(result.runner.instructions.all)

@@ -29,12 +29,10 @@ def ratio(cell: LabCell) -> str:
 
 
 def executed(way: Way | None) -> str:
-    """``12,345``: instructions of an execution; ``12,345 (12,340 to 12,360)`` where they were not always the same."""
+    """``12,345``: instructions of an execution, the least that was counted."""
     if way is None or way.instructions is None:
         return ""
-    counted = way.instructions
-    text = f"{counted.median:,}"
-    return text if counted.least == counted.most else f"{text} ({counted.least:,} to {counted.most:,})"
+    return f"{way.instructions.least:,}"
 
 
 def answer(cell: LabCell) -> str:
@@ -82,8 +80,8 @@ def about(found: Lab) -> str:
         f"{found.rounds} rounds in turns, with its 99 % interval; {found.threads} thread{'s' * (found.threads != 1)}. "
         "Emulated devices have no times"
         + (
-            ": there an execution's instructions of user mode are counted, the median of several executions. "
-            "Instructions are not time: one may do the work of many."
+            ": there the instructions of user mode are counted, and the execution with the least of them is the "
+            "program's own work. Instructions are not time: one may do the work of many."
             if found.counted
             else "."
         )
