@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from core.cli import Words, number
 from core.console import note, shown
 from core.errors import ConfigError, MismatchError, NotSupportedError, ProgramError, UsageError
 from core.files import sha256_file, write_atomic
+from core.near import near
 from core.paths import programs_dir, results_dir
 from core.plain import json_text
 from core.program import DESCRIPTION, load_program
@@ -170,8 +170,8 @@ def find(name: str, record: Path | None) -> Source:
 def _near(name: str) -> str:
     """What there is instead."""
     there = sorted(path.stem for path in results_dir().glob("*.json"))
-    near = difflib.get_close_matches(Path(name).stem, there, 3, 0.3) or there[:5]
-    return f"{shown(results_dir())} has {', '.join(near)}" if near else f"{shown(results_dir())} has no results yet"
+    some = near(Path(name).stem, there, 3, 0.3) or there[:5]
+    return f"{shown(results_dir())} has {', '.join(some)}" if some else f"{shown(results_dir())} has no results yet"
 
 
 def _of_result(path: Path, record: Path | None) -> Source:

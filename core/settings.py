@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError
-from core.usage import near
+from core.near import nearest
 
 VARIABLE = "INVOKE_SLIPWAY_"
 FILES = ("invoke.yaml", "invoke.yml")
@@ -43,7 +43,7 @@ def _unknown(what: str, prefix: str, name: str, names: list[str], where: str) ->
     def shown(one: str) -> str:
         return prefix + one.upper() if prefix else one
 
-    meant = near(name, names)
+    meant = nearest(name, names, 0.6)
     return ConfigError(
         f"Slipway has no use for {what}.",
         f"did you mean {shown(meant)}?" if meant else f"the settings are {', '.join(map(shown, names))}",

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from core.errors import UsageError
+from core.near import nearest
 
 _UNKNOWN = re.compile(r"No idea what (?P<quoted>'.*'|\".*\") is!", re.DOTALL)
 _VALUELESS = re.compile(r"Flag <Argument: (?P<name>[^ >]+)")
 _MISSING = re.compile(r"did not receive required positional arguments: (?P<names>.+)")
-
-
-def near(word: str, names: Iterable[str]) -> str:
-    """The one of ``names`` that ``word`` looks like; empty if it looks like none."""
-    return next(iter(difflib.get_close_matches(word, list(names), n=1, cutoff=0.6)), "")
 
 
 def options(context: Any) -> list[str]:
@@ -63,14 +58,14 @@ def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Se
     manual = f"./inv {task} --help" if task else "./inv --list"
     if word.startswith("-"):
         what = f"{task} has no option {word}." if task else f"There is no option {word}."
-        meant = near(word, [*options(context), *options(core)]) if word.startswith("--") else ""
+        meant = nearest(word, [*options(context), *options(core)], 0.6) if word.startswith("--") else ""
     elif task and task in words[: _index(words, word)]:
-        meant = near(word, tasks)
+        meant = nearest(word, tasks, 0.6)
         what = f"{task} takes no word {word!r}, and no task has this name."
         if not meant:
             return UsageError(what, "a value stands after the name of its option, as in --device pi", manual)
     else:
-        meant = near(word, tasks)
+        meant = nearest(word, tasks, 0.6)
         what = f"There is no task {word!r}."
     if not meant:
         return UsageError(what, "", manual)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from core.errors import ConfigError, UsageError
-from models.tables import near
+from core.near import nearest, suggestion
 
 PRECISIONS = ("fp32", "static_quant", "dynamic_quant")
 """Names of upstream's ``ConfigPrecisionType``, in lower case."""
@@ -49,7 +48,7 @@ class Options:
             if precision not in PRECISIONS:
                 raise ConfigError(
                     f"There is no config precision {precision!r}.",
-                    f"{near(precision, PRECISIONS)}they are {', '.join(PRECISIONS)}",
+                    f"{suggestion(precision, PRECISIONS)}they are {', '.join(PRECISIONS)}",
                     "./inv export --config-precisions fp32",
                     [precision],
                 )
@@ -85,10 +84,10 @@ def pairs(text: str) -> dict[str, str]:
     for part in filter(None, map(str.strip, text.split(";"))):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not name or not value:
-            better = next(iter(difflib.get_close_matches(name, names, 1, 0.5)), names[0])
+            better = nearest(name, names) or names[0]
             raise UsageError(
                 f"--options {part!r} is not KEY=VALUE.",
-                f"{near(name, [each for each in names if each != name])}the options are {', '.join(names)}",
+                f"{suggestion(name, [each for each in names if each != name])}the options are {', '.join(names)}",
                 f"--options '{better}={'true' if better != 'weights' else 'FILE'}'",
                 [part],
             )
@@ -132,7 +131,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
         if name not in fields:
             raise ConfigError(
                 f"There is no export option {name!r}.",
-                f"{near(name, fields)}the options are {', '.join(fields)}",
+                f"{suggestion(name, fields)}the options are {', '.join(fields)}",
                 "./inv --help export",
                 [name],
             )

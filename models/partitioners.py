@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import ConfigError, HostError
+from core.near import suggestion
 from models.options import Options
-from models.tables import near, read
+from models.tables import read
 
 DEFAULT = ("xnnpack",)
 NONE = "none"
@@ -51,7 +52,7 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
         if name not in table and chosen != (NONE,):
             raise ConfigError(
                 f"There is no partitioner {name!r}.",
-                f"{near(name, table)}they are {', '.join(table)}; {NONE} alone means portable kernels only",
+                f"{suggestion(name, table)}they are {', '.join(table)}; {NONE} alone means portable kernels only",
                 "./inv export --partitioners xnnpack",
                 [name],
             )

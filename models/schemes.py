@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.errors import ConfigError
-from models.tables import near, read
+from core.near import suggestion
+from models.tables import read
 from models.type_names import load_type_names
 
 
@@ -47,8 +48,8 @@ def get_scheme(name: str) -> Scheme:
     if name not in schemes:
         raise ConfigError(
             f"There is no quantization scheme {name!r}.",
-            f"{near(name, [*schemes, *load_type_names()])}the schemes are {', '.join(schemes)}, or in Arm's names "
-            f"{', '.join(load_type_names())}",
+            f"{suggestion(name, [*schemes, *load_type_names()])}the schemes are {', '.join(schemes)}, "
+            f"or in Arm's names {', '.join(load_type_names())}",
             "./inv models",
             [name],
         )

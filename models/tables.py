@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,3 @@ def read(name: str | Path) -> dict[str, dict[str, Any]]:
         raise ConfigError(
             f"{path} cannot be read.", str(error), f"git checkout -- {path.relative_to(ROOT).as_posix()}"
         ) from error
-
-
-def near(name: str, names: Iterable[str]) -> str:
-    """``Did you mean ...? `` when something in ``names`` looks like ``name``, else empty."""
-    close = difflib.get_close_matches(name, list(names), n=2, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}? " if close else ""

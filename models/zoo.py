@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
+from core.near import suggestion
 from models.schemes import get_scheme
-from models.tables import HERE, near, read
+from models.tables import HERE, read
 from models.type_names import scheme_of
 
 
@@ -61,7 +62,7 @@ def get_model(name: str) -> ZooModel:
     if name not in zoo:
         raise ConfigError(
             f"There is no model {name!r} in the zoo.",
-            f"{near(name, zoo)}the zoo has {', '.join(zoo)}; a model of your own is path/to/file.py:function",
+            f"{suggestion(name, zoo)}the zoo has {', '.join(zoo)}; a model of your own is path/to/file.py:function",
             "./inv models",
             [name],
         )

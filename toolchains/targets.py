@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import platform
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError, HostError, NotSupportedError
+from core.near import did_you_mean, near, nearest
 from toolchains import ndk_folder
 
 if sys.version_info >= (3, 11):
@@ -151,7 +151,7 @@ class Target:
 def _instead(name: str) -> str:
     """The hint to build the nearest target that can be built instead."""
     working = [other for other in load_targets().values() if other.working_engines]
-    same = [t for t in working if t.name == name] or difflib.get_close_matches(name, [t.name for t in working], 1, 0.0)
+    same = [t for t in working if t.name == name] or near(name, [t.name for t in working], 1, 0)
     if not same:
         return "./inv targets"
     nearest = same[0] if isinstance(same[0], Target) else load_targets()[same[0]]
@@ -173,8 +173,8 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
     values: dict[str, Any] = {}
     for key, value in row.items():
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, 1)
-            raise _bad(name, f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""), source)
+            meant = nearest(key, fields)
+            raise _bad(name, f"unknown key {key!r}" + (f" (did you mean {meant!r}?)" if meant else ""), source)
         if hints[key] is str:
             good = isinstance(value, str)
         elif key in ("engines", "not_built_with"):
@@ -237,11 +237,11 @@ def get_target(name: str) -> Target:
     if name in targets:
         return targets[name]
     # What works first, and before others what two swapped letters make of it.
-    near = sorted(
-        difflib.get_close_matches(name, targets, 3, 0.5),
+    meant = sorted(
+        near(name, targets),
         key=lambda other: (not targets[other].working_engines, sorted(other) != sorted(name)),
     )
-    cause = f"did you mean {' or '.join(near)}?" if near else f"targets are {', '.join(targets)}"
+    cause = did_you_mean(meant) or f"targets are {', '.join(targets)}"
     raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")
 
 

@@ -6,7 +6,6 @@ configuration folder, or in the file that ``SLIPWAY_DEVICES_FILE`` names; they a
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from core.errors import ConfigError
+from core.near import did_you_mean, near
 from core.paths import ROOT
 
 if sys.version_info >= (3, 11):
@@ -162,12 +162,12 @@ def get_device(name: str, path: Path | None = None) -> Device:
     """
     devices = load_devices(path)
     if name not in devices:
-        near = difflib.get_close_matches(name, devices, n=3, cutoff=0.5)
+        meant = near(name, devices)
         raise ConfigError(
             f"There is no device {name!r} in the inventory.",
-            f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(devices)}",
+            did_you_mean(meant) or f"there are {', '.join(devices)}",
             f"./inv devices.list, or ./inv devices.add --ssh USER@HOST --name {name}",
-            near,
+            meant,
         )
     from toolchains.targets import get_target, host_target
 
@@ -226,7 +226,7 @@ def _explain(problem: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         known = [name for name in Device.model_fields if name != "name"]
-        near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
-        return f"unknown key {key!r}" + (f" (did you mean {' or '.join(map(repr, near))}?)" if near else "")
+        meant = near(key, known)
+        return f"unknown key {key!r}" + (f" ({did_you_mean([*map(repr, meant)])})" if meant else "")
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key}: {message}" if key else message

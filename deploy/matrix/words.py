@@ -11,13 +11,13 @@ named before the colon.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from core.errors import UsageError
+from core.near import did_you_mean, near, suggestion
 
 FIELDS = ("device", "tag", "fixture", "target", "engine", "program", "model", "scheme")
 """The fields in which a cell has words."""
@@ -79,13 +79,13 @@ class Expression:
         known = sorted({word for cell in everything for name in FIELDS for word in cell.get(name, ())})
         for word in self.words:
             if not any(word.fits(cell) for cell in everything):
-                near = difflib.get_close_matches(word.pattern, known, 3, 0.5)
+                meant = near(word.pattern, known)
                 raise UsageError(
                     f"Nothing in the matrix is called {word.pattern!r}"
                     + (f" in the field {word.field}." if word.field else "."),
-                    f"did you mean {' or '.join(near)}?" if near else "",
+                    did_you_mean(meant),
                     "./inv devices.list, ./inv targets and ./inv models list the names",
-                    near,
+                    meant,
                 )
 
 
@@ -181,9 +181,12 @@ class _Reader:
     def _word(self) -> Word:
         name, colon, pattern = self.ahead.partition(":")
         if colon and name not in FIELDS:
-            near = difflib.get_close_matches(name, FIELDS, 1)
-            cause = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"There is no field {name!r}.", f"{cause}the fields are {', '.join(FIELDS)}", _HELP, near)
+            raise UsageError(
+                f"There is no field {name!r}.",
+                f"{suggestion(name, FIELDS)}the fields are {', '.join(FIELDS)}",
+                _HELP,
+                near(name, FIELDS, 1),
+            )
         if colon and not pattern:
             raise self.unexpected(f"{name}:NAME")
         word = Word(pattern, name) if colon else Word(self.ahead)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from core.cli import number
 from core.errors import UsageError
+from core.near import nearest
 
 ENGINE = "onnxruntime"
 PROVIDERS = ("xnnpack", "cpu")
@@ -84,11 +83,10 @@ def cpu_features(text: str) -> str:
                 f"--cpu-features=-{name or 'i8mm'}",
             )
         if _plain(name) not in known:
-            near = difflib.get_close_matches(_plain(name), known, n=1, cutoff=0.0)
             raise UsageError(
                 f"There is no CPU feature {name!r}.",
                 f"there are {', '.join(CPU_FEATURES)}",
-                f"--cpu-features=-{known[near[0]]}",
+                f"--cpu-features=-{known[nearest(_plain(name), known, 0)]}",
                 [name],
             )
         found[f"-{known[_plain(name)]}"] = None

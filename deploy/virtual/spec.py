@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from pathlib import Path
 from typing import Literal
@@ -10,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import ConfigError
+from core.near import did_you_mean, near
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -92,10 +92,9 @@ def get_spec(name: str) -> Spec:
     """
     specs = load_specs()
     if name not in specs:
-        near = difflib.get_close_matches(name, specs, n=3)
         raise ConfigError(
             f"There is no virtual device {name!r}.",
-            f"did you mean {' or '.join(near)}?" if near else f"virtual devices are {', '.join(specs)}",
+            did_you_mean(near(name, specs)) or f"virtual devices are {', '.join(specs)}",
             "./inv devices.list",
         )
     return specs[name]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import ConfigError
+from core.near import suggestion
 from models.schemes import Scheme, get_scheme
-from models.tables import HERE, near, read
+from models.tables import HERE, read
 
 PORTABLE = "portable"
 """Instead of a scheme: float32 without any delegate, so that portable kernels compute all of it."""
@@ -70,7 +71,7 @@ def get_architecture(name: str) -> Architecture:
     if name not in table:
         raise ConfigError(
             f"There is no architecture {name!r}.",
-            f"{near(name, table)}they are {', '.join(table)}",
+            f"{suggestion(name, table)}they are {', '.join(table)}",
             "./inv agree --help",
             [name],
         )

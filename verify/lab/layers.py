@@ -6,7 +6,6 @@ what was measured.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from core.errors import UsageError
 from core.files import write_atomic
+from core.near import nearest
 
 FUNCTION = "layer"
 BATCHES = 4
@@ -195,11 +195,10 @@ def layers_of(families: Sequence[str], shapes: Sequence[str]) -> list[Layer]:
     names = [*FAMILIES] if "all" in families else list(dict.fromkeys(families))
     for name in names:
         if name not in FAMILIES:
-            near = difflib.get_close_matches(name, FAMILIES, n=1, cutoff=0.0)
             raise UsageError(
                 f"There are no layers {name!r}.",
                 f"they are {', '.join(FAMILIES)}, or all",
-                f"--layers {near[0]}",
+                f"--layers {nearest(name, FAMILIES, 0)}",
                 [name],
             )
     words = [each for word in shapes for each in (LLM if word == "llm" else (word,))]
