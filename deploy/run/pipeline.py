@@ -10,20 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from core.bundle import Bundle
-from core.errors import SlipwayError
 from core.program import Program
 from deploy.devices.conditions import mask_of
 from deploy.devices.inventory import Device
-from deploy.run.connect import open_device, ready
-from deploy.run.events import Event, Listener, Steps
+from deploy.run.attempts import connected
+from deploy.run.events import Listener, Steps
 from deploy.run.inputs import check_inputs
 from deploy.run.job import Computed, check_bundle, load_job
 from deploy.run.needs import describe, lacking
 from deploy.run.result import Result
 from deploy.run.session import Session
 from deploy.run.settings import DEFAULT, Settings
-from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.retry import retrying
 
 
 def deploy(
@@ -67,29 +64,11 @@ def deploy(
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
             found = compute()
             job = job.with_reference(found) if found else job
-    deadline = NEVER
-    attempts = 0
-
-    def attempt() -> Result:
-        nonlocal deadline, attempts
-        attempts += 1
-        with steps.step("connect", f"connecting to {device.name}"):
-            if deadline is NEVER:
-                ready(device)
-                deadline = Deadline.after(settings.timeout or device.timeout)
-            transport = open_device(device, deadline)
-        with transport:
-            session = Session(device, bundle, job, needs, steps, deadline, transport)
-            try:
-                return session.go(settings, attempts)
-            finally:
-                deadline = session.deadline
-
-    def on_retry(error: SlipwayError, pause: float) -> None:
-        steps.tell(Event("connect", "note", f"{error.what} Trying again in {pause:.1f} s."))
-
-    def left() -> float:
-        return deadline.left()  # of this connection: an attempt may make another
-
-    result: Result = retrying(settings.retries, left, on_retry)(attempt)
-    return result
+    return connected(
+        device,
+        settings.timeout or device.timeout,
+        settings.retries,
+        steps,
+        lambda deadline, transport: Session(device, bundle, job, needs, steps, deadline, transport),
+        lambda session, attempt: session.go(settings, attempt),
+    )

@@ -18,15 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core.bounded import run_bounded
 from core.bundle import RUNNER, Bundle
-from core.errors import AnswerError, EmulatedError, MismatchError, NotSupportedError, SlipwayError
+from core.errors import AnswerError, EmulatedError, MismatchError, NotSupportedError
 from core.plain import plain_values
 from core.strict_json import JsonError, parse_json, validated
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.roots import device_root
 from deploy.run import collect, runner
-from deploy.run.connect import open_device, ready
-from deploy.run.events import Event, Listener, Steps
+from deploy.run.attempts import connected
+from deploy.run.events import Listener, Steps
 from deploy.run.inputs import check_inputs
 from deploy.run.job import Job, check_bundle, load_job
 from deploy.run.needs import describe, limits_for, runner_here
@@ -39,8 +39,6 @@ from deploy.run.weights import ENGINE
 from deploy.store.store import Store
 from deploy.transport import hearing
 from deploy.transport.base import run
-from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.retry import retrying
 
 MINUTES = 10.0
 """Time limit of the measurement, unless another is given."""
@@ -375,27 +373,11 @@ def _connected(
         job = job.with_data(needs.program.data_files)
     if not tuned_name(settings, device, bundle, job):
         raise NotSupportedError(f"The method {job.method!r} cannot be tuned.", "its name cannot be a file's")
-    deadline = NEVER
-
-    def attempt() -> _Found:
-        nonlocal deadline
-        with steps.step("connect", f"connecting to {device.name}"):
-            if deadline is NEVER:
-                ready(device)
-                deadline = Deadline.after(limit + (settings.timeout or device.timeout))
-            transport = open_device(device, deadline)
-        with transport:
-            session = TuningSession(device, bundle, job, needs, steps, deadline, transport)
-            try:
-                return work(session)
-            finally:
-                deadline = session.deadline
-
-    def on_retry(error: SlipwayError, pause: float) -> None:
-        steps.tell(Event("connect", "note", f"{error.what} Trying again in {pause:.1f} s."))
-
-    def left() -> float:
-        return deadline.left()  # of this connection: an attempt may make another
-
-    found: _Found = retrying(settings.retries, left, on_retry)(attempt)
-    return found
+    return connected(
+        device,
+        limit + (settings.timeout or device.timeout),
+        settings.retries,
+        steps,
+        lambda deadline, transport: TuningSession(device, bundle, job, needs, steps, deadline, transport),
+        lambda session, _attempt: work(session),
+    )

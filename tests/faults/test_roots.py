@@ -14,7 +14,7 @@ from core.errors import RootError, SlipwayError, TransferError
 from core.files import sha256_file
 from deploy import scripts
 from deploy.devices.inventory import Device
-from deploy.run import pipeline
+from deploy.run import attempts
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
 from deploy.store.store import Blob, Store
@@ -254,7 +254,7 @@ class Homeless(LocalTransport):
 
 def test_no_home(small: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It went to /tmp, where others write too."""
-    monkeypatch.setattr(pipeline, "open_device", lambda *_: Homeless("board"))
+    monkeypatch.setattr(attempts, "open_device", lambda *_: Homeless("board"))
     name = f"slipway-{os.getpid()}"
     refused([lambda: small.deploy(at(name))], "HOME", "devices.toml")
     with Store(Homeless("board"), name) as store, pytest.raises(SlipwayError):

@@ -18,7 +18,7 @@ import pytest
 from core.errors import DeviceBusyError
 from core.paths import ROOT
 from deploy.devices.inventory import Device
-from deploy.run import pipeline
+from deploy.run import attempts
 from deploy.run.events import Event
 from tests.faults import outcomes, sabotage, tiny
 from tests.faults.tiny import Tiny
@@ -70,7 +70,7 @@ def test_every_operation(fault: str, small: Tiny, device: Device, home: Path, mo
     at, struck = 0, True
     while struck:
         transport = sabotage.Sabotage(home, fault, at)
-        monkeypatch.setattr(pipeline, "open_device", lambda *_, way=transport: way)
+        monkeypatch.setattr(attempts, "open_device", lambda *_, way=transport: way)
         subprocess.run(["rm", "-rf", str(root)], check=True)
         phases, when = Phases(), "connect"
 
@@ -108,7 +108,7 @@ def test_every_operation_of_a_deploy_that_verifies(
         file.chmod(0o644)
         file.write_bytes(bytes(file.stat().st_size))
         transport = sabotage.Sabotage(home, fault, at)
-        monkeypatch.setattr(pipeline, "open_device", lambda *_, way=transport: way)
+        monkeypatch.setattr(attempts, "open_device", lambda *_, way=transport: way)
         phases, ran = Phases(), False
 
         def note(event: Event, phases: Phases = phases) -> None:
@@ -135,7 +135,7 @@ def test_round_trips(device: Device, home: Path, tmp_path: Path, monkeypatch: py
     one = tiny.make(tmp_path / "tiny")
     ways = [sabotage.Sabotage(home) for _ in range(3)]
     left = iter(ways)
-    monkeypatch.setattr(pipeline, "open_device", lambda *_: next(left))
+    monkeypatch.setattr(attempts, "open_device", lambda *_: next(left))
     one.deploy(device)
     one.deploy(device)
     tiny.make(tmp_path / "other", "other", seed=3, elements=tiny.LARGE).deploy(device)

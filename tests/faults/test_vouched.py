@@ -16,7 +16,7 @@ from core.errors import RunError, TransferError
 from core.files import sha256_file, write_json
 from core.paths import cache_dir
 from deploy.devices.inventory import Device
-from deploy.run import pipeline
+from deploy.run import attempts
 from deploy.run.events import Event
 from deploy.run.execute import execute
 from deploy.store import vouch
@@ -147,7 +147,7 @@ def test_what_did_not_change_costs_nothing(
     first = small.deploy(device)
     ways = [Sabotage(root.parent) for _ in range(3)]
     left = iter(ways)
-    monkeypatch.setattr(pipeline, "open_device", lambda *_: next(left))
+    monkeypatch.setattr(attempts, "open_device", lambda *_: next(left))
     time.sleep(1.1)
     for way in ways:
         again = small.deploy(device)
@@ -334,7 +334,7 @@ def linkless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     NoLinks.folder.mkdir()
     (NoLinks.folder / "ln").write_text('#!/bin/sh\n[ "$1" = -s ] || exit 1\nexec /bin/ln "$@"\n')
     (NoLinks.folder / "ln").chmod(0o755)
-    monkeypatch.setattr(pipeline, "open_device", lambda *_: NoLinks("board"))
+    monkeypatch.setattr(attempts, "open_device", lambda *_: NoLinks("board"))
     return NoLinks.folder
 
 
