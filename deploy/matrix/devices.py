@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import TypeVar
 
 from core.bundle import Bundle
 from core.errors import INTERRUPTED, HostError, SlipwayError
@@ -19,6 +21,8 @@ from deploy.devices.inventory import Device
 from deploy.matrix.model import Problem
 from deploy.run.result import Result, result_key
 from deploy.run.settings import Settings
+
+_Item = TypeVar("_Item")
 
 CLEANUP = 30.0
 """Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
@@ -127,3 +131,41 @@ def _close(child: subprocess.Popen[str]) -> None:
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
+
+
+def together(
+    queues: Mapping[str, Sequence[_Item]],
+    jobs: int,
+    serve: Callable[[Worker, Sequence[_Item]], None],
+    over: Callable[[], None],
+) -> None:
+    """Serve each device's queue by a worker of its own, several devices at once.
+
+    Args:
+        queues: by the device's name.
+        jobs: devices at once.
+        serve: serves one queue in its order.
+        over: called first if one of them raises, or at Ctrl-C: `serve` begins nothing new after it. Then every deploy
+            is interrupted, and killed if it does not end within `CLEANUP`, and the exception is raised again.
+    """
+    if not queues:
+        return
+    workers = {name: Worker(name) for name in queues}
+    with ThreadPoolExecutor(max_workers=min(jobs, len(queues))) as pool:
+        running = {pool.submit(serve, workers[name], queue) for name, queue in queues.items()}
+        try:
+            left = running
+            while left:  # short waits: Ctrl-C is heard between them on every system
+                done, left = wait(left, timeout=0.2)
+                for each in done:
+                    each.result()
+        except BaseException:
+            over()
+            for worker in workers.values():
+                worker.interrupt()
+            try:
+                wait(running, timeout=CLEANUP)
+            finally:
+                for worker in workers.values():
+                    worker.kill()
+            raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 from core.bundle import Bundle
 from core.errors import SlipwayError
 from core.sweep import Journal
-from deploy.matrix.devices import CLEANUP, Worker
+from deploy.matrix.devices import Worker, together
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.run.result import Result
@@ -84,8 +83,9 @@ class Filling:
         # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
         alone = {name: cells for name, cells in queues.items() if cells[0].device.transport == "local"}
         for name, cells in alone.items():
-            self._together({name: cells})
-        self._together({name: cells for name, cells in queues.items() if name not in alone})
+            together({name: cells}, self.jobs, self._serve, self._end)
+        rest = {name: cells for name, cells in queues.items() if name not in alone}
+        together(rest, self.jobs, self._serve, self._end)
 
     def all(self) -> tuple[CellResult, ...]:
         """Every cell of the plan in its order, with its result so far."""
@@ -129,33 +129,8 @@ class Filling:
             return False
         return len(found.rounds) < self.rounds
 
-    def _together(self, queues: Mapping[str, Sequence[Cell]]) -> None:
-        """Process each queue in order, several queues at once."""
-        if not queues:
-            return
-        workers = {name: Worker(name) for name in queues}
-        with ThreadPoolExecutor(max_workers=min(self.jobs, len(queues))) as pool:
-            running = {pool.submit(self._serve, workers[name], cells) for name, cells in queues.items()}
-            try:
-                self._await(running)
-            except BaseException:
-                self._over = True
-                for worker in workers.values():
-                    worker.interrupt()
-                try:
-                    wait(running, timeout=CLEANUP)
-                finally:
-                    for worker in workers.values():
-                        worker.kill()
-                raise
-
-    @staticmethod
-    def _await(running: set[Future[None]]) -> None:
-        left = running
-        while left:  # short waits: Ctrl-C is heard between them on every system
-            done, left = wait(left, timeout=0.2)
-            for each in done:
-                each.result()
+    def _end(self) -> None:
+        self._over = True
 
     def _serve(self, worker: Worker, cells: Sequence[Cell]) -> None:
         try:

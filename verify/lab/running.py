@@ -8,7 +8,6 @@ import math
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from core import console
 from core.bundle import Bundle
 from core.sweep import Journal
 from deploy.devices.inventory import Device
-from deploy.matrix.devices import CLEANUP, Worker
+from deploy.matrix.devices import Worker, together
 from deploy.matrix.model import Problem
 from deploy.run.engine_flags import LEAN
 from deploy.run.needs import bundle_digest
@@ -77,8 +76,9 @@ class Laboratory:
         # This machine's own times are measured while nothing else of ours runs on it.
         alone = {name: queue for name, queue in queues.items() if queue[0].device.transport == "local"}
         for name, queue in alone.items():
-            self._together({name: queue})
-        self._together({name: queue for name, queue in queues.items() if name not in alone})
+            together({name: queue}, self.jobs, self._serve, self._end)
+        rest = {name: queue for name, queue in queues.items() if name not in alone}
+        together(rest, self.jobs, self._serve, self._end)
 
     def all(self, cells: Sequence[LabCell]) -> tuple[LabCell, ...]:
         """``cells`` with the results so far."""
@@ -96,28 +96,8 @@ class Laboratory:
         }  # fmt: skip
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def _together(self, queues: Mapping[str, Sequence[Todo]]) -> None:
-        if not queues:
-            return
-        workers = {name: Worker(name) for name in queues}
-        with ThreadPoolExecutor(max_workers=min(self.jobs, len(queues))) as pool:
-            running = {pool.submit(self._serve, workers[name], queue) for name, queue in queues.items()}
-            left = set(running)
-            try:
-                while left:
-                    done, left = wait(left, timeout=0.2)
-                    for each in done:
-                        each.result()
-            except BaseException:
-                self._over = True
-                for worker in workers.values():
-                    worker.interrupt()
-                try:
-                    wait(running, timeout=CLEANUP)
-                finally:
-                    for worker in workers.values():
-                        worker.kill()
-                raise
+    def _end(self) -> None:
+        self._over = True
 
     def _serve(self, worker: Worker, queue: Sequence[Todo]) -> None:
         try:
