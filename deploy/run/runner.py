@@ -196,6 +196,10 @@ class ProfileRow(_Answer):
     provider: str = ""
     count: Count
     total_ms: Milliseconds
+    p10_ms: Milliseconds | None = None
+    p50_ms: Milliseconds | None = None
+    p90_ms: Milliseconds | None = None
+    """Of single calls; ``None`` from a runner that does not report them."""
 
 
 class FileDigest(_Answer):

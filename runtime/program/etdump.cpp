@@ -41,6 +41,7 @@ class Rows {
     row.provider = provider;
     ++row.count;
     row.total_ms += milliseconds(nanoseconds);
+    row.times_ms.push_back(milliseconds(nanoseconds));
   }
 
   std::vector<ProfileRow> sorted() const {

@@ -24,7 +24,8 @@ LatencySummary summarize(std::vector<double> latencies) {
   }
   std::sort(latencies.begin(), latencies.end());
   const double sum = std::accumulate(latencies.begin(), latencies.end(), 0.0);
-  return {latencies.front(), nearest_rank(latencies, 50), nearest_rank(latencies, 90),
+  return {latencies.front(),           nearest_rank(latencies, 10),
+          nearest_rank(latencies, 50), nearest_rank(latencies, 90),
           nearest_rank(latencies, 99), sum / static_cast<double>(latencies.size())};
 }
 

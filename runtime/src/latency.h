@@ -10,6 +10,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point start);
 // Latencies of a run, in milliseconds.
 struct LatencySummary {
   double min = 0;
+  double p10 = 0;
   double p50 = 0;
   double p90 = 0;
   double p99 = 0;

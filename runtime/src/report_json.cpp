@@ -169,7 +169,9 @@ void engine_specific_members(JsonWriter& json, const RunReport& report) {
     for (const ProfileRow& row : report.profile) {
       json.begin_object().member("name", row.name).member("operator", row.op);
       json.member("provider", row.provider).member("count", row.count);
-      json.member("total_ms", row.total_ms).end_object();
+      json.member("total_ms", row.total_ms);
+      const LatencySummary times = summarize(row.times_ms);
+      json.member("p10_ms", times.p10).member("p50_ms", times.p50).member("p90_ms", times.p90).end_object();
     }
     json.end_array();
   }

@@ -168,8 +168,8 @@ std::string digests_text(const Digests& digests) {
 std::string profile_text(const RunReport& report) {
   std::string text;
   for (const ProfileRow& row : report.profile) {
-    text += format("profile    %10.3f ms in %llu executions  ", row.total_ms,
-                   static_cast<unsigned long long>(row.count));
+    text += format("profile    %10.3f ms in %llu executions, p50 %.4f ms  ", row.total_ms,
+                   static_cast<unsigned long long>(row.count), summarize(row.times_ms).p50);
     text += row.op + " " + row.name + (row.provider.empty() ? "" : ", " + row.provider) + "\n";
   }
   return text;

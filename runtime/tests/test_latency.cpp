@@ -31,6 +31,7 @@ TEST(percentile_of_hundred_and_one) {
 TEST(summary_sorts) {
   const auto summary = summarize({4, 1, 3, 2});
   CHECK_EQUAL(summary.min, 1.0);
+  CHECK_EQUAL(summary.p10, 1.0);
   CHECK_EQUAL(summary.p50, 2.0);
   CHECK_EQUAL(summary.p90, 4.0);
   CHECK_EQUAL(summary.p99, 4.0);

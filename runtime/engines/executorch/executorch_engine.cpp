@@ -105,6 +105,19 @@ auto contained(Code code, Call call) -> decltype(call()) {
   }
 }
 
+// Upstream's ETDump has no half precision: a tensor of that type makes a file that no reader takes. It is
+// left out.
+class ProfileWriter final : public ETDumpGen {
+ public:
+  executorch::runtime::Result<bool> log_evalue(const EValue& value,
+                                               executorch::runtime::LoggedEValueType type) override {
+    if (value.isTensor() && value.toTensor().scalar_type() == ScalarType::Half) {
+      return false;
+    }
+    return ETDumpGen::log_evalue(value, type);
+  }
+};
+
 class ExecuTorchEngine : public Engine {
  public:
   EngineInfo info() const override { return {"executorch", SLIPWAY_EXECUTORCH_VERSION}; }
@@ -170,7 +183,7 @@ Capabilities ExecuTorchEngine::capabilities() const {
 
 Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   method_ = options.method;
-  auto etdump = options.profile ? std::make_unique<ETDumpGen>() : nullptr;
+  auto etdump = options.profile ? std::make_unique<ProfileWriter>() : nullptr;
   etdump_ = etdump.get();
   if (options.values && etdump_ != nullptr) {
     const Status kept = keep_values();

@@ -65,7 +65,8 @@ std::vector<ProfileRow> by_operator(const std::vector<NodeEvent>& events, std::s
     row.op = event.op;
     row.provider = event.provider;
     ++row.count;
-    row.total_ms += static_cast<double>(event.microseconds) / 1000.0;
+    row.times_ms.push_back(static_cast<double>(event.microseconds) / 1000.0);
+    row.total_ms += row.times_ms.back();
   }
   std::vector<ProfileRow> sorted;
   for (auto& [key, row] : rows) {

@@ -172,6 +172,7 @@ struct ProfileRow {
   std::string provider;
   std::uint64_t count = 0;
   double total_ms = 0;
+  std::vector<double> times_ms = {};  // of each call
 };
 
 struct LoadOptions {
