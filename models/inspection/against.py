@@ -49,6 +49,10 @@ def _node(row: Row) -> Hashable:
     return (row.instruction, node) if node >= 0 else (row.instruction, row.name)
 
 
+def _kind_there(row: Row) -> Hashable:
+    return row.instruction, _kind(row)
+
+
 def _place(row: Row) -> Hashable:
     origin = row.origin or Origin()
     return (_kind(row), origin.module, origin.source) if origin.module or origin.source else None
@@ -75,6 +79,7 @@ def pair(ones: Sequence[Row], others: Sequence[Row], *, same_program: bool) -> t
     ways: list[tuple[str, Callable[[Row], Hashable]]] = [
         *([("instruction and node", _node)] if same_program else []),
         ("kind, module and line", _place),
+        *([("instruction, kind and order", _kind_there)] if same_program else []),
         ("kind and order", _kind),
     ]
     partners: dict[int, tuple[Row, str]] = {}

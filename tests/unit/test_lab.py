@@ -12,15 +12,18 @@ import pytest
 from pydantic import ValidationError
 
 from core.bundle import Bundle
-from core.errors import AnswerError, ConfigError, UsageError
+from core.errors import AnswerError, ConfigError, MatrixError, UsageError
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.run.runner import Instructions as Runner
+from deploy.run.runner import ProfileRow
 from tests.conftest import Inv
 from toolchains.targets import get_target
 from verify.lab import html, kept, report, running, words
-from verify.lab.lab import planned
+from verify.lab import lab as command
+from verify.lab.lab import check, planned
 from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
 from verify.lab.model import Instructions, Lab, LabCell, Peak, Used, Way
+from verify.lab.operators import matched
 from verify.lab.peaks import peaks, read
 from verify.lab.ways import pair_for
 
@@ -97,6 +100,7 @@ def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
 def way(name: str, kernel: str, p50: float | None) -> Way:
     timed = {} if p50 is None else {
         "p10": p50 * 0.9, "p50": p50, "p90": p50 * 1.2, "load_ms": 1.0, "processes": (p50,) * 5, "executions": 9,
+        "spread": 0.3,
         "gflops": 3.0, "gbytes_per_s": 2.0,
     }  # fmt: skip
     return Way.model_validate(
@@ -105,8 +109,36 @@ def way(name: str, kernel: str, p50: float | None) -> Way:
     )  # fmt: skip
 
 
+def profile(operator: str, *ms: float) -> ProfileRow:
+    low, middle, high = ms
+    return ProfileRow(
+        name=f"{operator} #1 @0", operator=operator, provider="XnnpackBackend", count=50, total_ms=50 * middle,
+        p10_ms=low, p50_ms=middle, p90_ms=high,
+    )  # fmt: skip
+
+
+FIRST = (profile("Fully Connected (NC, PF32) GEMM", 0.2, 0.3, 0.5), profile("Clamp (NC)", 0.1, 0.1, 0.1))
+SECOND = (
+    profile("Fully Connected (NC, F32) GEMM", 0.5, 0.6, 0.7),
+    profile("Copy (NC)", 0, 0, 0),
+    ProfileRow(name="Method::execute", operator="around", provider="runtime", count=50, total_ms=1, p10_ms=1, p50_ms=1,
+               p90_ms=1),
+)  # fmt: skip
+
+
 def lab(*, emulated: bool) -> Lab:
-    timed = {} if emulated else {"ratio": 0.5, "low": 0.4, "high": 0.6, "p": 0.008, "compared": "faster"}
+    timed = (
+        {}
+        if emulated
+        else {
+            "ratio": 0.5,
+            "low": 0.4,
+            "high": 0.6,
+            "p": 0.008,
+            "compared": "faster",
+            "operators": matched(FIRST, SECOND),
+        }
+    )
     times = (None, None) if emulated else (0.5, 1.0)
     measured = {
         "key": "a/linear-fp32", "device": "<b>pi", "emulated": emulated, "target": "linux-arm64", "layer": "linear",
@@ -123,7 +155,7 @@ def lab(*, emulated: bool) -> Lab:
         "second": None,
     }
     for name in timed:
-        impossible[name] = "" if name == "compared" else None
+        impossible[name] = {"compared": "", "operators": ()}.get(name)
     return Lab(
         name="x", created="now", finished="later", against="with, and without", rounds=5, threads=1,
         peaks={} if emulated else {"<b>pi": (
@@ -142,11 +174,19 @@ def test_every_report_has_every_cell(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert {len(line.split("\t")) for line in lines} == {len(report.COLUMNS)}
     row = dict(zip(report.COLUMNS, lines[1].split("\t"), strict=True))
-    assert (row["ratio"], row["first_p50_ms"], row["compared"]) == ("0.5", "0.5", "faster")
+    assert (row["ratio"], row["first_p50_ms"], row["compared"], row["second_spread"]) == ("0.5", "0.5", "faster", "0.3")
+    lines = [line.split("\t") for line in (tmp_path / report.OPERATORS).read_text().splitlines()]
+    first, clamp, copy = (dict(zip(lines[0], line, strict=True)) for line in lines[1:])
+    assert [first[f"first_{what}"] for what in ("count", "p10_ms", "p50_ms", "p90_ms")] == ["50", "0.2", "0.3", "0.5"]
+    assert [first[f"second_{what}"] for what in ("count", "p10_ms", "p50_ms", "p90_ms")] == ["50", "0.5", "0.6", "0.7"]
+    assert (first["ratio"], first["by"]) == ("0.5", "instruction, kind and order")
+    assert (clamp["first_name"], clamp["second_name"], clamp["ratio"]) == ("Clamp (NC) #1 @0", "", "")
+    assert (copy["first_name"], copy["second_name"]) == ("", "Copy (NC) #1 @0")
     text = (tmp_path / report.MARKDOWN).read_text()
     assert "0.500 [0.400, 0.600]" in text
     assert "KleidiAI f32_x" in text
     assert "no such thing" in text
+    assert "| Clamp (NC) #1 @0 | 50 | 0.1 | 0.1 | 0.1 | – |" in text
     page = (tmp_path / report.HTML).read_text()
     assert "<b>pi" not in page
     assert "&lt;b&gt;pi" in page
@@ -167,6 +207,7 @@ def test_an_emulators_time_is_nowhere(tmp_path: Path) -> None:
     page, text = (tmp_path / report.HTML).read_text(), (tmp_path / report.MARKDOWN).read_text()
     assert "p50 ms" not in text
     assert "Latency" not in page
+    assert "Operators" not in text
     assert "GFLOP/s" not in page
     assert words.answer(found.cells[0]) == "other kernels"
     assert "Interrupted" in html.text(found.model_copy(update={"interrupted": True}))
@@ -225,6 +266,41 @@ def test_what_disturbs_an_execution_only_adds_instructions() -> None:
     assert running.counted(cast("Any", nothing)) is None
     with pytest.raises(ValidationError):
         Runner.model_validate({"all": []})
+
+
+def test_wrong_outputs_are_no_victory(tmp_path: Path) -> None:
+    found = lab(emulated=False)
+    check(found, tmp_path)  # nothing is wrong: it returns
+    (cell, impossible) = found.cells
+    assert cell.first is not None
+    differs = cell.model_copy(update={"first": cell.first.model_copy(update={"verdict": "differs"})})
+    wrong = found.model_copy(update={"cells": (differs, impossible)})
+    report.write(wrong, tmp_path)
+    page = (tmp_path / report.HTML).read_text()
+    assert words.answer(differs) == "differs"
+    assert "outputs of KleidiAI differ from the reference" in page
+    assert "outputs of KleidiAI differ" in (tmp_path / report.TSV).read_text()
+    assert "0 faster" in report.summary(wrong)
+    assert "1 with outputs that differ" in report.summary(wrong)
+    with pytest.raises(MatrixError, match="outputs of KleidiAI differ") as raised:
+        check(wrong, tmp_path)
+    assert (raised.value.exit_code, raised.value.names) == (33, (cell.key,))
+    failed = cell.model_copy(update={"outcome": "failed", "first": None, "second": None})
+    with pytest.raises(MatrixError, match="1 of 1 cells failed"):
+        check(found.model_copy(update={"cells": (failed,)}), tmp_path)
+
+
+def test_the_command_ends_with_the_code_of_wrong_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lab(emulated=False)
+    wrong = found.cells[0].model_copy(update={"outcome": "failed", "first": None, "second": None})
+    printed: list[Lab] = []
+    monkeypatch.setattr(command, "_fill", lambda *_: found.model_copy(update={"cells": (wrong,)}))
+    monkeypatch.setattr(command, "planned", lambda *_: None)
+    monkeypatch.setattr(report, "printed", lambda found, *_: printed.append(found))
+    given = {**dict.fromkeys((*WORDS, "cpu_threads", "rounds", *command.SETTINGS), ""), "name": "x"}
+    with pytest.raises(MatrixError):
+        command.run({**given, "list": False, "json": False})
+    assert printed, "the report comes first"
 
 
 def test_a_runners_peak_is_checked() -> None:

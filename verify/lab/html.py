@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from deploy.matrix import html as matrix_html
 from verify.lab import plots, words
 from verify.lab.model import Lab, LabCell
+from verify.lab.operators import COLUMNS, operator_row
 
 TEMPLATE = Path(__file__).with_name("lab.html.j2")
 _CSS = {"no difference seen": "none", "the same kernels": "same-kernels", "other kernels": "other-kernels"}
@@ -27,6 +28,7 @@ def text(found: Lab) -> str:
         peaks=[(device, [words.peak(point) for point in points]) for device, points in found.peaks.items()],
         legend=list(zip(("teal", "blue"), first, strict=True)),
         rows=rows,
+        columns=COLUMNS[3:],
         answers=list(dict.fromkeys(row.answer for row in rows)),
         about=words.about(found),
     )
@@ -44,7 +46,8 @@ def _row(cell: LabCell, found: Lab) -> SimpleNamespace:
         second=words.kernels(cell.second),
         agreement=words.agreement(cell),
         speeds=[words.speed(cell, way, found.peak(cell.device)) for way in cell.ways],
-        why=cell.why_not or (cell.problem.what if cell.problem else ""),
+        why=words.why(cell),
+        operators=[operator_row(pair) for pair in cell.operators],
     )
 
 
@@ -53,6 +56,8 @@ def _tiles(found: Lab) -> list[tuple[str, str, str]]:
     for verdict, css in (("faster", "good"), ("slower", "bad"), ("no difference seen", "")):
         if found.count(verdict):
             tiles.append((str(found.count(verdict)), verdict, css))
+    differing = sum(bool(cell.differing) for cell in found.cells)
+    tiles += [(str(differing), "with wrong outputs", "bad")] if differing else []
     for outcome, css in (("failed", "bad"), ("not run", "warn"), ("impossible", "")):
         number = sum(cell.outcome == outcome for cell in found.cells)
         tiles += [(str(number), outcome, css)] if number else []

@@ -29,6 +29,7 @@ from verify.lab.model import Lab, LabCell, Peak
 from verify.lab.peaks import peaks
 from verify.lab.running import Laboratory, Todo, say
 from verify.lab.ways import Pair, pair_for
+from verify.lab.words import why
 
 JOURNAL = "cells.jsonl"
 LAYERS = "_layers"
@@ -86,12 +87,24 @@ def run(words: Mapping[str, Any]) -> None:
     report.printed(found, folder, bool(words["json"]))
     if words["update"]:
         kept.keep(found)
-    failed = [cell.key for cell in found.cells if cell.outcome == "failed"]
-    if failed:
+    check(found, folder)
+
+
+def check(found: Lab, folder: Path) -> None:
+    """Raise an error if cells failed, or gave outputs that differ from the reference.
+
+    Raises:
+        MatrixError: names them.
+    """
+    if found.wrong:
+        first = found.wrong[0]
         raise MatrixError(
-            f"{len(failed)} of {len(found.cells)} cells failed.", "the report has the error of each",
-            f"./inv lab --name {name} --resume", failed,
-        )  # fmt: skip
+            f"{len(found.wrong)} of {len(found.cells)} cells failed or have outputs that differ from the reference.",
+            f"{first.key}: {why(first)}",
+            f"{console.shown(folder / report.HTML)}; ./inv lab --name {found.name} --resume with the same words "
+            "runs only cells that were not measured",
+            [cell.key for cell in found.wrong],
+        )
 
 
 def planned(words: Mapping[str, Any], folder: Path) -> Plan:

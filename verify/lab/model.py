@@ -24,10 +24,24 @@ class Used(_Model):
 
 
 class Operator(_Model):
-    """Time of an operator in a run of its own with the profile on: the mean of its executions, in milliseconds."""
+    """Times of an operator's calls in milliseconds, in a process of its own with the profile on."""
 
     name: str
-    mean_ms: float
+    count: int
+    p10: float
+    p50: float
+    p90: float
+
+
+class Matched(_Model):
+    """An operator in both ways, or in one of them."""
+
+    first: Operator | None = None
+    second: Operator | None = None
+    by: str = ""
+    """How they were matched; empty without a partner."""
+    ratio: float | None = None
+    """The first way's p50 in parts of the second's; ``None`` without both, and if the second's is 0."""
 
 
 class Instructions(_Model):
@@ -54,7 +68,6 @@ class Way(_Model):
     kernels: tuple[Used, ...] = ()
     known_from: str = ""
     """How the kernels are known."""
-    operators: tuple[Operator, ...] = ()
     processes: tuple[float, ...] = ()
     """The median of each process, in the order of the rounds."""
     executions: int = 0
@@ -63,6 +76,8 @@ class Way(_Model):
     p50: float | None = None
     p90: float | None = None
     """Of all timed executions of all processes."""
+    spread: float | None = None
+    """From p10 to p90, in parts of p50."""
     load_ms: float | None = None
     instructions: Instructions | None = None
     """On an emulated device that counts them."""
@@ -119,6 +134,8 @@ class LabCell(_Model):
     compared: Verdict = ""
     instructions: float | None = None
     """The first way's instructions in parts of the second's, the least of each."""
+    operators: tuple[Matched, ...] = ()
+    """In the order in which the first way's took longest."""
     same_kernels: bool = False
     same_outputs: bool = False
     """Bit for bit."""
@@ -128,6 +145,11 @@ class LabCell(_Model):
     def ways(self) -> tuple[Way, ...]:
         """Both, where there are any."""
         return tuple(way for way in (self.first, self.second) if way is not None)
+
+    @property
+    def differing(self) -> tuple[Way, ...]:
+        """The ways whose outputs do not agree with the reference."""
+        return tuple(way for way in self.ways if way.verdict == "differs")
 
 
 class Peak(_Model):
@@ -174,5 +196,10 @@ class Lab(_Model):
         return next((point for point in self.peaks.get(device, ()) if point.threads == self.threads), None)
 
     def count(self, verdict: str) -> int:
-        """How many cells were compared with that verdict."""
-        return sum(cell.compared == verdict for cell in self.cells)
+        """How many cells were compared with that verdict; those with wrong outputs are not among them."""
+        return sum(cell.compared == verdict and not cell.differing for cell in self.cells)
+
+    @property
+    def wrong(self) -> list[LabCell]:
+        """Those that failed, or whose outputs differ from the reference."""
+        return [cell for cell in self.cells if cell.outcome == "failed" or cell.differing]

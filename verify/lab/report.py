@@ -1,4 +1,4 @@
-"""What the lab leaves: ``lab.json``, ``lab.tsv``, ``lab.md``, ``report.html``, and the table on the screen."""
+"""What the lab leaves: ``lab.json``, tables of layers and operators, ``report.html``, and the table on the screen."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from core import console
 from core.files import write_atomic
-from verify.lab import html
+from verify.lab import html, operators
 from verify.lab.model import Lab, LabCell, Way
-from verify.lab.words import about, agreement, answer, executed, kernels, peak, ratio
+from verify.lab.words import about, agreement, answer, executed, kernels, peak, ratio, why
 
-JSON, TSV, MARKDOWN, HTML = "lab.json", "lab.tsv", "lab.md", "report.html"
+JSON, TSV, MARKDOWN, HTML, OPERATORS = "lab.json", "lab.tsv", "lab.md", "report.html", "operators.tsv"
 COLUMNS = (
     *("device", "layer", "type", "scheme", "outcome", "compared", "ratio", "low", "high", "p"),
     *(f"{which}_{what}" for which in ("first", "second") for what in (
-        "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "gflops", "gbytes_per_s", "verdict", "max_abs",
+        "name", "kernels", "p10_ms", "p50_ms", "p90_ms", "spread", "gflops", "gbytes_per_s", "verdict", "max_abs",
         "instructions", "instructions_median", "instructions_most",
     )),
     *("peak_gflops", "peak_gbytes_per_s", "instructions_ratio", "same_outputs"),
@@ -24,10 +24,11 @@ COLUMNS = (
 
 
 def write(found: Lab, folder: Path) -> None:
-    """Write all four files."""
+    """Write all files."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / JSON, found.model_dump_json(indent=1) + "\n")
     write_atomic(folder / TSV, tsv(found))
+    write_atomic(folder / OPERATORS, operators.tsv(found))
     write_atomic(folder / MARKDOWN, markdown(found))
     write_atomic(folder / HTML, html.text(found))
 
@@ -72,18 +73,20 @@ def printed(found: Lab, folder: Path, as_json: bool) -> None:
         console.print_json(found.model_dump(mode="json"))
         return
     console.table("The lab", _headings(found), rows(found), caption=about(found))
-    console.note(f"{summary(found)}. Reports: {console.shown(folder / HTML)}, {JSON}, {TSV}, {MARKDOWN}")
+    console.note(f"{summary(found)}. Reports: {console.shown(folder / HTML)}, {JSON}, {TSV}, {OPERATORS}, {MARKDOWN}")
 
 
 def summary(found: Lab) -> str:
     """``12 measured: 5 faster, 1 slower, 6 without a difference seen; 2 impossible``."""
     text = f"{len(found.measured)} measured"
-    timed = [cell for cell in found.cells if cell.compared]
+    timed = [cell for cell in found.measured if cell.compared]
     if timed:
         text += (
             f": {found.count('faster')} faster, {found.count('slower')} slower, "
             f"{found.count('no difference seen')} without a difference seen"
         )
+    differing = sum(bool(cell.differing) for cell in found.cells)
+    text += f"; {differing} with outputs that differ from the reference" if differing else ""
     for outcome in ("failed", "not run", "impossible"):
         number = sum(cell.outcome == outcome for cell in found.cells)
         text += f"; {number} {outcome}" if number else ""
@@ -113,29 +116,29 @@ def tsv(found: Lab) -> str:
         for way in (cell.first, cell.second):
             values += (
                 [way.name, ",".join(one.kernel or one.node for one in way.kernels), way.p10, way.p50, way.p90,
-                 way.gflops, way.gbytes_per_s, way.verdict, way.max_abs, *_counts(way)]
-                if way else [None] * 12
+                 way.spread, way.gflops, way.gbytes_per_s, way.verdict, way.max_abs, *_counts(way)]
+                if way else [None] * 13
             )  # fmt: skip
         most = found.peak(cell.device)
         values += [most.gflops, most.gbytes_per_s] if most else [None] * 2
-        why = cell.why_not or (cell.problem.what if cell.problem else "")
         values += [
             cell.instructions,
             cell.same_outputs,
             ",".join(state.governors),
             state.warmest,
             ",".join(state.throttled),
-            why,
+            why(cell),
         ]
         lines.append("\t".join("" if value is None else str(value).replace("\t", " ") for value in values))
     return "\n".join(lines) + "\n"
 
 
 def markdown(found: Lab) -> str:
-    """The table, for a page of documentation."""
+    """The tables, for a page of documentation."""
     headings = _headings(found)
     lines = [f"# Lab {found.name}", "", about(found), "", f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(found)]
     for device, points in found.peaks.items():
         lines += ["", f"{device} can do at most, as measured: {'; '.join(map(peak, points))}."]
+    lines += operators.markdown(found)
     return "\n".join(lines) + "\n"

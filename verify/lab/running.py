@@ -22,19 +22,22 @@ from deploy.run.needs import bundle_digest
 from deploy.run.result import Result
 from deploy.run.settings import Settings
 from verify.lab.layers import Layer
-from verify.lab.model import Instructions, LabCell, Operator, State, Used, Way
+from verify.lab.model import Instructions, LabCell, Matched, State, Used, Way
+from verify.lab.operators import matched
 from verify.lab.stats import compare, percentile
 from verify.lab.ways import Choice, Pair
+from verify.lab.words import why
 
 TRIAL = 10
 """Executions of the run that finds out how many a process needs; with the profile on."""
+PROFILED = 50
+"""Least executions of the process that measures operators: fewer say little of p10 and p90."""
 AIM_MS = 30.0
 """What a process computes for, about."""
 _LEAST, _MOST = 5, 2000
 _WARMUP, _EMULATED_WARMUP = 3, 1
 COUNTED = 5
 """Executions whose instructions an emulated device counts, after the warm-up."""
-_RUNTIME = "runtime"
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,11 @@ class Laboratory:
         if not emulated:
             slowest = max(trial.runner.latency_ms.min for trial in trials.values())
             executions = max(_LEAST, min(_MOST, math.ceil(AIM_MS / max(slowest, 1e-4))))
+            for way in ways:
+                said = self._run(worker, todo, way, max(PROFILED, executions), profile=True)
+                if not isinstance(said, Result):
+                    return failed(said) if said is not None else None
+                trials[way] = said
             order = random.Random(cell.key)  # noqa: S311 - which way comes first in a round
             for _ in range(self.rounds):
                 for way in order.sample(ways, 2):
@@ -144,7 +152,9 @@ class Laboratory:
                         return failed(said) if said is not None else None
                     runs[way].append(said)
         found = [_way(way, trials[way], plain[way], runs[way], todo) for way in ways]
-        return _filled(cell, found, [*trials.values(), *(run for way in ways for run in runs[way])])
+        results = [*trials.values(), *(run for way in ways for run in runs[way])]
+        operators = () if emulated else matched(*(trials[way].runner.profile for way in ways))
+        return _filled(cell, found, results, operators)
 
     def _run(
         self, worker: Worker, todo: Todo, way: Choice, executions: int, *, profile: bool
@@ -175,7 +185,7 @@ def _profiles(todo: Todo, way: Choice) -> tuple[bool, ...]:
     return (False,) if way.engine == LEAN else (True, False)
 
 
-def _filled(cell: LabCell, found: Sequence[Way], results: Sequence[Result]) -> LabCell:
+def _filled(cell: LabCell, found: Sequence[Way], results: Sequence[Result], operators: tuple[Matched, ...]) -> LabCell:
     kernels = [[(used.node, used.kernel) for used in way.kernels] for way in found]
     update: dict[str, object] = {
         "outcome": "measured",
@@ -185,6 +195,7 @@ def _filled(cell: LabCell, found: Sequence[Way], results: Sequence[Result]) -> L
         "same_outputs": found[0].outputs == found[1].outputs,
         "state": _state(results),
         "instructions": _instructions_ratio(*found),
+        "operators": operators,
     }
     if len(found[0].processes) > 1:
         compared = compare(found[0].processes, found[1].processes)
@@ -222,11 +233,8 @@ def _way(way: Choice, trial: Result, plain: Result, runs: Sequence[Result], todo
             "processes": tuple(run.runner.latency_ms.p50 for run in runs),
             "executions": len(runs[0].runner.latency_ms.all),
             "p10": percentile(every, 0.1), "p50": middle, "p90": percentile(every, 0.9),
+            "spread": (percentile(every, 0.9) - percentile(every, 0.1)) / middle,
             "load_ms": percentile([run.runner.load_ms for run in runs], 0.5),
-            "operators": tuple(
-                Operator(name=row.name, mean_ms=row.total_ms / max(row.count, 1))
-                for row in runner.profile if row.provider != _RUNTIME
-            ),
         }  # fmt: skip
         if todo.layer is not None:
             times |= {
@@ -261,6 +269,8 @@ def say(cell: LabCell, left: int) -> None:
     """A line for a cell that is done."""
     if cell.problem is not None:
         what = f"failed: {cell.problem.what}"
+    elif cell.differing:
+        what = why(cell)
     elif cell.ratio is not None:
         what = f"{cell.compared}, {cell.ratio:.3f} of the time [{cell.low:.3f}, {cell.high:.3f}]"
     else:

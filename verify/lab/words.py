@@ -41,9 +41,18 @@ def answer(cell: LabCell) -> str:
         return "impossible"
     if cell.outcome != "measured":
         return cell.outcome
+    if cell.differing:
+        return "differs"
     if cell.compared:
         return cell.compared
     return "the same kernels" if cell.same_kernels else "other kernels"
+
+
+def why(cell: LabCell) -> str:
+    """What stood in the way of an answer; empty if nothing did."""
+    if cell.differing:
+        return f"outputs of {' and '.join(way.name for way in cell.differing)} differ from the reference"
+    return cell.why_not or (cell.problem.what if cell.problem else "")
 
 
 def agreement(cell: LabCell) -> str:
