@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,8 +90,12 @@ def run(words: Words) -> None:
         raise UsageError("--tsv and --json exclude each other.", "", "one of them")
     top = number("top", words["top"], 1, 0)
     patterns = [each for each in words["only"].replace(",", " ").split() if each]
+    several = runs_in(Path(words["run"]))
+    if len(several) > 1:
+        _several(words, several, patterns, top)
+        return
     given = Path(words["etrecord"]) if words["etrecord"] else None
-    source = find(words["run"], given)
+    source = find(str(several[0]) if several else words["run"], given)
     if words["values"] or words["tolerance"]:
         _values(words, source, patterns, top)
         return
@@ -101,11 +106,33 @@ def run(words: Words) -> None:
     if other is not None:
         _against(words, first, read(other, warmup), patterns, top)
         return
+    if words["trace"]:
+        _trace(first, Path(words["trace"]))
+    _print(words, first, patterns, top)
+
+
+def _several(words: Words, runs: Sequence[Path], patterns: list[str], top: int) -> None:
+    """Print a table for each run in a folder."""
+    single = ("values", "tolerance", "against", "trace", "etrecord", "tsv", "json")
+    other = next((name for name in single if words[name]), "")
+    if other:
+        raise UsageError(
+            f"{words['run']} has {len(runs)} runs, and --{other} is for one.",
+            f"they are {', '.join(path.stem for path in runs)}",
+            f"./inv inspect {shlex.quote(str(runs[0]))} --{other}",
+        )
+    warmup = number("warmup", words["warmup"], 0, -1)
+    for path in runs:
+        source = find(str(path), None)
+        _check(words, source, None)
+        _print(words, read(source, warmup), patterns, top)
+
+
+def _print(words: Words, first: Run, patterns: list[str], top: int) -> None:
     from models.inspection import report
     from models.inspection.rows import matches, sort
 
-    if words["trace"]:
-        _trace(first, Path(words["trace"]))
+    source = first.source
     rows = [row for row in sort(first.rows, _order(words, source)) if matches(row, patterns)]
     shown_rows = rows[: top or None]
     if words["json"]:
@@ -133,6 +160,13 @@ def _check(words: Words, source: Source, other: Source | None) -> None:
             f"{source.result.device if source.result else ''} is emulated: its times are the emulator's",
             "the same without --trace, and with --sort order, name, module, kernel or count",
         )
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The results in a folder that have an ETDump; empty for the folder of one run, and for what is no folder."""
+    if not folder.is_dir() or (folder / ETDUMP).is_file():
+        return []
+    return [path for path in sorted(folder.glob("*.json")) if (folder / path.stem / ETDUMP).is_file()]
 
 
 def find(name: str, record: Path | None) -> Source:
@@ -374,10 +408,16 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
 
             check(executions, load(source.record), source.record)
             stages.show("computing with PyTorch")
-            scheme = source.result.program.scheme if source.result else ""
-            return compare(given, dump.names(executions), source.record, source.program, scheme, limit)
+            gaps = compare(given, dump.names(executions), source.record, source.program, limit)
         finally:
             stages.close()
+    if not gaps:
+        raise NotSupportedError(
+            f"{source.name} has no value of an operator to compare.",
+            "upstream's ETDump keeps no float16, and the engine executorch no values inside of delegates",
+            again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
+        )
+    return gaps
 
 
 def _trace(found: Run, path: Path) -> None:
