@@ -69,6 +69,9 @@ def test_a_profile_has_every_operator_and_all_the_time(run: Run, programs: Path,
     }  # fmt: skip
     assert {row["count"] for row in rows.values()} == {EXECUTIONS}
     assert {row["provider"] for row in rows.values()} == {"XnnpackBackend", "portable", "runtime"}
+    for row in rows.values():
+        assert 0 <= row["p10_ms"] <= row["p50_ms"] <= row["p90_ms"] <= row["total_ms"]
+        assert row["p10_ms"] * EXECUTIONS <= row["total_ms"] * 1.001
     # The clock of latencies runs around the engine's own.
     total = sum(row["total_ms"] for row in rows.values())
     assert 0.3 * sum(result["latency_ms"]["all"]) < total <= sum(result["latency_ms"]["all"]) * 1.01

@@ -141,6 +141,13 @@ def test_a_trace_has_all_events(runs: Path, tmp_path: Path) -> None:
         assert whole["ts"] <= event["ts"] and event["ts"] + event["dur"] <= whole["ts"] + whole["dur"] + 0.001
 
 
+def test_a_folder_of_runs_gives_a_table_for_each(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert front.run(["inspect", str(runs / "results"), "--top", "1"]) == 0
+    said = capsys.readouterr().out
+    for name in ("mixed-fp32-lean", "mixed-fp32-executorch", "mlp-qs8-lean"):
+        assert f"local-{name}: operators" in said
+
+
 def test_an_etrecord_of_another_program_is_refused(inspect: Inspect, runs: Path, tmp_path: Path) -> None:
     other = runs / "programs" / "mlp-qs8" / "model.etrecord"
     code, message = inspect("local-mixed-fp32-lean", "--etrecord", str(other), fails=True)

@@ -277,6 +277,19 @@ def test_a_run_is_found_by_name_file_and_folder(dist: Path) -> None:
     assert command.find(str(copy), None) == command.Source(copy)
 
 
+def test_a_folder_of_runs_is_for_tables_only(dist: Path) -> None:
+    result = kept(dist)
+    results = dist / "results"
+    assert command.runs_in(results) == [results / f"{result.key}.json"]
+    other = kept(dist, engine="executorch")
+    kept(dist, engine="onnxruntime", files=())
+    assert command.runs_in(results) == sorted(results / f"{each.key}.json" for each in (result, other))
+    assert command.runs_in(results / result.key) == command.runs_in(dist / "none") == []
+    with pytest.raises(UsageError, match="has 2 runs, and --against is for one") as caught:
+        command.run(words(str(results), against=result.key))
+    assert other.key in caught.value.cause
+
+
 def test_a_run_without_profile_says_the_command_that_makes_one(dist: Path) -> None:
     result = kept(dist, files=())
     program = result.program.model_copy(update={"model": "mlp", "scheme": "qs8"})

@@ -175,8 +175,8 @@ def test_every_report_has_every_cell(tmp_path: Path) -> None:
     assert {len(line.split("\t")) for line in lines} == {len(report.COLUMNS)}
     row = dict(zip(report.COLUMNS, lines[1].split("\t"), strict=True))
     assert (row["ratio"], row["first_p50_ms"], row["compared"], row["second_spread"]) == ("0.5", "0.5", "faster", "0.3")
-    lines = [line.split("\t") for line in (tmp_path / report.OPERATORS).read_text().splitlines()]
-    first, clamp, copy = (dict(zip(lines[0], line, strict=True)) for line in lines[1:])
+    table = [line.split("\t") for line in (tmp_path / report.OPERATORS).read_text().splitlines()]
+    first, clamp, copy = (dict(zip(table[0], line, strict=True)) for line in table[1:])
     assert [first[f"first_{what}"] for what in ("count", "p10_ms", "p50_ms", "p90_ms")] == ["50", "0.2", "0.3", "0.5"]
     assert [first[f"second_{what}"] for what in ("count", "p10_ms", "p50_ms", "p90_ms")] == ["50", "0.5", "0.6", "0.7"]
     assert (first["ratio"], first["by"]) == ("0.5", "instruction, kind and order")
