@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +37,8 @@ class Pair:
 
 
 def _kind(row: Row) -> str:
-    """``Fully Connected GEMM`` without its types: ``(NC, PF32)`` is another kernel for the same layer."""
-    return re.sub(r"\s*\([^)]*\)", "", row.operator).partition(" GEMM")[0].partition(" IGEMM")[0]
+    """``Fully Connected`` without types and ways: ``(NC, PF32) GEMM`` is another kernel for the same layer."""
+    return row.operator.partition(" (")[0] + (" DWConv" if "DWConv" in row.operator else "")
 
 
 def _node(row: Row) -> Hashable:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from models.inspection.values import Gap
 
 _FIGURES = ("min", "p10", "p50", "p90", "max")
+_MODULES = 3
 _PLACE = ("module", "line", "kernel")
 
 
@@ -35,8 +36,11 @@ def _provider(row: Row) -> str:
 
 
 def _narrow(row: Row) -> list[str]:
-    """For a table: the file's name without its folders."""
+    """For a table: some of a delegate's modules, and the file's name without its folders."""
     module, source, kernel = _place(row)
+    several = module.split(", ")
+    if len(several) > _MODULES:
+        module = f"{', '.join(several[:_MODULES])} and {len(several) - _MODULES} more"
     return [module, source.rpartition("/")[2], kernel]
 
 

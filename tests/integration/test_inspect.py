@@ -251,7 +251,7 @@ def test_a_fault_in_one_layer_of_a_quantized_program_is_found_by_name(
 
 
 @pytest.mark.parametrize(
-    ("kind", "number", "module"), [("Conv2d", 17, "features.9.conv.0 (Conv2d)"), ("DepthwiseConv2d", 3, "")]
+    ("kind", "number", "module"), [("Conv2d", 17, "features.9.conv.0.0 (Conv2d)"), ("DepthwiseConv2d", 3, "")]
 )
 def test_a_fault_deep_in_a_net_is_the_only_one_that_is_named(
     inspect: Inspect, plant: Plant, capsys: pytest.CaptureFixture[str], kind: str, number: int, module: str

@@ -185,6 +185,28 @@ def test_runs_of_two_programs_are_matched_by_module_and_line() -> None:
     ]
 
 
+def test_names_of_kernels_do_not_separate_operators() -> None:
+    def run(*names: str) -> tuple[Row, ...]:
+        return rows([Execution(tuple(Event(f"{name} #1", True, 0, 0, MS) for name in names))], 1, {}, {})
+
+    found = pair(
+        run("Mean (ND) Reduce2", "Transpose (ND, X32) Transpose", "Convolution (NHWC, F32) IGEMM"),
+        run("Mean (ND)", "Transpose (ND, X8)", "Convolution (NHWC, QC8) DWConv"),
+        same_program=False,
+    )
+    assert [each.by for each in found] == ["kind and order", "kind and order", "", ""]
+
+
+def test_a_delegates_many_modules_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    origin = Origin(module=", ".join(f"layer{number} (Linear)" for number in range(50)))
+    (row,) = rows([Execution((Event("Add (ND) #1", True, 0, 0, MS),))], 1, {(0, "Add (ND) #1"): origin}, {})
+    report.table([row], "run", "", times=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "47 more" in said and "layer49" not in said
+    report.tsv([row])
+    assert "layer49" in capsys.readouterr().out
+
+
 def test_a_trace_has_every_execution_and_operator() -> None:
     made = trace(RUNS, 2, tuple(table().values()), "run", {"device": "pi"})
     complete = [event for event in made["traceEvents"] if event["ph"] == "X"]
