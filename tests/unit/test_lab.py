@@ -299,7 +299,7 @@ def test_the_command_ends_with_the_code_of_wrong_cells(tmp_path: Path, monkeypat
     monkeypatch.setattr(report, "printed", lambda found, *_: printed.append(found))
     given = {**dict.fromkeys((*WORDS, "cpu_threads", "rounds", *command.SETTINGS), ""), "name": "x"}
     with pytest.raises(MatrixError):
-        command.run({**given, "list": False, "json": False})
+        command.run({**given, "list": False, "json": False, "update": False})
     assert printed, "the report comes first"
 
 
