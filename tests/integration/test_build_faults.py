@@ -16,7 +16,7 @@ from core.bundle import MANIFEST, Bundle
 from core.errors import BuildError, HostError
 from core.paths import ROOT
 from tests.support.builds import lend_bundle
-from toolchains.build import builder, conan, inputs
+from toolchains.build import builder, conan, inputs, runtime_package
 from toolchains.compilers import gnu
 from toolchains.inspect import needs as inspect
 from toolchains.targets import host_target
@@ -32,7 +32,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conanfile.py", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    monkeypatch.setattr(builder, "ROOT", copy)
+    monkeypatch.setattr(runtime_package, "ROOT", copy)
     monkeypatch.setattr(inputs, "ROOT", copy)
     monkeypatch.setattr(conan, "ROOT", copy)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
