@@ -477,7 +477,7 @@ def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, mlp: tu
     block = re.search(r"^```sh\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
     assert block
     commands = block[1].splitlines()
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         words = [
             word.replace("dist/linux-x86_64/executorch/bin/pte_runner", str(runner))
