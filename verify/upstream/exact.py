@@ -1,8 +1,8 @@
 """What a layer with 4- or 8-bit weights and rows quantized when it runs must give, computed with whole numbers.
 
 PyTorch rounds such rows in another way than XNNPACK, and takes one step for all of them, which hides errors. This is
-XNNPACK's arithmetic: a scale and a zero point in float32 for each row, or for each image where the graph says so (its
-reach, 0 within it, 255 steps), then exact sums of products.
+XNNPACK's arithmetic: a scale and a zero point in float32 for each row (its reach, 0 within it, 255 steps), then exact
+sums of products. A convolution of single points quantizes each point, whatever the graph says: both engines do so.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def exact(case: Case) -> Numbers | None:
     scales = np.frombuffer(blob(buffer), np.float32)[:outputs] if buffer else np.array(channels["scale"], np.float32)
     given = np.load(case.files("input")[0], allow_pickle=False)
     image = len(nodes) > _ALONE
-    together = values[layer["input1_id"]]["quant_params"]["num_nonbatch_dims"]
+    together = 1 if image else values[layer["input1_id"]]["quant_params"]["num_nonbatch_dims"]
     last = np.moveaxis(given, 1, -1) if image else given
     result = product(last, together, matrix * scales.astype(np.float64)[:, None])
     if bias is not None and layer["bias_id"] != _NOBODY:
