@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check.h"
+#include "lean/kernels/elements.h"
 #include "lean/xnnpack/float_tiles.h"
 #include "lean/xnnpack/tile_choice.h"
 
@@ -180,6 +181,60 @@ TEST("every tile sums over a window's taps, and adds the offset to every row but
       }
     }
   });
+}
+
+TEST("rows of halves are summed over a window's taps, whether they have few channels or many") {
+  // 0, 1 and 2 as halves: all sums are exact.
+  constexpr std::uint16_t kSmall[] = {0, 0x3c00, 0x4000};
+  constexpr std::size_t kTaps = 4;
+  constexpr std::size_t kOffset = 2;  // elements
+  const auto number = [](std::size_t i) { return i * i % 7 % 3; };
+  const Half limits[] = {{0xfc00}, {0x7c00}};  // infinities
+  for (const TileSet* set : sets()) {
+    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
+      for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
+        const Tile<Half>& tile = set->halves[vectors - 1][rows - 1];
+        const std::size_t panel = vectors * set->lanes;
+        const std::size_t columns = panel + 3;
+        for (const std::size_t depth : Sizes{3, 20, 300}) {
+          if (tile.igemm == nullptr) {
+            continue;
+          }
+          std::vector<Half> weights;
+          for (std::size_t i = 0; i < columns * kTaps * depth; ++i) {
+            weights.push_back({kSmall[number(i)]});
+          }
+          std::vector<Half> image;
+          for (std::size_t i = 0; i < kTaps * rows * depth + kOffset; ++i) {
+            image.push_back({kSmall[number(i + 3)]});
+          }
+          const std::vector<Half> zero(depth);
+          std::vector<Half> packed(2 * panel * (kTaps * depth + 1));
+          set->pack_halves(columns, kTaps * depth, panel, weights.data(), nullptr, packed.data(), 0, 2);
+          std::vector<const Half*> pointers;
+          for (std::size_t i = 0; i < kTaps * rows; ++i) {
+            pointers.push_back(i % 3 == 1 ? zero.data() : image.data() + i * depth);
+          }
+          std::vector<Half> c(rows * columns);
+          tile.igemm(rows, columns, depth * sizeof(Half), kTaps * rows * sizeof(void*), pointers.data(),
+                     packed.data(), c.data(), columns * sizeof(Half), panel * sizeof(Half),
+                     kOffset * sizeof(Half), zero.data(), limits);
+          for (std::size_t m = 0; m < rows; ++m) {
+            for (std::size_t n = 0; n < columns; ++n) {
+              std::size_t sum = 0;
+              for (std::size_t tap = 0; tap < kTaps; ++tap) {
+                const std::size_t i = tap * rows + m;
+                for (std::size_t k = 0; k < depth && i % 3 != 1; ++k) {
+                  sum += number(i * depth + k + kOffset + 3) * number((n * kTaps + tap) * depth + k);
+                }
+              }
+              CHECK(float_to_half(static_cast<float>(sum)) == c[m * columns + n].bits);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST("a depthwise kernel computes windows of any width, and reads nothing behind the last channel") {

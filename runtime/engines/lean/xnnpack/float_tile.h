@@ -93,6 +93,9 @@ inline __attribute__((always_inline)) void ON(transpose)(const Half* from, std::
 // Elements of a row that are made float32 at once, for rows of halves.
 constexpr std::size_t kConverted = 256;
 
+// A window's row: the elements of all taps, one tap behind the other.
+using Gathered = float[kConverted];
+
 template <std::size_t kRows, std::size_t kVectors, std::size_t kDepth, typename Element>
 inline __attribute__((always_inline)) void ON(accumulate)(typename Vector::Type (&sums)[kRows][kVectors],
                                                           const float* const (&rows)[kRows], std::size_t k,
@@ -140,7 +143,7 @@ inline __attribute__((always_inline)) const Element* ON(add)(typename Vector::Ty
 template <std::size_t kRows, std::size_t kVectors>
 inline __attribute__((always_inline)) const float* ON(tap)(typename Vector::Type (&sums)[kRows][kVectors],
                                                            const float* (&rows)[kRows], std::size_t depth,
-                                                           const float* weights) {
+                                                           const float* weights, const Gathered*) {
   // What was added to the pointers stays added: the compiler would keep both parts, and add them for each
   // element.
   asm("" : "+m"(rows));
@@ -158,19 +161,52 @@ __attribute__((noinline)) void ON(convert)(const Half* from, std::size_t count, 
   }
 }
 
+template <typename Element>
+inline __attribute__((always_inline)) const Element* ON(row_of)(const Panels<Element>& p,
+                                                                const Element* from) {
+  return from == p.zero ? from
+                        : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from) + p.offset);
+}
+
+// Halves are converted one by one where a tap has fewer than a vector, which takes longer than their
+// products: of an image with a few channels all taps are converted together. False: it has more.
+__attribute__((noinline)) bool ON(gather)(const Panels<Half>& p, std::size_t rows, Gathered* to) {
+  if (p.taps == 1 || p.depth >= kLanes || p.taps * p.depth > kConverted) {
+    return false;
+  }
+  for (std::size_t row = 0; row < rows; ++row) {
+    Half all[kConverted];
+    Half* next = all;
+    const Half* const* taps = p.rows + row;
+    for (std::size_t tap = 0; tap < p.taps; ++tap, taps += p.step) {
+      const Half* from = ON(row_of)(p, *taps);
+      for (std::size_t k = 0; k < p.depth; ++k) {
+        *next++ = from[k];
+      }
+    }
+    ON(convert)(all, p.taps * p.depth, to[row]);
+  }
+  return true;
+}
+
+// Rows of float32 are read where they are.
+inline __attribute__((always_inline)) bool ON(gather)(const Panels<float>&, std::size_t, Gathered*) {
+  return false;
+}
+
 // An element of a row is needed for every panel and is one of many: it is converted before, and once.
 template <std::size_t kRows, std::size_t kVectors>
 inline __attribute__((always_inline)) const Half* ON(tap)(typename Vector::Type (&sums)[kRows][kVectors],
                                                           const Half* (&rows)[kRows], std::size_t depth,
-                                                          const Half* weights) {
+                                                          const Half* weights, const Gathered* gathered) {
   alignas(64) float converted[kRows][kConverted];
   const float* from[kRows];
   for (std::size_t r = 0; r < kRows; ++r) {
-    from[r] = converted[r];
+    from[r] = gathered != nullptr ? gathered[r] : converted[r];
   }
   for (std::size_t begin = 0; begin < depth; begin += kConverted) {
     const std::size_t some = depth - begin < kConverted ? depth - begin : kConverted;
-    for (std::size_t r = 0; r < kRows; ++r) {
+    for (std::size_t r = 0; r < kRows && gathered == nullptr; ++r) {
       ON(convert)(rows[r] + begin, some, converted[r]);
     }
     weights = ON(add)<kRows, kVectors>(sums, from, some, weights);
@@ -183,6 +219,15 @@ void ON(panels)(const Panels<Element>& p) {
   constexpr std::size_t kColumns = kVectors * kLanes;
   const Element* weights = p.weights;
   char* c = p.c;
+  alignas(64) Gathered all[kRows];
+  const Gathered* gathered = nullptr;
+  std::size_t taps = p.taps;
+  std::size_t depth = p.depth;
+  if (ON(gather)(p, kRows, all)) {
+    gathered = all;
+    taps = 1;
+    depth = p.taps * p.depth;
+  }
   for (std::size_t left = p.columns;;) {
     typename Vector::Type sums[kRows][kVectors];
 #pragma GCC unroll 12
@@ -194,15 +239,13 @@ void ON(panels)(const Panels<Element>& p) {
     }
     weights += kColumns;
     const Element* const* from = p.rows;
-    for (std::size_t tap = 0; tap < p.taps; ++tap, from += p.step) {
+    for (std::size_t tap = 0; tap < taps; ++tap, from += p.step) {
       const Element* rows[kRows];
 #pragma GCC unroll 12
       for (std::size_t r = 0; r < kRows; ++r) {
-        rows[r] = from[r] == p.zero
-                      ? from[r]
-                      : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from[r]) + p.offset);
+        rows[r] = ON(row_of)(p, from[r]);
       }
-      weights = ON(tap)<kRows, kVectors>(sums, rows, p.depth, weights);
+      weights = ON(tap)<kRows, kVectors>(sums, rows, depth, weights, gathered);
     }
     const typename Vector::Type least = Vector::broadcast(&p.least);
     const typename Vector::Type greatest = Vector::broadcast(&p.greatest);
