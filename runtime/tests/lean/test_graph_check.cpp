@@ -256,6 +256,35 @@ TEST(a_graph_that_says_another_shape_of_its_result_is_refused) {
   }
 }
 
+TEST(a_shape_may_be_declared_with_its_channels_before_the_rest_as_pytorch_has_it) {
+  GraphRecipe recipe;
+  recipe.kind = xnn::XNodeUnion::XNNStaticTranspose;
+  recipe.values.resize(2);
+  recipe.values[0].dims = {1, 6, 3, 5};
+  recipe.values[1].role = ValueRecipe::Role::kOutput;
+  recipe.list = {0, 3, 1, 2};
+  using Declared = std::vector<std::uint32_t>;
+  for (const Declared& declared : {Declared{1, 5, 6, 3}, Declared{1, 3, 5, 6}}) {
+    recipe.values[1].dims = declared;
+    const Read read(recipe);
+    Result<GraphCheck> check = GraphCheck::read(*read.payload, "Delegate 0");
+    CHECK(check.ok());
+    GivenTensors given;
+    Dims made;
+    made.rank = 4;
+    made.size = {1, 6, 3, 5};
+    given.add(xnn_datatype_fp32, made, Dynamism::kStatic);
+    made.size = {1, 5, 6, 3};
+    given.add(xnn_datatype_fp32, made, Dynamism::kStatic);
+    CHECK(check.value().accept(given.all()).ok());
+    CHECK(check.value().shapes()[1] == made);
+  }
+  for (const Declared& declared : {Declared{1, 6, 3, 5}, Declared{1, 3, 4, 6}, Declared{5, 1, 3, 6}}) {
+    recipe.values[1].dims = declared;
+    CHECK_CONTAINS(refusal(recipe), "is declared as ");
+  }
+}
+
 TEST(a_graph_with_one_number_changed_is_refused_or_runs_in_the_shapes_that_were_foreseen) {
   std::mt19937 random(13);
   std::size_t refused = 0;

@@ -17,6 +17,14 @@ bool at_most(const Dims& one, const Dims& bound) {
   return fits;
 }
 
+Dims channels_last(const Dims& dims) {
+  Dims turned = dims;
+  if (dims.rank == 4) {
+    std::rotate(turned.size.begin() + 1, turned.size.begin() + 2, turned.size.begin() + 4);
+  }
+  return turned;
+}
+
 std::string shape_text(const Dims& dims) {
   std::string text = dims.rank == 0 ? "scalar" : "";
   for (std::size_t i = 0; i < dims.rank; ++i) {

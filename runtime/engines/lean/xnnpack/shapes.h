@@ -28,6 +28,10 @@ inline bool operator!=(const Dims& one, const Dims& other) {
 // Of the same rank, and no size is larger.
 bool at_most(const Dims& one, const Dims& bound);
 
+// An image's shape with its channels behind the rest, where XNNPACK has them; PyTorch has them before. Other
+// ranks stay.
+Dims channels_last(const Dims& dims);
+
 // "2x3"; "scalar" when there is no dimension.
 std::string shape_text(const Dims& dims);
 
