@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from core.bundle import runner_in
-from core.commands import run
+from core.commands import Done, run
 from core.errors import BundleError
 from core.paths import ROOT
 from core.program import load_program
@@ -24,11 +25,11 @@ from toolchains.build.sdk import Sdk, build_sdk
 from toolchains.build.wheel import write_wheel
 from toolchains.compilers.families import family
 from toolchains.emulation import platforms
-from toolchains.targets import get_target
+from toolchains.targets import Target, get_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
-TARGETS = ["linux-x86_64"]
+TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv6", "android-arm64", "windows-x86_64"]
 EXAMPLES, CHECK = ROOT / "examples", Path(__file__).parent / "test_library"
 
 
@@ -39,20 +40,13 @@ def program(model: str = "mlp") -> Path:
 
 
 def configure(sdk: Sdk, source: Path, folder: Path, *words: str) -> Path:
-    """Copy a project out of the checkout and build it with a compiler and a prefix path, nothing else."""
-    target = get_target(sdk.manifest.target)
-    compilers = family("zig").ensure(target)
+    """Copy a project out of the checkout and build it with a toolchain file and a prefix path, nothing else."""
     shutil.copytree(source, folder / "source")
     argv: list[str | Path] = [
         conan.program("cmake"), "-S", folder / "source", "-B", folder / "build", "-G", "Ninja",
         "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}",
-        f"-DCMAKE_C_COMPILER={compilers.cc}", f"-DCMAKE_CXX_COMPILER={compilers.cxx}",
-        f"-DCMAKE_PREFIX_PATH={sdk.path}", *words,
+        f"-DCMAKE_TOOLCHAIN_FILE={sdk.toolchain_file}", f"-DCMAKE_PREFIX_PATH={sdk.path}", *words,
     ]  # fmt: skip
-    if target.name != "linux-x86_64":
-        system = {"windows": "Windows"}.get(target.os, "Linux")
-        argv += [f"-DCMAKE_SYSTEM_NAME={system}", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}"]
-        argv += ["-DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=BOTH"]
     build: list[str | Path] = [conan.program("cmake"), "--build", folder / "build"]
     for command in (argv, build):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -60,11 +54,21 @@ def configure(sdk: Sdk, source: Path, folder: Path, *words: str) -> Path:
     return folder / "build"
 
 
-def works(target: str, program: Path, words: Sequence[str | Path]) -> str:
-    """Run a program on the target's least platform, in the folder of its files; what it printed."""
-    chosen = get_target(target)
-    platform = platforms.platform_for(chosen, platforms.cpus(chosen)[0])
-    done = platform.run(program, [str(word) for word in words])
+def run_in(folder: Path, target: Target, program: Path, words: Sequence[str]) -> Done:
+    """Run a program on the target's least platform; ``{}/`` in its arguments stands for the folder of its files."""
+    platform = platforms.platform_for(target, platforms.cpus(target)[0])
+    if target.os != "windows":
+        return platform.run(program, [word.replace("{}", str(folder)) for word in words])
+    # Wine shows the program its own folder.
+    program = program.with_suffix(".exe")
+    for file in (program, *program.parent.glob("*.dll")):
+        shutil.copy(file, folder)
+    return platform.run(folder / program.name, [word.replace("{}/", "Z:\\work\\") for word in words])
+
+
+def works(folder: Path, target: str, program: Path, *words: str) -> str:
+    """What a program printed that `run_in` ran."""
+    done = run_in(folder, get_target(target), program, words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -77,7 +81,14 @@ def sdk(request: pytest.FixtureRequest) -> Sdk:
 @pytest.fixture(scope="module")
 def built(sdk: Sdk, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The examples, built against the SDK."""
-    return configure(sdk, EXAMPLES, tmp_path_factory.mktemp("examples"))
+    return with_library(sdk, configure(sdk, EXAMPLES, tmp_path_factory.mktemp("examples")))
+
+
+def with_library(sdk: Sdk, folder: Path) -> Path:
+    """Put the shared library beside programs for Windows, which look for it there."""
+    for file in (sdk.path / "bin").glob("*.dll"):
+        shutil.copy(file, folder)
+    return folder
 
 
 def expected(target: str, folder: Path) -> bytes:
@@ -88,8 +99,8 @@ def expected(target: str, folder: Path) -> bytes:
     np.save(folder / "in.npy", inputs)
     (folder / "in.bin").write_bytes(inputs.tobytes())
     bundle = builder.build(target, "lean")
-    words = [f"--model_path={folder}/model.pte", f"--inputs={folder}/in.npy", f"--output_file={folder}/out"]
-    works(target, bundle.path / runner_in(bundle.path), words)
+    words = ["--model_path={}/model.pte", "--inputs={}/in.npy", "--output_file={}/out"]
+    works(folder, target, bundle.path / runner_in(bundle.path), *words)
     outputs: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.load(folder / "out0.npy")
     assert outputs.dtype == np.float32
     assert np.isfinite(outputs).all()
@@ -101,9 +112,9 @@ def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tm
     want = expected(target, tmp_path)
     names = ["run_once", *(["run_once_shared"] if sdk.manifest.shared else [])]
     for name in names:
-        works(target, built / name, [tmp_path / "model.pte", tmp_path / "in.bin", tmp_path / f"{name}.bin"])
+        works(tmp_path, target, built / name, "{}/model.pte", "{}/in.bin", f"{{}}/{name}.bin")
         assert (tmp_path / f"{name}.bin").read_bytes() == want, name
-    said = works(target, built / "camera", [tmp_path / "model.pte", tmp_path / "in.bin", tmp_path / "c.bin", "6"])
+    said = works(tmp_path, target, built / "camera", "{}/model.pte", "{}/in.bin", "{}/c.bin", "6")
     assert said.startswith("6 frames, 0 copied")
     frames = (tmp_path / "c.bin").read_bytes()
     assert len(frames) == 6 * len(want)
@@ -113,11 +124,9 @@ def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tm
 
 def test_the_c_example_is_short_and_says_what_went_wrong(sdk: Sdk, built: Path, tmp_path: Path) -> None:
     assert len((EXAMPLES / "run_once.c").read_text(encoding="utf-8").splitlines()) <= 42
-    target = get_target(sdk.manifest.target)
-    platform = platforms.platform_for(target, platforms.cpus(target)[0])
-    done = platform.run(built / "run_once", [str(tmp_path / "none.pte"), "a", "b"])
+    done = run_in(tmp_path, get_target(sdk.manifest.target), built / "run_once", ["{}/none.pte", "a", "b"])
     assert done.returncode == 3
-    assert "No such file" in done.stderr
+    assert re.search(r"none\.pte: (No such file|[Ff]ile not found)", done.stderr), done.stderr
 
 
 def test_what_the_headers_promise(sdk: Sdk, tmp_path: Path) -> None:
@@ -126,9 +135,9 @@ def test_what_the_headers_promise(sdk: Sdk, tmp_path: Path) -> None:
     shutil.copy(program(), tmp_path / "model.pte")
     shutil.copy(program("conv"), tmp_path / "other.pte")
     for number, library in enumerate(libraries):
-        folder = configure(sdk, CHECK, tmp_path / str(number), f"-DLINK={library}")
-        said = works(sdk.manifest.target, folder / "check", [tmp_path / "model.pte", tmp_path / "other.pte"])
-        assert said.endswith("0 failures\n"), said
+        folder = with_library(sdk, configure(sdk, CHECK, tmp_path / str(number), f"-DLINK={library}"))
+        said = works(tmp_path, sdk.manifest.target, folder / "check", "{}/model.pte", "{}/other.pte")
+        assert said.splitlines()[-1].endswith(": 0 failures"), said
 
 
 def test_the_shared_library_exports_the_c_api_and_nothing_else(sdk: Sdk) -> None:
@@ -136,9 +145,16 @@ def test_the_shared_library_exports_the_c_api_and_nothing_else(sdk: Sdk) -> None
 
     if not sdk.manifest.shared:
         return
-    library = lief.ELF.parse(str(sdk.path / "lib" / "libslipway.so.1"))
-    assert library is not None
-    names = {str(symbol.name) for symbol in library.exported_symbols}
+    if get_target(sdk.manifest.target).os == "windows":
+        dll = lief.PE.parse(str(sdk.path / "bin" / "libslipway.dll"))
+        assert dll is not None
+        exports = dll.get_export()
+        assert exports is not None
+        names = {str(entry.name) for entry in exports.entries}
+    else:
+        library = lief.ELF.parse(str(sdk.path / "lib" / "libslipway.so.1"))
+        assert library is not None
+        names = {str(symbol.name) for symbol in library.exported_symbols}
     header = (sdk.path / "include/slipway/slipway.h").read_text(encoding="utf-8")
     declared = {word.partition("(")[0].lstrip("*") for word in header.split() if word.startswith("slipway_")}
     api = {name for name in declared if f"{name}(" in header}

@@ -135,6 +135,7 @@ def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
         ["libraries", ", ".join(f"{entry.path} ({entry.size / 1e6:.1f} MB)" for entry in libraries)],
         *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
         ["CMake", "find_package(slipway CONFIG): slipway::lean" + (", slipway::slipway" if manifest.shared else "")],
+        ["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"],
         ["pkg-config", "slipway"],
         ["ISA floor", manifest.isa_floor],
         ["C library", manifest.libc],

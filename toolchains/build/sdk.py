@@ -1,4 +1,7 @@
-"""Build libslipway for a target, for other people's programs: ``dist/<target>/sdk``, and the same as an archive."""
+"""Build libslipway for a target, for other people's programs: ``dist/<target>/sdk``, and the same as an archive.
+
+Beside them it leaves CMake's toolchain file of the target.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from core.files import new_folder, sha256_file, write_atomic, write_json
 from core.locks import Clock
 from core.paths import cache_dir, sdk_dir
 from core.strict_json import parse_json
-from toolchains.build import inputs
+from toolchains.build import inputs, toolchain_file
 from toolchains.build.making import Making
 from toolchains.build.steps import Steps
 from toolchains.targets import Target, get_target
@@ -64,6 +67,11 @@ class Sdk(BaseModel):
     archive: Path
     """The same as ``.tar.zst``; beside it a file with its SHA-256."""
     manifest: SdkManifest
+
+    @property
+    def toolchain_file(self) -> Path:
+        """CMake's toolchain file beside the folder: it names this machine's compilers, so it is not in the archive."""
+        return self.path.parent / toolchain_file.NAME
 
     @classmethod
     def load(cls, path: Path) -> Sdk:
@@ -124,13 +132,17 @@ def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk
         HostError: this machine lacks something.
         BuildError: compiling or a check failed.
     """
+    from toolchains.compilers.families import family
+
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
     target.engine(ENGINE)
     job = _Job(target.built_with(family_name), family_name, force)
     digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk")
     making = Making(job.folder, digest, Sdk.load)
-    return making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
+    sdk = making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
+    toolchain_file.write(sdk.path.parent, job.target, family(job.toolchain).ensure(job.target))
+    return sdk
 
 
 def _build(job: _Job, digest: str) -> None:

@@ -198,7 +198,9 @@ def check_native(target: Target, folder: Path) -> Checks:
         if target.os == "windows" and hardening.lacking(target, item) == ("stack_protector",)
     ]
     hardened = check_hardening(target, binaries, folder, prebuilt=plain)
-    return check_code(target, files, folder).model_copy(update={"hardening": hardened})
+    # An import library names what its DLL has, and has no code of its own.
+    code = [file for file in files if not file.name.endswith(".dll.a")]
+    return check_code(target, code, folder).model_copy(update={"hardening": hardened})
 
 
 def _is_binary(file: Path) -> bool:
