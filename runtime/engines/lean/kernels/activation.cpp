@@ -1,6 +1,5 @@
 // Activations that have parameters, and gated linear units.
 #include <cmath>
-#include <type_traits>
 
 #include "lean/kernels/pointwise.h"
 #include "lean/kernels/tables.h"
@@ -13,33 +12,24 @@ namespace {
 Status gelu(Arguments& arguments) {
   const auto* text = std::get_if<std::string_view>(&arguments.value(1));
   const bool by_tanh = text != nullptr && *text == "tanh";
-  const Domain domain = floating(arguments.tensor(0).dtype);
   if (by_tanh) {
-    return apply_unary(arguments, 2, domain, [](auto x) {
+    return apply_real(arguments, 2, [](auto x) {
       using T = decltype(x);
-      if constexpr (std::is_floating_point_v<T>) {
-        constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
-        return T(0.5) * x * (T(1) + tanh_of(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
-      } else {
-        return x;
-      }
+      constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
+      return T(0.5) * x * (T(1) + tanh_of(kSqrtTwoOverPi * (x + T(0.044715) * x * x * x)));
     });
   }
-  return apply_unary(arguments, 2, domain, [](auto x) {
+  return apply_real(arguments, 2, [](auto x) {
     using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) {
-      constexpr T kSqrtHalf = T(0.70710678118654752440);
-      return T(0.5) * x * (T(1) + erf_of(x * kSqrtHalf));
-    } else {
-      return x;
-    }
+    constexpr T kSqrtHalf = T(0.70710678118654752440);
+    return T(0.5) * x * (T(1) + erf_of(x * kSqrtHalf));
   });
 }
 
 // aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out)
 Status leaky_relu(Arguments& arguments) {
   const double slope = arguments.real(1);
-  return apply_unary(arguments, 2, floating(arguments.tensor(0).dtype), [slope](auto x) {
+  return apply_real(arguments, 2, [slope](auto x) {
     return x > 0 ? x : static_cast<decltype(x)>(x * static_cast<decltype(x)>(slope));
   });
 }
@@ -49,14 +39,10 @@ Status elu(Arguments& arguments) {
   const double alpha = arguments.real(1);
   const double scale = arguments.real(2);
   const double input_scale = arguments.real(3);
-  return apply_unary(arguments, 4, floating(arguments.tensor(0).dtype), [=](auto x) {
+  return apply_real(arguments, 4, [=](auto x) {
     using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) {
-      return x <= 0 ? static_cast<T>(T(alpha) * T(scale) * std::expm1(x * T(input_scale)))
-                    : static_cast<T>(x * T(scale));
-    } else {
-      return x;
-    }
+    return x <= 0 ? static_cast<T>(T(alpha) * T(scale) * std::expm1(x * T(input_scale)))
+                  : static_cast<T>(x * T(scale));
   });
 }
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "lean/kernels/pointwise.h"
 #include "lean/kernels/tables.h"
-#include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
 namespace {
@@ -17,6 +17,13 @@ ScalarKind kind_of(Arguments& arguments, std::size_t i) {
                                                : ScalarKind::kInt;
 }
 
+DType promoted(Arguments& arguments) {
+  return promote(arguments.tensor(0).dtype, arguments.tensor(1).dtype);
+}
+DType promoted_scalar(Arguments& arguments) {
+  return promote_scalar(arguments.tensor(0).dtype, kind_of(arguments, 1));
+}
+
 // a + factor * b
 template <typename T>
 T add_scaled(T a, T factor, T b) {
@@ -24,58 +31,59 @@ T add_scaled(T a, T factor, T b) {
   return a + product;
 }
 
+template <typename F, typename T>
+void binary_loop(const void* context, const T* const* inputs, T* result, std::size_t count) {
+  const F f = *static_cast<const F*>(context);
+  const T* a = inputs[0];
+  const T* b = inputs[1];
+  for (std::size_t i = 0; i < count; ++i) {
+    result[i] = f(a[i], b[i]);
+  }
+}
+
 // out = f(a, b) for tensors 0 and 1, computed in `domain`.
 template <typename F>
-Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
-  const TensorView& a = arguments.tensor(0);
-  const TensorView& b = arguments.tensor(1);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  Shape shape;
-  Status done = broadcast_shape(a, b, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
+Status tensors(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
+  return map_binary(arguments, out_at, domain,
+                    {binary_loop<F, std::int64_t>, binary_loop<F, float>, binary_loop<F, double>}, &f);
+}
+
+// The same, computed in floats, whatever the tensors' types.
+template <typename F>
+Status real_tensors(Arguments& arguments, std::size_t out_at, const F& f) {
+  return map_binary(arguments, out_at, floating(promoted(arguments)),
+                    {nullptr, binary_loop<F, float>, binary_loop<F, double>}, &f);
+}
+
+template <typename F>
+struct WithScalar {
+  F f;
+  Number number;
+};
+
+template <typename F, typename T>
+void scalar_loop(const void* context, const T* const* inputs, T* result, std::size_t count) {
+  const auto own = *static_cast<const WithScalar<F>*>(context);
+  const T* a = inputs[0];
+  const T b = own.number.template as<T>();
+  for (std::size_t i = 0; i < count; ++i) {
+    result[i] = own.f(a[i], b);
   }
-  SLIPWAY_RETURN_IF_ERROR(done);
-  in_domain(domain, [&](auto zero) {
-    using T = decltype(zero);
-    map<T>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
-           [&](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = f(inputs[0][i], inputs[1][i]);
-             }
-           });
-    return 0;
-  });
-  return {};
 }
 
 // out = f(tensor 0, number 1), computed in `domain`.
 template <typename F>
-Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, F f) {
-  const TensorView& a = arguments.tensor(0);
-  TensorView& out = arguments.tensor(out_at);
-  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, a.shape()));
-  in_domain(domain, [&](auto zero) {
-    using T = decltype(zero);
-    const T b = arguments.number(1).as<T>();
-    map<T>(out, std::array<Operand, 1>{operand_of(a, out)},
-           [&](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = f(inputs[0][i], b);
-             }
-           });
-    return 0;
-  });
-  return {};
+Status with_scalar(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
+  const WithScalar<F> context{f, arguments.number(1)};
+  return map_unary(arguments, out_at, domain,
+                   {scalar_loop<F, std::int64_t>, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
-DType promoted(Arguments& arguments) {
-  return promote(arguments.tensor(0).dtype, arguments.tensor(1).dtype);
-}
-DType promoted_scalar(Arguments& arguments) {
-  return promote_scalar(arguments.tensor(0).dtype, kind_of(arguments, 1));
+template <typename F>
+Status real_with_scalar(Arguments& arguments, std::size_t out_at, const F& f) {
+  const WithScalar<F> context{f, arguments.number(1)};
+  return map_unary(arguments, out_at, floating(promoted_scalar(arguments)),
+                   {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
 // aten::OP.out(Tensor self, Tensor other, *, Tensor(a!) out)
@@ -282,26 +290,19 @@ Status rsub_scalar(Arguments& arguments) {
   });
 }
 
+struct Quotient {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+
 // aten::div.out: true division, also of integers.
 Status div(Arguments& arguments) {
-  return tensors(arguments, 2, floating(promoted(arguments)), [](auto a, auto b) {
-    using T = decltype(a);
-    if constexpr (std::is_floating_point_v<T>) {
-      return a / b;
-    } else {
-      return TruncDiv()(a, b);
-    }
-  });
+  return real_tensors(arguments, 2, Quotient());
 }
 Status div_scalar(Arguments& arguments) {
-  return with_scalar(arguments, 2, floating(promoted_scalar(arguments)), [](auto a, auto b) {
-    using T = decltype(a);
-    if constexpr (std::is_floating_point_v<T>) {
-      return a / b;
-    } else {
-      return TruncDiv()(a, b);
-    }
-  });
+  return real_with_scalar(arguments, 2, Quotient());
 }
 
 std::string_view mode_of(Arguments& arguments, std::size_t i) {
@@ -312,69 +313,49 @@ std::string_view mode_of(Arguments& arguments, std::size_t i) {
 // aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out)
 Status div_mode(Arguments& arguments) {
   const std::string_view mode = mode_of(arguments, 2);
-  const Domain domain = mode.empty() ? floating(promoted(arguments)) : domain_of(promoted(arguments));
+  if (mode.empty()) {
+    return real_tensors(arguments, 3, Quotient());
+  }
+  const Domain domain = domain_of(promoted(arguments));
   if (mode == "floor") {
     return tensors(arguments, 3, domain, FloorDiv());
   }
-  if (mode == "trunc") {
-    return tensors(arguments, 3, domain, TruncDiv());
-  }
-  return tensors(arguments, 3, domain, [](auto a, auto b) {
-    if constexpr (std::is_floating_point_v<decltype(a)>) {
-      return a / b;
-    } else {
-      return TruncDiv()(a, b);
-    }
-  });
+  return tensors(arguments, 3, domain, TruncDiv());
 }
 Status div_scalar_mode(Arguments& arguments) {
   const std::string_view mode = mode_of(arguments, 2);
-  const Domain domain =
-      mode.empty() ? floating(promoted_scalar(arguments)) : domain_of(promoted_scalar(arguments));
+  if (mode.empty()) {
+    return real_with_scalar(arguments, 3, Quotient());
+  }
+  const Domain domain = domain_of(promoted_scalar(arguments));
   if (mode == "floor") {
     return with_scalar(arguments, 3, domain, FloorDiv());
   }
-  if (mode == "trunc") {
-    return with_scalar(arguments, 3, domain, TruncDiv());
-  }
-  return with_scalar(arguments, 3, domain, [](auto a, auto b) {
-    if constexpr (std::is_floating_point_v<decltype(a)>) {
-      return a / b;
-    } else {
-      return TruncDiv()(a, b);
-    }
-  });
+  return with_scalar(arguments, 3, domain, TruncDiv());
 }
 
 template <typename Op>
 Status real_op(Arguments& arguments) {
-  return tensors(arguments, 2, floating(promoted(arguments)), [](auto a, auto b) {
-    if constexpr (std::is_floating_point_v<decltype(a)>) {
-      return Op()(a, b);
-    } else {
-      return a;
-    }
-  });
+  return real_tensors(arguments, 2, Op());
 }
+
+// The number is the base.
+struct PowOf {
+  template <typename T>
+  T operator()(T exponent, T base) const {
+    return Pow()(base, exponent);
+  }
+};
 
 // aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out)
 Status pow_scalar_tensor(Arguments& arguments) {
   const TensorView& exponent = arguments.tensor(1);
   TensorView& out = arguments.tensor(2);
+  const WithScalar<PowOf> context{{}, arguments.number(0)};
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, exponent.shape()));
-  in_domain(domain_of(promote_scalar(exponent.dtype, kind_of(arguments, 0))), [&](auto zero) {
-    using T = decltype(zero);
-    const T base = arguments.number(0).as<T>();
-    map<T>(out, std::array<Operand, 1>{operand_of(exponent, out)},
-           [&](const T* const* inputs, T* result, std::size_t count) {
-             for (std::size_t i = 0; i < count; ++i) {
-               result[i] = Pow()(base, inputs[0][i]);
-             }
-           });
-    return 0;
-  });
-  return {};
+  return map_tensor(exponent, out, domain_of(promote_scalar(exponent.dtype, kind_of(arguments, 0))),
+                    {scalar_loop<PowOf, std::int64_t>, scalar_loop<PowOf, float>, scalar_loop<PowOf, double>},
+                    &context);
 }
 
 constexpr KernelEntry kBinaryTable[] = {

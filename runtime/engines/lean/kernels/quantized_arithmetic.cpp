@@ -41,7 +41,7 @@ Status add_quantized(Arguments& arguments) {
   SLIPWAY_RETURN_IF_ERROR(done);
   const float inverse = 1.0F / of_out.scale;
   map<float>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
-             [&](const float* const* inputs, float* result, std::size_t count) {
+             [=](const float* const* inputs, float* result, std::size_t count) {
                for (std::size_t i = 0; i < count; ++i) {
                  const float sum = (inputs[0][i] - of_a.zero_point) * of_a.scale +
                                    (inputs[1][i] - of_b.zero_point) * of_b.scale;

@@ -120,6 +120,56 @@ bool is_one_element(const TensorView& out, const Operand& in) {
 
 }  // namespace
 
+template <typename T, std::size_t N>
+void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context) {
+  T blocks[N][kBlock];
+  T result[kBlock];
+  const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+  for_each_row(
+      out, operands,
+      [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        const bool there = out.dtype == dtype_of<T>() && to_step == 1;
+        bool all = there;
+        std::array<bool, N> lies{};
+        const T* inputs[N];
+        for (std::size_t k = 0; k < N; ++k) {
+          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1;
+          all = all && lies[k];
+          inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
+          if (!lies[k] && steps[k] == 0) {
+            load(operands[k].dtype, from[k], 0, length < kBlock ? length : kBlock, blocks[k]);
+          }
+        }
+        const std::size_t most = all ? length : kBlock;
+        for (std::size_t done = 0; done < length; done += most) {
+          const std::size_t count = length - done < most ? length - done : most;
+          const auto at = static_cast<std::int64_t>(done);
+          for (std::size_t k = 0; k < N; ++k) {
+            if (lies[k]) {
+              inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
+            } else if (steps[k] != 0) {
+              const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
+              load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
+            }
+          }
+          loop(context, inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
+          if (!there) {
+            store(out.dtype, result, count, to + at * to_step * out_size, to_step);
+          }
+        }
+      });
+}
+
+template void map_with(TensorView&, const std::array<Operand, 1>&, Loop<std::int64_t>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 1>&, Loop<float>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 1>&, Loop<double>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 2>&, Loop<std::int64_t>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 2>&, Loop<float>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 2>&, Loop<double>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 3>&, Loop<std::int64_t>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 3>&, Loop<float>, const void*);
+template void map_with(TensorView&, const std::array<Operand, 3>&, Loop<double>, const void*);
+
 void copy(TensorView& out, const Operand& in) {
   if (in.dtype == out.dtype) {
     return move_elements(out, in);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "lean/kernels/elements.h"
 #include "lean/method/evalue.h"
@@ -89,46 +90,28 @@ void for_each_row(TensorView& out, const std::array<Operand, N>& operands, Visit
 // Elements converted at once.
 inline constexpr std::size_t kBlock = 256;
 
-// out = f(operands), element by element, computed in T. `f` takes N arrays, the result and a length. Rows
-// that hold T's one after the other are given to it as they lie, others a block at a time.
+// Computes `count` elements of `result` from as many of each input; `context` is whatever else it needs.
+template <typename T>
+using Loop = void (*)(const void* context, const T* const* inputs, T* result, std::size_t count);
+
+// out = loop(operands), element by element, computed in T (int64_t, float or double). Rows that hold T's one
+// after the other are given to the loop as they lie, others a block at a time. The loop is called, not
+// compiled in: what is around it is in the program once for all operators.
+template <typename T, std::size_t N>
+void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context);
+
+// The same with a function object, which is copied before each call so that its members need not be read
+// again.
 template <typename T, std::size_t N, typename F>
-void map(TensorView& out, const std::array<Operand, N>& operands, F f) {
-  T blocks[N][kBlock];
-  T result[kBlock];
-  const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-  for_each_row(
+void map(TensorView& out, const std::array<Operand, N>& operands, const F& f) {
+  static_assert(std::is_trivially_copyable_v<F>);
+  map_with<T>(
       out, operands,
-      [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        const bool there = out.dtype == dtype_of<T>() && to_step == 1;
-        bool all = there;
-        std::array<bool, N> lies{};
-        const T* inputs[N];
-        for (std::size_t k = 0; k < N; ++k) {
-          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1;
-          all = all && lies[k];
-          inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
-          if (!lies[k] && steps[k] == 0) {
-            load(operands[k].dtype, from[k], 0, length < kBlock ? length : kBlock, blocks[k]);
-          }
-        }
-        const std::size_t most = all ? length : kBlock;
-        for (std::size_t done = 0; done < length; done += most) {
-          const std::size_t count = length - done < most ? length - done : most;
-          const auto at = static_cast<std::int64_t>(done);
-          for (std::size_t k = 0; k < N; ++k) {
-            if (lies[k]) {
-              inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
-            } else if (steps[k] != 0) {
-              const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
-              load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
-            }
-          }
-          f(inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
-          if (!there) {
-            store(out.dtype, result, count, to + at * to_step * out_size, to_step);
-          }
-        }
-      });
+      [](const void* context, const T* const* inputs, T* result, std::size_t count) {
+        const F own = *static_cast<const F*>(context);
+        own(inputs, result, count);
+      },
+      &f);
 }
 
 // Calls f with a value of the type that `domain` stands for: f(std::int64_t{}), f(float{}) or f(double{}).

@@ -15,16 +15,10 @@ Status same(Arguments& arguments) {
   return apply_unary(arguments, 1, domain_of(arguments.tensor(0).dtype), Op());
 }
 
-// The same, computed in floats. The loop for integers is never taken: it stays out of the program.
+// The same, computed in floats.
 template <typename Op>
 Status real(Arguments& arguments) {
-  return apply_unary(arguments, 1, floating(arguments.tensor(0).dtype), [](auto x) {
-    if constexpr (std::is_floating_point_v<decltype(x)>) {
-      return Op()(x);
-    } else {
-      return x;
-    }
-  });
+  return apply_real(arguments, 1, Op());
 }
 
 // The least integer is its own negative, as in PyTorch.
@@ -141,15 +135,11 @@ Status bitwise_not(Arguments& arguments) {
 // aten::logit.out(Tensor self, float? eps=None, *, Tensor(a!) out)
 Status logit(Arguments& arguments) {
   const auto eps = arguments.optional_real(1);
-  return apply_unary(arguments, 2, floating(arguments.tensor(0).dtype), [eps](auto x) {
+  return apply_real(arguments, 2, [eps](auto x) {
     using T = decltype(x);
-    if constexpr (std::is_floating_point_v<T>) {
-      const T low = eps ? T(*eps) : T(0);
-      const T kept = !eps ? x : x < low ? low : x > T(1) - low ? T(1) - low : x;
-      return std::log(kept / (T(1) - kept));
-    } else {
-      return x;
-    }
+    const T low = eps ? T(*eps) : T(0);
+    const T kept = !eps ? x : x < low ? low : x > T(1) - low ? T(1) - low : x;
+    return std::log(kept / (T(1) - kept));
   });
 }
 
