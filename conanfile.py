@@ -152,16 +152,20 @@ class SlipwayRuntimeConan(ConanFile):
         toolchain.generate()
 
     def _kernel_names(self):
-        """One line a kernel of matrix products and convolutions that is in XNNPACK's library: KERNEL(name, "Arm's")."""
-        folder = Path(self.dependencies["xnnpack"].package_folder)
-        library = next((folder / "lib").glob("*microkernels-prod.*"))
-        raw = library.read_bytes()
-        # An archive's first member is its index (ar(5)): size in decimal at 48 of the member's header of 60 bytes.
-        index = raw[68 : 68 + int(raw[56:66])]
-        names = sorted({name.decode() for name in re.findall(rb"xnn_\w*(?:gemm|dwconv)\w*_ukernel_\w+", index)})
-        names = [name for name in names if not name.endswith(("_get_mr", "_get_nr"))]
+        """One line a kernel of matrix products and convolutions that XNNPACK can choose: KERNEL(name, "Arm's").
+
+        Its library of kernels has more of them. The linker leaves those out, unless this table names them.
+        """
+        folder = Path(self.dependencies["xnnpack"].package_folder, "lib")
+        # In any format of object files, what a file refers to is in its symbol table's texts.
+        found = re.compile(rb"xnn_\w*(?:gemm|dwconv)\w*_ukernel_\w+")
+        choosing, kernels = (
+            {name.decode() for name in found.findall(next(folder.glob(pattern)).read_bytes())}
+            for pattern in ("*XNNPACK.*", "*microkernels-prod.*")
+        )
+        names = [name for name in sorted(choosing & kernels) if not name.endswith(("_get_mr", "_get_nr"))]
         if not names:
-            raise ConanException(f"{library} has no index of its kernels")
+            raise ConanException(f"{folder} has no kernels that XNNPACK refers to")
         internals = Path(self.dependencies["xnnpack_internals"].package_folder)
         wrapped = json.loads((internals / "res" / "kleidiai.json").read_text(encoding="utf-8"))
         return "".join(f'KERNEL({name}, "{wrapped.get(name, "")}")\n' for name in names)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from core.bundle import RUNNER
 from core.errors import MissingOperatorError
@@ -25,6 +26,14 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 OPERATORS = ("aten::addmm.out", "aten::permute_copy.out", "aten::relu.out")
 
 
+def stripped(program: Path) -> int:
+    """Bytes of a program without its symbol table."""
+    with program.open("rb") as file:
+        elf = ELFFile(file)
+        table = sum(int(elf.get_section_by_name(name).data_size) for name in (".symtab", ".strtab"))
+    return program.stat().st_size - table
+
+
 def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path: Path) -> None:
     whole = builder.build("linux-x86_64", "lean")
     bundle = builder.build("linux-x86_64", "lean", selection=select(["portable"], OPERATORS, []))
@@ -32,6 +41,7 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
     assert builder.build("linux-x86_64", "lean").path == whole.path, "the full bundle keeps its place"
     offers = bundle.manifest.offers
     assert (offers.programs, offers.operators, offers.backends) == (("portable",), OPERATORS, ())
+    assert stripped(whole.path / RUNNER) < 4_000_000
     assert (bundle.path / RUNNER).stat().st_size < 0.3 * (whole.path / RUNNER).stat().st_size
 
     measured = subprocess.run([bundle.path / RUNNER, "--roofline"], capture_output=True, text=True, check=False)

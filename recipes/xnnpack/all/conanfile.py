@@ -13,6 +13,14 @@ required_conan_version = ">=2.4"
 _TOGETHER = 16
 """Kernels that are compiled as one file: reading the headers is most of a kernel's time, and all cores have work."""
 
+_LAYERS = """\
+# Code that runs once a layer. Upstream, too, wants it small, but its -O2 for all targets comes later and wins. Through
+# this code, a function of the caller's that is out of memory throws: those that keep packed weights.
+file(GLOB layers src/*.c src/configs/*.c src/operators/*.c src/subgraph/*.c)
+list(FILTER layers EXCLUDE REGEX "/(operator-run|indirection)[.]c$")
+set_source_files_properties(${layers} PROPERTIES COMPILE_OPTIONS "-Os;-funwind-tables;-fasynchronous-unwind-tables")
+"""
+
 
 class XnnpackConan(ConanFile):
     name = "xnnpack"
@@ -102,6 +110,11 @@ class XnnpackConan(ConanFile):
             # Otherwise Clang keeps the pointers to a product's rows in vectors, and takes them out of there one by one
             # in the inner loops of 74 kernels: up to a fifth of a net's time.
             toolchain.extra_cflags.append("-fno-slp-vectorize")
+        if self.settings.os in ("Linux", "Android"):
+            # The linker leaves out the functions that nothing calls. Kernels do not throw: no table unwinds them.
+            plain = ["-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]
+            toolchain.extra_cflags += plain
+            toolchain.extra_cxxflags += [*plain, "-fno-exceptions"]
         variables = toolchain.cache_variables
         variables["XNNPACK_LIBRARY_TYPE"] = "shared" if self.options.shared else "static"
         variables["XNNPACK_BUILD_TESTS"] = False
@@ -116,7 +129,8 @@ class XnnpackConan(ConanFile):
         variables["XNNPACK_USE_SYSTEM_LIBS"] = True
         variables["CMAKE_PROJECT_XNNPACK_INCLUDE"] = self._packages.as_posix()
         names = ["pthreadpool", "cpuinfo", "fxdiv", *(["kleidiai"] if self._kleidiai else [])]
-        save(self, self._packages, "".join(f"find_package({name} CONFIG REQUIRED)\n" for name in names))
+        packages = "".join(f"find_package({name} CONFIG REQUIRED)\n" for name in names)
+        save(self, self._packages, packages + ("" if self.settings.compiler == "msvc" else _LAYERS))
         # Upstream adds this folder's include/ besides, even where the target has its own.
         variables["CPUINFO_SOURCE_DIR"] = Path(self.dependencies["cpuinfo"].package_folder).as_posix()
         # The profile decides about ccache; upstream's scripts run with the Python that runs Conan.
