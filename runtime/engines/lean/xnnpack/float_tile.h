@@ -335,8 +335,14 @@ void ON(pack_rows)(std::size_t columns, std::size_t depth, std::size_t panel, co
     const std::size_t begin = at * panel;
     const std::size_t some = columns - begin < panel ? columns - begin : panel;
     const From* from = weights + begin * depth;
-    for (std::size_t n = 0; n < panel; ++n) {
-      to[n] = ON(rounded)<Element>(bias != nullptr && n < some ? bias[begin + n] : From{});
+    // Two loops: of one with a condition the compiler makes loads under a mask, and QEMU reads what is
+    // masked.
+    const std::size_t biased = bias == nullptr ? 0 : some;
+    for (std::size_t n = 0; n < biased; ++n) {
+      to[n] = ON(rounded)<Element>(bias[begin + n]);
+    }
+    for (std::size_t n = biased; n < panel; ++n) {
+      to[n] = Element{};
     }
     to += panel;
     for (std::size_t n = 0; n < panel; n += kLanes) {
