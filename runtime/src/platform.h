@@ -80,8 +80,8 @@ class Pages {
 };
 
 // Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final
-// name the file is whole or not there. Replaces an existing file. kOutput on failure, nothing left behind,
-// also when SIGINT, SIGTERM or SIGHUP ends the process meanwhile.
+// name the file is whole or not there. Replaces an existing file. kOutput on failure, nothing left behind;
+// also not by a process that is ended meanwhile, if it watches for that (unfinished_file.h).
 Status write_file(const std::string& path, const void* data, std::size_t size);
 
 struct FilePart {

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "platform.h"
+#include "unfinished_file.h"
 
 namespace slipway {
 namespace {
@@ -49,37 +50,11 @@ class FileDescriptor {
   int number_;
 };
 
-// The temporary file to remove when a signal ends the process; only a signal handler reads it.
-char g_temporary[4096];
-volatile std::sig_atomic_t g_temporary_set = 0;
+WatchUnfinished g_watch = nullptr;
 
-void remove_temporary(int signal_number) {
-  if (g_temporary_set != 0) {
-    ::unlink(g_temporary);
-  }
-  // SA_RESETHAND has put the default action back: end as if there had been no handler.
-  ::raise(signal_number);
-}
-
-void guard_temporary(const std::string& path) {
-  if (path.size() >= sizeof(g_temporary)) {
-    return;
-  }
-  std::memcpy(g_temporary, path.c_str(), path.size() + 1);
-  g_temporary_set = 1;
-  static bool installed = false;
-  if (!std::exchange(installed, true)) {
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-      struct sigaction current = {};
-      // One that is ignored (nohup, a background job) stays ignored.
-      if (::sigaction(number, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
-        struct sigaction action = {};
-        action.sa_handler = remove_temporary;
-        action.sa_flags = static_cast<int>(SA_RESETHAND);
-        sigemptyset(&action.sa_mask);
-        ::sigaction(number, &action, nullptr);
-      }
-    }
+void unfinished(const char* path) {
+  if (g_watch != nullptr) {
+    g_watch(path);
   }
 }
 
@@ -117,17 +92,18 @@ void sync_folder(const std::string& path) {
   }
 }
 
-// Makes a file that was not there before; the signal handler gets its name first. -1 and errno on failure.
+// Makes a file that was not there before; what watches for such files gets its name first. -1 and errno on
+// failure.
 int create_temporary(const std::string& path, mode_t mode, std::string* temporary) {
   constexpr int kAttempts = 100;  // names that a killed process of the same number may have left
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     *temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(attempt) + ".tmp";
-    guard_temporary(*temporary);
+    unfinished(temporary->c_str());
     const int number = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (number >= 0 || errno != EEXIST) {
       return number;
     }
-    g_temporary_set = 0;
+    unfinished(nullptr);
   }
   return -1;
 }
@@ -328,7 +304,7 @@ Status write_parts(const std::string& path, const std::vector<FilePart>& parts, 
   FileDescriptor descriptor(create_temporary(path, mode, &temporary));
   if (descriptor.get() < 0) {
     const int error = errno;
-    g_temporary_set = 0;
+    unfinished(nullptr);
     return cannot_write(path, error);
   }
   describe_itself(descriptor.get(), portrait);
@@ -349,7 +325,7 @@ Status write_parts(const std::string& path, const std::vector<FilePart>& parts, 
   if (error != 0) {
     ::unlink(temporary.c_str());
   }
-  g_temporary_set = 0;
+  unfinished(nullptr);
   if (error != 0) {
     return cannot_write(path, error);
   }
@@ -365,6 +341,10 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
 
 Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait) {
   return write_parts(path, parts, 0644, portrait);
+}
+
+void watch_unfinished_files(WatchUnfinished watch) {
+  g_watch = watch;
 }
 
 bool exists(const std::string& path) {

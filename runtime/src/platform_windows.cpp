@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "platform.h"
+#include "unfinished_file.h"
 #include "windows_text.h"
 
 namespace slipway {
@@ -38,27 +39,11 @@ class Handle {
   HANDLE handle_;
 };
 
-// The temporary file to remove when the console ends the process. The handler runs on a thread of its own.
-wchar_t g_temporary[4096];
-volatile LONG g_temporary_set = 0;
+WatchUnfinished g_watch = nullptr;
 
-BOOL WINAPI remove_temporary(DWORD /*event*/) {
-  if (::InterlockedExchange(&g_temporary_set, 0) != 0) {
-    // It is open, but was opened so that it may be deleted.
-    ::DeleteFileW(g_temporary);
-  }
-  return FALSE;  // on to the default handler, which ends the process
-}
-
-void guard_temporary(const std::wstring& path) {
-  if (path.size() >= sizeof(g_temporary) / sizeof(g_temporary[0])) {
-    return;
-  }
-  std::copy(path.c_str(), path.c_str() + path.size() + 1, g_temporary);
-  ::InterlockedExchange(&g_temporary_set, 1);
-  static bool installed = false;
-  if (!std::exchange(installed, true)) {
-    ::SetConsoleCtrlHandler(remove_temporary, TRUE);
+void unfinished(const wchar_t* path) {
+  if (g_watch != nullptr) {
+    g_watch(path);
   }
 }
 
@@ -91,13 +76,13 @@ HANDLE create_temporary(const std::wstring& path, std::wstring* temporary) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     *temporary =
         path + L"." + std::to_wstring(::GetCurrentProcessId()) + L"." + std::to_wstring(attempt) + L".tmp";
-    guard_temporary(*temporary);
+    unfinished(temporary->c_str());
     HANDLE file = ::CreateFileW(temporary->c_str(), GENERIC_WRITE, FILE_SHARE_DELETE, nullptr, CREATE_NEW,
                                 FILE_ATTRIBUTE_NORMAL, nullptr);
     if (file != INVALID_HANDLE_VALUE || ::GetLastError() != ERROR_FILE_EXISTS) {
       return file;
     }
-    ::InterlockedExchange(&g_temporary_set, 0);
+    unfinished(nullptr);
   }
   return INVALID_HANDLE_VALUE;
 }
@@ -212,6 +197,10 @@ Status write_file(const std::string& path, const void* data, std::size_t size) {
   return write_file(path, {{data, size}}, {});
 }
 
+void watch_unfinished_files(WatchUnfinished watch) {
+  g_watch = watch;
+}
+
 bool exists(const std::string& path) {
   return ::GetFileAttributesW(to_wide(path).c_str()) != INVALID_FILE_ATTRIBUTES;
 }
@@ -232,7 +221,7 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
   Handle file(create_temporary(wide, &temporary));
   if (!file.valid()) {
     const DWORD error = ::GetLastError();
-    ::InterlockedExchange(&g_temporary_set, 0);
+    unfinished(nullptr);
     return cannot_write(path, error);
   }
   if (portrait.paint) {
@@ -256,7 +245,7 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
   if (error != 0) {
     ::DeleteFileW(temporary.c_str());
   }
-  ::InterlockedExchange(&g_temporary_set, 0);
+  unfinished(nullptr);
   return error == 0 ? Status() : cannot_write(path, error);
 }
 

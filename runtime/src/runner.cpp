@@ -28,6 +28,7 @@
 #include "sha256.h"
 #include "text.h"
 #include "tune.h"
+#include "unfinished_file.h"
 
 namespace slipway {
 namespace {
@@ -432,6 +433,7 @@ int run_command(const std::vector<std::string>& words) {
   reserve();
   std::set_new_handler(on_no_memory);
   ignore_file_size_signal();
+  remove_unfinished_files();
   try {
     const Result<Options> options = parse_options(words);
     const Status status = options.ok() ? act(options.value()) : options.status();

@@ -155,6 +155,7 @@ def test_the_shared_library_exports_the_c_api_and_nothing_else(sdk: Sdk) -> None
         library = lief.ELF.parse(str(sdk.path / "lib" / "libslipway.so.1"))
         assert library is not None
         names = {str(symbol.name) for symbol in library.exported_symbols}
+        assert not {"sigaction", "signal", "sigprocmask"} & {str(symbol.name) for symbol in library.imported_symbols}
     header = (sdk.path / "include/slipway/slipway.h").read_text(encoding="utf-8")
     declared = {word.partition("(")[0].lstrip("*") for word in header.split() if word.startswith("slipway_")}
     api = {name for name in declared if f"{name}(" in header}

@@ -10,6 +10,7 @@
 #include <vector>
 #ifndef _WIN32
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #endif
@@ -248,12 +249,26 @@ void check_weights_cache(const std::string& path, const Bytes& expected) {
   EXPECT(without.ok() && !without->keep_weights().ok());
 }
 
+// What the process does at each signal.
+std::vector<void (*)(int)> handlers() {
+  std::vector<void (*)(int)> all;
+#ifndef _WIN32
+  for (int number = 1; number < 32; ++number) {
+    struct sigaction action = {};
+    EXPECT(::sigaction(number, nullptr, &action) == 0);
+    all.push_back(action.sa_handler);
+  }
+#endif
+  return all;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 3) {
     return 2;
   }
+  const auto before = handlers();
   EXPECT(slipway_abi_version() == SLIPWAY_ABI_VERSION);
   const Bytes one = run(slipway::Program::load(argv[1]));
   const Bytes two = run(slipway::Program::load(argv[2]));
@@ -263,6 +278,7 @@ int main(int argc, char** argv) {
   check_copies(argv[1], one);
   check_threads(argv[1], argv[2], one, two);
   check_weights_cache(argv[1], one);
+  EXPECT(handlers() == before);
   std::printf("slipway %s: %d failures\n", slipway_version(), failures.load());
   return failures == 0 ? 0 : 1;
 }
