@@ -12,6 +12,7 @@
 #include "platform.h"
 #include "report.h"
 #include "temporary_folder.h"
+#include "unfinished_file.h"
 
 namespace {
 
@@ -52,6 +53,7 @@ TEST(write_file_ended_by_a_signal_leaves_no_temporary_file) {
       const TemporaryFolder folder;
       const pid_t child = ::fork();
       if (child == 0) {
+        remove_unfinished_files();
         const std::string content(1 << 20, 'x');
         for (;;) {
           static_cast<void>(write_file(folder.file("a"), content.data(), content.size()));
