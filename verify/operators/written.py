@@ -86,6 +86,8 @@ class Writer:
         for kind, stored in ((bool, schema.Bool), (int, schema.Int), (float, schema.Double)):
             if isinstance(value, kind):
                 return stored(value)
+        if isinstance(value, str):
+            return schema.String(value)
         items = [self._argument(one) for one in value]
         return (schema.IntList if all(isinstance(one, int) for one in value) else schema.OptionalTensorList)(items)
 

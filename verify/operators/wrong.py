@@ -87,6 +87,14 @@ def _overwrites_its_input(writer: Writer) -> None:
     writer.call("aten::mm.out", both, torch.ones(3, 2), both)
 
 
+def _rounds_in_an_unknown_way(writer: Writer) -> None:
+    writer.call("aten::div.out_mode", torch.ones(4), torch.ones(4), "round", Out(torch.zeros(4)))
+
+
+def _approximates_in_an_unknown_way(writer: Writer) -> None:
+    writer.call("aten::gelu.out", torch.ones(4), "cubic", Out(torch.zeros(4)))
+
+
 WRONG: dict[str, Callable[[Any], None]] = {
     "reads-without-memory": _reads_without_memory,
     "writes-without-memory": _writes_without_memory,
@@ -102,6 +110,8 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "repeat-overflow": _repeats_beyond_all_numbers,
     "stride-overflow": _strides_beyond_all_numbers,
     "too-few": _too_few_arguments,
+    "unknown-rounding": _rounds_in_an_unknown_way,
+    "unknown-approximation": _approximates_in_an_unknown_way,
     "input-as-output": _overwrites_its_input,
     **attacks.WRONG,
 }

@@ -57,17 +57,22 @@ std::vector<const TileSet*> sets() {
   return found;
 }
 
-template <typename Function>
-void for_each_tile(Function function) {
+template <typename Member, typename Function>
+void for_each_tile_of(Member kind, Function function) {
   for (const TileSet* set : sets()) {
     for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
       for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
-        if (set->tiles[vectors - 1][rows - 1].gemm != nullptr) {
-          function(*set, set->tiles[vectors - 1][rows - 1], rows, vectors * set->lanes);
+        if ((set->*kind)[vectors - 1][rows - 1].gemm != nullptr) {
+          function(*set, (set->*kind)[vectors - 1][rows - 1], rows, vectors * set->lanes);
         }
       }
     }
   }
+}
+
+template <typename Function>
+void for_each_tile(Function function) {
+  for_each_tile_of(&TileSet::tiles, function);
 }
 
 bool is_close(float found, double expected) {
@@ -113,38 +118,29 @@ TEST("halves are multiplied and added as float32, and rounded once") {
   constexpr Half kOneAndAHalf{0x3e00};
   constexpr Half kThree{0x4200};
   const Half limits[] = {{0xfc00}, {0x7c00}};  // infinities
-  for (const TileSet* set : sets()) {
-    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
-      for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
-        const Tile<Half>& tile = set->halves[vectors - 1][rows - 1];
-        const std::size_t panel = vectors * set->lanes;
-        const std::size_t columns = panel + 3;
-        for (const std::size_t depth : Sizes{1, 40, 300}) {
-          if (tile.gemm == nullptr) {
-            continue;
-          }
-          const std::vector<Half> a(rows * depth, kOneAndAHalf);
-          const std::vector<Half> weights(columns * depth, kThree);
-          const std::vector<Half> bias(columns, kThree);
-          const std::vector<float> wide_weights(columns * depth, 3.0F);
-          const std::vector<float> wide_bias(columns, 3.0F);
-          std::vector<Half> packed(2 * panel * (depth + 1));
-          std::vector<Half> rounded(packed.size());
-          set->pack_halves(columns, depth, panel, weights.data(), bias.data(), packed.data(), 0, 2);
-          set->pack_rounded(columns, depth, panel, wide_weights.data(), wide_bias.data(), rounded.data(), 0,
-                            2);
-          CHECK(std::memcmp(packed.data(), rounded.data(), packed.size() * sizeof(Half)) == 0);
-          std::vector<Half> c(rows * columns + 1, kThree);
-          tile.gemm(rows, columns, depth * sizeof(Half), a.data(), depth * sizeof(Half), packed.data(),
-                    c.data(), columns * sizeof(Half), panel * sizeof(Half), limits);
-          // 7.5, 183 and 1353: exact as halves.
-          const std::uint16_t expected = depth == 1 ? 0x4780 : depth == 40 ? 0x59b8 : 0x6549;
-          CHECK(std::all_of(c.begin(), c.end() - 1, [&](Half one) { return one.bits == expected; }));
-          CHECK(c.back().bits == kThree.bits);
-        }
-      }
+  for_each_tile_of(&TileSet::halves, [&](const TileSet& set, const Tile<Half>& tile, std::size_t rows,
+                                         std::size_t panel) {
+    const std::size_t columns = panel + 3;
+    for (const std::size_t depth : Sizes{1, 40, 300}) {
+      const std::vector<Half> a(rows * depth, kOneAndAHalf);
+      const std::vector<Half> weights(columns * depth, kThree);
+      const std::vector<Half> bias(columns, kThree);
+      const std::vector<float> wide_weights(columns * depth, 3.0F);
+      const std::vector<float> wide_bias(columns, 3.0F);
+      std::vector<Half> packed(2 * panel * (depth + 1));
+      std::vector<Half> rounded(packed.size());
+      set.pack_halves(columns, depth, panel, weights.data(), bias.data(), packed.data(), 0, 2);
+      set.pack_rounded(columns, depth, panel, wide_weights.data(), wide_bias.data(), rounded.data(), 0, 2);
+      CHECK(std::memcmp(packed.data(), rounded.data(), packed.size() * sizeof(Half)) == 0);
+      std::vector<Half> c(rows * columns + 1, kThree);
+      tile.gemm(rows, columns, depth * sizeof(Half), a.data(), depth * sizeof(Half), packed.data(), c.data(),
+                columns * sizeof(Half), panel * sizeof(Half), limits);
+      // 7.5, 183 and 1353: exact as halves.
+      const std::uint16_t expected = depth == 1 ? 0x4780 : depth == 40 ? 0x59b8 : 0x6549;
+      CHECK(std::all_of(c.begin(), c.end() - 1, [&](Half one) { return one.bits == expected; }));
+      CHECK(c.back().bits == kThree.bits);
     }
-  }
+  });
 }
 
 TEST("every tile sums over a window's taps, and adds the offset to every row but the padding's") {
@@ -190,16 +186,10 @@ TEST("rows of halves are summed over a window's taps, whether they have few chan
   constexpr std::size_t kOffset = 2;  // elements
   const auto number = [](std::size_t i) { return i * i % 7 % 3; };
   const Half limits[] = {{0xfc00}, {0x7c00}};  // infinities
-  for (const TileSet* set : sets()) {
-    for (std::size_t vectors = 1; vectors <= kMostTileVectors; ++vectors) {
-      for (std::size_t rows = 1; rows <= kMostTileRows; ++rows) {
-        const Tile<Half>& tile = set->halves[vectors - 1][rows - 1];
-        const std::size_t panel = vectors * set->lanes;
+  for_each_tile_of(
+      &TileSet::halves, [&](const TileSet& set, const Tile<Half>& tile, std::size_t rows, std::size_t panel) {
         const std::size_t columns = panel + 3;
         for (const std::size_t depth : Sizes{3, 20, 300}) {
-          if (tile.igemm == nullptr) {
-            continue;
-          }
           std::vector<Half> weights;
           for (std::size_t i = 0; i < columns * kTaps * depth; ++i) {
             weights.push_back({kSmall[number(i)]});
@@ -210,7 +200,7 @@ TEST("rows of halves are summed over a window's taps, whether they have few chan
           }
           const std::vector<Half> zero(depth);
           std::vector<Half> packed(2 * panel * (kTaps * depth + 1));
-          set->pack_halves(columns, kTaps * depth, panel, weights.data(), nullptr, packed.data(), 0, 2);
+          set.pack_halves(columns, kTaps * depth, panel, weights.data(), nullptr, packed.data(), 0, 2);
           std::vector<const Half*> pointers;
           for (std::size_t i = 0; i < kTaps * rows; ++i) {
             pointers.push_back(i % 3 == 1 ? zero.data() : image.data() + i * depth);
@@ -232,9 +222,7 @@ TEST("rows of halves are summed over a window's taps, whether they have few chan
             }
           }
         }
-      }
-    }
-  }
+      });
 }
 
 TEST("a depthwise kernel computes windows of any width, and reads nothing behind the last channel") {

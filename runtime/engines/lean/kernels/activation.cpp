@@ -1,5 +1,8 @@
 // Activations that have parameters, and gated linear units.
 #include <cmath>
+#include <string>
+#include <string_view>
+#include <variant>
 
 #include "lean/kernels/pointwise.h"
 #include "lean/kernels/tables.h"
@@ -11,8 +14,10 @@ namespace {
 // aten::gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out)
 Status gelu(Arguments& arguments) {
   const auto* text = std::get_if<std::string_view>(&arguments.value(1));
-  const bool by_tanh = text != nullptr && *text == "tanh";
-  if (by_tanh) {
+  if (text != nullptr && *text != "tanh" && *text != "none") {
+    return mismatch("gelu is not approximated by \"" + std::string(*text) + "\": tanh and none are known");
+  }
+  if (text != nullptr && *text == "tanh") {
     return apply_real(arguments, 2, [](auto x) {
       using T = decltype(x);
       constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);

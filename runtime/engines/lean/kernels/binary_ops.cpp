@@ -1,6 +1,7 @@
 // Operators of two tensors, or a tensor and a number, element by element, with broadcasting.
 #include <cmath>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -305,33 +306,43 @@ Status div_scalar(Arguments& arguments) {
   return real_with_scalar(arguments, 2, Quotient());
 }
 
-std::string_view mode_of(Arguments& arguments, std::size_t i) {
+enum class Rounding { kNone, kFloor, kTrunc };
+
+// aten::div's `str? rounding_mode`. A program may name others; no arithmetic is known for them.
+Status rounding_of(Arguments& arguments, std::size_t i, Rounding* rounding) {
   const auto* text = std::get_if<std::string_view>(&arguments.value(i));
-  return text == nullptr ? std::string_view() : *text;
+  if (text == nullptr) {
+    *rounding = Rounding::kNone;
+  } else if (*text == "floor") {
+    *rounding = Rounding::kFloor;
+  } else if (*text == "trunc") {
+    *rounding = Rounding::kTrunc;
+  } else {
+    return mismatch("\"" + std::string(*text) + "\" is not a way to round a quotient: floor and trunc are");
+  }
+  return {};
 }
 
 // aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out)
 Status div_mode(Arguments& arguments) {
-  const std::string_view mode = mode_of(arguments, 2);
-  if (mode.empty()) {
+  Rounding rounding{};
+  SLIPWAY_RETURN_IF_ERROR(rounding_of(arguments, 2, &rounding));
+  if (rounding == Rounding::kNone) {
     return real_tensors(arguments, 3, Quotient());
   }
   const Domain domain = domain_of(promoted(arguments));
-  if (mode == "floor") {
-    return tensors(arguments, 3, domain, FloorDiv());
-  }
-  return tensors(arguments, 3, domain, TruncDiv());
+  return rounding == Rounding::kFloor ? tensors(arguments, 3, domain, FloorDiv())
+                                      : tensors(arguments, 3, domain, TruncDiv());
 }
 Status div_scalar_mode(Arguments& arguments) {
-  const std::string_view mode = mode_of(arguments, 2);
-  if (mode.empty()) {
+  Rounding rounding{};
+  SLIPWAY_RETURN_IF_ERROR(rounding_of(arguments, 2, &rounding));
+  if (rounding == Rounding::kNone) {
     return real_with_scalar(arguments, 3, Quotient());
   }
   const Domain domain = domain_of(promoted_scalar(arguments));
-  if (mode == "floor") {
-    return with_scalar(arguments, 3, domain, FloorDiv());
-  }
-  return with_scalar(arguments, 3, domain, TruncDiv());
+  return rounding == Rounding::kFloor ? with_scalar(arguments, 3, domain, FloorDiv())
+                                      : with_scalar(arguments, 3, domain, TruncDiv());
 }
 
 template <typename Op>

@@ -17,12 +17,7 @@ Status masked_fill(Arguments& arguments) {
   TensorView& out = arguments.tensor(3);
   const Number number = arguments.number(2);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  Shape shape;
-  Status done = broadcast_shape(in, mask, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(in, mask, &out));
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
     const T value = number.as<T>();
@@ -52,19 +47,25 @@ std::size_t count_nonzero(const Bits* values, std::size_t count, Bits mask) {
   return found;
 }
 
-// The places of the first `rows` elements that are not 0.
+// The places of the first `rows` elements that are not 0. There may be fewer by now if `to` is memory of
+// theirs.
 template <typename Bits>
-void list_nonzero(const Bits* values, const Shape& shape, Bits mask, std::int64_t* to, std::size_t rows) {
+void list_nonzero(const Bits* values, std::size_t elements, const Shape& shape, Bits mask, std::int64_t* to,
+                  std::size_t rows) {
   const std::size_t rank = shape.size();
   const std::int64_t length = shape[rank - 1];
   std::array<std::int64_t, kMostDims> position{};
-  for (std::size_t found = 0; found < rows; values += length) {
+  const Bits* const end = values + elements;
+  for (std::size_t found = 0; found < rows && values != end; values += length) {
+    // Written always and kept where it counts: no branch that guesses at the data.
+    const std::size_t before = found;
     for (std::int64_t i = 0; i < length && found < rows; ++i) {
-      if ((values[i] & mask) != 0) {
-        std::copy_n(position.begin(), rank - 1, to);
-        to[rank - 1] = i;
-        to += rank;
-        ++found;
+      to[found * rank + rank - 1] = i;
+      found += (values[i] & mask) != 0 ? 1 : 0;
+    }
+    for (std::size_t d = 0; d + 1 < rank; ++d) {
+      for (std::size_t row = before; row < found; ++row) {
+        to[row * rank + d] = position[d];
       }
     }
     for (std::size_t d = rank - 1; d-- > 0 && ++position[d] == shape[d];) {
@@ -80,12 +81,17 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   // Counted before they are written down: as many as the output has room for.
   const std::size_t rows = in.rank == 0 ? 0 : count_nonzero(values, in.count(), mask);
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{static_cast<std::int64_t>(rows), in.rank}));
-  std::vector<std::int64_t> positions(out.count());
-  if (!positions.empty()) {
-    list_nonzero(values, in.shape(), mask, positions.data(), rows);
-    // The exporter may have planned the table a column at a time, as ATen makes it.
-    copy(out, operand_of(straightened(out, positions.data()), out));
+  if (out.count() == 0) {
+    return {};
   }
+  if (out.contiguous() && out.dtype == DType::kInt64) {
+    list_nonzero(values, in.count(), in.shape(), mask, reinterpret_cast<std::int64_t*>(out.data), rows);
+    return {};
+  }
+  // The exporter may have planned the table a column at a time, as ATen makes it.
+  std::vector<std::int64_t> positions(out.count());
+  list_nonzero(values, in.count(), in.shape(), mask, positions.data(), rows);
+  copy(out, operand_of(straightened(out, positions.data()), out));
   return {};
 }
 

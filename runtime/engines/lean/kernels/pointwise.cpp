@@ -41,12 +41,7 @@ Status map_binary(Arguments& arguments, std::size_t out_at, Domain domain, const
   const TensorView& b = arguments.tensor(1);
   TensorView& out = arguments.tensor(out_at);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  Shape shape;
-  Status done = broadcast_shape(a, b, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
   map_in(domain, out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, loops, context);
   return {};
 }

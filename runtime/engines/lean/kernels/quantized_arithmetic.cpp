@@ -33,12 +33,7 @@ Status add_quantized(Arguments& arguments) {
   const Coded of_b = coded_of(arguments, 6);
   const Coded of_out = coded_of(arguments, 10);
   SLIPWAY_RETURN_IF_ERROR(arguments.fault());
-  Shape shape;
-  Status done = broadcast_shape(a, b, &shape);
-  if (done.ok()) {
-    done = resize(&out, shape);
-  }
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, b, &out));
   const float inverse = 1.0F / of_out.scale;
   map<float>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)},
              [=](const float* const* inputs, float* result, std::size_t count) {

@@ -124,16 +124,18 @@ Status prod_all(Arguments& arguments) {
 template <bool Largest>
 struct Best {
   template <typename T>
-  static bool better(T x, T best) {
-    return (x != x && best == best) || (Largest ? x > best : x < best);
-  }
-  template <typename T>
   static T start(T first) {
     return first;
   }
+  // Not less than or equal: so a NaN is taken, and nothing after it.
+  template <typename T>
+  static bool takes(T best, T x) {
+    const bool no_better = Largest ? x <= best : x >= best;
+    return static_cast<bool>(static_cast<int>(best == best) & static_cast<int>(!no_better));
+  }
   template <typename T>
   static T next(T best, T x) {
-    return best == best && better(x, best) ? x : best;
+    return takes(best, x) ? x : best;
   }
   template <typename T>
   static T finish(T best, std::size_t) {
@@ -184,7 +186,7 @@ struct Best {
     *best = line.first();
     line.runs([&](const T* values, std::size_t count) {
       const std::size_t place = place_in(values, count);
-      if (at == 0 || (*best == *best && better(values[place], *best))) {
+      if (at == 0 || takes(*best, values[place])) {
         *best = values[place];
         found = at + static_cast<std::int64_t>(place);
       }
@@ -235,8 +237,7 @@ Status indices_of_extremes(const TensorView& in, const std::vector<std::int64_t>
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, out));
   return in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
-    return reduction.each_index<T>(in, *out,
-                                   [](const Line<T>& line) { return Best<Largest>().index_in(line); });
+    return reduction.each_index<T>(in, *out, Best<Largest>());
   });
 }
 

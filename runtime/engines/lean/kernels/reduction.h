@@ -1,6 +1,7 @@
 // Visiting the elements that a reduction makes one of, and the lines along a dimension.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -107,37 +108,22 @@ class Reduction {
   // look back: many lines are followed at once.
   template <typename T, typename Op>
   Status follow(const TensorView& in, TensorView& out, const Op& op) {
-    visit_rows(in, out,
-               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
-                   std::size_t length) {
-                 const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
-                 const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-                 if (step == 1 && length > 1 && !steps_.empty() && steps_.back() != 1) {
-                   for (std::size_t done = 0; done < length; done += kBlock) {
-                     const std::size_t count = length - done < kBlock ? length - done : kBlock;
-                     const auto at = static_cast<std::int64_t>(done);
-                     T total[kBlock];
-                     follow_lines(in, from + at * in_size, count, op, total);
-                     store(out.dtype, total, count, to + at * to_step * out_size, to_step);
-                   }
-                   return;
-                 }
-                 for (std::size_t i = 0; i < length; ++i) {
-                   const auto at = static_cast<std::int64_t>(i);
-                   const T value = op(Line<T>(in, from + at * step * in_size, sizes_, steps_));
-                   store(out.dtype, &value, 1, to + at * to_step * out_size, 1);
-                 }
-               });
+    visit_blocks<T, T>(
+        in, out, [&op](const Line<T>& line) { return op(line); },
+        [&](const std::uint8_t* from, std::size_t count, T* total) {
+          follow_lines(in, from, count, op, total);
+        });
     return {};
   }
 
-  // The same for results that are indices.
-  template <typename T, typename F>
-  Status each_index(const TensorView& in, TensorView& out, F f) {
-    visit<T>(in, out, [&](const Line<T>& line, std::uint8_t* to) {
-      const std::int64_t value = f(line);
-      store(out.dtype, &value, 1, to, 1);
-    });
+  // out = the place in its line of the element that op.takes(best so far, element) chose last: int64.
+  template <typename T, typename Op>
+  Status each_index(const TensorView& in, TensorView& out, const Op& op) {
+    visit_blocks<T, std::int64_t>(
+        in, out, [&op](const Line<T>& line) { return op.index_in(line); },
+        [&](const std::uint8_t* from, std::size_t count, std::int64_t* places) {
+          follow_places<T>(in, from, count, op, places);
+        });
     return {};
   }
 
@@ -170,32 +156,52 @@ class Reduction {
                });
   }
 
-  // total[i] = what `op` makes of line i; `count` lines begin one element after the other.
-  template <typename T, typename Op>
-  void follow_lines(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
-                    T* total) {
+  // Writes what of_line(line) makes of each line; where lines lie across memory, what
+  // of_block(first line, how many, results) makes of up to kBlock neighbours.
+  template <typename T, typename Result, typename OfLine, typename OfBlock>
+  void visit_blocks(const TensorView& in, TensorView& out, OfLine of_line, OfBlock of_block) {
+    const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
+    const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
+    visit_rows(in, out,
+               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
+                   std::size_t length) {
+                 const bool across = step == 1 && length > 1 && !steps_.empty() && steps_.back() != 1;
+                 const std::size_t most = across ? kBlock : 1;
+                 for (std::size_t done = 0; done < length; done += most) {
+                   const std::size_t count = length - done < most ? length - done : most;
+                   const auto at = static_cast<std::int64_t>(done);
+                   Result results[kBlock];
+                   if (across) {
+                     of_block(from + at * in_size, count, results);
+                   } else {
+                     results[0] = of_line(Line<T>(in, from + at * step * in_size, sizes_, steps_));
+                   }
+                   store(out.dtype, results, count, to + at * to_step * out_size, to_step);
+                 }
+               });
+  }
+
+  std::size_t length_of_lines() const {
+    std::size_t length = 1;
+    for (const std::int64_t size : sizes_) {
+      length *= static_cast<std::size_t>(size);
+    }
+    return length;
+  }
+
+  // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin one
+  // element after the other.
+  template <typename T, typename F>
+  void for_each_place(const TensorView& in, const std::uint8_t* from, std::size_t count, F f) {
     const auto size = static_cast<std::int64_t>(size_of(in.dtype));
     const bool there = in.dtype == dtype_of<T>();
-    std::size_t lines = 1;
-    for (const std::int64_t one : sizes_) {
-      lines *= static_cast<std::size_t>(one);
-    }
-    T block[kBlock] = {};
-    if (lines != 0) {
-      load(in.dtype, from, 1, count, block);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      total[i] = op.start(block[i]);
-    }
+    T block[kBlock];
     std::array<std::int64_t, kMostDims> position{};
-    for (std::size_t line = 0; line < lines; ++line) {
-      const T* values = there ? reinterpret_cast<const T*>(from) : block;
+    for (std::size_t place = 0, length = length_of_lines(); place < length; ++place) {
       if (!there) {
         load(in.dtype, from, 1, count, block);
       }
-      for (std::size_t i = 0; i < count; ++i) {
-        total[i] = op.next(total[i], values[i]);
-      }
+      f(there ? reinterpret_cast<const T*>(from) : static_cast<const T*>(block), place);
       for (std::size_t d = sizes_.size(); d-- > 0;) {
         const bool again = ++position[d] == sizes_[d];
         from += (again ? 1 - sizes_[d] : 1) * steps_[d] * size;
@@ -205,9 +211,44 @@ class Reduction {
         position[d] = 0;
       }
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      total[i] = op.finish(total[i], lines);
+  }
+
+  // total[i] = what `op` makes of line i; `count` lines begin one element after the other.
+  template <typename T, typename Op>
+  void follow_lines(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
+                    T* total) {
+    const std::size_t length = length_of_lines();
+    T first[kBlock] = {};
+    if (length != 0) {
+      load(in.dtype, from, 1, count, first);
     }
+    for (std::size_t i = 0; i < count; ++i) {
+      total[i] = op.start(first[i]);
+    }
+    for_each_place<T>(in, from, count, [&](const T* values, std::size_t) {
+      for (std::size_t i = 0; i < count; ++i) {
+        total[i] = op.next(total[i], values[i]);
+      }
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      total[i] = op.finish(total[i], length);
+    }
+  }
+
+  // places[i] = where in line i the element is that `op` takes last.
+  template <typename T, typename Op>
+  void follow_places(const TensorView& in, const std::uint8_t* from, std::size_t count, const Op& op,
+                     std::int64_t* places) {
+    T best[kBlock];
+    load(in.dtype, from, 1, count, best);
+    std::fill_n(places, count, 0);
+    for_each_place<T>(in, from, count, [&](const T* values, std::size_t place) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const bool taken = op.takes(best[i], values[i]);
+        best[i] = taken ? values[i] : best[i];
+        places[i] = taken ? static_cast<std::int64_t>(place) : places[i];
+      }
+    });
   }
 
   std::array<std::int64_t, kMostDims> kept_{};  // steps in the input along the output's dimensions

@@ -67,12 +67,20 @@ Status index_select(Arguments& arguments) {
   const auto out_steps = out.strides();
   const auto in_steps = in.strides();
   const std::size_t size = size_of(out.dtype);
-  if (in.contiguous() && out.contiguous() && in_steps[dim] == 1) {
-    // Of every line, elements one by one.
-    const auto length = static_cast<std::size_t>(in.sizes[dim]);
-    for (std::size_t line = 0, lines = in.count() / length; line < lines; ++line) {
-      pick(size, in.data + line * length * size, places.data(), places.size(),
-           out.data + line * places.size() * size);
+  if (in.contiguous() && out.contiguous()) {
+    // What lies behind the dimension is copied together, in the order of the output.
+    const std::size_t run = static_cast<std::size_t>(in_steps[dim]) * size;
+    const std::size_t line = static_cast<std::size_t>(in.sizes[dim]) * run;
+    std::uint8_t* to = out.data;
+    for (const std::uint8_t* from = in.data; from != in.data + in.bytes(); from += line) {
+      if (run == size) {
+        pick(size, from, places.data(), places.size(), to);
+      } else {
+        for (std::size_t i = 0; i < places.size(); ++i) {
+          move_bytes(to + i * run, from + static_cast<std::size_t>(places[i]) * run, run);
+        }
+      }
+      to += places.size() * run;
     }
     return {};
   }
@@ -98,6 +106,31 @@ Status index_select(Arguments& arguments) {
     behind.run(at(out, static_cast<std::int64_t>(i) * out_steps[dim]), at(in, places[i] * in_steps[dim]));
   }
   return {};
+}
+
+// to[i] = the element at places[i] of line i; steps in elements.
+template <typename Bits>
+void gather_bits(const std::uint8_t* from, std::int64_t line_step, std::int64_t place_step,
+                 const std::int64_t* places, std::size_t count, std::uint8_t* to, std::int64_t to_step) {
+  const auto* elements = reinterpret_cast<const Bits*>(from);
+  auto* results = reinterpret_cast<Bits*>(to);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto line = static_cast<std::int64_t>(i);
+    results[line * to_step] = elements[line * line_step + places[i] * place_step];
+  }
+}
+void gather_row(std::size_t size, const std::uint8_t* from, std::int64_t line_step, std::int64_t place_step,
+                const std::int64_t* places, std::size_t count, std::uint8_t* to, std::int64_t to_step) {
+  switch (size) {
+    case 1:
+      return gather_bits<std::uint8_t>(from, line_step, place_step, places, count, to, to_step);
+    case 2:
+      return gather_bits<std::uint16_t>(from, line_step, place_step, places, count, to, to_step);
+    case 4:
+      return gather_bits<std::uint32_t>(from, line_step, place_step, places, count, to, to_step);
+    default:
+      return gather_bits<std::uint64_t>(from, line_step, place_step, places, count, to, to_step);
+  }
 }
 
 // aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out)
@@ -126,12 +159,22 @@ Status gather(Arguments& arguments) {
   in_steps[dim] = 0;
   const std::int64_t length = in.rank == 0 ? 1 : in.sizes[dim];
   const std::size_t size = size_of(out.dtype);
-  Steps<2> walk(shape, {&out_steps, &in_steps});
   for (const std::int64_t position : positions) {
     if (position < 0 || position >= length) {
       return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
     }
-    copy_element(size, at(in, walk.offsets[1] + position * step), at(out, walk.offsets[0]));
+  }
+  if (positions.empty()) {
+    return {};
+  }
+  // A row of the output's last dimension at a time.
+  const std::size_t last = in.rank == 0 ? 0 : std::size_t{in.rank} - 1;
+  const std::size_t row = in.rank == 0 ? 1 : static_cast<std::size_t>(shape[last]);
+  const Shape rows = in.rank == 0 ? Shape{} : Shape(shape.begin(), shape.end() - 1);
+  Steps<2> walk(rows, {&out_steps, &in_steps});
+  for (std::size_t done = 0; done < positions.size(); done += row) {
+    gather_row(size, at(in, walk.offsets[1]), in_steps[last], step, positions.data() + done, row,
+               at(out, walk.offsets[0]), out_steps[last]);
     walk.next();
   }
   return {};

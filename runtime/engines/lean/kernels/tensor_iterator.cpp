@@ -47,6 +47,12 @@ Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape) {
   return {};
 }
 
+Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out) {
+  Shape shape;
+  const Status fits = broadcast_shape(a, b, &shape);
+  return fits.ok() ? resize(out, shape) : fits;
+}
+
 Operand operand_of(const TensorView& in, const TensorView& out) {
   Operand operand;
   operand.data = in.data;

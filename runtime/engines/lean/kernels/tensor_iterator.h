@@ -30,6 +30,8 @@ Operand whole(const TensorView& in);
 
 // The shape that tensors of these shapes are broadcast to. Fails when they do not go together.
 Status broadcast_shape(const TensorView& a, const TensorView& b, Shape* shape);
+// Gives `out` that shape.
+Status resize_to_both(const TensorView& a, const TensorView& b, TensorView* out);
 // `in` seen from `out`, whose shape it broadcasts to (broadcast_shape has seen to it).
 Operand operand_of(const TensorView& in, const TensorView& out);
 
