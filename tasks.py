@@ -12,7 +12,7 @@ import invoke
 
 from commands import offered
 from commands.groups import DEPLOY, LAB, MATRIX
-from commands.tasks import tune
+from commands.tasks import compare, tune
 from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
 from core.cli import JSON, Words, task
 from deploy.tasks import devices
@@ -482,6 +482,7 @@ ns = invoke.Collection(
     deploy,
     tune,
     matrix,
+    compare,
     lab,
     inspect,
     devices,

@@ -30,3 +30,11 @@ LAB = {
     "Where and how it runs": ["device", "rounds", "cpu-threads", "pin-governor", "cooldown", "timeout", "jobs"],
     "Reports": ["name", "resume", "list", "json"],
 }
+COMPARE = {
+    "What is compared": ["model", "schemes", "engines", "devices", "toolchain"],
+    "How accuracy is measured": ["data", "samples", "metric"],
+    "How to run and to measure it": [
+        "rounds", "num-executions", "warmup", "cpu-threads", "pin-governor", "timeout", "wait", "retries",
+    ],
+    "What is printed": ["json"],
+}  # fmt: skip

@@ -334,12 +334,12 @@ class Session:
             )
         voucher.records.save()
 
-    def _run(self, store: Store, settings: Settings) -> runner.RunnerResult:
+    def _run(self, store: Store, settings: Settings, inputs: Sequence[str] = ()) -> runner.RunnerResult:
         executions, warmup = settings.executions
         argv = runner.command(
             store.path(f"{self.home}/{RUNNER}"),
             model=f"{self.above}/{self.job.model_name}",
-            inputs=[f"{self.above}/{name}" for name in self.job.input_names],
+            inputs=[f"{self.above}/{name}" for name in inputs or self.job.input_names],
             shapes=self.job.shapes,
             method=self.job.method,
             executions=executions,

@@ -1,0 +1,128 @@
+"""``./inv compare``: one model's schemes side by side: accuracy, size, latency, load time, memory."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from commands import export
+from commands.given import build_for, list_of
+from commands.matrix import catalogue
+from core.bundle import Bundle
+from core.cli import Words, number
+from core.errors import MatrixError, SlipwayError, UsageError
+from core.samples import Samples
+from deploy.comparing import report
+from deploy.comparing.model import Compared
+from deploy.comparing.run import Metric, compare
+from deploy.matrix import matrix
+from deploy.matrix.matrix import MatrixRequest
+from deploy.matrix.plan import Cell, Exportable
+from deploy.run.settings import Settings
+
+_SAMPLES = 100
+"""Samples on a real device, if no number is given."""
+
+
+def run(words: Words) -> None:
+    """Export and run every scheme, measure, and print one table.
+
+    Raises:
+        MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
+    """
+    from models.schemes import load_schemes
+    from models.type_names import schemes_of
+
+    model = str(words["model"])
+    if not model or "," in model or "*" in model or model == "all":
+        raise UsageError("A comparison is of one model.", f"--model is {model!r}", "./inv compare --model mobilenet_v2")
+    schemes = schemes_of(list_of(words["schemes"] or "all"))
+    own = ":" in model or "/" in model
+    request = MatrixRequest(
+        devices=list_of(words["devices"] or "local"),
+        engines=list_of(words["engines"]),
+        models=(model,),
+        schemes=tuple(load_schemes()) if own and "all" in schemes else schemes,
+        name="compare-" + re.sub(r"[^A-Za-z0-9_.]+", "-", model).strip("-.")[-50:],
+        rounds=number("rounds", words["rounds"], 1, 0),
+        run=Settings.parse(words, weights_cache=False, tuned=False),
+    )
+    most = number("samples", words["samples"], 1, 0)
+    metric = _metric(words["metric"])
+    request, programs = catalogue(request)
+    cells = matrix.planned(request, programs).cells
+    with tempfile.TemporaryDirectory() as folder:
+        samples = _samples(model, words["data"], most or _SAMPLES, Path(folder))
+        bundles: dict[tuple[str, str], Bundle] = {}
+        made: dict[Exportable, Path | SlipwayError] = {}
+
+        def built(target: str, engine: str) -> Bundle:
+            bundles[target, engine] = build_for(target, engine, words["toolchain"])
+            return bundles[target, engine]
+
+        def exported(wanted: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
+            made.update(export.each(wanted))
+            return made
+
+        def parts(cell: Cell) -> tuple[Bundle, Path]:
+            path = made[cell.program]
+            if isinstance(path, SlipwayError):
+                raise path
+            return bundles[cell.target, cell.engine], path
+
+        filled, where = matrix.run(request, programs, built, exported)
+        found = compare(
+            model, samples, cells, filled.cells, parts, request.settings,
+            many=bool(most), metric=metric, metric_name=words["metric"],
+        )  # fmt: skip
+    report.write(found, where)
+    report.report(found, where, words["json"])
+    _check(found)
+
+
+def _check(found: Compared) -> None:
+    wrong = [one for one in found.rows if not one.usable]
+    if wrong:
+        first = wrong[0]
+        raise MatrixError(
+            f"{len(wrong)} of {len(found.rows)} programs failed or differ from their references.",
+            f"{first.program} on {first.device} ({first.engine}): "
+            + (first.problem.what if first.problem else first.outcome),
+            "--schemes with the others leaves them out",
+            [one.program for one in wrong],
+        )
+
+
+def _metric(text: str) -> Metric | None:
+    """The user's own measure, which fails as the rest of his code does.
+
+    Raises:
+        UsageError: not a file and a function.
+    """
+    if not text:
+        return None
+    from core.environment import ensure_export
+    from models.samples import functions
+
+    if not functions.is_function(text):
+        raise UsageError(f"--metric {text!r} names no function.", "", "--metric path/to/file.py:function", [text])
+    ensure_export()  # such a file may import torch
+    file, function = functions.function_of(text)
+
+    def measure(outputs: list[tuple[object, ...]], labels: list[object]) -> float:
+        with functions.users_code(file, f"Calling {text.rpartition(':')[2]}() of"):
+            return float(function(outputs, labels))
+
+    return measure
+
+
+def _samples(model: str, data: str, most: int, folder: Path) -> Samples:
+    """The samples, with what the float model gives for each."""
+    from core.environment import ensure_export
+
+    ensure_export()
+    from models.samples.floats import prepare
+
+    return prepare(model, data, most, folder)

@@ -1,0 +1,1 @@
+"""``./inv compare``: one model in several schemes, on several devices and engines: what each costs and loses."""

@@ -1,0 +1,181 @@
+"""`./inv compare`'s figures with planted differences, its samples, and its Pareto front."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.errors import UsageError
+from core.samples import Sample
+from deploy.comparing import metrics, report
+from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
+from deploy.comparing.run import accuracy
+from deploy.comparing.sampling import fitted, widened
+from models.samples import reading
+
+
+def test_cosine_of_known_angles() -> None:
+    assert metrics.cosine(np.array([1.0, 0.0]), np.array([3.0, 0.0])) == 1.0
+    assert metrics.cosine(np.array([1.0, 0.0]), np.array([0.0, 2.0])) == 0.0
+    assert metrics.cosine(np.array([1.0, 1.0]), np.array([1.0, 0.0])) == pytest.approx(math.sqrt(0.5))
+    assert metrics.cosine(np.array([1e300, 1e300]), np.array([-1e300, -1e300])) == pytest.approx(-1.0)
+    assert metrics.cosine(np.zeros(3), np.zeros(3)) == 1.0
+    assert metrics.cosine(np.zeros(3), np.ones(3)) == 0.0
+    assert math.isnan(metrics.cosine(np.array([math.nan]), np.ones(1)))
+
+
+def test_psnr_of_a_planted_difference() -> None:
+    want = np.array([0.0, 1.0, 2.0, 10.0])
+    assert metrics.psnr([want + 0.1], [want]) == pytest.approx(40.0)  # 10 dB * log10(10**2 / 0.01)
+    assert metrics.psnr([want, want + 0.1], [want, want]) == pytest.approx(40.0 + 10 * math.log10(2))
+    assert metrics.psnr([want], [want]) == math.inf
+    assert math.isnan(metrics.psnr([np.array([math.inf])], [np.array([1.0])]))
+
+
+def test_top_k_counts_rows_and_breaks_ties_as_argmax_does() -> None:
+    scores = np.array([[0.1, 0.9, 0.0], [0.5, 0.5, 0.1], [0.5, 0.5, 0.1], [math.nan, 0.2, 0.1]])
+    assert metrics.top(1, [scores], [np.array([1, 0, 1, 0])]) == 0.5  # tie: the first wins; NaN is never right
+    assert metrics.top(2, [scores], [np.array([0, 0, 1, 1])]) == 1.0
+    assert metrics.top(1, [np.array([0.1, 0.9])], [1]) == 1.0
+    assert metrics.top(5, [scores], [np.array([1, 0, 1, 0])]) is None, "of three classes every answer would be right"
+    assert metrics.top(1, [scores], ["cat"]) is None
+    assert metrics.top(1, [scores], [np.array([1, 0, 1, 7])]) is None
+
+
+def _row(program: str, top1: float, size: int, p50: float | None, **known: object) -> Row:
+    values = {"device": "board", "emulated": p50 is None, "engine": "lean", "target": "linux-arm64", **known}
+    return Row(
+        program=program, scheme=program, outcome="passed", samples=10, size=size, p50=p50,
+        accuracy=Accuracy(cosine=1.0, psnr=50.0, top1=top1), reference=Accuracy(top1=0.8), **values,
+    )  # fmt: skip
+
+
+def test_the_front_has_what_nothing_beats_on_its_device() -> None:
+    rows = marked(
+        [
+            _row("float", 0.80, 400, 4.0),
+            _row("half", 0.80, 200, 4.0),
+            _row("int8", 0.795, 100, 1.0),
+            _row("slow", 0.795, 100, 2.0),
+            _row("int4", 0.70, 50, 1.0),
+            _row("wrong", 0.99, 1, 0.1).model_copy(update={"outcome": "differs"}),
+            _row("emulated", 0.1, 900, None, device="emu"),
+        ],
+        "top1",
+    )
+    assert [one.program for one in rows if one.front] == ["half", "int8", "int4", "emulated"]
+    assert [(one.device, one.program) for one in suggested(rows, "top1")] == [("board", "int8")]
+    assert "fastest that loses at most 1%" in suggested(rows, "top1")[0].why
+
+
+def test_differences_that_are_only_rounding_count_as_equal() -> None:
+    rows = [
+        _row(name, 0.5, size, None).model_copy(update={"accuracy": Accuracy(cosine=1.0, psnr=psnr)})
+        for name, psnr, size in (("a", 150.0, 20), ("b", 140.0, 10), ("c", math.inf, 30))
+    ]
+    assert [one.program for one in marked(rows, "psnr") if one.front] == ["b"]
+
+
+def test_the_report_says_emulated_instead_of_times() -> None:
+    rows = marked(
+        [_row("fp32", 0.8, 400, 4.0), _row("<int8>", 0.8, 100, 1.0), _row("emu", 0.8, 9, None, device="pi")], "top1"
+    )
+    found = Compared(
+        model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1", rows=rows
+    )
+    columns, table = report.table(found)
+    assert table[-1][columns.index("p50")] == table[-1][columns.index("load")] == "emulated"
+    page = report.html(found)
+    assert page.count("<svg") == 2
+    assert "<int8>" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert Compared.model_validate_json(found.model_dump_json()) == found
+
+
+def _npz(folder: Path, **arrays: Any) -> str:
+    np.savez(folder / "a.npz", **arrays)
+    return str(folder / "a.npz")
+
+
+EXAMPLE = [np.zeros((4, 3), np.float32)]
+
+
+def test_rows_become_batches_and_the_last_one_is_filled_up(tmp_path: Path) -> None:
+    rows = np.arange(30, dtype=np.float64).reshape(10, 3)
+    found = reading.read(_npz(tmp_path, x=rows, labels=np.arange(10)), EXAMPLE, 99)
+    assert [one.rows for one in found.each] == [0, 0, 2]
+    assert [list(one.label) for one in found.each] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    last = found.each[2].inputs[0]
+    assert last.dtype == np.float32
+    assert (last == rows[[8, 9, 9, 9]]).all()
+    assert found.of == 3
+
+
+def test_samples_along_an_axis_of_their_own(tmp_path: Path) -> None:
+    data = _npz(tmp_path, b=np.ones((5, 4, 3), np.float32), labels=np.arange(5))
+    found = reading.read(data, EXAMPLE, 2)
+    assert ([one.label for one in found.each], found.of) == ([0, 1], 5)
+    assert found.each[0].inputs[0].shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"a": np.ones((5, 3)), "b": np.ones((5, 3))},
+        {"a": np.ones(3)},
+        {"a": np.ones((4, 3)), "labels": np.arange(3)},
+        {"a": np.ones((4, 3), complex)},
+        {"a": np.ones((0, 3))},
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        reading.read(_npz(tmp_path, **arrays), EXAMPLE, 99)
+
+
+def test_a_folder_for_each_class(tmp_path: Path) -> None:
+    for name, value in (("dogs", 2.0), ("cats", 1.0)):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            np.save(tmp_path / name / f"{number}.npy", np.full((3, 4), value))
+    found = reading.read(str(tmp_path), [np.zeros((1, 3, 4), np.float32)], 99)
+    assert [(one.label, one.inputs[0].shape, one.inputs[0].max()) for one in found.each] == [
+        (0, (1, 3, 4), 1.0), (0, (1, 3, 4), 1.0), (1, (1, 3, 4), 2.0), (1, (1, 3, 4), 2.0),
+    ]  # fmt: skip
+    assert [one.label for one in reading.read(str(tmp_path), [np.zeros((1, 3, 4))], 2).each] == [0, 1]
+
+
+def test_a_function_must_give_pairs() -> None:
+    assert reading.pairs("f", [(EXAMPLE[0], "any")], EXAMPLE).each[0].label == "any"
+    for bad in ([], [1], [(1, 2, 3)], 7, [(np.zeros(3), None)]):
+        with pytest.raises(UsageError):
+            reading.pairs("f", bad, EXAMPLE)
+
+
+def test_filled_rows_do_not_count(tmp_path: Path) -> None:
+    want = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    np.save(tmp_path / "want.npy", want)
+    sample = Sample((), (tmp_path / "want.npy",), np.array([0]), rows=1)
+    spoilt = want.copy()
+    spoilt[1] = 9.0
+    assert accuracy([[spoilt]], [sample], labelled=True).psnr == math.inf
+    spoilt[0] = [0.0, 1.0]
+    found = accuracy([[spoilt]], [sample], labelled=True, metric=lambda outputs, labels: len(outputs) + len(labels[0]))
+    assert (found.top1, found.cosine, found.metric) == (0.0, 0.0, 2.0)
+    assert accuracy([[want[:1]]], [sample], labelled=True) == Accuracy(), "an output of another shape"
+
+
+def test_inputs_are_converted_to_what_the_program_takes(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    file = tmp_path / "a.npy"
+    np.save(file, np.array([1.0, 1.00390625, 3.0e38], np.float32))
+    assert fitted(file, "float32", tmp_path / "made") == file
+    half = fitted(file, "float16", tmp_path / "made")
+    assert np.load(half).dtype == np.float16
+    assert list(widened(fitted(file, "bfloat16", tmp_path / "made"))[:2]) == [1.0, 1.0], "halves go to even"
+    with pytest.raises(UsageError):
+        fitted(file, "int64", tmp_path / "made")
