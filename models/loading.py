@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ import torch
 
 from core.errors import ExportError
 from core.files import sha256_file
-from models import packages
+from models import calling, packages
 from models.request import Request
 from models.watching import Watch, watching
 
@@ -169,18 +169,20 @@ def _call_zoo(request: Request) -> Any:
         ) from error
 
 
-def _tensors(value: Any, what: str, maker: str) -> tuple[Any, ...]:
-    """``value`` as a tuple of tensors."""
-    if isinstance(value, (tuple, list)) and value and all(isinstance(item, torch.Tensor) for item in value):
-        return tuple(value)
+def _call(value: Any, what: str, maker: str) -> tuple[calling.Call, tuple[Any, ...]]:
+    """The form of a call and its tensors."""
+    if isinstance(value, (tuple, list, Mapping)):
+        form, tensors = calling.understood(value)
+        if tensors:
+            return form, tensors
     kind = type(value).__name__
     if isinstance(value, (tuple, list)):
         kind = f"{kind} of {', '.join(sorted({type(item).__name__ for item in value})) or 'nothing'}"
-    raise ExportError(f"{maker} gives {what} that are not a tuple of tensors.", f"they are a {kind}", FORM)
+    raise ExportError(f"{maker} gives {what} without a tensor.", f"they are a {kind}", FORM)
 
 
 def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]:
-    """The four parts of the model function's result, checked."""
+    """The four parts of the model function's result, checked; called with tensors alone."""
     if not isinstance(value, tuple) or not 2 <= len(value) <= 4:
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
         raise ExportError(f"{maker} does not return a module with its example inputs.", f"it returned {got}", FORM)
@@ -189,8 +191,15 @@ def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tu
         raise ExportError(
             f"The first value that {maker} returns is not a torch.nn.Module.", f"it is a {type(module).__name__}", FORM
         )
-    samples = tuple(_tensors(sample, "calibration samples", maker) for sample in calibration or ())
-    return module, _tensors(inputs, "example inputs", maker), shapes, samples
+    form, tensors = _call(inputs, "example inputs", maker)
+    samples = []
+    for sample in calibration or ():
+        _call(sample, "calibration samples", maker)
+        samples.append(calling.like(form, sample, f"Calibration samples of {maker}"))
+    if not form.plain:
+        shapes = calling.shapes(module, inputs, shapes)
+        module = calling.flattened(module, form)
+    return module, tensors, shapes, tuple(samples)
 
 
 def load(request: Request) -> Prepared:
