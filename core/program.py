@@ -87,6 +87,16 @@ class Quantization(_Model):
     """Layers that the scheme should have quantized and that stayed in floating point, with the cause."""
 
 
+class Case(_Model):
+    """Inputs of other sizes than the example's, and the outputs for them."""
+
+    name: str = Field(pattern=r"^[a-z]+$")
+    """``least``, ``greatest``."""
+    inputs: tuple[TensorFile, ...]
+    outputs: tuple[TensorFile, ...]
+    tolerances: tuple[Tolerance, ...]
+
+
 class Agreement(_Model):
     """How far the program is from the model in PyTorch: a check of the export itself, made on the exporting machine."""
 
@@ -154,6 +164,8 @@ class Program(_Model):
     """Of a program that generates a token in each execution: tokens of its prompt, and of its output."""
     executions: dict[int, tuple[TensorFile, ...]] = Field(default_factory=dict)
     """Of a program with state: the outputs of each execution that the reference has, the first one's, too."""
+    cases: tuple[Case, ...] = ()
+    """Of a program with dynamic shapes: other sizes that a deploy checks, too."""
     depends: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """What the user's function read besides: ``files``, ``folders``, ``variables`` and ``packages``."""
 

@@ -131,6 +131,7 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
         files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
         state=lowered.state,
         executions={number: tuple(files) for number, files in ran.runs.items()} if lowered.state else {},
+        cases=ran.cases,
         generation=getattr(model.module, "generation", None),
         sources=model.sources,
         depends=model.depends,

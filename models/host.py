@@ -159,11 +159,13 @@ class Host:
         inputs: Sequence[TensorFile],
         executions: Sequence[int],
         method: str = "forward",
+        end: str = "",
     ) -> dict[int, list[TensorFile]]:
         """Run it several times without loading it again; outputs by the number of the execution, as ``outputN-K.npy``.
 
         Args:
             executions: those whose outputs are kept, in ascending order.
+            end: of the names of the first execution's outputs, ``output0<end>.npy``.
 
         Raises:
             ExportError: the runtime refuses it or crashes.
@@ -171,7 +173,7 @@ class Host:
         """
         described = [one.model_dump() for one in inputs]
         request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
-        answer = self._ask({**request, "executions": list(executions)})
+        answer = self._ask({**request, "executions": list(executions), "end": end})
         found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
         return dict(zip(executions, found, strict=True))
 

@@ -42,7 +42,7 @@ def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
         values = method.execute(tensors)
         if number in keep:
             outputs = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in values]
-            end = f"-{number}" if number > 1 else ""
+            end = f"-{number}" if number > 1 else request.get("end", "")
             found.append(
                 [reference.save(folder, f"output{index}{end}", one).model_dump() for index, one in enumerate(outputs)]
             )

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from core.program import Agreement, TensorFile, Tolerance
-from models import reference, state, tolerances
+from core.errors import ExportError
+from core.program import Agreement, Case, TensorFile, Tolerance
+from models import reference, sizes, state, tolerances
 from models.delegation import Delegation
 from models.host import Host
 from models.lowering import Lowered
@@ -35,6 +36,42 @@ class Reference:
     tolerances: tuple[Tolerance, ...]
     """One for each output."""
     warnings: tuple[str, ...]
+    cases: tuple[Case, ...] = ()
+    """Other sizes."""
+
+
+def _cases(
+    request: Request, scheme: Scheme, folder: Path, host: Host, quantized: Quantized, trusted: bool
+) -> tuple[list[Case], list[str]]:
+    """The reference at other sizes than the example's, and warnings."""
+    found, warnings = [], []
+    for name, tensors in sizes.others(sizes.of_inputs(quantized.program), quantized.inputs).items():
+        shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
+        files: list[TensorFile] = []
+        try:
+            right = reference.eager(quantized.program.module(), tensors)
+            files = [reference.save(folder, f"input{index}-{name}", one) for index, one in enumerate(tensors)]
+            outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
+            computed = right
+            if trusted:
+                outputs = host.run_often(folder, request.file, files, (1,), end=f"-{name}")[1]
+                computed = [reference.load(folder, file) for file in outputs]
+        except ExportError as error:
+            warnings.append(f"the {name} size ({shapes}) is not checked: {error.what} {error.cause}")
+            for file in (*folder.glob(f"input*-{name}.npy"), *folder.glob(f"output*-{name}.npy")):
+                file.unlink()
+            continue
+        agreement = tolerances.agreement(scheme, right, computed)
+        if agreement.max_abs > agreement.limit:
+            warnings.append(
+                f"{reference.engine(host=True)} gets the {name} size ({shapes}) wrong, by {agreement.max_abs:.4g}: its "
+                "reference is PyTorch's"
+            )
+            outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
+            computed = right
+        allowed = tolerances.tolerances(quantized.program, scheme, computed, tensors)
+        found.append(Case(name=name, inputs=tuple(files), outputs=tuple(outputs), tolerances=tuple(allowed)))
+    return found, warnings
 
 
 def make(
@@ -98,6 +135,7 @@ def make(
         )
     if any(bool((~torch.isfinite(one.double())).any()) for each in outputs.values() for one in each):
         warnings.append("an output holds infinities or NaN")
+    sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if not lowered.state else ([], [])
     each_run = [tolerances.tolerances(quantized.program, scheme, each, quantized.inputs) for each in outputs.values()]
     return Reference(
         inputs=inputs,
@@ -105,5 +143,6 @@ def make(
         engine=reference.engine(host=trusted),
         agreement=agreement,
         tolerances=tuple(map(tolerances.widest, zip(*each_run, strict=True))),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *unchecked),
+        cases=tuple(sized),
     )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from core.program import Dimension
+
+_MOST = 64 << 20
+"""Bytes of the inputs of the greatest size that is checked."""
 
 
 def of_inputs(program: Any) -> tuple[tuple[Dimension, ...], ...]:
@@ -43,3 +49,47 @@ def _linear(expression: Any) -> tuple[str, int, int]:
         if times.is_Integer and plus.is_Integer and times > 0:
             return str(symbols[0]), int(times), int(plus)
     return "", 1, 0
+
+
+def others(dimensions: Sequence[Sequence[Dimension]], inputs: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
+    """Inputs of the least and of the greatest sizes, made of the example's by leaving out and repeating elements.
+
+    Sizes of 0 are not taken. A name is missing if its sizes are the example's, unbounded, too large, or not known
+    because one follows from several others.
+    """
+    found = {}
+    for name, least in (("least", True), ("greatest", False)):
+        shapes = _shapes(dimensions, least)
+        if shapes is None or shapes == [tuple(one.shape) for one in inputs]:
+            continue
+        if (
+            sum(torch.Size(shape).numel() * one.element_size() for shape, one in zip(shapes, inputs, strict=True))
+            > _MOST
+        ):
+            continue
+        found[name] = tuple(_resized(one, shape) for one, shape in zip(inputs, shapes, strict=True))
+    return found
+
+
+def _shapes(dimensions: Sequence[Sequence[Dimension]], least: bool) -> list[tuple[int, ...]] | None:
+    numbers: dict[str, int] = {}
+    for one in (one for each in dimensions for one in each if one.symbol):
+        low = -(-(max(1, one.least) - one.plus) // one.times)
+        if not least and one.most is None:
+            return None
+        number = low if least else (int(one.most or 0) - one.plus) // one.times
+        known = numbers.setdefault(one.symbol, number)
+        numbers[one.symbol] = max(known, number) if least else min(known, number)
+    if any(not one.symbol and one.least != one.most for each in dimensions for one in each):
+        return None
+    return [
+        tuple(one.times * numbers[one.symbol] + one.plus if one.symbol else one.least for one in each)
+        for each in dimensions
+    ]
+
+
+def _resized(tensor: Any, shape: tuple[int, ...]) -> Any:
+    for axis, size in enumerate(shape):
+        if tensor.shape[axis] not in (0, size):
+            tensor = tensor.index_select(axis, torch.arange(size) % tensor.shape[axis])
+    return tensor.contiguous()

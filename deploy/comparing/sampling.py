@@ -25,7 +25,7 @@ from deploy.run.job import Job, load_job
 from deploy.run.needs import describe
 from deploy.run.npy import BFLOAT16, load
 from deploy.run.session import Session
-from deploy.run.settings import Settings
+from deploy.run.settings import ONCE, Settings
 from deploy.store.store import Blob, Store
 
 _PATIENCE = 10
@@ -110,13 +110,13 @@ def run(
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
-    settings = settings.model_copy(update={"num_executions": 1, "warmup": 0})
+    settings = settings.model_copy(update=ONCE)
     program = load_program(path)
     steps = Steps([])
     found: dict[int, list[Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         names, files = _files(program, samples, Path(folder))
-        job = load_job(path, program, settings)
+        job = replace(load_job(path, program, settings), cases=())
         needs = describe(bundle, job.model.source, job.model.sha256)
         job = _with(job.with_data(needs.program.data_files), files)
         seconds = (settings.timeout or device.timeout) * max(1, len(samples) / _PATIENCE)

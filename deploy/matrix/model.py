@@ -226,6 +226,7 @@ def inputs_of(cell: Cell, bundle: Bundle, folder: Path, settings: Settings) -> s
     facts = {
         "bundle": bundle_digest(bundle), "program": program.sha256, "method": program.method, "device": device,
         "inputs": [item.sha256 for item in program.inputs], "outputs": [item.sha256 for item in program.outputs],
+        "cases": [item.sha256 for case in program.cases for item in (*case.inputs, *case.outputs)],
         "tolerances": [program.tolerance_of(index).model_dump() for index in range(len(program.outputs))],
         "settings": settings.model_dump(mode="json", exclude=set(PATIENCE)), "description": DESCRIPTION,
         "file": sha256_file(folder / program.file),

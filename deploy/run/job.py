@@ -13,6 +13,7 @@ from core.files import sha256_file
 from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, TensorFile, Tolerance, format_of, load_program
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
+from deploy.run.sizes import Sized
 from deploy.store.store import Blob
 
 
@@ -43,6 +44,8 @@ class Job:
     """What computed the references, if known."""
     execution: int = 0
     """Which execution's outputs the references are; 0: any, as the program keeps no state."""
+    cases: tuple[Sized, ...] = ()
+    """Other sizes to be checked after the run."""
     data: dict[str, Blob] = field(default_factory=dict)
     """Files beside the program with its weights, by the names that it uses."""
 
@@ -65,7 +68,9 @@ class Job:
     @property
     def files(self) -> dict[str, Blob]:
         """What the run's folder holds: name to file."""
-        return {self.model_name: self.model, **self.data, **dict(zip(self.input_names, self.inputs, strict=True))}
+        others = {name: blob for case in self.cases for name, blob in case.inputs.items()}
+        own = dict(zip(self.input_names, self.inputs, strict=True))
+        return {self.model_name: self.model, **self.data, **own, **others}
 
     @property
     def digest(self) -> str:
@@ -165,6 +170,9 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
             program=program,
             reference_engine=program.reference_engine if own or expected else "",
             execution=execution,
+            cases=_cases(path, program)
+            if own and not expected and (method or program.method) == program.method
+            else (),
         )
     if not path.is_file():
         raise ProgramError(
@@ -205,6 +213,19 @@ def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ..
             f"--num-executions {max(1, below - warmup)} --warmup {min(warmup, below - 1)}",
         )
     return found, executions + warmup
+
+
+def _cases(folder: Path, program: Program) -> tuple[Sized, ...]:
+    """The other sizes of a program's reference."""
+    return tuple(
+        Sized(
+            case.name,
+            {item.file: _blob(_reference(folder, item.file)) for item in case.inputs},
+            tuple(_reference(folder, item.file) for item in case.outputs),
+            case.tolerances,
+        )
+        for case in program.cases
+    )
 
 
 def _reference(folder: Path, name: str) -> Path:

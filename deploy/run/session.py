@@ -17,8 +17,9 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run import collect, preflight, ran, runner
+from deploy.run import collect, preflight, ran, runner, sizes
 from deploy.run.compare import Comparison
+from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job
 from deploy.run.named_kernels import completed
@@ -36,7 +37,7 @@ from deploy.run.result import (
     result_key,
     write,
 )
-from deploy.run.settings import Settings
+from deploy.run.settings import ONCE, Settings
 from deploy.run.tuned import tuned_flags, tuned_name
 from deploy.run.weights import cache_flags, cache_name
 from deploy.scripts import script
@@ -52,8 +53,6 @@ _CLEANUP = 20.0
 _NOTHING = Survey()
 _SMALL = 256 << 10
 """Bytes of results that come with the run's end; larger ones are fetched."""
-_COOLING = 2.0
-"""Seconds between two looks at the temperature."""
 _PATIENCE = 2.0
 """Seconds after which taking the lock counts as waiting for another session."""
 
@@ -117,6 +116,7 @@ class Session:
                     files = collect.fetch(*what, values=settings.values)
                 with self.steps.step("compare"):
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
+            outputs += self._other_sizes(store, settings)
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
         result = result.model_copy(update={"attempts": attempts})
         return result.model_copy(update={"path": write(result)})
@@ -355,7 +355,7 @@ class Session:
             ],
         )
         note = store.path("governor")
-        cooled = self._cool_down(settings.cooldown) if settings.cooldown else 0.0
+        cooled = cool_down(self.transport, self.device.name, settings.cooldown, self.steps, self.deadline)
         with self.steps.step("run", f"running {self.job.name} on {self.device.name}") as step:
             store.lock.check()
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)
@@ -379,6 +379,17 @@ class Session:
             for line in self.conditions.notes:
                 step.note(line)
             return completed(runner.parse_result(said))
+
+    def _other_sizes(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
+        """The outputs at other sizes; conditions and times stay those of the run itself."""
+        before, once = self.conditions, settings.model_copy(update=ONCE)
+        found = sizes.compared(
+            self.job.cases,
+            lambda names: self._run(store, once, names),
+            lambda said, to: collect.fetch(self.transport, store, said, self.sent, to, False, self.deadline),
+        )
+        self.conditions = before
+        return found
 
     def _sound_run(
         self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob], settings: Settings
@@ -426,24 +437,6 @@ class Session:
         if self.replaced == before:
             return None
         return self._upload(store, voucher, survey, self._missing(survey))
-
-    def _cool_down(self, degrees: float) -> float:
-        """Wait until the device's warmest zone has cooled down; return the seconds waited.
-
-        Raises:
-            DeadlineError: it does not cool down in time.
-        """
-        begun = time.monotonic()
-        with self.steps.step("cool down", f"waiting for {self.device.name} to cool down") as step:
-            while True:
-                words = ["sh", "-c", script("state"), "slipway", conditions.SYSFS]
-                now = conditions.snapshot(run(self.transport, words, deadline=self.deadline).text).hottest_c
-                if now is None:
-                    step.note(f"{self.device.name} does not report a temperature: not waiting")
-                if now is None or now <= degrees:
-                    return time.monotonic() - begun
-                self.deadline.check(f"{self.device.name} was at {now:.1f} °C, waiting for {degrees:g} °C")
-                time.sleep(self.deadline.left(_COOLING))
 
     def _result(
         self,

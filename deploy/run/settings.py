@@ -22,6 +22,8 @@ RETRIES = 2
 """Further attempts after a transient error."""
 EXECUTIONS = (10, 1)
 """Timed executions and warm-up, for one deploy."""
+ONCE = {"num_executions": 1, "warmup": 0, "etdump": False, "values": False, "cooldown": 0.0}
+"""Changes to settings for a run that only gives outputs."""
 EMULATED = (1, 0)
 """The same on an emulated device, whose times are not latency figures."""
 

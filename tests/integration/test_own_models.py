@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from core.bundle import Bundle
 from core.errors import ExportError, UsageError
 from core.paths import ROOT, cache_dir
-from core.program import load_program
+from core.program import TensorFile, load_program
 from deploy.devices.inventory import Device
 from deploy.run import generate
 from deploy.run.pipeline import deploy
@@ -112,6 +112,34 @@ def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host,
         want = module(**call)
     for file, right in zip(program.outputs, (want["scores"], want["again"][0]), strict=True):
         assert numpy.abs(numpy.load(folder / file.file) - right.numpy()).max() <= error
+
+
+@pytest.mark.build
+def test_the_least_and_the_greatest_size_are_checked_on_the_device(
+    tmp_path: Path, host: Host, bundle: Bundle, device: Device, dist: Path
+) -> None:
+    folder = export(f"{FIXTURES / 'good.py'}:belonging", out=tmp_path, host=host)
+    least, greatest = load_program(folder).cases
+    assert [one.shape for one in least.inputs] == [(2, 3), (2, 3), (4,)]
+    assert [one.shape for one in greatest.inputs] == [(8, 3), (8, 3), (16,)]
+    result = deploy(device, bundle, folder, listeners=[])
+    assert [(one.name, one.shape) for one in result.outputs] == [
+        ("output0", (4, 3)), ("output1", (8,)), ("output0 (least)", (2, 3)), ("output1 (least)", (4,)),
+        ("output0 (greatest)", (8, 3)), ("output1 (greatest)", (16,)),
+    ]  # fmt: skip
+    assert result.verdict == "identical"
+    # A wrong element at one size alone.
+    file = folder / greatest.outputs[1].file
+    spoilt = numpy.load(file)
+    spoilt[15] += 1
+    numpy.save(file, spoilt)
+    wrong = deploy(device, bundle, folder, listeners=[])
+    assert [one.name for one in wrong.outputs if one.verdict == "differs"] == ["output1 (greatest)"]
+    assert deploy(device, bundle, folder, Settings(inputs=_files(folder, least.inputs)), listeners=[]).outputs[2:] == ()
+
+
+def _files(folder: Path, files: Sequence[TensorFile]) -> tuple[Path, ...]:
+    return tuple(folder / one.file for one in files)
 
 
 def test_a_sample_of_another_form_is_refused(tmp_path: Path, host: Host) -> None:
