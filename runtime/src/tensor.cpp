@@ -30,13 +30,22 @@ constexpr TypeRow kTypes[] = {
     {DType::kUnknown, "unknown", 0, 0},
 };
 
-const TypeRow& row(DType dtype) {
-  for (const TypeRow& candidate : kTypes) {
-    if (candidate.dtype == dtype) {
-      return candidate;
+constexpr std::size_t kTypeCount = sizeof(kTypes) / sizeof(kTypes[0]);
+
+constexpr bool rows_are_in_order() {
+  for (std::size_t i = 0; i < kTypeCount; ++i) {
+    if (static_cast<std::size_t>(kTypes[i].dtype) != i) {
+      return false;
     }
   }
-  return kTypes[sizeof(kTypes) / sizeof(kTypes[0]) - 1];
+  return true;
+}
+static_assert(rows_are_in_order(), "a type's number is its row");
+
+// By its number: each execution asks for the sizes of its inputs and outputs.
+const TypeRow& row(DType dtype) {
+  const auto index = static_cast<std::size_t>(dtype);
+  return kTypes[index < kTypeCount ? index : kTypeCount - 1];
 }
 
 // Calls visit(row_major_index, memory_index) for every element.

@@ -33,7 +33,6 @@ std::array<std::int64_t, kMostDims> TensorView::strides() const {
 }
 
 Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank) {
-  const Shape new_shape(sizes, sizes + rank);
   if (view->constant || (view->data == nullptr && view->count() != 0)) {
     return {
         Code::kFile,
@@ -47,6 +46,7 @@ Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank) {
     return {Code::kFile, "A tensor that is read would have to change its shape to be written to.",
             "export the model again"};
   }
+  const Shape new_shape(sizes, sizes + rank);
   const std::string change = "from " + to_text(view->shape()) + " to " + to_text(new_shape);
   if (rank != view->rank || view->dynamism == Dynamism::kStatic) {
     return {Code::kExecution, "A tensor of fixed shape would have to change " + change + ".",

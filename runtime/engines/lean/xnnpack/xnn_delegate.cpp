@@ -28,6 +28,18 @@ std::vector<std::size_t> memory_dims(const TensorView& view, std::size_t rank) {
   return dims;
 }
 
+// Whether these are the memory_dims() of a tensor: each execution asks, and allocates nothing.
+bool has_memory_dims(const TensorView& view, const std::vector<std::size_t>& dims) {
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const std::size_t size =
+        view.rank == dims.size() ? static_cast<std::size_t>(view.sizes[view.order[i]]) : 1;
+    if (size != dims[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // XNNPACK writes indices as 32-bit numbers; the program may have a tensor of 64-bit ones for them.
 void widen_indices(TensorView* view) {
   const std::size_t count = view->count();
@@ -178,10 +190,10 @@ Status XnnDelegate::reshape_inputs(const std::vector<TensorView*>& arguments, bo
                   name_of(view.dtype),
               kCopyAgain};
     }
-    std::vector<std::size_t> dims = memory_dims(view, bound.external.rank);
-    if (shaped_ && dims == bound.dims) {
+    if (shaped_ && bound.dims.size() == bound.external.rank && has_memory_dims(view, bound.dims)) {
       continue;
     }
+    std::vector<std::size_t> dims = memory_dims(view, bound.external.rank);
     const xnn_status status =
         xnn_reshape_external_value(runtime_.get(), bound.external.id, dims.size(), dims.data());
     if (status != xnn_status_success) {
@@ -221,11 +233,11 @@ Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, co
               "report it with the program: this is a defect of Slipway"};
     }
     if (rank == view.rank) {
-      Shape sizes(rank);
+      std::int64_t sizes[XNN_MAX_TENSOR_DIMS];
       for (std::size_t i = 0; i < rank; ++i) {
         sizes[view.order[i]] = static_cast<std::int64_t>(dims[i]);
       }
-      SLIPWAY_RETURN_IF_ERROR(resize(&view, sizes));
+      SLIPWAY_RETURN_IF_ERROR(resize(&view, sizes, rank));
     }
     const bool indices = view.dtype == DType::kInt64 && bits_of(bound.external.datatype) == 32;
     const bool fits = count == view.count() && view.bytes() <= view.capacity &&
@@ -242,7 +254,6 @@ Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, co
 
 Status XnnDelegate::bind(const std::vector<TensorView*>& arguments, bool reshaped) {
   bool changed = reshaped;
-  std::vector<xnn_external_value> external_values;
   for (Bound& bound : bound_) {
     TensorView& view = *arguments[bound.external.id];
     void* data = view.data;
@@ -253,10 +264,13 @@ Status XnnDelegate::bind(const std::vector<TensorView*>& arguments, bool reshape
     }
     changed = changed || bound.data != data;
     bound.data = data;
-    external_values.push_back({bound.external.id, data});
   }
   if (!changed) {
     return {};
+  }
+  std::vector<xnn_external_value> external_values;
+  for (const Bound& bound : bound_) {
+    external_values.push_back({bound.external.id, bound.data});
   }
   const xnn_status status =
       xnn_setup_runtime_v2(runtime_.get(), external_values.size(), external_values.data());
