@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -163,6 +164,8 @@ class Tensor {
   const slipway_tensor& c_tensor() const { return tensor_; }
 
  private:
+  friend class Method;
+
   slipway_tensor tensor_ = {};
 };
 
@@ -259,18 +262,24 @@ class Method {
 
   /** Sets all inputs, runs the method, and returns all outputs by reference. */
   Result<std::vector<Tensor>> forward(const std::vector<Tensor>& inputs) {
+    return forward(inputs.data(), inputs.size());
+  }
+  /** The same with inputs that are listed: `forward({image, scale})`. */
+  Result<std::vector<Tensor>> forward(std::initializer_list<Tensor> inputs) {
+    return forward(inputs.begin(), inputs.size());
+  }
+  /** The same with `count` inputs in an array. */
+  Result<std::vector<Tensor>> forward(const Tensor* inputs, std::size_t count) {
     static_assert(sizeof(Tensor) == sizeof(slipway_tensor), "a Tensor is a slipway_tensor");
-    const auto* tensors = reinterpret_cast<const slipway_tensor*>(inputs.data());
-    if (slipway_error* error = slipway_method_forward(method_, tensors, inputs.size())) {
+    const auto* tensors = reinterpret_cast<const slipway_tensor*>(inputs);
+    if (slipway_error* error = slipway_method_forward(method_, tensors, count)) {
       return Error(error);
     }
     std::vector<Tensor> outputs(num_outputs());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      slipway_tensor tensor = {};
-      if (slipway_error* error = slipway_method_output(method_, i, &tensor)) {
+      if (slipway_error* error = slipway_method_output(method_, i, &outputs[i].tensor_)) {
         return Error(error);
       }
-      outputs[i] = Tensor(tensor);
     }
     return outputs;
   }
@@ -330,15 +339,15 @@ class Program {
   }
   /** Runs the method "forward"; outputs are valid until the next execution. */
   Result<std::vector<Tensor>> forward(const std::vector<Tensor>& inputs) {
-    return execute("forward", inputs);
+    return run("forward", inputs.data(), inputs.size());
+  }
+  /** The same with inputs that are listed: `forward({image, scale})`. */
+  Result<std::vector<Tensor>> forward(std::initializer_list<Tensor> inputs) {
+    return run("forward", inputs.begin(), inputs.size());
   }
   /** Runs a method by its name. */
   Result<std::vector<Tensor>> execute(const std::string& name, const std::vector<Tensor>& inputs) {
-    Result<Method> found = method(name);
-    if (!found.ok()) {
-      return found.error();
-    }
-    return found->forward(inputs);
+    return run(name.c_str(), inputs.data(), inputs.size());
   }
 
   /** Writes packed weights to LoadOptions::weights_cache. */
@@ -350,6 +359,14 @@ class Program {
   using Handle = std::unique_ptr<slipway_program, void (*)(slipway_program*)>;
 
   explicit Program(slipway_program* program) : program_(program, &slipway_program_free) {}
+
+  Result<std::vector<Tensor>> run(const char* name, const Tensor* inputs, std::size_t count) {
+    slipway_method* found = nullptr;
+    if (slipway_error* error = slipway_program_find_method(program_.get(), name, &found)) {
+      return Error(error);
+    }
+    return Method(found).forward(inputs, count);
+  }
 
   template <typename Load>
   static Result<Program> load_with(const LoadOptions& options, Load load) {
