@@ -200,6 +200,13 @@ def development() -> str:
     return filled("docs/development.md", {"times": times.markdown()})
 
 
+def embedding() -> str:
+    """``docs/embedding.md`` with the figures that ``./inv bench --forward --update`` kept."""
+    from verify.bench import forward
+
+    return filled("docs/embedding.md", {"forward": forward.markdown()})
+
+
 def main() -> None:
     """Write all files."""
     from verify import house
@@ -208,6 +215,7 @@ def main() -> None:
     write_atomic(ROOT / "docs" / "architecture.svg", house.svg())
     write_atomic(ROOT / "docs" / "development.md", development())
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
+    write_atomic(ROOT / "docs" / "embedding.md", embedding())
     write_atomic(ROOT / "docs" / "lean.md", lean())
     write_atomic(ROOT / "docs" / "nets.md", nets())
     write_atomic(ROOT / "docs" / "kleidiai.md", lab())

@@ -59,6 +59,7 @@ def test(
         "runs": "timed runs of each command, or rounds (default: 5)",
         "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
         "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",
+        "forward": "measure one forward() through libslipway beside upstream's Module instead, one and two threads",
         "nets": "measure the engine lean beside upstream's instead, with nets of other projects, one and two threads",
         "operators": "measure single operators of the engine lean beside upstream's instead, at sizes that nets have",
         "only": "with --nets: names of nets or programs, as 'resnet18,* qs8'; with --operators: words in names of uses",
@@ -75,6 +76,7 @@ def bench(
     runs: int = 5,
     engines: bool = False,
     lean: bool = False,
+    forward: bool = False,
     nets: bool = False,
     operators: bool = False,
     only: str = "",
@@ -110,6 +112,11 @@ def bench(
         from verify.bench.operators import run as run_operators
 
         run_operators(number("runs", runs, 1), [word for word in only.split(",") if word], json, update)
+        return
+    if forward:
+        from verify.bench.forward import run as run_forward
+
+        run_forward(number("runs", runs, 1), json, update)
         return
     if lean:
         from verify.bench.lean import run as run_lean

@@ -26,6 +26,7 @@ from toolchains.build.wheel import write_wheel
 from toolchains.compilers.families import family
 from toolchains.emulation import platforms
 from toolchains.targets import Target, get_target
+from verify.bench import forward
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -184,6 +185,14 @@ def _flags(text: str, sdk: Sdk) -> list[str]:
     for name, folder in (("libdir", "lib"), ("includedir", "include")):
         text = text.replace(f"${{{name}}}", str(sdk.path / folder))
     return text.split()
+
+
+def test_forward_is_measured_through_the_library_and_upstreams_module(tmp_path: Path) -> None:
+    """Both programs run and agree on the output; how long they take is for `./inv bench --forward`."""
+    found = forward.subjects(["linear"], [2])
+    result = forward.measure(found, forward.build(tmp_path / "build"), rounds=1, blocks=2, block=2)
+    (row,) = result["rows"]
+    assert min(*row["ns"].values(), *row["runner_ns"].values()) > 0
 
 
 def test_the_archive_is_the_folder_and_damage_is_seen(tmp_path: Path) -> None:

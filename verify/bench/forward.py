@@ -1,0 +1,215 @@
+"""What ``./inv bench --forward`` does: time one ``forward()`` through libslipway and upstream's ``Module``, in turns.
+
+The overhead of a call is the time of ``forward()`` less the time of the method's bare execution in the same process.
+Beside it is what ``pte_runner`` measures of both engines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core import console
+from core.commands import run as run_command
+from core.errors import BuildError
+from core.paths import ROOT, cache_dir
+from core.program import Program, load_program
+from verify.bench.engines import BUSY, Case
+from verify.bench.kept import keep, table
+
+KEPT = ROOT / "docs" / "data" / "forward-bench.json"
+SOURCES = ROOT / "verify" / "bench" / "programs"
+MODELS = ("linear", f"{SOURCES / 'smallest.py'}:smallest")
+THREADS = (1, 2)
+AIM = 0.5
+"""The overhead's ratio to upstream's to stay under."""
+BLOCKS, BLOCK = 200, 50
+"""Medians of so many blocks, each of so many executions of one way: the clock is read once a block."""
+WAYS = ("c", "cpp", "execute", "module", "module_execute")
+HEADINGS = [
+    "program", "threads", "C API", "C++", "`Module`", "C API : `Module`", "C++ : `Module`",
+    "`pte_runner`, lean", "`pte_runner`, executorch", "overhead: C API", "C++", "`Module`",
+]  # fmt: skip
+_SECONDS = 300.0
+
+
+@dataclass
+class Subject:
+    """A program with one number of threads, the engines' runners, and what was measured."""
+
+    name: str
+    folder: Path
+    program: Program
+    threads: int
+    runners: tuple[Case, ...] = ()
+    rounds: list[dict[str, float]] = field(default_factory=list)
+    """One for each round: nanoseconds by way."""
+
+    def run(self, built: Path, blocks: int, block: int) -> None:
+        """One process of each side; they must agree on the output.
+
+        Raises:
+            BuildError: a program failed, or their outputs differ by more than rounding.
+        """
+        import numpy as np
+
+        found: dict[str, float] = {}
+        outputs = []
+        with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
+            inputs = np.load(self.folder / self.program.inputs[0].file)
+            raw = Path(scratch, "in.bin")
+            raw.write_bytes(inputs.tobytes())
+            for side in ("slipway", "executorch"):
+                out = Path(scratch, f"{side}.bin")
+                words = [self.threads, blocks, block, *inputs.shape]
+                done = run_command(
+                    [built / f"forward_{side}", self.folder / self.program.file, raw, out, *map(str, words)],
+                    timeout=_SECONDS, error=BuildError, what=f"Running {self.name} through {side}",
+                )  # fmt: skip
+                found |= json.loads(done.stdout)
+                outputs.append(np.frombuffer(out.read_bytes(), inputs.dtype))
+        if not np.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-5):
+            raise BuildError(f"{self.name}: libslipway and Module compute different outputs.", "", "./inv agree")
+        self.rounds.append(found)
+        for case in self.runners:
+            case.run(self.threads, blocks * 5, warmup=50)
+
+    def row(self) -> dict[str, Any]:
+        """Medians in nanoseconds; overheads of each round."""
+        return {
+            "program": self.name,
+            "threads": self.threads,
+            "ns": {way: round(statistics.median(one[way] for one in self.rounds), 1) for way in WAYS},
+            "runner_ns": {case.engine: round(statistics.median(case.latency) * 1e6) for case in self.runners},
+            "overhead_ns": {
+                way: [round(one[way] - one[bare], 1) for one in self.rounds]
+                for way, bare in (("c", "execute"), ("cpp", "execute"), ("module", "module_execute"))
+            },
+        }
+
+
+def build(folder: Path) -> Path:
+    """Both programs, against libslipway and upstream's library; the folder that they are in."""
+    from toolchains.build import conan, conan_packages
+    from toolchains.build.sdk import build_sdk
+    from toolchains.targets import host_target
+
+    target = host_target()
+    sdk = build_sdk(target.name)
+    log = cache_dir("logs") / "bench-forward.log"
+    log.write_text("", encoding="utf-8")
+    what = "Installing upstream's library"
+    words = conan_packages.words(target, target.toolchain(""), log)
+    request = conan_packages.Request(["--requires=executorch/[*]"], words, log, what)
+    graph = conan_packages.install(request, ["--envs-generation=false"], lambda _: None, lambda _: None)
+    theirs = next(node["package_folder"] for node in graph["nodes"].values() if node.get("name") == "executorch")
+    argv: list[str | Path] = [
+        conan.program("cmake"), "-S", SOURCES, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={sdk.toolchain_file}",
+        f"-DCMAKE_PREFIX_PATH={sdk.path};{theirs}",
+    ]  # fmt: skip
+    run_command(argv, error=BuildError, what="Configuring the programs that measure forward()")
+    run_command([conan.program("cmake"), "--build", folder], error=BuildError, what="Building them")
+    return folder
+
+
+def subjects(models: Sequence[str] = MODELS, threads: Sequence[int] = THREADS) -> list[Subject]:
+    """The programs, exported, with the runners of both engines."""
+    from core.environment import ensure_export
+    from models.export import export
+    from toolchains.build.builder import build as build_bundle
+    from toolchains.targets import host_target
+
+    ensure_export()
+    bundles = {engine: build_bundle(host_target().name, engine) for engine in ("lean", "executorch")}
+    found = []
+    for model in models:
+        folder = export(model, "fp32")
+        program = load_program(folder)
+        name = model.rpartition(":")[2]
+        for count in threads:
+            runners = tuple(Case(engine, "", name, bundle, folder, program) for engine, bundle in bundles.items())
+            found.append(Subject(name, folder, program, count, runners))
+    return found
+
+
+def measure(found: Sequence[Subject], built: Path, rounds: int, blocks: int, block: int) -> dict[str, Any]:
+    """Run all ``rounds`` times, everything in turns."""
+    for _ in range(rounds):
+        for subject in found:
+            subject.run(built, blocks, block)
+    rows = [subject.row() for subject in found]
+    return {
+        "rounds": rounds,
+        "executions": blocks * block,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "rows": rows,
+        "geometric": {
+            way: round(math.exp(statistics.fmean(math.log(row["ns"][way] / row["ns"]["module"]) for row in rows)), 3)
+            for way in ("c", "cpp")
+        },
+    }
+
+
+def run(runs: int, as_json: bool, update: bool) -> None:
+    """Measure and print; with ``update`` keep the figures for the docs."""
+    # Before the compilers run: what else keeps the machine busy.
+    before = round(os.getloadavg()[0], 2)
+    with tempfile.TemporaryDirectory(prefix="slipway-bench-") as scratch:
+        result = {"load_average_before": before} | measure(subjects(), build(Path(scratch)), runs, BLOCKS, BLOCK)
+    if update:
+        keep(KEPT, result, result["load_average_before"], BUSY)
+    if as_json:
+        console.print_json(result)
+        return
+    headings = [heading.replace("`", "") for heading in HEADINGS]
+    console.table("one forward()", headings, [cells(row) for row in result["rows"]], caption=_about(result))
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """A row of the table."""
+    times, overheads = row["ns"], row["overhead_ns"]
+    return [
+        row["program"],
+        str(row["threads"]),
+        *(_time(times[way]) for way in ("c", "cpp", "module")),
+        *(f"{times[way] / times['module']:.2f}" for way in ("c", "cpp")),
+        *(_time(row["runner_ns"][engine]) for engine in ("lean", "executorch")),
+        *(_overhead(overheads[way], overheads["module"]) for way in ("c", "cpp")),
+        _overhead(overheads["module"], None),
+    ]
+
+
+def _time(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1000:.2f} µs"
+
+
+def _overhead(rounds: Sequence[float], upstream: Sequence[float] | None) -> str:
+    """The median; not where rounds disagree even about its sign. A mark where the aim is missed."""
+    middle = statistics.median(rounds)
+    if min(rounds) <= 0 or (upstream and min(upstream) <= 0):
+        return "in the noise"
+    missed = upstream is not None and middle > AIM * statistics.median(upstream)
+    return f"{middle:.0f} ns" + (" (!)" if missed else "")
+
+
+def _about(result: dict[str, Any]) -> str:
+    means = result["geometric"]
+    return (
+        f"Medians of {result['rounds']} rounds of {result['executions']} executions in turns; geometric means of the "
+        f"ratios to Module: C API {means['c']:.2f}, C++ {means['cpp']:.2f}; {result['machine']}; load average before "
+        f"{result['load_average_before']}; (!) overhead above {AIM} of Module's."
+    )
+
+
+def markdown() -> str:
+    """The figures kept, as a table for ``docs/embedding.md``."""
+    return table(KEPT, HEADINGS, cells, _about)
