@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
-from models import haste, state
+from models import causes, haste, state
 from models.graphs import is_dequantize, module_path
 from models.loading import Prepared, call, last_lines
 from models.options import Options
@@ -60,8 +60,17 @@ def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: boo
         with torch.no_grad():
             return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic_shapes, strict=strict)
 
-    hint = "what torch.export takes: https://docs.pytorch.org/docs/stable/export.html"
-    return _explained("torch.export of the model", hint, run)
+    try:
+        return run()
+    except SlipwayError:
+        raise
+    except Exception as error:
+        why, hint = causes.known(error)
+        line = causes.place(error, module)
+        said = last_lines(error)
+        said = said.splitlines()[0] if why and line else said  # the rest says the same again
+        cause = "\n".join(one for one in (why, line, f"{type(error).__name__}: {said}") if one)
+        raise ExportError("torch.export of the model failed.", cause, hint) from error
 
 
 def _half(model: Prepared) -> Quantized:
