@@ -113,7 +113,10 @@ def plot(rows: list[Row], found: Compared) -> Markup:
     costs = [one.size / 1e3 if emulated else max(one.p50 or 0.0, 1e-6) for one in shown]
     values = [accurate(one.accuracy, found.by) for one in shown]
     low, high = min(values), max(values)
-    low, high = (low - 0.5, high + 0.5) if high - low < 1e-9 else (low - (high - low) / 10, high + (high - low) / 10)
+    around = 0.02 if found.by == "top1" else 0.5
+    low, high = (
+        (low - around, high + around) if high - low < 1e-9 else (low - (high - low) / 10, high + (high - low) / 10)
+    )
     scale = plots.log_scale(costs)
     span = math.log(scale.high / scale.low)
 
