@@ -24,13 +24,18 @@ from toolchains.build import builder, conan
 from toolchains.build.sdk import Sdk, build_sdk
 from toolchains.build.wheel import write_wheel
 from toolchains.compilers.families import family
-from toolchains.emulation import platforms
+from toolchains.debian import packages as debian
+from toolchains.emulation import emulators, platforms
 from toolchains.targets import Target, get_target
 from verify.bench import forward
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv6", "android-arm64", "windows-x86_64"]
+FOREIGN = [("linux-arm64", "arm64", "aarch64-linux-gnu"), ("linux-armv7", "armhf", "arm-linux-gnueabihf")]
+"""Targets whose wheels are tried with Debian's Python: its name of the processor, and of the libraries' folder."""
+SAID = ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
+"""What a script prints that tries a wheel."""
 EXAMPLES, CHECK = ROOT / "examples", Path(__file__).parent / "test_library"
 
 
@@ -241,7 +246,32 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     done = subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "wheel.bin").read_bytes() == want
-    assert done.stdout.splitlines() == ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
+    assert done.stdout.splitlines() == SAID
+
+
+def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None:
+    """Installed by pip, which reads the tag; run by that system's own Python and NumPy, out of Debian, under QEMU."""
+    for name, arch, triple in FOREIGN:
+        folder = tmp_path / name
+        folder.mkdir()
+        want = expected(name, folder)
+        target = get_target(name)
+        wheel = write_wheel(build_sdk(name))
+        platform = wheel.stem.rpartition("-")[2]
+        assert platform == f"manylinux_2_28_{target.machine}"
+        words = ["--no-index", "--no-deps", "--only-binary=:all:", f"--platform={platform}"]
+        pip = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        run([*pip, *words, "--target", folder / "site", wheel])
+        root = debian.tree("bookworm", arch, ["python3-minimal", "python3-numpy", "libstdc++6"], closure=True)
+        libraries = ":".join(str(root / "usr/lib" / triple / inside) for inside in ("blas", "lapack"))
+        qemu = [*emulators.user_argv(target, sysroot=root), "-E", f"LD_LIBRARY_PATH={libraries}"]
+        # -B: the tree of Debian's packages is shared, and stays as it was unpacked.
+        script = f"import sys; sys.path.insert(0, 'site')\n{_SCRIPT}"
+        argv: list[str | Path] = [*qemu, root / "usr/bin/python3.11", "-I", "-B", "-c", script]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert (folder / "wheel.bin").read_bytes() == want, name
+        assert done.stdout.splitlines() == SAID
 
 
 _SCRIPT = """
