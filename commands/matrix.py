@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from commands import export
 from core.bundle import Bundle
 from core.cli import Words, number
+from core.commands import quote
 from deploy.matrix import matrix, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import SCHEMES, Exportable
@@ -36,6 +38,7 @@ def run(words: Words) -> None:
         baseline=words["baseline"],
         save_baseline=words["save_baseline"],
         fail_on_regression=words["fail_on_regression"],
+        command=quote(["./inv", *sys.argv[1:]]),
     )
     request, programs = catalogue(request)
     if words["list"] or words["print_matrix"]:

@@ -14,9 +14,9 @@ from markupsafe import Markup
 from core.errors import ConfigError
 from core.plain import plain
 from core.program import ENGINES
-from deploy.matrix import plots
+from deploy.matrix import plots, ratios
 from deploy.matrix.model import CellResult, Impossible, Matrix, load_matrix
-from deploy.run.preflight import size
+from deploy.matrix.people import counted, disturbed, duration, elapsed, exact, failures, size, three
 
 TEMPLATE = Path(__file__).with_name("matrix.html.j2")
 _SERIES = 24
@@ -43,7 +43,15 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
         errors=plots.errors(cells),
         history=_history(found, earlier),
         verdicts=_verdicts(found),
-        emulated=sum(cell.emulated for cell in cells),
+        emulated=counted(sum(cell.emulated for cell in cells), "cell") if any(cell.emulated for cell in cells) else "",
+        headline=_headline(found),
+        failures=failures(cells),
+        disturbed={cell.key: notes for cell in cells if (notes := disturbed(cell))},
+        gains=[
+            (title, ratios.summary(rows), rows)
+            for title, rows in (("Engines", ratios.of_engines(cells)), ("Schemes", ratios.of_schemes(cells)))
+            if rows
+        ],
         impossible=_reasons(found.impossible),
     )
 
@@ -63,7 +71,10 @@ def template(file: Path) -> Template:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"size": lambda value: size(value) if value else "", "figure": _figure}
+    environment.filters |= {
+        "size": size, "figure": _figure, "duration": duration, "elapsed": elapsed, "exact": exact, "three": three,
+        "counted": counted,
+    }  # fmt: skip
     return environment.get_template(file.name)
 
 
@@ -85,10 +96,30 @@ def _figure(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}g}"
 
 
+def _headline(found: Matrix) -> str:
+    """What was run and how it ended, in a sentence or two."""
+    cells = found.cells
+    devices, engines, programs = (
+        len({getattr(cell, key) for cell in cells}) for key in ("device", "engine", "program")
+    )
+    what = f"{counted(programs, 'program')} on {counted(devices, 'device')} with {counted(engines, 'engine')}"
+    groups = failures(cells)
+    if not groups:
+        left = sum(cell.outcome == "not run" for cell in cells)
+        end = f"{counted(left, 'cell')} did not run" if left else f"all {len(cells)} cells passed"
+        return f"{what}: {end if len(cells) > 1 or left else 'the cell passed'}."
+    first = groups[0]
+    causes = "" if len(groups) == 1 else f", for {len(groups)} causes"
+    most = "" if len(groups) == 1 else f"Most frequent ({counted(len(first.keys), 'cell')}): "
+    return f"{what}: {len(found.failures)} of {counted(len(cells), 'cell')} failed{causes}. {most}{first.what}"
+
+
 def _tiles(found: Matrix) -> list[tuple[str, str, str]]:
     """Number, word and colour of the page's summary."""
     passed = sum(cell.outcome == "passed" for cell in found.cells)
-    tiles = [(f"{passed}", f"of {len(found.cells)} cells passed", "good" if passed == len(found.cells) else "")]
+    tiles = [
+        (f"{passed}", f"of {counted(len(found.cells), 'cell')} passed", "good" if passed == len(found.cells) else "")
+    ]
     if found.failures:
         tiles.append((str(len(found.failures)), "failed", "bad"))
     left = sum(cell.outcome == "not run" for cell in found.cells)
@@ -97,10 +128,12 @@ def _tiles(found: Matrix) -> list[tuple[str, str, str]]:
     tiles += [(str(kept), "kept from before", "")] if kept else []
     if found.baseline:
         worse = len(found.regressions)
-        tiles.append((str(worse), "figures worse than the baseline", "bad" if worse else "good"))
-    tiles.append((str(len({cell.device for cell in found.cells})), "devices", ""))
+        words = f"figure{'' if worse == 1 else 's'} worse than the baseline"
+        tiles.append((str(worse), words, "bad" if worse else "good"))
+    devices = len({cell.device for cell in found.cells})
+    tiles.append((str(devices), "device" if devices == 1 else "devices", ""))
     tiles += [(str(len(found.impossible)), "impossible", "")] if found.impossible else []
-    tiles.append((f"{found.seconds:.0f} s", "in all", ""))
+    tiles.append((elapsed(found.seconds), "in all", ""))
     return tiles
 
 
@@ -145,6 +178,8 @@ def _history(found: Matrix, earlier: Sequence[Matrix]) -> list[Markup]:
     for cell in found.cells:
         if cell.latency:
             values = tuple(_p50(each.get(cell.key)) for each in before)
+            if not any(values):
+                continue
             change = base.get(cell.key)
             line = float(change.before.split()[0]) if change else None
             series.append(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core import console
-from core.errors import MatrixError, RegressionError, UncertainError, UsageError
+from core import commands, console
+from core.errors import MatrixError, RegressionError, SlipwayError, UncertainError, UsageError
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import matrix_dir
 from core.sweep import Journal
@@ -21,6 +23,7 @@ from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
+from deploy.matrix.people import counted
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
 from deploy.matrix.words import parse
@@ -31,6 +34,7 @@ MATRIX = "matrix.json"
 JUNIT = "junit.xml"
 REPORT = "report.html"
 HISTORY = "history"
+_GIT_SECONDS = 10.0
 _KEPT = 20
 """Earlier matrices of the same name that the report's history shows."""
 _EXECUTIONS = 50, 5
@@ -58,6 +62,8 @@ class MatrixRequest:
     baseline: str = ""
     save_baseline: str = ""
     fail_on_regression: str = ""
+    command: str = ""
+    """As it was typed, for the report."""
 
     @property
     def turns(self) -> int:
@@ -125,6 +131,7 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
                     changes = matrix_baseline.compare(earlier, cells, limit)
                 found = Matrix(
                     name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
+                    command=request.command, commit=commit(), host=host(),
                     seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
                     impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
@@ -187,6 +194,24 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
     if save_baseline:
         matrix_baseline.save(Path(save_baseline), found)
         console.note(f"Baseline: {console.shown(save_baseline)}")
+
+
+def commit() -> str:
+    """The commit of the current folder, with ``-dirty`` if files differ from it; empty outside a repository."""
+    if shutil.which("git") is None:
+        return ""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = commands.run(words, timeout=_GIT_SECONDS, error=None)
+    except SlipwayError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def host() -> str:
+    """This machine: its name, its cores, its system."""
+    name = platform.node().partition(".")[0]
+    return f"{name}, {counted(os.cpu_count() or 1, 'core')}, {platform.system()} {platform.machine()}"
 
 
 def _settings_of(request: MatrixRequest) -> dict[str, Any]:

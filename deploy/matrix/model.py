@@ -181,6 +181,12 @@ class Matrix(_Model):
     finished: str
     seconds: float
     interrupted: bool = False
+    command: str = ""
+    """As it was typed."""
+    commit: str = ""
+    """Of the folder where it was typed, as ``git describe`` has it; empty outside a repository."""
+    host: str = ""
+    """The machine that ran the matrix: name, processor cores, system."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Executions, warm-up, threads and other settings, as requested."""
     cells: tuple[CellResult, ...]

@@ -6,18 +6,25 @@ Every function gives safe markup: names and texts are escaped. Lengths are in th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
 from core.plain import plain
 from deploy.matrix.model import CellResult
+from deploy.matrix.people import disturbed, duration
 
 _WIDTH = 860
 _LABEL = 290
 _RIGHT = 96
 _ROW = 22
+_DOT = 10.0
+"""Width of a dot with its gap."""
+_LANE = 12.0
+"""Height of a second row of dots."""
+_LISTED = 12
+"""Cells that a dot's title names."""
 _CHARACTERS = 40
 """Characters of a label."""
 
@@ -84,13 +91,14 @@ def log_scale(values: Sequence[float]) -> Scale:
     return Scale(10.0**low, 10.0 ** (high if high > low else low + 1))
 
 
-def _axis(scale: Scale, height: float, unit: str) -> list[Markup]:
+def _axis(scale: Scale, height: float, unit: str, words: Callable[[float], str] = "{:g}".format) -> list[Markup]:
     marks = []
     for tick in scale.ticks():
         x = f"{scale.at(tick):.1f}"
         marks.append(element("line", x1=x, x2=x, y1=4, y2=f"{height - 22:.1f}", class_="grid"))
-        marks.append(_text(scale.at(tick), height - 8, f"{tick:g}", "tick middle"))
-    marks.append(_text(_WIDTH - _RIGHT + 22, height - 8, unit, "tick"))
+        marks.append(_text(scale.at(tick), height - 8, words(tick), "tick middle"))
+    if unit:
+        marks.append(_text(_WIDTH - _RIGHT + 22, height - 8, unit, "tick"))
     return marks
 
 
@@ -103,15 +111,17 @@ def latency(cells: Sequence[CellResult]) -> Markup:
     times = [cell.latency for cell in shown if cell.latency]
     scale = log_scale([value for each in times for value in (each.min, each.p99)])
     height = len(shown) * _ROW + 34
-    marks = _axis(scale, height, "ms")
+    marks = _axis(scale, height, "", duration)
     for row, (cell, each) in enumerate(zip(shown, times, strict=True)):
         y = row * _ROW + 16.0
         title = (
             f"{cell.key}: fastest {each.min:.4g}, p50 {each.p50:.4g}, p90 {each.p90:.4g}, p99 {each.p99:.4g} ms "
-            f"over {each.count}" + (f"; throttled: {', '.join(cell.throttled)}" if cell.throttled else "")
+            f"over {each.count}"
+            + (f"; throttled: {', '.join(cell.throttled)}" if cell.throttled else "")
+            + "".join(f"; {word}" for word in disturbed(cell))
         )
         a, b, c, d = (scale.at(value) for value in (each.min, each.p50, each.p90, each.p99))
-        css = f"e-{cell.engine}" + (" faint" if cell.throttled else "")
+        css = f"e-{cell.engine}" + (" faint" if cell.throttled or disturbed(cell) else "")
         marks += [
             _label(y, f"{cell.device} · {cell.program} · {cell.engine}"),
             element(
@@ -121,7 +131,7 @@ def latency(cells: Sequence[CellResult]) -> Markup:
                 element("line", x1=f"{a:.1f}", x2=f"{d:.1f}", y1=y, y2=y, class_="whisker"),
                 element("rect", x=f"{b:.1f}", y=y - 5, width=f"{max(c - b, 1.5):.1f}", height=10, class_="box", rx=2),
                 element("circle", cx=f"{b:.1f}", cy=y, r=4, class_="dot"),
-                _text(_WIDTH - _RIGHT + 8, y + 4, f"{each.p50:.3g} ms", "value"),
+                _text(_WIDTH - _RIGHT + 8, y + 4, duration(each.p50), "value"),
                 class_=css,
             ),
         ]
@@ -172,31 +182,62 @@ def errors(cells: Sequence[CellResult]) -> Markup:
     zero = scale.low / 10
     scale = Scale(zero, scale.high)
     programs = sorted(limits)
-    height = len(programs) * _ROW + 34
+    rows = {program: _apart([cell for cell in shown if cell.program == program], scale) for program in programs}
+    heights = {program: _ROW + max(lane for lane, *_rest in row) * _LANE for program, row in rows.items()}
+    height = sum(heights.values()) + 34
     marks = []
     for tick in scale.ticks():
         x = f"{scale.at(tick):.1f}"
         marks.append(element("line", x1=x, x2=x, y1=4, y2=f"{height - 22:.1f}", class_="grid"))
         marks.append(_text(scale.at(tick), height - 8, "0" if tick <= zero * 1.5 else f"{tick:g}", "tick middle"))
-    for index, program in enumerate(programs):
-        y = index * _ROW + 16.0
-        marks.append(_label(y, program))
+    top = 5.0
+    for program in programs:
+        marks.append(_label(top + heights[program] / 2, program))
         if limits[program] > 0:
             limit = f"{scale.at(limits[program]):.1f}"
             marks.append(
                 element(
                     "g",
                     element("title", f"{program}: tolerance {limits[program]:g}"),
-                    element("line", x1=limit, x2=limit, y1=y - 8, y2=y + 8, class_="limit"),
+                    element("line", x1=limit, x2=limit, y1=top + 3, y2=top + heights[program] - 3, class_="limit"),
                 )
             )
-        for cell in shown:
-            if cell.program == program:
-                value = cell.max_abs or 0.0
-                css = "bad" if cell.outcome == "differs" else f"e-{cell.engine}"
-                dot = element("circle", cx=f"{scale.at(max(value, zero)):.1f}", cy=y, r=4.5, class_="dot faint")
-                marks.append(element("g", element("title", f"{cell.key}: {value:.3g}"), dot, class_=css))
+        for lane, at, css, cells_here in rows[program]:
+            y = top + _ROW / 2 + lane * _LANE
+            lines = [f"{cell.key}: {cell.max_abs or 0.0:.3g}" for cell in cells_here]
+            more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+            marks.append(
+                element(
+                    "g",
+                    element("title", "; ".join(lines[:_LISTED] + more)),
+                    element("circle", cx=f"{at:.1f}", cy=f"{y:.1f}", r=4.5, class_="dot"),
+                    *([_text(at + 8, y + 4, f"×{len(lines)}", "tick")] if len(lines) > 1 else []),
+                    class_=css,
+                )
+            )
+        top += heights[program]
     return _svg(height, "Largest absolute error by program, with the tolerance", *marks)
+
+
+def _apart(cells: Sequence[CellResult], scale: Scale) -> list[tuple[int, float, str, list[CellResult]]]:
+    """Dots that do not overlap: lane, position, colour, and the cells that one dot stands for."""
+    dots: list[tuple[int, float, str, list[CellResult]]] = []
+    ends: list[float] = []
+    placed = sorted(((scale.at(max(cell.max_abs or 0.0, scale.low)), cell) for cell in cells), key=lambda each: each[0])
+    groups: list[tuple[float, str, list[CellResult]]] = []
+    for at, cell in placed:
+        css = "bad" if cell.outcome == "differs" else f"e-{cell.engine}"
+        last = next((group for group in reversed(groups) if group[1] == css), None)
+        if last and at - last[0] < _DOT:
+            last[2].append(cell)
+        else:
+            groups.append((at, css, [cell]))
+    for at, css, together in groups:
+        lane = next((index for index, end in enumerate(ends) if end <= at), len(ends))
+        end = at + _DOT + (24 if len(together) > 1 else 0)
+        ends[lane : lane + 1] = [end]
+        dots.append((lane, at, css, together))
+    return dots
 
 
 @dataclass(frozen=True)
@@ -210,6 +251,10 @@ class Series:
     css: str = ""
     notes: tuple[str, ...] = field(default=())
     """When each was measured."""
+
+
+def _value(value: float, unit: str) -> str:
+    return duration(value) if unit == "ms" else f"{value:.3g} {unit}"
 
 
 def history(series: Series) -> Markup:
@@ -246,7 +291,7 @@ def history(series: Series) -> Markup:
         dot = element("circle", cx=f"{x:.1f}", cy=f"{at:.1f}", r=3, class_="dot")
         marks.append(element("g", element("title", f"{note} {value:.4g} {series.unit}"), dot))
     if points:
-        marks.append(_text(width - right + 8, points[-1][1] + 4, f"{points[-1][2]:.3g} {series.unit}", "value"))
+        marks.append(_text(width - right + 8, points[-1][1] + 4, _value(points[-1][2], series.unit), "value"))
     return element(
         "svg", element("title", series.label), *marks, viewBox=f"0 0 {width:g} {height:g}", role="img",
         class_=f"spark {series.css}",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from core import console
 from core.errors import UsageError
 from deploy.matrix.model import CellResult, Matrix
+from deploy.matrix.people import counted
 from deploy.matrix.plan import Cell, Plan
 from deploy.matrix.words import quoted
 
@@ -139,11 +140,6 @@ def _caption(found: Matrix, folder: Path) -> str:
         f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.seconds:.0f} s. Emulated times say nothing "
         f"about speed. {console.shown(folder / 'report.html')}"
     )
-
-
-def counted(count: int, word: str) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def planned(plan: Plan, as_json: bool = False) -> None:

@@ -18,6 +18,7 @@ from core.errors import SlipwayError
 from core.sweep import Journal
 from deploy.matrix.devices import Worker, together
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
+from deploy.matrix.people import AWAY
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.run.result import Result
 from deploy.run.settings import Settings
@@ -28,8 +29,6 @@ Export = Callable[[Sequence[Exportable]], Mapping[Exportable, "Path | SlipwayErr
 """Gives the folder of each program, or the error with which its export ended."""
 
 JOURNAL = "cells.jsonl"
-_AWAY = ("unreachable", "authentication", "host-key")
-"""Errors of the device, not of the cell."""
 _ENOUGH = 2
 """Consecutive cells that may fail with one of those before the device's remaining cells are given up."""
 
@@ -168,7 +167,7 @@ class Filling:
             result = self._deploy(worker, cell)
             if result is None:
                 return
-            gone = result.problem if result.problem and result.problem.error in _AWAY else None
+            gone = result.problem if result.problem and result.problem.error in AWAY else None
             away = [*away, gone] if gone else []
 
     def _deploy(self, worker: Worker, cell: Cell) -> CellResult | None:

@@ -1,0 +1,130 @@
+"""Figures and texts as people read them: ``7.4 µs``, ``10 MB``, ``1 device``; failures grouped by their cause."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deploy.matrix.model import CellResult, Problem
+
+AWAY = ("unreachable", "authentication", "host-key")
+"""Errors of the device, not of the cell."""
+HOT_C = 80.0
+"""Degrees Celsius from which small boards begin to slow down (a Raspberry Pi's soft limit is 60 to 80)."""
+_EXACT = re.compile(r"([\d.]+) ms|([\d,]+) bytes")
+
+
+def three(value: float) -> str:
+    """A number with three significant digits, without trailing zeros and exponents where it can be."""
+    if not math.isfinite(value):
+        return str(value)
+    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+    text = f"{round(value, digits):.{max(digits, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _scaled(value: float, step: float, units: Sequence[str]) -> str:
+    at = 0
+    while abs(float(three(value))) >= step and at < len(units) - 1:
+        value, at = value / step, at + 1
+    return f"{three(value)} {units[at]}"
+
+
+def duration(ms: float) -> str:
+    """Milliseconds as ``7.4 µs``, ``12.3 ms`` or ``6.9 s``."""
+    if 0 < abs(ms) < 1:
+        return _scaled(ms * 1e6, 1000, ("ns", "µs", "ms"))
+    return _scaled(ms, 1000, ("ms", "s")) if math.isfinite(ms) else f"{ms} ms"
+
+
+def elapsed(seconds: float) -> str:
+    """Wall time as ``6.9 s``, ``4 min 10 s`` or ``2 h 5 min``."""
+    if seconds < 60:
+        return duration(seconds * 1000)
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def size(count: float | None) -> str:
+    """Bytes as ``10 MB`` (decimal units); empty for nothing."""
+    return _scaled(float(count), 1000, ("B", "kB", "MB", "GB", "TB")) if count else ""
+
+
+def exact(text: str) -> str:
+    """A change's figure (``0.007 ms``, ``4,000,000 bytes``) for people; other texts stay."""
+    found = _EXACT.fullmatch(text)
+    if found is None:
+        return text
+    return duration(float(found[1])) if found[1] else size(int(found[2].replace(",", ""))) or "0 B"
+
+
+def counted(count: int, word: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def disturbed(cell: CellResult) -> tuple[str, ...]:
+    """Why the cell's latency may be worse than the device's best: ``busy: load 9.5``, ``hot: 83 °C``.
+
+    A run keeps its threads busy, and what deploys it one more: the load is the median before the rounds.
+    """
+    loads = [each.load for each in cell.rounds if each.load is not None]
+    heat = [each.hottest_c for each in cell.rounds if each.hottest_c is not None]
+    found = []
+    if loads and (load := statistics.median(loads)) > max(cell.threads, 1) + 1:
+        found.append(f"busy: load {load:.1f}")
+    if heat and max(heat) >= HOT_C:
+        found.append(f"hot: {max(heat):.0f} °C")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Cells that failed for one cause."""
+
+    outcome: str
+    problem: Problem | None
+    keys: tuple[str, ...]
+    devices: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        """A sentence."""
+        return self.problem.what if self.problem else "The outputs differ from the reference."
+
+
+def failures(cells: Sequence[CellResult]) -> list[Failure]:
+    """Failed cells by cause, the most frequent first: a device that cannot be reached is one failure.
+
+    Two errors have one cause if they are of one kind and their sentences differ only in the cell's own names and in
+    numbers.
+    """
+    found: dict[tuple[str, ...], list[CellResult]] = {}
+    for cell in cells:
+        if cell.outcome in {"differs", "failed"}:
+            found.setdefault(_cause(cell), []).append(cell)
+    groups = [
+        Failure(
+            each[0].outcome,
+            each[0].problem,
+            tuple(cell.key for cell in each),
+            tuple(dict.fromkeys(cell.device for cell in each)),
+        )
+        for each in found.values()
+    ]
+    return sorted(groups, key=lambda group: -len(group.keys))
+
+
+def _cause(cell: CellResult) -> tuple[str, ...]:
+    if cell.problem is None:
+        return (cell.outcome,)
+    if cell.problem.error in AWAY:
+        return (cell.problem.error, cell.device)
+    what = cell.problem.what
+    for name in sorted({cell.program, cell.device, cell.target, cell.model}, key=len, reverse=True):
+        what = what.replace(name, "*") if name else what
+    return (cell.outcome, cell.problem.error, re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", what))

@@ -1,0 +1,135 @@
+"""The reports in a real browser: three widths, light and dark, and printed. Nothing leaves the page's width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.devices.inventory import Device
+from deploy.matrix import html as matrix_html
+from deploy.matrix.model import Matrix, Round, Times
+from deploy.matrix.plan import Exportable
+from tests.support.browser import Browser, browser
+from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
+
+WIDTHS = (390, 820, 1280)
+PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
+OUTSIDE = """Array.from(document.querySelectorAll('main *')).filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.width && box.right > innerWidth + 1 && !e.closest('.card');
+}).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
+"""Elements beyond the right edge, apart from a card's, which scrolls."""
+TOO_WIDE = """Array.from(document.querySelectorAll('.card')).filter(e => e.scrollWidth > e.clientWidth + 1)
+  .map(e => e.scrollWidth + ' > ' + e.clientWidth + ': ' + e.textContent.trim().slice(0, 40))"""
+PALE = """Array.from(document.querySelectorAll('main .badge, main p, main td, main dd, main svg text')).filter(e => {
+  const numbers = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= .04 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  let under = e;
+  while (under && (numbers(getComputedStyle(under).backgroundColor)[3] ?? 1) === 0) under = under.parentElement;
+  if (!under || !e.textContent.trim()) return false;
+  const style = getComputedStyle(e), ink = numbers(e.closest('svg') ? style.fill : style.color);
+  const pair = [light(ink), light(numbers(getComputedStyle(under).backgroundColor))].sort((a, b) => b - a);
+  return (pair[0] + .05) / (pair[1] + .05) < 4.5;
+}).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
+"""Texts with less contrast than WCAG 2.2's 4.5 to 1 (success criterion 1.4.3)."""
+OVERLAPPING = """(() => {
+  const plot = document.querySelector('svg[aria-label^="Largest absolute error"]');
+  const dots = Array.from(plot.querySelectorAll('circle')).map(e => [+e.getAttribute('cx'), +e.getAttribute('cy')]);
+  return dots.filter((a, i) => dots.some((b, j) => j > i && Math.hypot(a[0] - b[0], a[1] - b[1]) < 8));
+})()"""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+def shown() -> Matrix:
+    """A matrix as a lab has it: boards, a virtual one, two engines, a device away, a wrong answer, a busy board."""
+    cells = []
+    boards = {
+        "pi5": (("board",), 1.0, 9.5), "pi3-kitchen": (("board", "shelf"), 6.4, 0.3),
+        "virtual-pi": (("emulated",), 40.0, 0.1), "phone": (("android",), 1.0, 0.2),
+    }  # fmt: skip
+    for name, (tags, slow, load) in boards.items():
+        kind = {"virtual": "pi"} if "emulated" in tags else {"host": f"{name}.invalid"}
+        device = Device.model_validate(
+            {"name": name, "transport": "ssh", "target": "linux-arm64", "tags": tags, **kind}
+        )
+        for engine, part in (("executorch", 1.0), ("lean", 0.62)):
+            for index, word in enumerate(PROGRAMS):
+                model, _, scheme = word.partition("-")
+                p50 = 0.0074 * 11.0**index * slow * part
+                times = Times(
+                    count=50, warmup=5, load=p50 * 2, min=p50 * 0.9, p50=p50, p90=p50 * 1.2, p99=p50 * 1.6, mean=p50
+                )
+                here = cell(device, Exportable(word, model, scheme, "pte"), engine)
+                found = passed(
+                    here, rounds=() if device.emulated else (Round(p50=p50, min=p50 * 0.9, load=load, hottest_c=61.0),),
+                    program_bytes=10_000_000 >> index, peak_rss_bytes=23_456_789, bundle_bytes=4_123_456,
+                    outputs=(OUTPUT.model_copy(update={"max_abs": 0.0 if index % 2 else 2e-7 * (index + 1)}),),
+                    **({"emulated_time": times} if device.emulated else {"latency": times}),
+                )  # fmt: skip
+                gone = {"latency": None, "outputs": (), "rounds": (), "program_bytes": 0, "bundle_bytes": 0}
+                if name == "phone":
+                    why = problem(
+                        error="unreachable", exit_code=20, what="phone cannot be reached.",
+                        cause="adb: device 'emulator-5554' not found; is it connected and is USB debugging on?",
+                        **{"try": "./inv devices.probe phone"},
+                    )  # fmt: skip
+                    found = found.model_copy(update={"outcome": "failed", "problem": why, **gone})
+                elif (name, engine, word) == ("pi3-kitchen", "lean", "edsr-fp32"):
+                    why = problem(
+                        error="mismatch", exit_code=32, what="output0 of edsr-fp32 differs from the reference.",
+                        cause="largest error 0.25, allowed 1e-05 + 1e-05 × |reference|",
+                    )  # fmt: skip
+                    wrong = (OUTPUT.model_copy(update={"max_abs": 0.25, "verdict": "differs"}),)
+                    found = found.model_copy(update={"outcome": "differs", "problem": why, "outputs": wrong})
+                cells.append(found)
+    return matrix(
+        *cells, name="nightly", only="(board | tag:emulated | phone) & (mobilenet* | mlp* | edsr | wav2letter)",
+        command="./inv matrix --name nightly --engines executorch,lean --only '(board | tag:emulated | phone)'",
+        commit="b6cc31b0a1d2-dirty", host="bench, 2 cores, Linux x86_64", seconds=250.0, settings={"cpu_threads": 4},
+        impossible=(impossible("the target linux-armv6 has no engine executorch: upstream has no SDK for it", "pi1"),),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("pages") / "report.html"
+    found = shown()
+    before = [found.model_copy(update={"created": f"2026-11-1{day}T04:00:00.000Z"}) for day in range(3)]
+    file.write_text(matrix_html.text(found, before), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_leaves_the_page(tab: Browser, page: Path, width: int, dark: bool, tmp_path: Path) -> None:
+    tab.show(page, width, dark)
+    tab.picture(tmp_path / f"matrix-{width}-{'dark' if dark else 'light'}.png")
+    assert tab.value("innerWidth") == width
+    assert tab.value("document.documentElement.scrollWidth") == width
+    assert tab.value(OUTSIDE) == []
+    assert width < 1280 or tab.value(TOO_WIDE) == []
+    assert tab.value(PALE) == []
+    assert tab.value(OVERLAPPING) == []
+    assert tab.value("document.getElementById('count').textContent") == "48 of 48"
+
+
+def test_it_prints(tab: Browser, page: Path) -> None:
+    tab.show(page, 1280, dark=True)
+    assert tab.printed().startswith(b"%PDF")
+
+
+def test_failures_are_grouped(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count('<article class="failure">') == 2
+    assert "12 cells on 1 device" in text
+    assert "13 of 48 cells failed, for 2 causes. Most frequent (12 cells): phone cannot be reached." in text
+    for words in ("7.4 µs", "10 MB", "4 min 10 s", "busy: load 9.5", "lean takes 0.62 of executorch&#39;s time"):
+        assert words in text
