@@ -32,10 +32,13 @@ LABELS = {
     "test": "the test tools",
     "lock": "uv, which makes the locks (about 25 MB)",
     "nets": "packages with nets to measure engines with (about 50 MB)",
+    "coreml": "what exports for Core ML need (about 30 MB)",
+    "openvino": "what exports for OpenVINO need (about 60 MB)",
+    "arm": "what exports for Ethos-U and VGF need (about 70 MB)",
 }
 """The sets: ``core`` is the project's own dependencies in pyproject.toml, the others are its extras.
 
-``nets`` goes into a folder of its own (`install_apart`), all others into one environment.
+Those from ``nets`` on go into folders of their own (`install_apart`), all others into one environment.
 """
 _REFUSED = re.compile(
     r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",

@@ -74,7 +74,8 @@ def apart(name: str) -> Path:
     from core.paths import cache_dir
 
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folder = cache_dir(name) / f"python{python}-{sha256_file(bootstrap.lock_file(name))[:16]}"
+    version = f"python{python}-{sha256_file(bootstrap.lock_file(name))[:16]}"
+    folder = cache_dir("nets") / version if name == "nets" else cache_dir("packages") / f"{name}-{version}"
     if not folder.is_dir():
         with locked(f"packages-{name}"):
             if not folder.is_dir():

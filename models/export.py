@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.console import note, shown
 from core.errors import ConfigError, ExportError, SlipwayError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from models import backends, partitioners
 from models.current import DESCRIPTION, current, stale
 from models.host import Host
 from models.options import Options
@@ -71,7 +72,7 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     import torch
 
     from core.program import Program, Quantization
-    from models import audit, delegation, haste, loading, lowering, partitioners, quantize, referencing, sizes, state
+    from models import audit, delegation, haste, loading, lowering, quantize, referencing, sizes, state
     from models.tolerances import widest
 
     torch.manual_seed(0)
@@ -82,7 +83,7 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     want = state.eager(model.module, model.inputs)
     with haste.in_torch(), haste.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
-        quantized = quantize.apply(model, request.scheme, request.options)
+        quantized = quantize.apply(model, request.scheme, request.options, request.partitioners)
         scheme = quantized.scheme or request.scheme
         stages.show("lowering")
         chosen = partitioners.make(request.partitioners, request.options)
@@ -176,6 +177,8 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
     _ours(request.folder)
     if request.packages:
         install(request.packages)
+    for name in partitioners.sets(request.partitioners):
+        backends.enter(name)
     # Two exports to one folder take turns; the second finds the result of the first.
     with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):
         if not force and current(request):

@@ -26,6 +26,12 @@ class Options:
     """Hand float32 weights of linear layers to XNNPACK as inputs, not as constants."""
     enable_bf16: bool = False
     """Let XNNPACK take bfloat16 linear layers."""
+    configs: tuple[str, ...] = ()
+    """Only operators of these classes of upstream's go to XNNPACK: ``LinearConfig``; empty: all."""
+    verbose: bool = False
+    """Let XNNPACK's partitioner write down what it looks at, in the export's log."""
+    accelerator: str = ""
+    """What the delegate is compiled for, where its backend has several: ``ethos-u85-256``, ``GPU``."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
     group: int = 0
@@ -55,7 +61,10 @@ class Options:
 
     def partitioner_arguments(self) -> dict[str, Any]:
         """The partitioner's keyword arguments that differ from its defaults (precisions still by name)."""
-        names = ("per_op_mode", "config_precisions", "force_non_static_weights_for_f32_linear", "enable_bf16")
+        names = (
+            "per_op_mode", "config_precisions", "configs", "verbose", "accelerator",
+            "force_non_static_weights_for_f32_linear", "enable_bf16",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
     def to_json(self) -> dict[str, Any]:
@@ -135,9 +144,9 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
                 "./inv --help export",
                 [name],
             )
-        if name in ("config_precisions", "depends", "layers"):
+        if name in ("config_precisions", "configs", "depends", "layers"):
             chosen[name] = words(given)
-        elif name in ("weights", "quantizer"):
+        elif name in ("weights", "quantizer", "accelerator"):
             chosen[name] = str(given)
         elif name in ("group", "bits"):
             chosen[name] = _whole(name, given)

@@ -6,16 +6,35 @@ import functools
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, HostError
+from core import bootstrap
+from core.errors import ConfigError, ExportError, HostError
+from core.files import sha256_file
 from core.near import suggestion
+from models import backends, closure
 from models.options import Options
 from models.tables import read
 
 DEFAULT = ("xnnpack",)
 NONE = "none"
 """Given alone: no delegate at all, portable kernels only."""
+
+
+_ELSEWHERE = {
+    "qualcomm": "it needs Qualcomm's SDK",
+    "mediatek": "it needs MediaTek's mtk_converter",
+    "samsung": "it needs Samsung's SDK",
+    "nxp": "it needs NXP's eIQ Neutron SDK",
+    "cadence": "it is no delegate: its kernels need Cadence's compiler",
+    "cortex-m": "it is no delegate: its kernels are linked into the firmware",
+    "metal": "it needs a Mac",
+    "mlx": "it needs a Mac",
+    "mps": "upstream removed it; coreml is for the same devices",
+    "cuda": "it needs a GPU of Nvidia's and Triton",
+}
+"""Backends of upstream's that this exporter cannot serve, and why (docs/backends.md)."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +47,10 @@ class Entry:
     """``module:class``."""
     backend: str
     options: tuple[str, ...]
-    needs: str
+    quantizer: str
+    """``module:function`` of the PT2E quantizer that its int8 layers need; empty: XNNPACK's."""
+    set: str
+    """The packages that it needs besides the exporter's; empty if none."""
 
 
 @functools.cache
@@ -40,6 +62,36 @@ def load_partitioners() -> dict[str, Entry]:
     }
 
 
+def is_own(name: str) -> bool:
+    """Whether a partitioner is a function of the user's, ``path/to/file.py:function``."""
+    return ".py:" in name
+
+
+def _own(name: str) -> tuple[Path, str]:
+    file, _, function = name.rpartition(":")
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise ConfigError(
+            f"There is no file {file}.",
+            "--partitioners names a function in it",
+            "--partitioners FILE.py:FUNCTION",
+            [name],
+        )
+    return path, function
+
+
+def sets(names: Sequence[str]) -> dict[str, str]:
+    """The sets of packages that these partitioners need, and the digests of their locks."""
+    table = load_partitioners()
+    found = {table[name].set for name in names if name in table and table[name].set}
+    return {name: sha256_file(bootstrap.lock_file(name)) for name in sorted(found)}
+
+
+def sources(names: Sequence[str]) -> list[str]:
+    """What the user's own partitioners are, by digest of their code."""
+    return [closure.digest(*_own(name)) for name in names if is_own(name)]
+
+
 def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
     """``names``, or the default when empty, after a check that they exist and take ``options``.
 
@@ -49,10 +101,20 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
     chosen = tuple(names) or DEFAULT
     table = load_partitioners()
     for name in chosen:
-        if name not in table and chosen != (NONE,):
+        if is_own(name):
+            _own(name)
+        elif name in _ELSEWHERE:
+            raise ConfigError(
+                f"Slipway does not export for {name}.",
+                f"{_ELSEWHERE[name]}; what it exports for is in docs/backends.md",
+                "./inv export --partitioners xnnpack",
+                [name],
+            )
+        elif name not in table and chosen != (NONE,):
             raise ConfigError(
                 f"There is no partitioner {name!r}.",
-                f"{suggestion(name, table)}they are {', '.join(table)}; {NONE} alone means portable kernels only",
+                f"{suggestion(name, table)}they are {', '.join(table)}; FILE.py:FUNCTION is one of your own; "
+                f"{NONE} alone means portable kernels only",
                 "./inv export --partitioners xnnpack",
                 [name],
             )
@@ -83,15 +145,19 @@ def make(names: Sequence[str], options: Options) -> list[Any]:
     """
     made = []
     for name in names:
-        if name == NONE:
-            continue
-        entry = load_partitioners()[name]
-        module, _, attribute = entry.path.partition(":")
-        try:
-            kind = getattr(importlib.import_module(module), attribute)
-        except (ImportError, RuntimeError) as error:
-            hint = f"install {entry.needs} into the environment" if entry.needs else "./inv doctor"
-            raise HostError(f"The partitioner {name} does not work on this machine.", str(error), hint) from error
+        if is_own(name):
+            made.append(_made_by_user(name))
+        elif name != NONE:
+            made.append(_made(load_partitioners()[name], options))
+    return made
+
+
+def _made(entry: Entry, options: Options) -> Any:
+    if entry.set:
+        backends.enter(entry.set)
+    module, _, attribute = entry.path.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
         arguments = {key: value for key, value in options.partitioner_arguments().items() if key in entry.options}
         if "config_precisions" in arguments:
             from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
@@ -99,5 +165,59 @@ def make(names: Sequence[str], options: Options) -> list[Any]:
             arguments["config_precisions"] = [
                 ConfigPrecisionType[word.upper()] for word in arguments["config_precisions"]
             ]
-        made.append(kind(**arguments))
-    return made
+        if "configs" in arguments:
+            arguments["configs"] = _configs(arguments["configs"])
+        return kind(**arguments)
+    except (ImportError, RuntimeError) as error:
+        raise HostError(
+            f"The partitioner {entry.name} does not work on this machine.", str(error), "./inv doctor"
+        ) from error
+
+
+def quantizer(names: Sequence[str], options: Options) -> Any:
+    """The PT2E quantizer for what the first of these partitioners takes; ``None``: XNNPACK's."""
+    entry = load_partitioners().get(names[0]) if names else None
+    if entry is None or not entry.quantizer:
+        return None
+    module, _, function = entry.quantizer.partition(":")
+    return getattr(importlib.import_module(module), function)(options.accelerator)
+
+
+def _configs(names: Sequence[str]) -> list[Any]:
+    """Upstream's classes of these names.
+
+    Raises:
+        ConfigError: there is no such class.
+    """
+    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+
+    known = {one.__name__: one for one in ALL_PARTITIONER_CONFIGS}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"XNNPACK's partitioner has no config {name!r}.",
+                f"{suggestion(name, known)}they are {', '.join(sorted(known))}",
+                "--options configs=LinearConfig,ConvolutionConfig",
+                [name],
+            )
+    return [known[name] for name in names]
+
+
+def _made_by_user(name: str) -> Any:
+    """What the user's function returns.
+
+    Raises:
+        ExportError: it fails, or returns something else than a partitioner.
+    """
+    from executorch.exir.backend.partitioner import Partitioner
+
+    from models.loading import call
+
+    partitioner = call(*_own(name))
+    if not isinstance(partitioner, Partitioner):
+        raise ExportError(
+            f"{name} returned {type(partitioner).__name__}, not a partitioner.",
+            "a partitioner is an object of a class derived from executorch.exir.backend.partitioner.Partitioner",
+            "return XnnpackPartitioner() to see it work",
+        )
+    return partitioner

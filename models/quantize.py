@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
-from models import causes, haste, state
+from models import causes, haste, partitioners, state
 from models.graphs import is_dequantize, module_path
 from models.loading import Prepared, call, last_lines
 from models.options import Options
@@ -84,7 +84,8 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     shapes = model.dynamic_shapes
-    graph = capture(module, model.inputs, shapes, model.strict).module()
+    # Without checks of the inputs: those are a module that other quantizers' passes do not take.
+    graph = capture(module, model.inputs, shapes, model.strict).module(check_guards=False)
     own = {name: one.detach().clone() for name, one in graph.named_buffers()}
     with haste.in_quantizing():
         prepared = prepare_pt2e(graph, quantizer)
@@ -115,13 +116,13 @@ def _xnnpack_quantizer(options: Options) -> Any:
     return quantizer
 
 
-def _static(model: Prepared, options: Options) -> Quantized:
+def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantized:
     """int8 activations with scales from calibration, int8 weights per channel."""
     if options.quantizer:
         file, _, function = options.quantizer.rpartition(":")
         quantizer = call(Path(file).expanduser().resolve(), function)
     else:
-        quantizer = _xnnpack_quantizer(options)
+        quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(options)
     notes = () if model.calibration else (
         "calibrated on the example inputs only: return calibration samples for scales that fit real data",)  # fmt: skip
     samples = model.calibration or (model.inputs,)
@@ -222,8 +223,13 @@ def _as_it_is(model: Prepared) -> Quantized:
     return Quantized(program, model.inputs, scheme=_own_scheme(program) if owner else None)
 
 
-def apply(model: Prepared, scheme: Scheme, options: Options = DEFAULTS) -> Quantized:
+def apply(
+    model: Prepared, scheme: Scheme, options: Options = DEFAULTS, names: Sequence[str] = partitioners.DEFAULT
+) -> Quantized:
     """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
+
+    Args:
+        names: the partitioners that will be offered the result.
 
     Raises:
         ExportError: torch.export or the quantizer cannot take it, or it is quantized already.
@@ -239,5 +245,5 @@ def apply(model: Prepared, scheme: Scheme, options: Options = DEFAULTS) -> Quant
     if scheme.method == "half":
         return _half(model)
     if scheme.method == "pt2e":
-        return _static(model, options)
+        return _static(model, options, names)
     return _dynamic(model, scheme, options)

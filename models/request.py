@@ -18,7 +18,7 @@ from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models import closure, packages, variants
 from models.options import Options, parse
-from models.partitioners import check
+from models.partitioners import check, sets, sources
 from models.schemes import Scheme, get_scheme
 from models.tables import HERE, RULES
 from models.type_names import scheme_of
@@ -244,7 +244,7 @@ def key(request: Request) -> str:
         "maker": request.zoo.maker if request.zoo else "",
         "source": sha256_file(request.source) if request.zoo else closure.digest(request.source, request.function),
         "scheme": repr(request.scheme),
-        "partitioners": request.partitioners,
+        "partitioners": [request.partitioners, sources(request.partitioners), sets(request.partitioners)],
         "options": request.options.to_json(),
         "quantizer": closure.digest(*_user_file(request.options.quantizer)) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],

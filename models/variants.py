@@ -20,7 +20,7 @@ _BLOCK = 32
 """XNNPACK takes blocks of multiples of this many input features."""
 _LONGEST = 60
 # Options that do not change what a program computes with, or that change it like a model of its own.
-_NOT_NAMED = frozenset(["depends", "strict", "weights"])
+_NOT_NAMED = frozenset(["depends", "strict", "verbose", "weights"])
 
 
 def scheme_with(scheme: Scheme, options: Options) -> Scheme:
@@ -83,7 +83,7 @@ def kind_of(layers: Sequence[str], name: str) -> str:
 
 def suffix(partitioners: Sequence[str], options: Options) -> str:
     """What tells this program from one with the default partitioner and options: ``-vulkan_xnnpack-per_op_mode``."""
-    words = ["_".join(partitioners)] if tuple(partitioners) not in ((), DEFAULT) else []
+    words = ["_".join(PurePath(name).name for name in partitioners)] if tuple(partitioners) not in ((), DEFAULT) else []
     for name, value in options.to_json().items():
         if name in _NOT_NAMED:
             continue

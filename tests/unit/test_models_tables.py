@@ -6,9 +6,11 @@ import ast
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from core import bootstrap
 from core.errors import ConfigError
 from core.paths import ROOT
 from models import partitioners
@@ -130,10 +132,29 @@ def test_an_option_nobody_takes_is_refused() -> None:
 
 
 def test_the_table_of_partitioners_names_options_that_exist() -> None:
-    known = set(Options(True, ("fp32",), True, True).partitioner_arguments())
+    known = set(Options(True, ("fp32",), True, True, ("LinearConfig",), True, "GPU").partitioner_arguments())
     for entry in partitioners.load_partitioners().values():
         assert set(entry.options) <= known, entry.name
         assert entry.path.count(":") == 1, entry.name
+        assert entry.set in ("", *bootstrap.LABELS), entry.name
+
+
+def test_a_backend_that_cannot_be_served_is_named_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="does not export for qualcomm") as caught:
+        partitioners.check(("qualcomm",), Options())
+    assert "SDK" in caught.value.cause
+
+
+def test_a_partitioner_of_the_users_own_is_a_function_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    name = f"{file}:make"
+    with pytest.raises(ConfigError, match="There is no file"):
+        partitioners.check((name,), Options())
+    file.write_text("def make():\n    return 1\n", "utf-8")
+    assert partitioners.check((name, "xnnpack"), Options()) == (name, "xnnpack")
+    before = partitioners.sources((name, "xnnpack"))
+    file.write_text("def make():\n    return 2\n", "utf-8")
+    assert partitioners.sources((name, "xnnpack")) != before
 
 
 def test_the_docs_name_everything() -> None:
