@@ -7,11 +7,9 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from core.errors import ExportError
 from core.files import sha256_file
 from models import calling, packages
 from models.request import Request
+from models.users_code import import_file, last_lines, users_code
 from models.watching import Watch, watching
 
 FORM = (
@@ -48,47 +47,6 @@ class Prepared:
     """For torch.export: read the code of the model instead of following one execution."""
 
 
-_ADVICE = ("For more debugging", "For more information", "For C++ stack", "TORCHDYNAMO_", "TORCH_LOGS", "draft_export")
-
-
-def last_lines(error: BaseException, count: int = 4) -> str:
-    """The first line of an exception's message and its last ones, without torch's advice to its own developers."""
-    said = [line.rstrip() for line in str(error).splitlines() if line.strip()]
-    lines = [line for line in said if not any(word in line for word in _ADVICE)]
-    return "\n".join(lines[:1] + lines[1:][-count:]) or type(error).__name__
-
-
-def _line_of(error: BaseException, file: Path) -> str:
-    """``line 12`` of the user's file, when the error passed through it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-    return f", line {lines[-1]}" if lines else ""
-
-
-@contextlib.contextmanager
-def _users_code(file: Path, doing: str) -> Iterator[None]:
-    """Turn every exception of the user's code into an `ExportError` that names the file and the line."""
-    try:
-        yield
-    except ExportError:
-        raise
-    except (Exception, SystemExit) as error:  # the user's code can raise anything
-        cause = f"{type(error).__name__}: {last_lines(error)}"
-        hint = packages.advice(error, file) or "fix the file and export again"
-        raise ExportError(f"{doing} {file}{_line_of(error, file)} failed.", cause, hint) from error
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Import a file by path, with its folder importable meanwhile, under a name that hides no module."""
-    name = f"slipway_model_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ExportError(f"{path} cannot be imported.", "", "give it a name that ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @contextlib.contextmanager
 def _users_folder(request: Request) -> Iterator[Watch]:
     """Let the user's file import modules of its own folder while the block runs, and note what it reads."""
@@ -108,24 +66,14 @@ def _users_folder(request: Request) -> Iterator[Watch]:
 
 def _call_users(request: Request) -> Any:
     """The user's function's result."""
-    with _users_code(request.source, "Importing"):
-        module = _import_file(request.source)
+    with users_code(request.source, "Importing"):
+        module = import_file(request.source)
     function: Callable[[], Any] | None = getattr(module, request.function, None)
     if not callable(function):
         raise ExportError(f"{request.source} has no function {request.function!r}.", "", f"--model {request.model}")
-    with _users_code(request.source, f"Calling {request.function}() of"):
+    with users_code(request.source, f"Calling {request.function}() of"):
         torch.manual_seed(0)
         return function()
-
-
-def call(file: Path, function: str) -> Any:
-    """What a function of another file of the user's returns.
-
-    Raises:
-        ExportError: it fails.
-    """
-    with _users_code(file, f"Calling {function}() of"):
-        return getattr(_import_file(file), function)()
 
 
 def _depends(request: Request, watch: Watch) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:

@@ -19,7 +19,7 @@ import torch
 from core.errors import ExportError, SlipwayError
 from models import state
 from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
-from models.loading import last_lines
+from models.users_code import last_lines
 
 # What to try, by words of the exporter's message.
 _HINTS = (

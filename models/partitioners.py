@@ -211,7 +211,7 @@ def _made_by_user(name: str) -> Any:
     """
     from executorch.exir.backend.partitioner import Partitioner
 
-    from models.loading import call
+    from models.users_code import call
 
     partitioner = call(*_own(name))
     if not isinstance(partitioner, Partitioner):

@@ -14,9 +14,10 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from core.errors import ExportError, SlipwayError
 from models import causes, haste, partitioners, state
 from models.graphs import is_dequantize, module_path
-from models.loading import Prepared, call, last_lines
+from models.loading import Prepared
 from models.options import Options
 from models.schemes import Scheme
+from models.users_code import call, last_lines
 from models.variants import kind_of
 
 DEFAULTS = Options()

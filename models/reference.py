@@ -13,8 +13,8 @@ import torch
 from core.errors import ExportError
 from core.files import sha256_bytes
 from core.program import TensorFile
-from models.loading import last_lines
 from models.request import versions
+from models.users_code import last_lines
 
 
 def to_numpy(tensor: Any) -> Any:

@@ -16,12 +16,13 @@ from core.errors import ExportError
 from core.files import sha256_file
 from core.program import Dimension, Program, Quantization, Tolerance
 from models import haste, reference, tolerances
-from models.loading import Prepared, last_lines, load
+from models.loading import Prepared, load
 from models.onnx.coverage import XNNPACK, placement, summary
 from models.onnx.host import engine
 from models.onnx.tensors import save
 from models.request import Request, key, versions
 from models.sizes import of_inputs
+from models.users_code import last_lines
 
 if TYPE_CHECKING:
     from models.host import Host

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, ExportError
+from core.errors import ConfigError, ExportError, HostError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
 from models import backends
 from models.export import export
 from models.host import Host
+from models.partitioners import load_partitioners
 
 pytestmark = pytest.mark.export
 
@@ -84,3 +86,14 @@ def test_configs_restrict_what_xnnpack_takes(exported: Exporter) -> None:
 def test_a_function_that_returns_something_else_is_an_error(exported: Exporter) -> None:
     with pytest.raises(ExportError, match="returned str, not a partitioner"):
         exported("mlp", "fp32", f"{OWN}:no_partitioner")
+
+
+def test_a_partitioner_that_does_not_import_says_what_it_needs(
+    exported: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # MediaTek's, whose package no index has.
+    entry = replace(load_partitioners()["coreml"], path="executorch.backends.mediatek:NeuropilotPartitioner", set="")
+    monkeypatch.setitem(load_partitioners(), "coreml", entry)
+    with pytest.raises(HostError, match="coreml does not work") as caught:
+        exported("mlp", "fp32", "coreml")
+    assert "mtk_converter" in str(caught.value)

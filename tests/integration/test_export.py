@@ -8,21 +8,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from core.errors import ConfigError, ExportError, HostError
+from core.errors import ConfigError, ExportError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
 from models import is_current
 from models.export import export, export_many
 from models.host import Host
 from models.nets.layers import linear
-from models.partitioners import load_partitioners
 from models.quiet import log_path
 from models.schemes import get_scheme
 from models.zoo import everything, get_model
@@ -281,17 +279,6 @@ def test_a_backend_that_this_machine_cannot_run_is_no_lie(fresh: Exporter) -> No
     assert "VulkanBackend" in program.backends
     assert program.reference_engine.startswith("torch ")
     assert any("lacks VulkanBackend" in warning for warning in program.warnings)
-
-
-def test_a_partitioner_that_does_not_import_says_what_it_needs(
-    fresh: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # MediaTek's, whose package no index has.
-    entry = replace(load_partitioners()["coreml"], path="executorch.backends.mediatek:NeuropilotPartitioner", set="")
-    monkeypatch.setitem(load_partitioners(), "coreml", entry)
-    with pytest.raises(HostError, match="coreml does not work") as caught:
-        fresh("mlp", partitioners=("coreml",))
-    assert "mtk_converter" in str(caught.value)
 
 
 def test_a_crash_of_the_runtime_is_an_error_with_a_cause(fresh: Exporter, tmp_path: Path) -> None:
