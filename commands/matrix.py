@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from commands import export
 from core.bundle import Bundle
 from core.cli import Words, number
 from core.commands import quote
-from deploy.matrix import matrix, report
+from deploy.matrix import history, matrix, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import SCHEMES, Exportable
 from deploy.run.settings import Settings
@@ -51,7 +52,11 @@ def run(words: Words) -> None:
 
         return build(target, engine, words["toolchain"])
 
+    if words["history"]:
+        history.load(Path(words["history"]))  # a wrong file ends the command before anything runs
     found, folder = matrix.run(request, programs, built, export.each)
+    if words["history"]:
+        matrix.remember(found, folder, Path(words["history"]))
     report.report(found, folder, words["json"])
     matrix.check(found, folder, words["save_baseline"])
 

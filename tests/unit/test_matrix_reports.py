@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from junitparser import JUnitXml
 
 from core import console
+from core.errors import ConfigError
+from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import matrix as room
@@ -200,6 +202,28 @@ def test_history_is_bounded_and_interrupted_matrices_stay_out_of_it(tmp_path: Pa
     assert kept[-1] == "20261121T040024000Z.json"
     (tmp_path / "history" / kept[0]).write_text("{")
     assert len(matrix_html.history(sorted((tmp_path / "history").iterdir()))) == 19
+
+
+def test_a_history_file_grows_by_a_line_and_is_plotted_over_commits(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    for day, commit in enumerate(("aaa", HOSTILE, "ccc"), 20):
+        found = everything(HOSTILE).model_copy(update={"created": f"2026-11-{day}T04:00:00.000Z", "commit": commit})
+        room.remember(found, tmp_path, file)
+    room.remember(found, tmp_path, file)  # the same matrix again adds nothing
+    points = matrix_history.load(file)
+    assert [each.commit for each in points] == ["aaa", HOSTILE, "ccc"]
+    assert points[0].cells["shelf/linux-arm64/lean/mlp-fp32"].latency_ms == 20.0
+    assert points[0].cells["emu/linux-arm64/lean/mlp-fp32"].latency_ms is None
+    text = (tmp_path / "history.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tags("script", "img") == []
+    assert HOSTILE in page.text
+    assert "2026-11-20 aaa 20 ms" in page.text
+    assert "3 runs of a matrix, from 2026-11-20 to 2026-11-22" in page.text
+    file.write_text("{}\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        room.remember(found, tmp_path, file)
+    assert file.read_text() == "{}\n"
 
 
 @pytest.mark.parametrize("hostile", ["odd", HOSTILE, "a\x00b\x1b[31m\ud800\ufffe"])
