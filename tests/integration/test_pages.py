@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.devices.inventory import Device
+from deploy.matrix import history
 from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
@@ -119,6 +120,30 @@ def test_nothing_leaves_the_page(tab: Browser, page: Path, width: int, dark: boo
     assert tab.value(PALE) == []
     assert tab.value(OVERLAPPING) == []
     assert tab.value("document.getElementById('count').textContent") == "48 of 48"
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a history file: six weeks of the same matrix."""
+    folder = tmp_path_factory.mktemp("past")
+    for week in range(6):
+        found = shown().model_copy(
+            update={"created": f"2026-10-{10 + week}T04:00:00.000Z", "commit": f"b6cc31b0a1d{week}"}
+        )
+        points = history.append(folder / "history.jsonl", found)
+    (folder / history.PAGE).write_text(history.text(points), encoding="utf-8")
+    return folder / history.PAGE
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_history_stays_in_the_page(tab: Browser, past: Path, width: int, dark: bool, tmp_path: Path) -> None:
+    tab.show(past, width, dark)
+    tab.picture(tmp_path / f"history-{width}-{'dark' if dark else 'light'}.png")
+    assert tab.value("document.documentElement.scrollWidth") == width
+    assert tab.value(OUTSIDE) == []
+    assert tab.value(PALE) == []
+    assert tab.value("document.querySelectorAll('main svg').length") > 24
 
 
 def test_it_prints(tab: Browser, page: Path) -> None:
