@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.comparing import report as compare_html
+from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.devices.inventory import Device
 from deploy.matrix import history
 from deploy.matrix import html as matrix_html
@@ -144,6 +146,49 @@ def test_a_history_stays_in_the_page(tab: Browser, past: Path, width: int, dark:
     assert tab.value(OUTSIDE) == []
     assert tab.value(PALE) == []
     assert tab.value("document.querySelectorAll('main svg').length") > 24
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a comparison: a board and an emulated one, two engines, a wrong program and one that failed."""
+    rows = []
+    reference = Accuracy(cosine=1.0, top1=0.718, top5=0.903)
+    for device, emulated in (("pi5", False), ("virtual-pi", True)):
+        for engine, part in (("executorch", 1.0), ("lean", 0.62)):
+            for index, scheme in enumerate(("fp32", "f16", "qd8-f16-qc4w", "qs8", "qs8-per-tensor")):
+                outcome = {("lean", 3): "differs", ("executorch", 2): "failed"}.get((engine, index), "passed")
+                why = problem(error="unsupported", what="executorch lacks an operator: quantized_decomposed::choose")
+                rows.append(
+                    Row(
+                        device=device, emulated=emulated, engine=engine, target="linux-arm64", scheme=scheme,
+                        program=f"mobilenet_v2-{scheme}", outcome=outcome, samples=0 if outcome == "failed" else 100,
+                        problem=why if outcome == "failed" else None, reference=reference, size=14_000_000 >> index,
+                        accuracy=Accuracy(cosine=1 - 0.002 * index, psnr=90.0 - index, top1=0.718 - 0.004 * index, top5=0.9),
+                        p50=None if emulated else 34.5 * part / (index + 1), load=None if emulated else 12.0,
+                        memory=45_678_901, throttled=(device, index) == ("pi5", 1),
+                    )
+                )  # fmt: skip
+    done = marked(rows, "top1")
+    found = Compared(
+        model="mobilenet_v2", data="photographs/validation", created="2026-11-14T04:00:00.000Z", samples=100, of=5000,
+        reference=reference, by="top1", rows=done, suggestions=suggested(done, "top1"),
+    )  # fmt: skip
+    file = tmp_path_factory.mktemp("compared") / compare_html.REPORT
+    file.write_text(compare_html.html(found), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_comparison_stays_in_the_page(tab: Browser, compared: Path, width: int, dark: bool, tmp_path: Path) -> None:
+    tab.show(compared, width, dark)
+    tab.picture(tmp_path / f"compare-{width}-{'dark' if dark else 'light'}.png")
+    assert tab.value("document.documentElement.scrollWidth") == width
+    assert tab.value(OUTSIDE) == []
+    assert width < 1280 or tab.value(TOO_WIDE) == []
+    assert tab.value(PALE) == []
+    assert tab.value("document.querySelectorAll('main svg.plot circle').length") == 16  # of 20: two failed, two are wrong
+    assert tab.value("document.querySelectorAll('main tbody tr').length") == 23  # 20, float, two causes
 
 
 def test_it_prints(tab: Browser, page: Path) -> None:
