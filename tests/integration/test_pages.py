@@ -163,7 +163,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
                         device=device, emulated=emulated, engine=engine, target="linux-arm64", scheme=scheme,
                         program=f"mobilenet_v2-{scheme}", outcome=outcome, samples=0 if outcome == "failed" else 100,
                         problem=why if outcome == "failed" else None, reference=reference, size=14_000_000 >> index,
-                        accuracy=Accuracy(cosine=1 - 0.002 * index, psnr=90.0 - index, top1=0.718 - 0.004 * index, top5=0.9),
+                        accuracy=Accuracy(
+                            cosine=1 - 0.002 * index, psnr=90.0 - index, top1=0.718 - 0.004 * index, top5=0.9
+                        ),
                         p50=None if emulated else 34.5 * part / (index + 1), load=None if emulated else 12.0,
                         memory=45_678_901, throttled=(device, index) == ("pi5", 1),
                     )
@@ -187,7 +189,8 @@ def test_a_comparison_stays_in_the_page(tab: Browser, compared: Path, width: int
     assert tab.value(OUTSIDE) == []
     assert width < 1280 or tab.value(TOO_WIDE) == []
     assert tab.value(PALE) == []
-    assert tab.value("document.querySelectorAll('main svg.plot circle').length") == 16  # of 20: two failed, two are wrong
+    # Of 20 programs two failed and two are wrong.
+    assert tab.value("document.querySelectorAll('main svg.plot circle').length") == 16
     assert tab.value("document.querySelectorAll('main tbody tr').length") == 23  # 20, float, two causes
 
 
