@@ -93,11 +93,14 @@ std::uint64_t up_to(std::uint64_t bytes, std::uint64_t unit) {
   return bytes + (unit - bytes % unit) % unit;
 }
 
+std::int64_t tick_of(const FileIdentity& identity) {
+  return identity.changed % kSecond == 0 ? kCoarseTick : kTick;
+}
+
 // Whether the file's bytes are still those that were packed, as its times tell.
 bool left_alone(const WeightsOwner::File& owned) {
   const FileIdentity& then = owned.file->identity();
-  const std::int64_t tick = then.changed % kSecond == 0 ? kCoarseTick : kTick;
-  if (then.number == 0 || then.seen - then.changed <= tick) {
+  if (then.number == 0 || then.seen - then.changed <= tick_of(then)) {
     return false;
   }
   const Result<MappedFile> again = MappedFile::open(owned.path);
@@ -161,8 +164,10 @@ std::string WeightsFile::read(const WeightsOwner& owner) {
     return "it was another program's";
   }
   const FileIdentity& own = file_.identity();
+  // The system stamps files with the time of its last tick, which may lie before the making that a finer
+  // clock gave.
   own_as_written_ = header.number != 0 && own.number == header.number && own.modified == header.modified &&
-                    own.changed >= header.made && own.changed - header.made <= kSlowDisk;
+                    own.changed >= header.made - tick_of(own) && own.changed - header.made <= kSlowDisk;
   as_written_ = own_as_written_;
   std::vector<Owned> files;
   for (std::size_t i = 0; i < owner.files.size(); ++i) {
