@@ -6,48 +6,30 @@ Output for people (progress, notes) goes to stderr; a command's result (tables, 
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from core.live import begin, growing, paused, step
 from core.plain import json_text, plain
+from core.screen import err, out
+
+__all__ = [
+    "begin", "counter", "description", "documents", "err", "grouped", "growing", "note", "out", "paused", "print_json",
+    "progress", "shown", "step", "table",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
     from rich.progress import Progress, TextColumn
-
-
-PIPED_WIDTH = 160
-"""Columns of a table that no terminal limits (a log, a pipe): wide enough that commands in it stay whole."""
-
-
-@functools.cache
-def out() -> Console:
-    """The console on stdout."""
-    import os
-
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PIPED_WIDTH
-    return console
-
-
-@functools.cache
-def err() -> Console:
-    """The console on stderr."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def note(message: str) -> None:
     """One line for people, on stderr."""
-    err().print(plain(message), soft_wrap=True)
+    from core.marks import line
+
+    err().print(line(message), soft_wrap=True)
 
 
 def shown(path: Path | str) -> str:
@@ -107,6 +89,8 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
+    from core import marks
+
     console = err() if stderr else out()
     rows = list(rows)
     if gone := _left_out(columns, rows, optional, console.width):
@@ -125,8 +109,32 @@ def table(
     for column in columns:
         grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(plain(cell)) for cell in row))
+        if console.is_terminal:
+            grid.add_row(*(marks.cell(cell, column) for column, cell in zip(columns, row, strict=True)))
+        else:
+            grid.add_row(*(Text(plain(cell)) for cell in row))
     console.print(grid)
+
+
+def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str], caption: str = "") -> None:
+    """Rows below headings, as a compact table on stdout. ``columns`` are not shown: their names say what has marks."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from core import marks
+
+    grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for _ in columns:
+        grid.add_column(overflow="fold")
+    for heading, rows in groups.items():
+        grid.add_row(Text(plain(heading), style="bold"))
+        for row in rows:
+            cells = [marks.cell(cell, column) if out().is_terminal else Text(plain(cell)) for column, cell in
+                     zip(columns, row, strict=True)]  # fmt: skip
+            grid.add_row(Text.assemble("  ", cells[0]), *cells[1:])
+    out().print(grid)
+    if caption:
+        out().print(Text(plain(caption), style="table.caption"))
 
 
 def description() -> TextColumn:

@@ -12,6 +12,7 @@ from invoke.vendor import yaml
 from core import console
 from core.errors import INTERRUPTED, ConfigError, SlipwayError, UsageError
 from core.invoked import Slipway
+from core.marks import failure
 from core.surprise import understood
 from core.usage import refused
 
@@ -72,7 +73,7 @@ def run(words: list[str]) -> int:
             program.run(["inv", *_help_first(words)])
     except exceptions.Exit as end:
         if end.message:
-            print(end.message, file=sys.stderr)  # noqa: T201  # as Invoke does
+            print(failure(end.message, sys.stderr) if int(end.code) else end.message, file=sys.stderr)  # noqa: T201
         return int(end.code)
     except exceptions.UnexpectedExit as end:
         return int(end.result.exited)
@@ -87,6 +88,6 @@ def run(words: list[str]) -> int:
         failed = _foreseen(error, program, own) or understood(error)
         if "--json" in own and console.documents[0] == printed:
             console.print_json(failed.to_json())
-        print(failed, file=sys.stderr)  # noqa: T201
+        print(failure(str(failed), sys.stderr), file=sys.stderr)  # noqa: T201
         return failed.exit_code
     return 0

@@ -32,6 +32,7 @@ CACHE_PARTS = {
     "packages": "packages that users' models import",
     "references": "what this machine's ONNX Runtime computes for a user's own files, by digest",
     "tests": "what the tests keep between runs",
+    "times": "how long steps took, for the estimates on a terminal",
     "toolchains": "compiler wrappers and link stubs",
     "tools": "zig",
     "verified": "what was verified on devices and how it looked then, by the id of their root",

@@ -6,7 +6,7 @@ import dataclasses
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core import console
@@ -16,6 +16,10 @@ from toolchains.targets import Target
 
 _LEAST_FREE = 4e9
 """Bytes: compilers 0.5, Debian's libraries and emulators 0.4, the exporter 1.5, Conan's home and programs 0.5."""
+
+MACHINE, COMPILERS, RUNNING = "This machine", "Compilers", "Running programs"
+GROUPS = (MACHINE, COMPILERS, RUNNING)
+_APT = "sudo apt-get install "
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,16 @@ class Check:
     """The command that fixes it; empty if it works."""
     optional: bool = False
     """It is optional."""
+    group: str = MACHINE
+    """One of `GROUPS`."""
+    family: str = ""
+    """Of compilers: their family. Of what runs programs: ``natively``, ``QEMU``, ``Wine`` or ``elsewhere``."""
+    target: str = ""
+    """The target that it is about, if any."""
 
 
 def _python() -> Check:
-    found = f"{platform.python_version()} in {sys.prefix}"
+    found = f"{platform.python_version()} in {console.shown(sys.prefix)}"
     if sys.prefix == sys.base_prefix:
         return Check("Python", False, f"{found}: not a virtual environment", "./inv, which makes .venv")
     return Check(
@@ -43,7 +53,7 @@ def _python() -> Check:
 def _disk() -> Check:
     folder = cache_dir()
     free = shutil.disk_usage(folder).free
-    detail = f"{free / 1e9:.0f} GB free for the cache in {folder}"
+    detail = f"{free / 1e9:.0f} GB free for the cache in {console.shown(folder)}"
     if free < _LEAST_FREE:
         return Check(
             "disk",
@@ -61,9 +71,7 @@ def _pip() -> Check:
         version = importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
         return Check("pip", False, "not in this environment", f"{sys.executable} -m ensurepip")
-    return Check(
-        "pip", True, f"{version}, with your own settings (pip config list); its index is asked only when needed"
-    )
+    return Check("pip", True, f"{version}, with your own settings (pip config list)")
 
 
 def _debian() -> Check:
@@ -71,7 +79,7 @@ def _debian() -> Check:
 
     reason = debian.available()
     if not reason:
-        return Check("Debian packages", True, "fetched through apt without root, from this system's own mirror")
+        return Check("Debian packages", True, "through apt, without root, from this system's own mirror")
     try:
         from toolchains.debian import apt as debian_apt
 
@@ -90,7 +98,7 @@ def _zig() -> Check:
     except HostError as error:
         return Check("zig", False, error.what, error.hint)
     pinned = zig.pinned_version()
-    return Check("zig", True, f"{pinned} in {found}" if found else f"{pinned} is fetched by the first build")
+    return Check("zig", True, f"{pinned} in the cache" if found else f"{pinned} is fetched by the first build")
 
 
 def _ccache() -> Check:
@@ -134,7 +142,9 @@ def _toolchains() -> list[Check]:
         for name in target.toolchains:
             reason, _, fix = family(name).usable(target).partition(": ")
             optional = name != target.default_toolchain or not target.working_engines
-            found.append(Check(f"{target.name} with {name}", not reason, reason or _made(target, name), fix, optional))
+            detail = reason or _made(target, name)
+            what = f"{target.name} with {name}"
+            found.append(Check(what, not reason, detail, fix, optional, COMPILERS, name, target.name))
     return found
 
 
@@ -145,27 +155,31 @@ def _emulators() -> list[Check]:
     from toolchains.emulation import emulators, wine
     from toolchains.targets import load_targets
 
-    found = []
+    found: list[Check] = []
+
+    def check(family: str, ok: bool, detail: str, fix: str = "", optional: bool = False) -> None:
+        of = target.name
+        found.append(Check(f"running {of}", ok, detail, fix, optional, RUNNING, family, of))
+
     for target in load_targets().values():
         if not target.working_engines:
             continue
-        name = f"running {target.name}"
         if emulators.is_native(target):
-            found.append(Check(name, True, "this machine"))
+            check("natively", True, "this machine")
         elif not target.qemu and not wine.runs(target):
             # Nothing waits for it: what is built is checked by its headers.
             fix = "a machine of that kind as a device (docs/devices.md)"
-            found.append(Check(name, False, f"not run here: {target.proof}", fix, optional=True))
+            check("elsewhere", False, f"not run here: {target.proof}", fix, optional=True)
         elif not target.qemu:
             why = debian.available()
             detail = why or "Wine, from Debian's packages, in namespaces of this user's own"
-            found.append(Check(name, not why, detail, debian_apt.NOT_DEBIAN if why else "", optional=True))
+            check("Wine", not why, detail, debian_apt.NOT_DEBIAN if why else "", optional=True)
         elif not debian.available():
-            found.append(Check(name, True, f"{target.qemu}, from Debian's packages"))
+            check("QEMU", True, f"{target.qemu}, from Debian's packages")
         elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):
-            found.append(Check(name, True, f"{path}, this system's own"))
+            check("QEMU", True, f"{path}, this system's own")
         else:
-            found.append(Check(name, False, f"no {target.qemu}", "install your distribution's qemu-user, 8 or newer"))
+            check("QEMU", False, f"no {target.qemu}", "install your distribution's qemu-user, 8 or newer")
     return found
 
 
@@ -173,6 +187,66 @@ def checks() -> list[Check]:
     """All findings, the most important first. Uses no network."""
     single: list[Callable[[], Check]] = [_python, _disk, _pip, _debian, _zig, _ccache, _conan]
     return [*(check() for check in single), *_toolchains(), *_emulators()]
+
+
+def _tables(found: Sequence[Check]) -> None:
+    """Trouble first, then each group: its targets share a line wherever one sentence is true of them."""
+    missing = [check for check in found if not check.ok and not check.optional]
+    groups = {"Missing": missing}
+    for group in GROUPS:
+        mine = [check for check in found if check.group == group and check not in missing]
+        groups[group] = mine if group == MACHINE else _together(mine)
+    console.grouped(
+        {
+            heading: [
+                [each.name, _state(each), f"{each.detail}\n→ {each.fix}" if each.fix else each.detail] for each in some
+            ]
+            for heading, some in groups.items()
+            if some
+        },
+        ["what", "state", "finding"],
+        "./inv doctor --json has a row for each target",
+    )
+
+
+def _state(check: Check) -> str:
+    return "ok" if check.ok else "optional" if check.optional else "MISSING"
+
+
+def _together(checks: Sequence[Check]) -> list[Check]:
+    """One check for each family and state, which names the targets."""
+    groups: dict[tuple[str, bool], list[Check]] = {}
+    for check in checks:
+        groups.setdefault((check.family, check.ok), []).append(check)
+    return [
+        dataclasses.replace(
+            some[0],
+            name=family if some[0].group == COMPILERS else _HOW.get(family, f"run by {family}"),
+            detail=_targets([check.target for check in some]),
+            fix=_fix(some),
+        )
+        for (family, _), some in sorted(groups.items(), key=lambda item: not item[0][1])
+    ]
+
+
+_HOW = {"natively": "run natively", "elsewhere": "do not run here"}
+
+
+def _targets(names: Sequence[str]) -> str:
+    """``linux-arm64, armv7; windows-arm64``: the system is named once."""
+    systems: dict[str, list[str]] = {}
+    for name in names:
+        system, _, arch = name.partition("-")
+        systems.setdefault(system, []).append(arch)
+    return "; ".join(f"{system}-{', '.join(archs)}" for system, archs in systems.items())
+
+
+def _fix(checks: Sequence[Check]) -> str:
+    """One sentence for several checks: packages together, any target as NAME."""
+    fixes = list(dict.fromkeys(check.fix.replace(check.target, "NAME") for check in checks if check.fix))
+    if fixes and all(fix.startswith(_APT) for fix in fixes):
+        return _APT + " ".join(dict.fromkeys(word for fix in fixes for word in fix.removeprefix(_APT).split()))
+    return "; or ".join(fixes)
 
 
 def report(as_json: bool) -> None:
@@ -185,12 +259,7 @@ def report(as_json: bool) -> None:
     if as_json:
         console.print_json([dataclasses.asdict(check) for check in found])
     else:
-        states = {True: "ok", False: "MISSING"}
-        console.table(
-            "This machine",
-            ["what", "state", "finding", "to fix it"],
-            [[c.name, "optional" if c.optional and not c.ok else states[c.ok], c.detail, c.fix] for c in found],
-        )
+        _tables(found)
     bad = [check for check in found if not check.ok and not check.optional]
     if bad:
         raise HostError(

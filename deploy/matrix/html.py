@@ -14,9 +14,10 @@ from markupsafe import Markup
 from core.errors import ConfigError
 from core.plain import plain
 from core.program import ENGINES
+from core.units import counted, duration, elapsed, size, three
 from deploy.matrix import plots, ratios
 from deploy.matrix.model import CellResult, Impossible, Matrix, load_matrix
-from deploy.matrix.people import counted, disturbed, duration, elapsed, exact, failures, size, three
+from deploy.matrix.people import disturbed, exact, failures
 
 TEMPLATE = Path(__file__).with_name("matrix.html.j2")
 _SERIES = 24

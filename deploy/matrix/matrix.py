@@ -17,6 +17,7 @@ from core.errors import MatrixError, RegressionError, SlipwayError, UncertainErr
 from core.files import locked, sha256_bytes, write_atomic
 from core.paths import matrix_dir
 from core.sweep import Journal
+from core.units import counted
 from deploy.devices.inventory import load_devices
 from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import history as matrix_history
@@ -24,7 +25,6 @@ from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
-from deploy.matrix.people import counted
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
 from deploy.matrix.words import parse

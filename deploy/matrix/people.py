@@ -1,13 +1,13 @@
-"""Figures and texts as people read them: ``7.4 µs``, ``10 MB``, ``1 device``; failures grouped by their cause."""
+"""Texts of a matrix as people read them; failures grouped by their cause."""
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from core.units import duration, size
 from deploy.matrix.model import CellResult, Problem
 
 AWAY = ("unreachable", "authentication", "host-key")
@@ -17,54 +17,12 @@ HOT_C = 80.0
 _EXACT = re.compile(r"([\d.]+) ms|([\d,]+) bytes")
 
 
-def three(value: float) -> str:
-    """A number with three significant digits, without trailing zeros and exponents where it can be."""
-    if not math.isfinite(value):
-        return str(value)
-    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
-    text = f"{round(value, digits):.{max(digits, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _scaled(value: float, step: float, units: Sequence[str]) -> str:
-    at = 0
-    while abs(float(three(value))) >= step and at < len(units) - 1:
-        value, at = value / step, at + 1
-    return f"{three(value)} {units[at]}"
-
-
-def duration(ms: float) -> str:
-    """Milliseconds as ``7.4 µs``, ``12.3 ms`` or ``6.9 s``."""
-    if 0 < abs(ms) < 1:
-        return _scaled(ms * 1e6, 1000, ("ns", "µs", "ms"))
-    return _scaled(ms, 1000, ("ms", "s")) if math.isfinite(ms) else f"{ms} ms"
-
-
-def elapsed(seconds: float) -> str:
-    """Wall time as ``6.9 s``, ``4 min 10 s`` or ``2 h 5 min``."""
-    if seconds < 60:
-        return duration(seconds * 1000)
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def size(count: float | None) -> str:
-    """Bytes as ``10 MB`` (decimal units); empty for nothing."""
-    return _scaled(float(count), 1000, ("B", "kB", "MB", "GB", "TB")) if count else ""
-
-
 def exact(text: str) -> str:
     """A change's figure (``0.007 ms``, ``4,000,000 bytes``) for people; other texts stay."""
     found = _EXACT.fullmatch(text)
     if found is None:
         return text
     return duration(float(found[1])) if found[1] else size(int(found[2].replace(",", ""))) or "0 B"
-
-
-def counted(count: int, word: str) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def disturbed(cell: CellResult) -> tuple[str, ...]:

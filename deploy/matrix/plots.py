@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from markupsafe import Markup, escape
 
 from core.plain import plain
+from core.units import duration
 from deploy.matrix.model import CellResult
-from deploy.matrix.people import disturbed, duration
+from deploy.matrix.people import disturbed
 
 _WIDTH = 860
 _LABEL = 290

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from core.program import ENGINES
+from core.units import counted, three
 from deploy.matrix.model import CellResult
-from deploy.matrix.people import counted, disturbed, three
+from deploy.matrix.people import disturbed
 
 _FIRST = "fp32"
 """The scheme that others are compared with."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from core import console
 from core.errors import UsageError
+from core.units import counted
 from deploy.matrix.model import CellResult, Matrix
-from deploy.matrix.people import counted
 from deploy.matrix.plan import Cell, Plan
 from deploy.matrix.words import quoted
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
+from core.units import took
 
 if TYPE_CHECKING:
+    from core.live import Step
     from deploy.run.compare import Comparison
     from deploy.run.events import Event
     from deploy.run.preflight import Finding
@@ -205,35 +207,34 @@ def preflight(found: Sequence[Finding]) -> None:
 
 
 class ConsoleListener:
-    """Shows steps as they happen: a bar with bytes for uploads, one line for the rest, all on stderr."""
+    """Shows steps as they happen, on stderr: a live line for each on a terminal, and a line for what came of it."""
 
     def __init__(self) -> None:
-        self._progress = console.progress()
-        self._bars: dict[str, int] = {}
+        self._steps: dict[str, Step] = {}
 
     def __call__(self, event: Event) -> None:
         """Listen to one event."""
-        from rich.progress import TaskID
-
         if event.kind == "note":
             console.note(event.text)
         elif event.kind == "findings":
             if any(finding.verdict == "bad" for finding in event.findings):
-                self._progress.stop()
-                preflight(event.findings)
+                with console.paused():
+                    preflight(event.findings)
         elif event.kind == "start" and event.text:
-            if not self._bars:
-                self._progress.start()
-            self._bars[event.step] = self._progress.add_task(event.text, total=None)
-        elif event.kind == "progress" and event.step in self._bars:
-            self._progress.update(
-                TaskID(self._bars[event.step]), completed=event.done, total=event.total, description=event.text or None
-            )
+            # An upload says itself how far it is; how long the others take, the last time tells.
+            key = "" if event.step == "upload" else event.text
+            self._steps[event.step] = console.begin(event.text, key, announce=False)
+        elif event.kind == "progress" and event.step in self._steps:
+            step = self._steps[event.step]
+            step.text = event.text or step.text
+            step.bytes(event.done, event.total)
         elif event.kind in {"end", "fail"}:
-            bar = self._bars.pop(event.step, None)
-            if bar is not None:
-                self._progress.remove_task(TaskID(bar))
-            if not self._bars:
-                self._progress.stop()
-            if event.kind == "end" and event.text:
-                console.note(f"{event.text} ({event.seconds:.1f} s)")
+            self._end(event)
+
+    def _end(self, event: Event) -> None:
+        step = self._steps.pop(event.step, None)
+        if step is not None:
+            step.outcome = event.text
+            step.end(ok=event.kind == "end")
+        elif event.kind == "end" and event.text:
+            console.note(f"{event.text} ({took(event.seconds)})")

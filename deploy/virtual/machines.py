@@ -12,13 +12,13 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.commands import quote
-from core.console import err, note
+from core.console import step
 from core.errors import ConfigError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
 from core.paths import ROOT
@@ -170,7 +170,7 @@ def _boot(spec: Spec, folder: Folder) -> State:
     left = read_state(folder)
     if left is not None:  # it never answered, or the process that started it was killed
         _end(left, folder)
-    with _telling(f"booting virtual device {spec.name}"):
+    with step(f"booting virtual device {spec.name}", f"boot {spec.name}"):
         public = _prepare(folder, files.initrd)
         _launch(spec, files, folder)
         pid = spawn_supervisor(folder)
@@ -181,17 +181,6 @@ def _boot(spec: Spec, folder: Folder) -> State:
             raise
         folder.touch()
         return state
-
-
-@contextlib.contextmanager
-def _telling(text: str) -> Iterator[None]:
-    """A spinner on a terminal, a plain line elsewhere."""
-    if err().is_terminal:
-        with err().status(text):
-            yield
-    else:
-        note(text)
-        yield
 
 
 def _prepare(folder: Folder, initrd: Path) -> str:

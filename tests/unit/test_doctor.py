@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from core import console
 from core.errors import HostError
 from toolchains import doctor
 from toolchains.compilers import zig
@@ -94,3 +95,35 @@ def test_whether_builds_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert not found.ok
     assert "no ccache is installed" in found.detail
+
+
+def test_trouble_comes_first_and_all_of_it_fits_a_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.out(), "width", 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100, 99, 1e9))
+    with pytest.raises(HostError, match="lacks disk"):
+        doctor.report(as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "Missing"
+    assert lines[1].split()[:2] == ["disk", "MISSING"]
+    assert len(lines) <= 40
+    assert [line.strip() for line in lines if line and line[0] != " "][1:4] == list(doctor.GROUPS)
+    assert sum("disk" in line.split() for line in lines) == 2  # once in its group, once as a word of the fix
+
+
+def test_targets_share_a_line_only_where_it_is_true_of_all() -> None:
+    def made(name: str, ok: bool, fix: str = "") -> doctor.Check:
+        return doctor.Check(f"{name} with gnu", ok, "", fix, True, doctor.COMPILERS, "gnu", name)
+
+    found = doctor._together(
+        [
+            made("linux-arm64", False, "sudo apt-get install g++-aarch64-linux-gnu"),
+            made("linux-x86_64", True),
+            made("linux-armv7", False, "sudo apt-get install g++-arm-linux-gnueabihf"),
+        ]
+    )
+    assert [(each.name, each.ok, each.detail, each.fix) for each in found] == [
+        ("gnu", True, "linux-x86_64", ""),
+        ("gnu", False, "linux-arm64, armv7", "sudo apt-get install g++-aarch64-linux-gnu g++-arm-linux-gnueabihf"),
+    ]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import JUnitXml
 
-from core import console
+from core import console, screen
 from core.errors import ConfigError
 from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html
@@ -171,7 +171,7 @@ def test_the_report_has_plots_with_their_figures() -> None:
 def test_tables_on_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(console.out(), "width", console.PIPED_WIDTH)  # whatever runs the tests says COLUMNS is
+    monkeypatch.setattr(console.out(), "width", screen.PIPED_WIDTH)  # whatever runs the tests says COLUMNS is
     matrix_report.report(everything(), tmp_path)
     out = capsys.readouterr().out
     shown = ("20.000, 11.000 ms", "passed (kept)", "DIFFERS", "FAILED", "not run", "Impossible", "Against odd", "worse")

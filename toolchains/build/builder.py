@@ -101,7 +101,7 @@ def _build(job: _Job, digest: str) -> None:
 
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
-    with Steps(_STEPS) as steps:
+    with Steps(_STEPS, key=f"bundle {job.engine} {job.target.name} {job.toolchain}") as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         origin = layout.Origin(

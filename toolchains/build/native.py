@@ -99,7 +99,8 @@ def _build(job: _Job, digest: str) -> None:
 
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
-    with Steps(5, quiet=job.quiet) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
+    key = f"native {job.target.name} {job.toolchain}"
+    with Steps(5, quiet=job.quiet, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         origin = native_layout.Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)

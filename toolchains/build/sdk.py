@@ -153,7 +153,7 @@ def _build(job: _Job, digest: str) -> None:
 
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
-    with Steps(5) as steps:
+    with Steps(5, key=f"sdk {job.target.name} {job.toolchain}") as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         with new_folder(job.folder) as new:

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import re
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
 from core import console
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from core.live import Step
 
 _NINJA = re.compile(r"^\[(\d+)/(\d+)\] ")
 _BUILDING = "Building from source "
 
 
 class Steps:
-    """Numbered lines for people, one when a step begins; on a terminal also a bar, fed by Ninja's own counting.
+    """Numbered steps: on a terminal a live line each, with Ninja's own counting; elsewhere a line when one begins.
 
     Args:
         total: how many steps there are.
-        quiet: no lines, the bar only.
+        quiet: no lines, but the live one.
+        key: of the build, by which the steps' times are found the next time.
     """
 
-    def __init__(self, total: int, *, quiet: bool = False) -> None:
+    def __init__(self, total: int, *, quiet: bool = False, key: str = "") -> None:
         self._total = total
         self._quiet = quiet
+        self._key = key
         self._done: list[str] = []
-        self._package = ""
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._step: Step | None = None
 
     def begin(self, text: str) -> None:
         """Say that the next step begins; nothing when it began already."""
         if text in self._done:
             return
+        self._end()
         self._done.append(text)
-        self._package = text
-        self._hide()
-        self._note(f"[{len(self._done)}/{self._total}] {text}")
+        said = text if self._quiet else f"[{len(self._done)}/{self._total}] {text}"
+        key = f"{self._key}: {text}" if self._key else ""
+        self._step = console.begin(said, key, announce=not self._quiet)
 
     def part(self, text: str) -> None:
         """Say what of a step is being done."""
-        self._package = text
-        self._hide()
-        self._note(f"      {text}")
+        if self._step is not None:
+            self._step.now(text)
+            self._step.count(0)
+        if not self._quiet:
+            console.note(f"      {text}")
 
     def heard(self, line: str) -> None:
         """Take in a line that Conan, CMake or Ninja printed."""
@@ -54,30 +54,16 @@ class Steps:
             self.part(line.removeprefix(_BUILDING).partition(":")[0])
         elif line.startswith("ccache: "):
             self.part(line)
-        elif match := _NINJA.match(line):
-            self._show(int(match[1]), int(match[2]))
-
-    def _note(self, text: str) -> None:
-        if not self._quiet:
-            console.note(text)
-
-    def _show(self, done: int, total: int) -> None:
-        if self._bar is None:
-            self._bar = console.counter()
-            self._bar.start()
-        if self._task is None:
-            self._task = self._bar.add_task(self._package, total=total)
-        self._bar.update(self._task, completed=done, total=total)
-
-    def _hide(self) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.remove_task(self._task)
-        self._task = None
+        elif (match := _NINJA.match(line)) and self._step is not None:
+            self._step.count(int(match[1]), int(match[2]))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        self._end(ok=error is None)
+
+    def _end(self, ok: bool = True) -> None:
+        if self._step is not None:
+            self._step.end(ok=ok)
+            self._step = None

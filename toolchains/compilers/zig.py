@@ -9,7 +9,7 @@ import platform
 import shlex
 import shutil
 import sys
-import time
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from core import console, sealed
 from core.commands import run
 from core.errors import HostError
 from core.files import keep_text, locked, new_folder, sha256_bytes, sha256_file
+from core.live import Step
 from core.paths import cache_dir, portable
 from toolchains.compilers.families import Compilers, cross_conf, refuse
 from toolchains.targets import Target
@@ -94,12 +95,11 @@ def program() -> Path:
         if not zig.is_file() or changed or not (sealed.is_sealed(folder) or _as_recorded(folder)):
             if changed:
                 console.note(f"something has changed {', '.join(changed[:3])} of zig in the cache")
-            console.note(f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)")
-            begin = time.monotonic()
-            with new_folder(folder) as new:
-                _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()])
+            said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
+            with console.step(said) as shown, new_folder(folder) as new:
+                _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
                 sealed.seal(new)
-            console.note(f"zig {pinned['version']} is ready ({time.monotonic() - begin:.0f} s)")
+                shown.outcome = f"zig {pinned['version']} is ready"
     return zig
 
 
@@ -128,34 +128,36 @@ def _record_digest(path: Path) -> str:
     return base64.urlsafe_b64encode(bytes.fromhex(sha256_file(path))).rstrip(b"=").decode()
 
 
-def _install(folder: Path, requirement: str, digest: str) -> None:
+def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
     """Install one pinned wheel into ``folder``, without what it depends on."""
     pinned = folder / "requirements.txt"
     pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
-    run(
-        [
-            sys.executable,
-            "-I",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-input",
-            "--no-deps",
-            "--no-compile",
-            "--only-binary=:all:",
-            "--require-hashes",
-            "--target",
-            folder / "new",
-            "-r",
-            pinned,
-        ],
-        error=HostError,
-        what=f"Fetching {requirement}",
-        hint="check the network and pip's index (pip config list), then again",
-        log=cache_dir("logs") / "ziglang.log",
-    )
+    with tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch, console.growing(shown, Path(scratch)):
+        run(
+            [
+                sys.executable,
+                "-I",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-input",
+                "--no-deps",
+                "--no-compile",
+                "--only-binary=:all:",
+                "--require-hashes",
+                "--target",
+                folder / "new",
+                "-r",
+                pinned,
+            ],
+            env={**os.environ, "TMPDIR": scratch},  # pip downloads into it
+            error=HostError,
+            what=f"Fetching {requirement}",
+            hint="check the network and pip's index (pip config list), then again",
+            log=cache_dir("logs") / "ziglang.log",
+        )
     for item in (folder / "new").iterdir():
         item.rename(folder / item.name)
     shutil.rmtree(folder / "new")

@@ -21,7 +21,7 @@ from urllib.parse import quote as quote_path
 from urllib.parse import unquote
 
 from core.commands import need, process, quote, run
-from core.console import err, progress
+from core.console import step
 from core.errors import HostError
 from core.files import write_atomic
 from core.output import EDGE, read_back
@@ -229,7 +229,7 @@ class Apt:
     def refresh(self) -> None:
         """Read the archive's lists again, signatures checked."""
         self._configure()
-        with err().status(f"reading Debian {self.suite}'s list of packages ({self.arch})"):
+        with step(f"reading Debian {self.suite}'s list of packages ({self.arch})", "debian-lists", announce=False):
             _retrying(lambda: self._run(["update"], self.folder, f"Reading Debian {self.suite}'s list of packages"))
         (self.folder / "lists-read").touch()
 
@@ -293,13 +293,13 @@ class Apt:
 
     def _fetch(self, words: Sequence[str], items: Sequence[Item], folder: Path) -> None:
         count = f"{len(items)} packages" if len(items) > 1 else items[0].name.split("_")[0]
-        with progress() as bar:
-            task = bar.add_task(f"downloading {count} (Debian {self.suite})", total=sum(item.size for item in items))
+        total = sum(item.size for item in items)
+        with step(f"downloading {count} (Debian {self.suite})", announce=False) as shown:
 
             def watch() -> None:
                 # A file may be renamed while we look.
                 with contextlib.suppress(FileNotFoundError):
-                    bar.update(task, completed=sum(file.stat().st_size for file in folder.rglob("*")))
+                    shown.bytes(sum(file.stat().st_size for file in folder.rglob("*")), total)
 
             _retrying(lambda: self._run(words, folder, f"Downloading {count} from Debian {self.suite}", watch))
 

@@ -1,0 +1,226 @@
+"""Live lines: one for each step on a terminal, a plain line elsewhere, and the last time's duration as an estimate."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from core import console, live, marks
+from core import screen as screens
+from core.units import clock, size, took
+
+Screen = Callable[..., io.StringIO]
+
+
+@pytest.fixture(autouse=True)
+def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the steps' times, in a cache of this test's own."""
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    return tmp_path / "times" / "steps.json"
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
+    """Makes stderr a terminal or a pipe, and gives what is written to it."""
+
+    def make(terminal: bool = True, **options: str) -> io.StringIO:
+        for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+            monkeypatch.delenv(name, raising=False)
+        environ = {"TERM": "xterm", **options}
+        written = io.StringIO()
+        made = Console(
+            file=written, force_terminal=terminal, width=90, highlight=False, markup=False, _environ=environ
+        )  # fmt: skip
+        for module in (console, screens):
+            monkeypatch.setattr(module, "err", lambda: made)
+        return written
+
+    yield make
+    assert not live._screens
+
+
+def test_a_pipe_gets_one_plain_line(screen: Screen) -> None:
+    written = screen(terminal=False)
+    with console.step("building linux-arm64", "build") as step:
+        step.now("xnnpack")
+        step.count(3, 40)
+    assert written.getvalue() == "building linux-arm64\n"
+
+
+def test_a_pipe_gets_the_outcome_of_a_step_that_was_not_announced(screen: Screen) -> None:
+    written = screen(terminal=False)
+    with console.step("uploading to pi", announce=False) as step:
+        step.bytes(10, 10)
+        step.outcome = "uploaded 1 file"
+    with console.step("probing", announce=False):
+        pass
+    assert re.fullmatch(r"uploaded 1 file \(\d+\.\d s\)\n", written.getvalue())
+
+
+def test_a_dumb_terminal_is_quiet(screen: Screen) -> None:
+    written = screen(TERM="dumb")
+    with console.step("building") as step:
+        step.count(1, 2)
+    assert "\x1b[2K" not in written.getvalue()
+    assert written.getvalue().count("building") == 1
+
+
+def test_a_terminal_gets_a_live_line_and_one_that_stays(screen: Screen) -> None:
+    written = screen()
+    with console.step("building") as step:
+        step.now("xnnpack")
+        step.count(3, 40)
+        assert step._shown is not None
+        step._shown[0].refresh()
+        console.note("a note")
+    text = written.getvalue()
+    assert "building: xnnpack" in text
+    assert "3/40" in text
+    assert re.search(r"✓ \x1b\[0mbuilding \(\d+\.\d s\)\n$", text)
+
+
+def test_a_failure_has_its_mark_and_is_not_kept_as_an_estimate(screen: Screen, times: Path) -> None:
+    written = screen()
+    with pytest.raises(RuntimeError), console.step("building", "build") as step:
+        step.begun -= 100
+        raise RuntimeError
+    assert "✗ \x1b[0mbuilding (1 min 4" in written.getvalue()
+    assert not times.exists()
+
+
+def test_the_last_time_is_the_estimate(screen: Screen) -> None:
+    screen()
+    with console.step("building", "build") as step:
+        assert step.before is None
+        step.begun -= 42
+    with console.step("building", "build") as step:
+        assert step.before is not None
+        assert step.before >= 42
+        step.before = 3600
+        assert re.fullmatch(r"\d+:\d\d of about 1:00:00", live.far(step, None))
+        step.begun -= 3700
+        assert re.fullmatch(r"1:\d\d:\d\d, the last time 1:00:00", live.far(step, None))
+
+
+@pytest.mark.parametrize("damaged", ["", "[1]", '{"build": "soon"}', '{"build": -1}', '{"build": 1e999}', "\0"])
+def test_a_damaged_file_of_times_costs_only_the_estimate(screen: Screen, times: Path, damaged: str) -> None:
+    screen()
+    times.parent.mkdir()
+    times.write_text(damaged)
+    with console.step("building", "build") as step:
+        assert step.before is None
+        step.begun -= 5
+    assert json.loads(times.read_text())["build"] >= 5
+
+
+def test_times_are_bounded(times: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_KEPT", 10)
+    for number in range(live._KEPT + 20):
+        live.remember(f"step {number}", 1.0)
+    assert len(json.loads(times.read_text())) == live._KEPT
+    assert live.recall("step 0") is None
+    assert live.recall(f"step {live._KEPT + 19}") == 1.0
+
+
+def test_bytes_have_a_rate_and_the_rest_an_estimate(screen: Screen) -> None:
+    screen()
+    with console.step("downloading") as step:
+        step.bytes(0, 40_000_000)
+        assert re.fullmatch(r"\d:\d\d", live.far(step, None))
+        step.bytes(10_000_000, 40_000_000)
+        assert re.fullmatch(r"10 MB of 40 MB, 5 MB/s, \d:\d\d of about \d:\d\d", live.far(step, 5e6))
+        step.bytes(1234, None)
+        assert re.fullmatch(r"1.23 kB, \d:\d\d", live.far(step, None))
+
+
+def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:
+    screen()
+    with console.step("downloading") as step, console.growing(step, tmp_path, 100):
+        (tmp_path / "some.whl").write_bytes(b"x" * 60)
+        seen = threading.Event()
+        for _ in range(2000):
+            if step.done >= 60:
+                break
+            seen.wait(0.05)
+    assert (step.done, step.total, step.unit) == (60, 100, "bytes")
+
+
+def test_steps_of_several_threads_have_a_line_each(screen: Screen) -> None:
+    written = screen()
+    both = threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with console.step(name):
+            both.wait(10)
+            console.note(f"drawn by {name}")
+            both.wait(10)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert all(f"✓ \x1b[0m{name} (" in written.getvalue() for name in ("one", "two"))
+
+
+def test_names_of_devices_are_shown_and_not_obeyed(screen: Screen) -> None:
+    written = screen(terminal=False)
+    with console.step("running \x1b[31mevil"):
+        pass
+    assert written.getvalue() == "running \\x1b[31mevil\n"
+
+
+def test_no_color_leaves_the_symbols(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = screen(NO_COLOR="1")
+    with console.step("building"):
+        pass
+    console.table("", ["device", "verdict"], [["pi", "DIFFERS (1 of 2)"]], stderr=True)
+    assert "✓ building" in written.getvalue()
+    assert "✗ DIFFERS\x1b[0m (1 of 2)" in written.getvalue()
+    assert "\x1b[32m" not in written.getvalue()
+    assert "31m" not in written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "shown"),
+    [
+        ("agrees", "verdict", "✓ agrees"),
+        ("DIFFERS (3 of 5)", "verdict", "✗ DIFFERS (3 of 5)"),
+        ("ok", "state", "✓ ok"),
+        ("okay", "state", "okay"),
+        ("agrees", "finding", "agrees"),
+        ("cannot tell: too noisy", "verdict", "• cannot tell: too noisy"),
+    ],
+)
+def test_verdicts_have_symbols_in_their_columns(text: str, column: str, shown: str) -> None:
+    assert marks.cell(text, column).plain == shown
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_errors_have_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    said = "It broke.\nCause: rust\nTry: paint"
+    assert marks.failure(said, io.StringIO()) == said
+    assert marks.failure(said, _Terminal()) == (
+        "\x1b[1;31m✗ It broke.\x1b[0m\n\x1b[1mCause:\x1b[0m rust\n\x1b[1mTry:\x1b[0m paint"
+    )
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert marks.failure(said, _Terminal()) == "✗ It broke.\nCause: rust\nTry: paint"
+
+
+def test_figures_of_steps() -> None:
+    assert [clock(each) for each in (7.9, 75, 3723)] == ["0:07", "1:15", "1:02:03"]
+    assert [took(each) for each in (0.04, 59.9, 59.96, 250)] == ["0.0 s", "59.9 s", "1 min 0 s", "4 min 10 s"]
+    assert [size(each) for each in (0, 999, 10_000_000)] == ["", "999 B", "10 MB"]
