@@ -79,7 +79,7 @@ def put_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     fetched: list[str] = []
 
-    def install(new: Path, requirement: str, _digest: str) -> None:
+    def install(new: Path, requirement: str, _digest: str, _shown: object) -> None:
         fetched.append(requirement)
         (new / "ziglang").mkdir()
         (new / "ziglang/zig").write_bytes(b"\x7fELF zig")
