@@ -16,7 +16,7 @@ from commands.tasks import compare, tune
 from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
 from core.cli import JSON, Words, task
 from deploy.tasks import devices
-from verify.tasks import agree, bench, fuzz, inspect, operators, test
+from verify.tasks import agree, bench, docs, fuzz, inspect, operators, test
 
 DEFAULTS = {
     "target": "linux-x86_64",
@@ -493,6 +493,7 @@ ns = invoke.Collection(
     fuzz,
     test,
     bench,
+    docs,
     clean,
     lock,
 )

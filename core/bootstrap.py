@@ -32,6 +32,7 @@ LABELS = {
     "test": "the test tools",
     "lock": "uv, which makes the locks (about 25 MB)",
     "nets": "packages with nets to measure engines with (about 50 MB)",
+    "docs": "what builds the documentation (about 20 MB)",
     "coreml": "what exports for Core ML need (about 30 MB)",
     "openvino": "what exports for OpenVINO need (about 60 MB)",
     "arm": "what exports for Ethos-U and VGF need (about 70 MB)",

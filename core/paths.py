@@ -82,7 +82,7 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-DIST_PARTS = ("lab", "matrix", "nets", "programs", "results", "sweeps", "tests", "wheels")
+DIST_PARTS = ("lab", "matrix", "nets", "programs", "results", "site", "sweeps", "tests", "wheels")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 

@@ -56,6 +56,26 @@ def test(
 
 @task(
     help={
+        "serve": "then show the site at http://127.0.0.1:PORT/ until Ctrl-C",
+        "port": "with --serve (default: 8000)",
+        "json": JSON,
+    }
+)
+def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> None:
+    """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
+
+    The pages are those of docs/, with README.md as the first one. The first build installs MkDocs and its theme into
+    the cache.
+
+    Example: ./inv docs --serve
+    """
+    from verify.site.build import report
+
+    report(serve, number("port", port, 1, 8000), json)
+
+
+@task(
+    help={
         "runs": "timed runs of each command, or rounds (default: 5)",
         "engines": "measure the engines instead, with MobileNetV2 on this machine, in turns",
         "lean": "measure the engine lean beside upstream's instead, as ratios, with four programs",

@@ -44,6 +44,7 @@ LEVELS = (
     "verify.fuzz",
     "verify.agree",
     "verify.upstream",
+    "verify.site",
     "verify",  # tasks, and the docs' tables
     "tasks",
     "tests",

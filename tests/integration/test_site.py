@@ -1,0 +1,110 @@
+"""The documentation as a site: it builds, loads nothing from elsewhere, and fits a phone, light and dark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import markdown_it
+import pytest
+
+from core.errors import BuildError
+from tests.conftest import Inv
+from tests.support.browser import Browser, browser
+from verify.site import build, pages
+
+SHOWN = ("index", "deploy", "errors", "operators")
+"""Pages that are looked at: the first, one of prose, and those with the widest tables."""
+OUTSIDE = """Array.from(document.querySelectorAll('article *')).filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.width && box.right > innerWidth + 1 && !e.closest('.md-typeset__scrollwrap, pre, .tabbed-set');
+}).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
+"""Elements beyond the right edge, apart from tables and code, which scroll."""
+PALE = """Array.from(document.querySelectorAll('article p, article td, article th, article li, article h1,' +
+  'article h2, article code:not(pre code), article a:not(.headerlink)')).filter(e => {
+  const numbers = text => text.match(/[\\d.]+/g).map(Number);
+  const over = (top, under) => { const a = top[3] ?? 1; return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a)); };
+  const light = rgb => rgb.map(v => v / 255).map(v => v <= .04 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const papers = [];
+  for (let at = e; at; at = at.parentElement) papers.push(numbers(getComputedStyle(at).backgroundColor));
+  const paper = papers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
+  if (!e.textContent.trim()) return false;
+  const pair = [light(over(numbers(getComputedStyle(e).color), paper)), light(paper)].sort((a, b) => b - a);
+  return (pair[0] + .05) / (pair[1] + .05) < 4.5;
+}).map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
+"""Texts with less contrast than WCAG 2.2's 4.5 to 1 (success criterion 1.4.3)."""
+
+
+@pytest.fixture(scope="module")
+def site(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dist = tmp_path_factory.mktemp("dist")
+    done = inv("docs", env={"SLIPWAY_DIST": str(dist)})
+    assert done.returncode == 0, done.stderr
+    assert f"{len(pages.pages())} pages" in done.stdout
+    return dist / "site"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for file in site.rglob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        assert re.findall(r"<(?:script|img|iframe|source)[^>]+src=\"?(?:https?:)?//[^\" >]+", text) == [], file.name
+        assert re.findall(r"<link[^>]+href=\"?(?:https?:)?//[^\" >]+", text) == [], file.name
+    for file in site.rglob("*.css"):
+        assert re.findall(r"url\([\"']?(?:https?:)?//", file.read_text(encoding="utf-8")) == [], file.name
+
+
+def _tags(html: str) -> dict[str, int]:
+    """How many lists, items, blocks, tables, rows and headings there are."""
+    names = ("ul", "ol", "li", "pre", "table", "tr", "h1", "h2", "h3", "blockquote", "img")
+    return {name: len(re.findall(rf"<{name}[ >]", html)) for name in names}
+
+
+def test_pages_have_the_structure_that_forges_show(site: Path) -> None:
+    """MkDocs' Markdown is older than CommonMark: a list without an empty line before it would be a paragraph."""
+    reader = markdown_it.MarkdownIt("commonmark").enable("table")
+    different = {}
+    for name, file in pages.pages().items():
+        html = (site / name).with_suffix(".html").read_text(encoding="utf-8")
+        article = html[html.index("<article") : html.index("</article>")]
+        here, there = _tags(article), _tags(reader.render(file.read_text(encoding="utf-8")))
+        if here != there:
+            different[name] = {tag: (here[tag], there[tag]) for tag in here if here[tag] != there[tag]}
+    assert different == {}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_pages_fit(site: Path, tab: Browser, width: int, dark: bool, tmp_path: Path) -> None:
+    for name in SHOWN:
+        tab.show(site / f"{name}.html", width, dark)
+        tab.picture(tmp_path / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+        assert tab.value("document.body.getAttribute('data-md-color-scheme')") == ("slate" if dark else "default")
+        assert tab.value("document.documentElement.scrollWidth") == width, name
+        assert tab.value(OUTSIDE) == [], name
+        assert tab.value(PALE) == [], name
+
+
+def test_a_dead_link_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one to a heading that is gone; the site that was there stays."""
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n[a](deploy.md#no-such-heading) [b](nowhere.md)\n", encoding="utf-8")
+    monkeypatch.setattr(pages, "moved", lambda text, file: (file.read_text(encoding="utf-8"), set()))
+    monkeypatch.setattr(pages, "pages", lambda: {"errors.md": page, "deploy.md": page})
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "before.txt").write_text("kept", encoding="utf-8")
+    with pytest.raises(BuildError) as failed:
+        build.build()
+    said = failed.value.cause
+    assert "no-such-heading" in said
+    assert "nowhere.md" in said
+    assert [file.name for file in (tmp_path / "site").iterdir()] == ["before.txt"]
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".site")] == []

@@ -1,0 +1,45 @@
+"""The pages of the documentation's site: links moved with the pages, and nothing else changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from core.paths import ROOT
+from verify.site import build, pages
+
+
+def test_links_move_with_their_pages() -> None:
+    text, sources = pages.moved("[a](docs/deploy.md#the-inventory), ![b](docs/deploy.svg)", ROOT / "README.md")
+    assert text == "[a](deploy.md#the-inventory), ![b](deploy.svg)"
+    assert sources == set()
+    text, sources = pages.moved("[`x`](../CONTRIBUTING.md) [y](../.github/workflows/a.yml) [z](#w)", ROOT / "docs/a.md")
+    assert text == "[`x`](contributing.md) [y](files/github/workflows/a.yml) [z](#w)"
+    assert sources == {".github/workflows/a.yml"}
+
+
+@pytest.mark.parametrize(
+    "same",
+    ["`[a](b.md)`", "```text\n[a](b.md)\n```\n", "[a](https://example.org/b.md)", "[a](deploy.md)", "``a`b``"],
+)
+def test_code_and_the_webs_addresses_stay(same: str) -> None:
+    text, _ = pages.moved(same, ROOT / "docs" / "a.md")
+    assert text == same
+
+
+def test_every_page_is_staged_with_the_sources_that_it_links_to(tmp_path: Path) -> None:
+    pages.stage(tmp_path)
+    assert {file.name for file in tmp_path.glob("*.md")} == set(pages.pages())
+    assert {"index.md", "contributing.md", "changelog.md", "deploy.md"} <= set(pages.pages())
+    assert (tmp_path / "files" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert (tmp_path / "site" / "site.css").is_file()
+
+
+def test_the_navigation_has_every_page_once() -> None:
+    """MkDocs says so, too, but takes seconds."""
+    text = build.CONFIG.read_text(encoding="utf-8")
+    nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    listed = [page for section in nav for group in section.values() for page in group]
+    assert sorted(listed) == sorted(pages.pages())
