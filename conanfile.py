@@ -124,6 +124,8 @@ class SlipwayRuntimeConan(ConanFile):
         CMakeDeps(self).generate()
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["SLIPWAY_ENGINE"] = str(self.options.engine)
+        # iOS runs apps: there is nothing to start a program with.
+        toolchain.cache_variables["SLIPWAY_RUNNER"] = self.settings.os != "iOS"
         if self.options.engine == "lean":
             schemas = Path(self.dependencies.build["executorch"].package_folder, "res", "schema")
             toolchain.cache_variables["EXECUTORCH_SCHEMA_DIR"] = schemas.as_posix()

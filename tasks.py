@@ -68,6 +68,7 @@ def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
         "packages": "only the native packages: XNNPACK and what it needs, from source",
         "sdk": "libslipway, for your own programs: libraries, headers, CMake and pkg-config files, and an archive",
         "wheel": "the same for Python: the SDK, and a wheel in dist/wheels/",
+        "aar": "libslipway for Android apps, in dist/android/, for the targets named or all of Android's; needs an NDK",
         "all": "every target that this machine can build: native packages, and the default engine's bundle",
         "sources": "origin of the sources: debian, git or auto (Debian's archive if this machine can read it)",
         "force": "build even if nothing changed",
@@ -84,6 +85,7 @@ def build(
     packages: bool = False,
     sdk: bool = False,
     wheel: bool = False,
+    aar: bool = False,
     all: bool = False,
     sources: str = "auto",
     force: bool = False,
@@ -95,8 +97,8 @@ def build(
     A build with nothing to do ends at once. Compilers, system libraries and emulators are fetched as
     needed, without root, into a cache outside the checkout. --packages leaves XNNPACK, cpuinfo, pthreadpool and
     FXdiv as libraries in dist/<target>/native/ instead; --sdk leaves libslipway in dist/<target>/sdk/, and
-    --wheel also its Python package in dist/wheels/. --ops-from leaves a smaller bundle, for some programs
-    only, in dist/<target>/lean-<programs>/.
+    --wheel also its Python package in dist/wheels/. --aar leaves an archive for Android apps in dist/android/.
+    --ops-from leaves a smaller bundle, for some programs only, in dist/<target>/lean-<programs>/.
 
     Example: ./inv build --target linux-arm64
     """

@@ -22,9 +22,9 @@ def run(words: Words) -> None:
 
     family, engine = words["toolchain"], words["engine"]
     if words["all"]:
-        if any(words.given[name] for name in ("target", "engine", "packages", "sdk", "wheel", "ops_from")):
+        if any(words.given[name] for name in ("target", "engine", "packages", "sdk", "wheel", "aar", "ops_from")):
             raise UsageError(
-                "--all goes without --target, --engine, --ops-from, --packages, --sdk and --wheel.",
+                "--all goes without --target, --engine, --ops-from, --packages, --sdk, --wheel and --aar.",
                 "",
                 "./inv build --all",
             )
@@ -32,7 +32,17 @@ def run(words: Words) -> None:
 
         build_all.report(build_all.build_all(family, words["sources"], words["force"]), words["json"])
         return
-    if words["sdk"] or words["wheel"]:
+    if words["aar"]:
+        if any(words.given[name] for name in ("engine", "packages", "sdk", "wheel", "ops_from")):
+            raise UsageError(
+                "--aar goes without --engine, --packages, --sdk, --wheel and --ops-from.", "", "./inv build --aar"
+            )
+        from toolchains.build import aar
+
+        built_aar = aar.build_aar(words["target"] if words.given["target"] else "", family, words["force"])
+        report.aar(built_aar, words["json"])
+        return
+    if words["sdk"] or words["wheel"] or (not engine and not words["packages"] and _embedded(words["target"])):
         if any(words.given[name] for name in ("engine", "packages", "ops_from")):
             raise UsageError(
                 "--sdk and --wheel go without --engine, --packages and --ops-from.", "", "./inv build --sdk"
@@ -86,6 +96,18 @@ def _selection(programs: str) -> Selection:
     methods = [method for file in files for method in describe(reader, file, sha256_file(file)).methods]
     operators = [name for method in methods for name in method.operators]
     return select(names, operators, [name for method in methods for name in method.backends])
+
+
+def _embedded(name: str) -> bool:
+    """Whether the target's engines are in libslipway alone; prints that it is built."""
+    from core import console
+    from toolchains.targets import get_target
+
+    target = get_target(name)
+    found = bool(target.embedded_engines) and not target.working_engines
+    if found:
+        console.note(f"{name} has no pte_runner, for its system runs apps: building libslipway, which they link")
+    return found
 
 
 def _without_engine(name: str) -> bool:

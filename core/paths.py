@@ -82,7 +82,7 @@ def dist_dir() -> Path:
     return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
 
 
-DIST_PARTS = ("lab", "matrix", "nets", "programs", "results", "site", "sweeps", "tests", "wheels")
+DIST_PARTS = ("android", "lab", "matrix", "nets", "programs", "results", "site", "sweeps", "tests", "wheels")
 """Every folder of ``dist/`` but the targets'; ``./inv clean`` removes them."""
 
 
@@ -111,6 +111,11 @@ def sdk_dir(target: str) -> Path:
 def wheels_dir() -> Path:
     """``dist/wheels``: the Python package over libslipway, one wheel for each target."""
     return dist_part("wheels")
+
+
+def aar_dir() -> Path:
+    """``dist/android``: the AAR, libslipway for Android apps."""
+    return dist_part("android")
 
 
 def programs_dir() -> Path:

@@ -23,6 +23,8 @@ else:
 
 TABLE = Path(__file__).with_name("targets.toml")
 WORKS = "works"
+EMBEDDED = "in libslipway"
+"""The engine works, but only inside of other people's programs: the system runs no ``pte_runner``."""
 ENGINES = ("executorch", "lean", "onnxruntime")
 """Every engine of the plan, in the order of preference on a target that has several."""
 
@@ -33,6 +35,7 @@ _CHOICES: Mapping[str, frozenset[str]] = {
     "libc": frozenset({"glibc", "musl", "static", "bionic", "msvcrt", "system"}),
 }
 
+_SIMULATOR = "-simulator"
 _SYSTEMS = {"linux": "linux", "darwin": "macos", "windows": "windows"}
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "armv8l": "armv7l", "i386": "i686"}
 """The table's names of what `platform` calls this system and this machine, where they differ."""
@@ -85,6 +88,21 @@ class Target:
         return 64 if self.machine in ("x86_64", "aarch64") else 32
 
     @property
+    def platform(self) -> str:
+        """What Apple's files name as their system: the table's name of it, or ``ios_simulator``."""
+        return f"{self.os}_simulator" if self.zig_triple.endswith(_SIMULATOR) else self.os
+
+    @property
+    def apple_sdk(self) -> str:
+        """Apple's name of the SDK for iOS, ``iphoneos``; empty for other systems."""
+        names = {"ios": "iphoneos", "ios_simulator": "iphonesimulator"}
+        return names.get(self.platform, "")
+
+    def simulator(self) -> Target:
+        """iOS as Xcode's simulator on an Arm Mac runs it: the same instructions, another platform in each file."""
+        return dataclasses.replace(self, name=f"{self.name}-simulator", zig_triple=f"{self.zig_triple}{_SIMULATOR}")
+
+    @property
     def multiarch(self) -> str:
         """Debian's name of the folders that hold this architecture's libraries: ``i386-linux-gnu``."""
         return self.gnu_triple.replace("i686-", "i386-")
@@ -108,6 +126,11 @@ class Target:
         """Engines that can be built for it, the default first."""
         return tuple(engine for engine in ENGINES if self.engines.get(engine) == WORKS)
 
+    @property
+    def embedded_engines(self) -> tuple[str, ...]:
+        """Engines that work inside of libslipway alone."""
+        return tuple(engine for engine in ENGINES if self.engines.get(engine) == EMBEDDED)
+
     def engine(self, requested: str = "") -> str:
         """The engine to build: ``requested``, or the default if it is empty.
 
@@ -124,6 +147,12 @@ class Target:
         if not requested and self.working_engines:
             return self.working_engines[0]
         instead = _instead(self.name)
+        if requested in self.embedded_engines or (not requested and self.embedded_engines):
+            raise NotSupportedError(
+                f"There is no pte_runner for {self.name}.",
+                f"its system runs apps: the engine {self.embedded_engines[0]} is in libslipway, which they link",
+                f"./inv build --target {self.name} --sdk",
+            )
         if requested:
             needs = self.engines.get(requested, "a plan: it is not meant for this target")
             raise NotSupportedError(

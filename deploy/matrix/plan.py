@@ -189,8 +189,12 @@ def _no_engine(target: Target, engine: str) -> str:
     if engine in target.working_engines:
         return ""
     if engine == DEFAULT:
+        if target.embedded_engines:
+            return f"no engine runs on {target.name}: {target.embedded_engines[0]} is in libslipway alone, for apps"
         needs = "; ".join(f"{name} needs {text}" for name, text in target.engines.items())
         return f"no engine runs on {target.name} yet" + (f": {needs}" if needs else "")
+    if engine in target.embedded_engines:
+        return f"{engine} on {target.name} is in libslipway alone, for apps"
     return f"{engine} on {target.name} needs {target.engines.get(engine, 'a plan: it is not meant for this target')}"
 
 

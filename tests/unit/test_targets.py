@@ -68,15 +68,34 @@ def test_a_target_without_near_ones_lists_all() -> None:
         get_target("zzz")
 
 
-UNFINISHED = {name for name, target in load_targets().items() if not target.working_engines}
-
-
-@pytest.mark.parametrize("name", sorted(UNFINISHED))
-def test_what_does_not_work_yet_says_what_it_needs_and_what_works(name: str) -> None:
+def test_a_target_without_a_working_engine_says_what_it_needs_and_what_works() -> None:
+    target = parse_target("linux-arm64", row(engines={"lean": "the lean engine"}))
     with pytest.raises(NotSupportedError, match=r"still needed: .*lean engine") as caught:
-        get_target(name).engine()
+        target.engine()
     assert caught.value.exit_code == 7
     assert caught.value.hint.startswith("./inv build --target ")
+
+
+def test_every_target_builds_and_ios_has_its_engine_in_the_library_alone() -> None:
+    embedded = {name: target.embedded_engines for name, target in load_targets().items() if target.embedded_engines}
+    assert embedded == {"ios-arm64": ("lean",)}
+    assert all(target.working_engines or target.embedded_engines for target in load_targets().values())
+    for words in ("", "lean"):
+        with pytest.raises(NotSupportedError, match="no pte_runner for ios-arm64") as caught:
+            get_target("ios-arm64").engine(words)
+        assert caught.value.hint == "./inv build --target ios-arm64 --sdk"
+    with pytest.raises(NotSupportedError, match="executorch cannot be built"):
+        get_target("ios-arm64").engine("executorch")
+
+
+def test_the_simulator_is_another_platform_with_the_same_instructions() -> None:
+    phone = get_target("ios-arm64")
+    simulator = phone.simulator()
+    assert (phone.platform, phone.apple_sdk) == ("ios", "iphoneos")
+    assert (simulator.platform, simulator.apple_sdk) == ("ios_simulator", "iphonesimulator")
+    assert simulator.zig_triple == f"{phone.zig_triple}-simulator"
+    assert simulator.os_version == phone.os_version
+    assert {target.apple_sdk for name, target in load_targets().items() if name != "ios-arm64"} == {""}
 
 
 def test_an_engine_that_comes_later() -> None:

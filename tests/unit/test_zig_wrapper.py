@@ -213,3 +213,17 @@ def test_it_is_quick(wrap: Wrap) -> None:
         wrap("linux-arm64", *words)
         times.append(time.perf_counter() - begin)
     assert min(times) < 0.02
+
+
+def test_apples_flags_for_ios_say_nothing_new(wrap: Wrap) -> None:
+    flags = ["-arch", "arm64", "-isysroot", "/x/iPhoneOS.sdk", "-miphoneos-version-min=15.0"]
+    assert wrap("ios-arm64", *flags, "-c", "a.c") == [*BEFORE, "-c", "a.c"]
+    assert wrap("ios-arm64", "-mios-simulator-version-min=15.0", "-c", "a.c") == [*BEFORE, "-c", "a.c"]
+    # Only a Mac's files are compiled with a Mac's.
+    assert "-miphoneos-version-min=15.0" in wrap("macos-arm64", "-miphoneos-version-min=15.0", "-c", "a.c")
+
+
+def test_each_word_for_ios_has_its_place_in_the_script() -> None:
+    text = zig._BODY.read_text(encoding="utf-8")
+    assert all(text.count(word) == 1 for word in zig._FOR_IOS)
+    assert zig._body(get_target("macos-arm64")) == text

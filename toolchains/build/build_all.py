@@ -12,11 +12,15 @@ from typing import Any, Literal
 from core import console
 from core.bundle import MANIFEST
 from core.errors import BuildError, SlipwayError
-from core.paths import bundle_dir, native_dir
-from toolchains.build import builder, native
+from core.paths import bundle_dir, native_dir, sdk_dir
+from toolchains.build import builder, native, sdk
 from toolchains.targets import Target, load_targets
 
 State = Literal["built", "nothing to do", "failed", "not here"]
+
+
+_OPTIONS = {"native": "--packages", "libslipway": "--sdk"}
+"""What builds one thing alone; a bundle needs no option."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Row:
 
     target: str
     what: str
-    """``native``, or the engine of a bundle."""
+    """``native``, ``libslipway``, or the engine of a bundle."""
     toolchain: str
     state: State
     seconds: float
@@ -73,7 +77,12 @@ def _target(target: Target, toolchain: str, sources: str, force: bool) -> Iterat
     def bundle() -> None:
         builder.build(target.name, toolchain=toolchain, force=force)
 
+    def library() -> None:
+        sdk.build_sdk(target.name, family, force)
+
     yield _one(target, "native", family, native_dir(target.name), packages)
+    if target.embedded_engines:
+        yield _one(target, "libslipway", family, sdk_dir(target.name), library)
     for engine in target.working_engines[:1]:
         yield _one(target, engine, family, bundle_dir(target.name, engine), bundle)
 
@@ -130,6 +139,6 @@ def report(rows: list[Row], as_json: bool) -> None:
         raise BuildError(
             f"{len(failed)} of {len(rows)} builds failed.",
             ", ".join(names),
-            f"./inv build --target {failed[0].target} {'--packages' if failed[0].what == 'native' else ''}".strip(),
+            f"./inv build --target {failed[0].target} {_OPTIONS.get(failed[0].what, '')}".strip(),
             names,
         )

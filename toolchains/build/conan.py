@@ -241,6 +241,8 @@ def _settings(target: Target, compilers: Compilers, build_type: str) -> dict[str
         settings.setdefault("os.api_level", target.android_api)
     if target.os_version:
         settings.setdefault("os.version", target.os_version)
+    if target.apple_sdk:
+        settings.setdefault("os.sdk", target.apple_sdk)
     order = sorted(settings, key=lambda name: (not name.startswith("os"), name != "arch", name))
     return {**{name: settings[name] for name in order}, "compiler.cppstd": "17", "build_type": build_type}
 

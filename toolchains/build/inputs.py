@@ -47,7 +47,7 @@ KINDS = frozenset({".c", ".cpp", ".h", ".hpp", ".in", ".map", ".patch", ".py", "
 _MODULES = (
     *(f"build/{name}.py" for name in ("builder", "conan", "conan_packages", "inputs", "layout", "making", "native")),
     *(f"build/{name}.py" for name in ("native_layout", "offers", "own_loader", "runtime_package", "sbom", "sdk")),
-    "build/selection.py",
+    *("build/selection.py", "build/xcframework.py"),
     *(f"compilers/{name}.py" for name in ("families", "gnu", "hardening", "libstdcxx", "ndk", "sysroot", "xcode")),
     *(f"compilers/{name}" for name in ("zig.py", "zig_wrapper.sh", "libstdcxx_compat.cpp")),
     "debian/fetch_source.py",

@@ -134,9 +134,11 @@ def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], P
 
 
 def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | None:
-    """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept."""
+    """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept; for iOS none."""
     from toolchains.build import conan
 
+    if job.target.os == "ios":
+        return None  # zig links nothing for iOS, and an iPhone starts apps alone
     reference: str = tools.table()["native"]["proof"]
     out = scratch / "proof"
     out.mkdir()

@@ -6,24 +6,31 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from core import console
-from toolchains.targets import WORKS, Target, load_targets
+from toolchains.targets import EMBEDDED, WORKS, Target, load_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from core.bundle import Bundle, Checks, Native
+    from toolchains.build.aar import Aar
     from toolchains.build.sdk import Sdk
 
 
+def engines_of(target: Target) -> str:
+    """What builds today: ``executorch, lean``, or ``lean in libslipway``."""
+    embedded = [f"{engine} {EMBEDDED}" for engine in target.embedded_engines]
+    return ", ".join([*target.working_engines, *embedded]) or "none yet"
+
+
 def _state(target: Target) -> str:
-    waiting = [engine for engine, text in target.engines.items() if text != WORKS]
-    ready = ", ".join(target.working_engines) or "none yet"
+    waiting = [engine for engine, text in target.engines.items() if text not in (WORKS, EMBEDDED)]
+    ready = engines_of(target)
     return ready + (f" (later: {', '.join(waiting)})" if waiting else "")
 
 
 def proof_of(target: Target) -> str:
     """Where its programs run, or are to run once there is an engine."""
-    return target.proof if target.working_engines else f"not run; planned: {target.proof}"
+    return target.proof if target.working_engines or target.embedded_engines else f"not run; planned: {target.proof}"
 
 
 def compilers_of(target: Target) -> str:
@@ -33,12 +40,17 @@ def compilers_of(target: Target) -> str:
     return ", ".join(target.toolchains)
 
 
+def _built(table: list[Target]) -> int:
+    """How many targets something builds for: a runner, or libslipway."""
+    return sum(bool(target.working_engines or target.embedded_engines) for target in table)
+
+
 def _needs(table: list[Target]) -> list[list[str]]:
     """What is still to be built, each need once, with the targets that wait for it."""
     waiting: dict[tuple[str, str], list[str]] = {}
     for target in table:
         for engine, text in target.engines.items():
-            if text != WORKS:
+            if text not in (WORKS, EMBEDDED):
                 waiting.setdefault((engine, text), []).append(target.name)
     return [[engine, text, ", ".join(names)] for (engine, text), names in waiting.items()]
 
@@ -53,7 +65,7 @@ def targets(as_json: bool) -> None:
         "Targets",
         ["target", "ISA floor", "engines", "compilers", "proof of running"],
         [[t.name, t.isa_floor, _state(t), compilers_of(t), proof_of(t)] for t in table],
-        caption="Build one with ./inv build --target NAME",
+        caption=f"{_built(table)} of {len(table)} targets build: ./inv build --target NAME",
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
 
@@ -129,10 +141,12 @@ def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
         console.print_json({**paths, **manifest.model_dump(mode="json")})
         return
     libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/"))]
+    framework = sorted(built.path.glob("*.xcframework/*/*.a"))
     rows = [
         ["folder", console.shown(built.path)],
         ["archive", f"{console.shown(built.archive)} ({built.archive.stat().st_size / 1e6:.1f} MB)"],
         ["libraries", ", ".join(f"{entry.path} ({entry.size / 1e6:.1f} MB)" for entry in libraries)],
+        *(["XCFramework", f"{console.shown(file)} ({file.stat().st_size / 1e6:.1f} MB)"] for file in framework),
         *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
         ["CMake", "find_package(slipway CONFIG): slipway::lean" + (", slipway::slipway" if manifest.shared else "")],
         ["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"],
@@ -143,3 +157,19 @@ def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
         ["checked", _checked(manifest.checks)],
     ]
     console.table(f"libslipway {manifest.version} for {manifest.target}", ["", ""], rows)
+
+
+def aar(built: Aar, as_json: bool) -> None:
+    """What a build of an AAR left."""
+    if as_json:
+        facts = {"path": str(built.path), "version": built.version, "abis": list(built.abis), "ndk": built.ndk}
+        console.print_json(facts)
+        return
+    rows = [
+        ["archive", f"{console.shown(built.path)} ({built.path.stat().st_size / 1e6:.1f} MB)"],
+        ["ABIs", ", ".join(built.abis)],
+        ["NDK", built.ndk],
+        ["Gradle", f'implementation(files("{built.path.name}")), and in Java: import org.slipway.Program'],
+        ["run on", "not run: it needs a device, for Android's C library is not emulated here"],
+    ]
+    console.table(f"slipway {built.version} for Android", ["", ""], rows)

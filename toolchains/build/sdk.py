@@ -9,6 +9,7 @@ import json
 import shutil
 import tarfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -117,6 +118,11 @@ class _Job:
         """Whether the target's programs load shared libraries at all."""
         return self.target.os == "windows" or self.target.libc in ("glibc", "bionic")
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The target, and for iOS also Xcode's simulator."""
+        return (self.target, self.target.simulator()) if self.target.os == "ios" else (self.target,)
+
 
 def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk:
     """libslipway for ``target_name``, built if it is missing or outdated.
@@ -136,7 +142,8 @@ def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk
 
     target = get_target(target_name)
     family_name = target.toolchain(toolchain)
-    target.engine(ENGINE)
+    if ENGINE not in target.embedded_engines:
+        target.engine(ENGINE)
     job = _Job(target.built_with(family_name), family_name, force)
     digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk")
     making = Making(job.folder, digest, Sdk.load)
@@ -158,11 +165,16 @@ def _build(job: _Job, digest: str) -> None:
         compilers = family(job.toolchain).ensure(job.target)
         with new_folder(job.folder) as new:
             with conan_packages.building():
-                package, graph = runtime_package.make(_request(job), steps)
+                made = [runtime_package.make(_request(job, target), steps) for target in job.targets]
+                package, graph = made[0]
                 steps.begin("reading the libraries: architecture, C library, instructions")
                 _collect(package, new, job.target)
+                slices = _slices(job, new, [folder for folder, _ in made])
             conan_packages.forget(runtime_package.reference(graph), job.log)
             checked = checks.check_native(job.target, new)
+            for part, file in slices:
+                also = checks.check_files(part, [file], new)
+                checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
             delivered = entries(new)
             write_json(new / SBOM, sbom.write(graph, f"slipway-sdk-{job.target.name}", digest[:16], delivered))
             manifest = SdkManifest(
@@ -182,18 +194,32 @@ def _build(job: _Job, digest: str) -> None:
     console.note(f"built {job.folder} in {clock}")
 
 
-def _request(job: _Job) -> runtime_package.Request:
+def _slices(job: _Job, out: Path, packages: Sequence[Path]) -> list[tuple[Target, Path]]:
+    """Write the XCFramework of a target for iOS; each of its libraries with what it is for. Else nothing."""
+    if job.target.os != "ios":
+        return []
+    from toolchains.build import xcframework
+
+    slices = [
+        xcframework.Slice(target, package / "lib" / "libslipway.a")
+        for target, package in zip(job.targets, packages, strict=True)
+    ]
+    top = xcframework.write(out, slices, out / "include")
+    return [(part.target, xcframework.library(top, part)) for part in slices]
+
+
+def _request(job: _Job, target: Target) -> runtime_package.Request:
     from toolchains.build import runtime_package
     from toolchains.compilers import hardening
 
     # The check of instructions reads the table of symbols, which Conan's profile has shared libraries lose.
-    flags = json.dumps(["-Wl,-S", *hardening.flags(job.target).link])
+    flags = json.dumps(["-Wl,-S", *hardening.flags(target).link])
     return runtime_package.Request(
-        job.target,
+        target,
         job.toolchain,
         ENGINE,
         job.log,
-        f"Building libslipway for {job.target.name}",
+        f"Building libslipway for {target.name}",
         "compiling libslipway",
         (f"engine={ENGINE}", f"library={'both' if job.shared else 'static'}"),
         (f"tools.build:sharedlinkflags={flags}",),

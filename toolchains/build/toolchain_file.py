@@ -14,7 +14,7 @@ NAME = "toolchain.cmake"
 
 _SYSTEMS = {"linux": "Linux", "android": "Linux", "windows": "Windows", "macos": "Darwin", "ios": "iOS"}
 """CMake's names of systems; Android's programs that zig builds are static programs for Linux."""
-_ABIS = {"arm64": "arm64-v8a", "armv7": "armeabi-v7a", "x86": "x86", "x86_64": "x86_64"}
+ABIS = {"arm64": "arm64-v8a", "armv7": "armeabi-v7a", "x86": "x86", "x86_64": "x86_64"}
 """Android's names of architectures."""
 
 
@@ -23,7 +23,7 @@ def text(target: Target, compilers: Compilers) -> str:
     lines = [f"# CMake for {target.name} with {compilers.family} {compilers.version} of this machine."]
     if CONF in compilers.conf:
         lines += [
-            f"set(ANDROID_ABI {_ABIS[target.arch]})",
+            f"set(ANDROID_ABI {ABIS[target.arch]})",
             f"set(ANDROID_PLATFORM android-{target.android_api})",
             "set(ANDROID_STL c++_static)",
             f'include("{compilers.conf[CONF]}/build/cmake/android.toolchain.cmake")',
@@ -39,7 +39,7 @@ def text(target: Target, compilers: Compilers) -> str:
     }
     lines += [f'set({name} "{path}")' for name, path in programs.items()]
     lines += _flags(target, compilers)
-    if compilers.family == "xcode":
+    if "tools.apple:sdk_path" in compilers.conf:
         lines += [
             f'set(CMAKE_OSX_SYSROOT "{compilers.conf["tools.apple:sdk_path"]}")',
             f"set(CMAKE_OSX_ARCHITECTURES {target.cmake_processor})",

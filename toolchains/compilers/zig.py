@@ -201,7 +201,28 @@ def wrapper(tool: str, zig: Path, target: Target, *, before: list[str], after: l
     }
     lines = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in caches().items()]
-    return "\n".join(["#!/bin/sh", "set -eu", *lines, _BODY.read_text(encoding="utf-8")])
+    return "\n".join(["#!/bin/sh", "set -eu", *lines, _body(target)])
+
+
+_FOR_IOS = {
+    "*-macos*": "*-macos* | *-ios*",
+    "-mmacosx-version-min=* | -mmacos-version-min=*) if": (
+        "-mmacosx-version-min=* | -mmacos-version-min=* | -miphoneos-version-min=* | -mios-simulator-version-min=*)\n"
+        "            if"
+    ),
+}
+
+
+def _body(target: Target) -> str:
+    """The wrapper's part that does not change; for iOS it knows Apple's flags for iOS, too.
+
+    These words are not in the script itself: its text counts in the identity of every target's packages, and a change
+    compiles all of them again.
+    """
+    text = _BODY.read_text(encoding="utf-8")
+    for old, new in _FOR_IOS.items() if target.os == "ios" else ():
+        text = text.replace(old, new)
+    return text
 
 
 _COMMON = ["-fno-sanitize=undefined", "-g0"]
@@ -213,10 +234,28 @@ exit 1
 """
 
 
+_DARWIN = "lib/libc/include/any-darwin-any"
+"""zig's headers of Apple's C library, one set for all of Apple's systems; zig takes them for macOS alone by itself."""
+_AVAILABILITY = [
+    "-U_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS",
+    "-D_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=1",
+]
+"""libc++ is the device's own: with these, its headers use nothing that the C++ library of the least iOS lacks. zig
+turns that off, because it links its own libc++ elsewhere."""
+_NO_SDK = (
+    "CMake compiles for iOS only with a folder of this name. It is empty: the headers are zig's own, and programs are "
+    "linked by\nXcode with Apple's SDK.\n"
+)
+
+
+def _sdk_folder(target: Target) -> str:
+    return "iPhoneSimulator.sdk" if target.platform == "ios_simulator" else "iPhoneOS.sdk"
+
+
 def _texts(zig: Path, target: Target) -> tuple[dict[str, str], str, str]:
     """The wrappers of one target by name; the C++ library they use; what else decides on their results."""
     library, key = "libc++", ""
-    before, after, link = list(_COMMON), list[str](), list[str]()
+    before, after, link, headers = list(_COMMON), list[str](), list[str](), list[str]()
     if target.libc == "glibc":
         from toolchains.compilers import libstdcxx
 
@@ -225,13 +264,18 @@ def _texts(zig: Path, target: Target) -> tuple[dict[str, str], str, str]:
         before.append("-nostdinc++")
         after = [f"-I{folder}" for folder in adapted.includes]
         link = ["-nostdlib++", *map(str, adapted.inputs)]
+    if target.os == "ios":
+        headers = ["-idirafter", os.fspath(zig.parent / _DARWIN)]
+        before += [*headers, *_AVAILABILITY]
     plain = {tool: f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} {tool} "$@"\n' for tool in ("ar", "ranlib")}
     if target.os == "windows":
         plain["rc"] = f'#!/bin/sh\nexec {shlex.quote(os.fspath(zig))} rc "$@"\n'
-    if target.os == "macos":
+    if target.os in ("macos", "ios"):
         plain["install_name_tool"] = _NO_TOOL
+    if target.os == "ios":
+        plain[f"{_sdk_folder(target)}/README"] = _NO_SDK
     compilers = {
-        "cc": wrapper("cc", zig, target, before=_COMMON, after=[], link=[]),
+        "cc": wrapper("cc", zig, target, before=[*_COMMON, *headers], after=[], link=[]),
         "c++": wrapper("c++", zig, target, before=before, after=after, link=link),
     }
     return {**compilers, **plain}, library, key
@@ -245,6 +289,11 @@ def _conan(target: Target, library: str) -> dict[str, str]:
         if target.arch == "armv7":
             settings["arch"] = "armv7hf"
     return settings
+
+
+def _tries(target: Target) -> dict[str, str]:
+    """What CMake must know when it tries the compilers: for iOS they link nothing."""
+    return {"CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY"} if target.os == "ios" else {}
 
 
 def _written(folder: Path, texts: Mapping[str, str]) -> bool:
@@ -274,10 +323,14 @@ def ensure(target: Target) -> Compilers:
             if not _written(folder, texts):
                 with new_folder(folder) as new:
                     for name, text in texts.items():
+                        (new / name).parent.mkdir(exist_ok=True)
                         (new / name).write_text(text, encoding="utf-8")
                         (new / name).chmod(0o755)
     version = pinned_version()
     paths = {name: os.fspath(folder / name) for name in texts}
+    apple = {}
+    if target.os == "ios":
+        apple["tools.apple:sdk_path"] = os.fspath(folder / _sdk_folder(target))
     others = {"rc": "CMAKE_RC_COMPILER", "install_name_tool": "CMAKE_INSTALL_NAME_TOOL"}
     return Compilers(
         "zig",
@@ -288,6 +341,7 @@ def ensure(target: Target) -> Compilers:
         paths["ar"],
         paths["ranlib"],
         conan=_conan(target, library),
-        conf={**cross_conf(target), "tools.gnu:disable_flags": '["arch", "libcxx"]'},  # the wrapper knows both
-        variables={variable: paths[name] for name, variable in others.items() if name in paths},
+        # The wrapper knows both architecture and C++ library.
+        conf={**cross_conf(target), **apple, "tools.gnu:disable_flags": '["arch", "libcxx"]'},
+        variables={variable: paths[name] for name, variable in others.items() if name in paths} | _tries(target),
     )

@@ -180,6 +180,15 @@ def check_native(target: Target, folder: Path) -> Checks:
     files = [file for part in ("lib", "bin") for file in sorted((folder / part).glob("**/*")) if _is_binary(file)]
     if not files:
         raise BuildError(f"{folder} has no binaries.", "lib/ and bin/ are empty", "./inv build --force")
+    return check_files(target, files, folder)
+
+
+def check_files(target: Target, files: Sequence[Path], folder: Path) -> Checks:
+    """The same for ``files``, which are below ``folder``.
+
+    Raises:
+        BuildError: as `check_native`.
+    """
     binaries = [binary for file in files for binary in inspect.read_all(file)]
     found = inspect.problems(target, binaries) + inspect.too_new(binaries, bounds(target))
     if found:

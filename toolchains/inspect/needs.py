@@ -152,8 +152,8 @@ def _of_another_target(target: Target, item: Binary) -> Iterator[str]:
         yield f"{item.name} has the float ABI {item.float_abi}, not {target.float_abi}"
     if item.cpu.get("needed", "x86-64") != "x86-64":
         yield f"{item.name} says that it needs {item.cpu['needed']}, not {target.isa_floor}"
-    if item.system not in {"", target.os}:
-        yield f"{item.name} is for {item.system}, not {target.os}"
+    if item.system not in {"", target.platform}:
+        yield f"{item.name} is for {item.system}, not {target.platform}"
     if target.os_version and number(item.system_version) > number(target.os_version):
         yield f"{item.name} needs {item.system} {item.system_version} (at most {target.os_version})"
 

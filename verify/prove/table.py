@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from core import console
-from toolchains.build.report import compilers_of, proof_of
+from toolchains.build.report import compilers_of, engines_of, proof_of
 from toolchains.targets import Target, load_targets
 from verify.prove.proof import CaseResult, Proofs, Row
 
@@ -100,8 +100,8 @@ def markdown(proofs: Proofs) -> str:
 
 
 def _unbuilt(target: Target) -> str:
-    # Only Apple's own compiler builds for iOS: no other machine's table can have that row.
-    return target.proof if target.toolchains == ("xcode",) else "not built when this table was made"
+    # A system that runs apps alone starts no proof program, so there is none.
+    return target.proof if target.embedded_engines else "not built when this table was made"
 
 
 def _outcomes(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
@@ -164,7 +164,13 @@ def targets_markdown(proofs: Proofs) -> str:
     ]
     for target in load_targets().values():
         passed = [row.cpu for row in proofs.rows if row.target == target.name and row.outcome == "passed"]
-        engines = ", ".join(target.working_engines) or "none yet"
-        cells = [target.name, target.isa_floor, compilers_of(target), engines, proof_of(target), ", ".join(passed)]
+        cells = [
+            target.name,
+            target.isa_floor,
+            compilers_of(target),
+            engines_of(target),
+            proof_of(target),
+            ", ".join(passed),
+        ]
         lines.append(f"| {' | '.join([*cells[:-1], cells[-1] or 'not run'])} |")
     return "\n".join(lines) + "\n"

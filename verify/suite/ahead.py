@@ -75,6 +75,7 @@ def libraries(target: Target) -> None:
 
 def _libraries() -> None:
     with_zig = [target for target in load_targets().values() if "zig" in target.toolchains and target.libc != "glibc"]
+    with_zig = [target for target in with_zig if target.working_engines]  # for iOS zig links nothing
     for target in sorted(with_zig, key=lambda target: target.name not in _FIRST):
         if target.name not in LONG:
             libraries(target)

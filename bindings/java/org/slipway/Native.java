@@ -1,0 +1,74 @@
+package org.slipway;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/** The C API of slipway.h. Handles are addresses; texts are UTF-8. */
+final class Native {
+  /** SLIPWAY_ABI_VERSION that these classes were written for. */
+  static final int ABI_VERSION = 1;
+
+  /** A type, a rank, and the sizes of SLIPWAY_MAX_DIMS dimensions. */
+  static final int OUTPUT_NUMBERS = 2 + 16;
+
+  static {
+    System.loadLibrary("slipway_jni");
+    if (abiVersion() != ABI_VERSION) {
+      throw new UnsatisfiedLinkError("libslipway has the interface " + abiVersion() + ", not " + ABI_VERSION);
+    }
+  }
+
+  private Native() {}
+
+  /** The bytes of a text; null for null. */
+  static byte[] utf8(String text) {
+    return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
+  }
+
+  static native int abiVersion();
+
+  static native byte[] version();
+
+  static native long createPool(int threads);
+
+  static native int poolThreads(long pool);
+
+  static native void freePool(long pool);
+
+  static native long createOptions(long pool, byte[] dataPath, byte[] weightsCache, byte[][] methods, int maxJumps);
+
+  static native void freeOptions(long options);
+
+  static native long load(byte[] path, long options);
+
+  static native long loadMemory(ByteBuffer data, int offset, int size, long options);
+
+  static native long loadDescriptor(int descriptor, long offset, long size, long options);
+
+  static native void freeProgram(long program);
+
+  static native long[] methods(long program);
+
+  static native void keepWeights(long program);
+
+  static native long weightsFound(long program);
+
+  static native byte[] methodName(long method);
+
+  static native int inputCount(long method);
+
+  static native int outputCount(long method);
+
+  static native long[] inputSpec(long method, int index);
+
+  static native long[] outputSpec(long method, int index);
+
+  static native void setInput(long method, int index, ByteBuffer data, int dtype, long[] shape);
+
+  static native boolean inputCopied(long method, int index);
+
+  static native void execute(long method);
+
+  /** An output's memory; its type, rank and sizes go to {@code numbers}, which has room for {@link #OUTPUT_NUMBERS}. */
+  static native ByteBuffer output(long method, int index, long[] numbers);
+}

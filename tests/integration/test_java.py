@@ -1,0 +1,134 @@
+"""The Java API of the AAR: compiled and run on this machine, where its native side is built for this machine's JDK."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import lief
+import pytest
+
+from core.commands import Done, run
+from core.errors import BuildError
+from core.paths import ROOT
+from toolchains.build import java, jni
+from toolchains.build.sdk import Sdk, build_sdk
+from toolchains.compilers.families import family
+from toolchains.debian.host import host_arch
+from toolchains.debian.packages import tree
+from toolchains.targets import get_target
+from toolchains.tools import table
+
+from .test_libslipway import expected
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+TARGET = "linux-x86_64"
+CHECK = Path(__file__).parent / "test_java" / "Check.java"
+
+
+@dataclass(frozen=True)
+class Built:
+    """The API and its native side, for this machine."""
+
+    sdk: Sdk
+    classes: java.Classes
+    jar: Path
+    library: Path
+
+    def java(self, folder: Path, source: Path, *words: str | Path) -> Done:
+        """Compile a program against the API, out of the checkout, and run it."""
+        home = java.jdk()
+        shutil.copy(source, folder)
+        run([home / "bin/javac", "--release", "8", "-Xlint:-options", "-cp", self.jar, source.name], cwd=folder)
+        argv: list[str | Path] = [
+            home / "bin/java", "-Xcheck:jni", "-Xmx256m", f"-Djava.library.path={self.library.parent}",
+            "--add-opens=java.base/java.io=ALL-UNNAMED", "-cp", f"{self.jar}{os.pathsep}{folder}", source.stem, *words,
+        ]  # fmt: skip
+        env = {**os.environ, "LD_LIBRARY_PATH": str(self.sdk.path / "lib")}
+        return run(argv, env=env, cwd=folder, error=None, timeout=300)
+
+
+def includes(home: Path) -> Sequence[Path]:
+    return [home / "include", home / "include/linux"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("java")
+    target, sdk = get_target(TARGET), build_sdk(TARGET)
+    classes = java.compile_classes(folder)
+    jar = folder / "classes.jar"
+    jar.write_bytes(classes.jar)
+    compilers = family("zig").ensure(target)
+    library = jni.build_jni(target, compilers, sdk.path, classes.headers, folder, includes(java.jdk()))
+    return Built(sdk, classes, jar, library)
+
+
+def test_the_example_computes_what_the_runner_computes(built: Built, tmp_path: Path) -> None:
+    want = expected(TARGET, tmp_path)
+    example = ROOT / "examples" / "RunOnce.java"
+    done = built.java(tmp_path, example, "model.pte", "in.bin", "java.bin")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert (tmp_path / "java.bin").read_bytes() == want
+    done = built.java(tmp_path, example, "none.pte", "in.bin", "java.bin")
+    assert done.returncode == 3
+    assert "none.pte" in done.stderr
+
+
+def test_what_the_java_api_promises(built: Built, tmp_path: Path) -> None:
+    """Sources, errors, threads, closing; the JVM checks every call of its interface (-Xcheck:jni)."""
+    expected(TARGET, tmp_path)
+    done = built.java(tmp_path, CHECK, "model.pte", tmp_path)
+    assert done.stdout == "0 failures\n", done.stdout + done.stderr
+    assert not re.search(r"WARNING|FATAL", done.stderr), done.stderr
+
+
+def test_the_native_side_has_every_native_function_and_no_other_library(built: Built) -> None:
+    """By javac's header; it is checked as it is before it goes into an AAR."""
+    header = (built.classes.headers / "org_slipway_Native.h").read_text(encoding="utf-8")
+    declared = set(re.findall(r"Java_org_slipway_Native_\w+", header))
+    library = lief.ELF.parse(str(built.library))
+    assert library is not None
+    assert {str(symbol.name) for symbol in library.exported_symbols} == declared
+    assert len(declared) > 20
+    assert {str(name) for name in library.libraries} == {"libslipway.so.1", "libc.so.6"}
+    jni.check(get_target(TARGET), built.library, built.sdk.path / "lib/libslipway.so.1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("long load(byte[] path,", "long load(String path,"), ("int inputCount(", "long inputCount(")],
+)
+def test_a_native_function_that_does_not_fit_java_does_not_compile(
+    built: Built, tmp_path: Path, old: str, new: str
+) -> None:
+    text = (java.SOURCES / "Native.java").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "Native.java").write_text(text.replace(old, new), encoding="utf-8")
+    run([java.jdk() / "bin/javac", "-h", tmp_path / "h", "-d", tmp_path / "c", tmp_path / "Native.java"])
+    with pytest.raises(BuildError, match=jni.NAME):
+        jni.build_jni(
+            get_target(TARGET), family("zig").ensure(get_target(TARGET)), built.sdk.path, tmp_path / "h", tmp_path,
+            includes(java.jdk()),
+        )  # fmt: skip
+
+
+def test_debians_jdk_compiles_the_same_classes(tmp_path: Path, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without a JDK: no root, no package of the system's."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(java, "shutil", SimpleNamespace(which=lambda name: None))
+    home = java.jdk()
+    pinned = table()["jdk"]
+    assert home.is_relative_to(tree(pinned["suite"], host_arch(), tuple(pinned["packages"])))
+    classes = java.compile_classes(tmp_path)
+    with zipfile.ZipFile(built.jar) as ours, zipfile.ZipFile(io.BytesIO(classes.jar)) as theirs:
+        assert ours.namelist() == theirs.namelist()
+        assert "org/slipway/Program.class" in ours.namelist()

@@ -1,0 +1,205 @@
+import java.io.File;
+import java.io.RandomAccessFile;
+import java.lang.reflect.Field;
+import java.nio.ByteBuffer;
+import java.nio.FloatBuffer;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.slipway.DType;
+import org.slipway.Method;
+import org.slipway.Options;
+import org.slipway.Pool;
+import org.slipway.Program;
+import org.slipway.SlipwayException;
+import org.slipway.Tensor;
+import org.slipway.TensorSpec;
+
+/** What the Java API promises: Check model.pte. Prints what failed, then how much. */
+public final class Check {
+  private static int failures;
+
+  private Check() {}
+
+  private interface Action {
+    void run() throws Exception;
+  }
+
+  private static void check(boolean holds, String what) {
+    if (!holds) {
+      failures++;
+      System.out.println("failed: " + what);
+    }
+  }
+
+  /** The action throws a failure of this type, whose text has these words. */
+  private static void fails(Class<? extends Throwable> type, String words, Action action) {
+    try {
+      action.run();
+      check(false, "nothing was thrown, not " + words);
+    } catch (Throwable thrown) {
+      check(type.isInstance(thrown) && thrown.toString().contains(words), thrown + " is not " + type + ": " + words);
+    }
+  }
+
+  private static void refuses(SlipwayException.Code code, String words, Action action) {
+    try {
+      action.run();
+      check(false, "nothing was thrown, not " + words);
+    } catch (Exception thrown) {
+      boolean right = thrown instanceof SlipwayException && ((SlipwayException) thrown).code() == code;
+      check(right && thrown.toString().contains(words), thrown + " is not " + code + ": " + words);
+    }
+  }
+
+  private static float[] numbers(long[] shape) {
+    int count = 1;
+    for (long size : shape) {
+      count *= (int) size;
+    }
+    float[] numbers = new float[count];
+    for (int i = 0; i < count; i++) {
+      numbers[i] = (float) Math.sin(i);
+    }
+    return numbers;
+  }
+
+  private static int descriptor(RandomAccessFile file) throws ReflectiveOperationException, java.io.IOException {
+    Field number = java.io.FileDescriptor.class.getDeclaredField("fd");
+    number.setAccessible(true);
+    return number.getInt(file.getFD());
+  }
+
+  public static void main(String[] args) throws Exception {
+    String path = args[0];
+    Program program = Program.load(path);
+    Method forward = program.method("forward");
+    long[] shape = forward.inputs().get(0).shape();
+    float[] elements = numbers(shape);
+    Tensor input = Tensor.of(elements, shape);
+    float[] expected = program.forward(input)[0].toFloatArray();
+    check(expected.length > 0 && !Arrays.equals(expected, new float[expected.length]), "the output is all zeros");
+    check(forward.inputs().get(0).kind() == TensorSpec.Kind.TENSOR, "kind");
+    check(forward.outputs().get(0).dtype() == DType.FLOAT32, "type of the output");
+    check(program.methods().size() == 1 && Program.version().equals("0.1.0"), "methods and version");
+
+    // Inputs are read where they are; the memory may change between executions.
+    check(!forward.inputCopied(0), "the input was copied");
+    input.asFloatBuffer().put(0, elements[0] + 1);
+    forward.execute();
+    check(!Arrays.equals(forward.output(0).toFloatArray(), expected), "a changed input was not read");
+    ByteBuffer large = ByteBuffer.allocateDirect(1 << 16);
+    large.position(64).limit(64 + 4 * elements.length);
+    Tensor part = Tensor.of(large, DType.FLOAT32, shape);
+    part.asFloatBuffer().put(elements);
+    check(Arrays.equals(program.forward(part)[0].toFloatArray(), expected), "a part of a buffer");
+    check(!forward.inputCopied(0), "a part of a buffer was copied");
+
+    // From memory, from a mapping, and from a part of a file.
+    try (RandomAccessFile file = new RandomAccessFile(path, "r")) {
+      MappedByteBuffer mapped = file.getChannel().map(FileChannel.MapMode.READ_ONLY, 0, file.length());
+      ByteBuffer odd = ByteBuffer.allocateDirect((int) file.length() + 3);
+      odd.position(3);
+      odd.put(mapped.duplicate()).position(3);
+      File joined = File.createTempFile("part", ".bin");
+      try (RandomAccessFile out = new RandomAccessFile(joined, "rw");
+          Program first = Program.load(mapped, new Options());
+          Program second = Program.load(odd, new Options())) {
+        out.setLength(4096);
+        out.getChannel().write(mapped.duplicate(), 4096);
+        out.getChannel().write(ByteBuffer.allocate(10), out.length());
+        try (Program third = Program.load(descriptor(out), 4096, file.length(), new Options())) {
+          for (Program other : new Program[] {first, second, third}) {
+            check(Arrays.equals(other.forward(Tensor.of(elements, shape))[0].toFloatArray(), expected), "sources");
+          }
+        }
+      } finally {
+        check(joined.delete(), "a file is in use");
+      }
+    }
+
+    // Packed weights, in a file whose name is no ASCII and has a letter beyond 16 bits.
+    File cache = new File(args[1], "Gewichte-\u00e4\u20ac-\ud83d\ude00");
+    try (Program packing = Program.load(path, new Options().weightsCache(cache.getPath()).method("forward"))) {
+      packing.keepWeights();
+    }
+    check(cache.isFile(), "no file of packed weights");
+    try (Program again = Program.load(path, new Options().weightsCache(cache.getPath()))) {
+      check(again.weightsFound() > 0, "packed weights were not found");
+      check(Arrays.equals(again.forward(Tensor.of(elements, shape))[0].toFloatArray(), expected), "packed weights");
+    }
+
+    // Errors.
+    refuses(SlipwayException.Code.FILE, "none-\u00e4.pte", () -> Program.load("none-\u00e4.pte"));
+    refuses(SlipwayException.Code.USAGE, "has a zero", () -> Program.load(path + "\0"));
+    refuses(SlipwayException.Code.USAGE, "needs a path", () -> Program.load((String) null));
+    refuses(SlipwayException.Code.USAGE, "Method back is not ready", () -> program.method("back"));
+    refuses(SlipwayException.Code.USAGE, "back", () -> Program.load(path, new Options().method("back")));
+    refuses(SlipwayException.Code.INPUT, "takes 1 inputs, 2 given", () -> program.forward(input, input));
+    refuses(SlipwayException.Code.INPUT, "", () -> program.forward(Tensor.allocate(DType.INT8, shape)));
+    refuses(SlipwayException.Code.INPUT, "", () -> program.forward(Tensor.allocate(DType.FLOAT32, 1, 1, 1)));
+    refuses(SlipwayException.Code.INPUT, "", () -> program.forward(Tensor.allocate(DType.FLOAT32, new long[17])));
+    refuses(SlipwayException.Code.USAGE, "", () -> forward.setInput(-1, input));
+    refuses(SlipwayException.Code.USAGE, "", () -> forward.output(1));
+    refuses(SlipwayException.Code.USAGE, "named no file", program::keepWeights);
+    ByteBuffer damaged = ByteBuffer.allocateDirect(4096);
+    refuses(SlipwayException.Code.FILE, "", () -> Program.load(damaged, new Options()));
+    fails(IllegalArgumentException.class, "direct", () -> Program.load(ByteBuffer.allocate(9), new Options()));
+    fails(IllegalArgumentException.class, "direct", () -> Tensor.of(ByteBuffer.allocate(4), DType.INT8, 4));
+    fails(IllegalArgumentException.class, "do not fill", () -> Tensor.of(new float[3], 2, 2));
+    fails(IllegalArgumentException.class, "negative", () -> Tensor.allocate(DType.INT8, -1));
+    fails(ArithmeticException.class, "overflow", () -> Tensor.allocate(DType.INT8, 1L << 40, 1L << 40));
+    fails(IllegalStateException.class, "not of INT64", input::asLongBuffer);
+
+    // Two programs share a pool, each in a thread of its own; one is closed and loaded again all the time.
+    AtomicInteger wrong = new AtomicInteger();
+    try (Pool pool = new Pool(2)) {
+      check(pool.threads() == 2, "threads");
+      Thread[] threads = new Thread[2];
+      for (int i = 0; i < threads.length; i++) {
+        threads[i] =
+            new Thread(
+                () -> {
+                  for (int round = 0; round < 20; round++) {
+                    try (Program own = Program.load(path, new Options().pool(pool))) {
+                      float[] found = own.forward(Tensor.of(elements, shape))[0].toFloatArray();
+                      wrong.addAndGet(Arrays.equals(found, expected) ? 0 : 1);
+                    } catch (RuntimeException thrown) {
+                      wrong.incrementAndGet();
+                    }
+                  }
+                });
+        threads[i].start();
+      }
+      // Two threads and one program: they take turns.
+      for (int round = 0; round < 20; round++) {
+        wrong.addAndGet(Arrays.equals(program.forward(part)[0].copy().toFloatArray(), expected) ? 0 : 1);
+      }
+      for (Thread thread : threads) {
+        thread.join();
+      }
+    }
+    check(wrong.get() == 0, wrong + " rounds in threads");
+
+    // What was closed is an error, never a crash.
+    Pool closed = new Pool(1);
+    closed.close();
+    closed.close();
+    fails(IllegalStateException.class, "closed", closed::threads);
+    fails(IllegalStateException.class, "closed", () -> Program.load(path, new Options().pool(closed)));
+    Tensor output = program.forward(input)[0];
+    Tensor kept = output.copy();
+    FloatBuffer view = kept.asFloatBuffer();
+    program.close();
+    program.close();
+    fails(IllegalStateException.class, "closed", output::toFloatArray);
+    fails(IllegalStateException.class, "closed", () -> program.forward(input));
+    fails(IllegalStateException.class, "closed", forward::execute);
+    try (Program next = Program.load(path)) {
+      fails(IllegalStateException.class, "closed", () -> next.method("forward").setInput(0, output));
+    }
+    check(view.get(0) == kept.toFloatArray()[0], "a copy");
+    System.out.println(failures + " failures");
+  }
+}
