@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 
 TARGET = "linux-x86_64"
 CHECK = Path(__file__).parent / "test_java" / "Check.java"
+ANDROID_7 = CHECK.with_name("android_7.txt")
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,15 @@ def test_a_native_function_that_does_not_fit_java_does_not_compile(
             get_target(TARGET), family("zig").ensure(get_target(TARGET)), built.sdk.path, tmp_path / "h", tmp_path,
             includes(java.jdk()),
         )  # fmt: skip
+
+
+def test_the_classes_use_nothing_that_android_7_lacks(built: Built) -> None:
+    """Each use of Java's library is in a list that was compared with Android's reference: `Added in API level`."""
+    with zipfile.ZipFile(built.jar) as jar:
+        names = [name.removesuffix(".class") for name in jar.namelist() if name.endswith(".class")]
+    said = run([java.jdk() / "bin/javap", "-c", "-p", "-cp", built.jar, *names]).stdout
+    used = set(re.findall(r"// (?:InterfaceMethod|Method|Field) (java/\S+)", said))
+    assert used == set(ANDROID_7.read_text(encoding="utf-8").split())
 
 
 def test_debians_jdk_compiles_the_same_classes(tmp_path: Path, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,6 +257,8 @@ def test_a_format_that_the_system_does_not_load(tmp_path: Path) -> None:
         ("linux-arm64", {"paths": ("/home/me/slipway/",)}, "has /home/me/slipway/ in it, a path of this machine"),
         ("linux-arm64", {"cpu": {"needed": "x86-64-v3"}}, "says that it needs x86-64-v3"),
         ("macos-arm64", {"format": "mach-o", "system": "ios"}, "is for ios, not macos"),
+        ("ios-arm64", {"format": "mach-o", "system": "ios_simulator"}, "is for ios_simulator, not ios"),
+        ("ios-arm64", {"format": "mach-o"}, "names no platform"),
         ("macos-arm64", {"format": "mach-o", "needed": ("/opt/homebrew/lib/libomp.dylib",)}, "libomp.dylib would have"),
         (
             "android-arm64",

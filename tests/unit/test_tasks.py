@@ -111,6 +111,14 @@ def test_unfinished_targets_refuse_with_what_they_need(inv: Inv) -> None:
     assert "Try: ./inv" in done.stderr
 
 
+def test_an_archive_for_android_needs_an_ndk(inv: Inv, tmp_path: Path) -> None:
+    done = inv("build", "--aar", "--json", env={"ANDROID_NDK_HOME": str(tmp_path)})
+    assert done.returncode == 4
+    assert done.stderr.startswith("An AAR needs Google's Android NDK")
+    assert "is not an NDK" in done.stderr
+    assert json.loads(done.stdout)["try"].startswith("export ANDROID_NDK_HOME=")
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that fails after it printed what it found prints no second document."""

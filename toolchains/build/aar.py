@@ -112,11 +112,11 @@ def require_ndk(targets: Sequence[Target]) -> None:
     """
     for target in targets:
         if reason := ndk.usable(target):
-            why, _, fix = reason.partition(": ")
+            why, _, fix = reason.rpartition(": ")
             raise HostError(
                 "An AAR needs Google's Android NDK, r25 or newer.",
                 f"{why}; apps load shared libraries for Android's own C library, which only the NDK has",
-                fix or "./inv doctor",
+                fix,
             )
 
 

@@ -152,6 +152,9 @@ def _of_another_target(target: Target, item: Binary) -> Iterator[str]:
         yield f"{item.name} has the float ABI {item.float_abi}, not {target.float_abi}"
     if item.cpu.get("needed", "x86-64") != "x86-64":
         yield f"{item.name} says that it needs {item.cpu['needed']}, not {target.isa_floor}"
+    if target.os == "ios" and not item.system:
+        # Xcode's linker tells an iPhone's file from the simulator's by nothing else.
+        yield f"{item.name} names no platform, and {target.platform} is one of several for the same machine"
     if item.system not in {"", target.platform}:
         yield f"{item.name} is for {item.system}, not {target.platform}"
     if target.os_version and number(item.system_version) > number(target.os_version):

@@ -99,17 +99,17 @@ public final class Program implements AutoCloseable {
    * @throws SlipwayException it is not ready or does not exist
    */
   public Method method(String name) {
-    List<String> names = new ArrayList<>();
+    StringBuilder names = new StringBuilder(); // String.join is not in Android 7
     for (Method method : methods) {
       if (method.name().equals(name)) {
         return method;
       }
-      names.add(method.name());
+      names.append(names.length() == 0 ? "" : ", ").append(method.name());
     }
     throw new SlipwayException(
         SlipwayException.Code.USAGE,
         "Method " + name + " is not ready.",
-        "it is none of those that were loaded: " + String.join(", ", names));
+        "it is none of those that were loaded: " + names);
   }
 
   /** {@link Method#forward} of the method "forward". */
