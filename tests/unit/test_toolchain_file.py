@@ -38,6 +38,7 @@ def test_what_families_need_besides() -> None:
     text = toolchain_file.text(get_target("ios-arm64"), xcode)
     assert 'set(CMAKE_OSX_SYSROOT "/sdk")' in text
     assert "set(CMAKE_OSX_DEPLOYMENT_TARGET 15.0)" in text
+    assert "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)" in text
 
 
 def test_programs_are_hardened_as_the_library_is() -> None:

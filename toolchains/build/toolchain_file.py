@@ -45,6 +45,8 @@ def text(target: Target, compilers: Compilers) -> str:
             f"set(CMAKE_OSX_ARCHITECTURES {target.cmake_processor})",
             f"set(CMAKE_OSX_DEPLOYMENT_TARGET {target.os_version})",
         ]
+    if target.os == "ios":  # where CMake looks into the SDK alone
+        lines += ["set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)"]
     # Programs that run while something is built are this machine's; packages are those that CMAKE_PREFIX_PATH names.
     lines += ["set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)"]
     return "\n".join([*lines, ""])
