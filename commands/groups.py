@@ -23,7 +23,7 @@ MATRIX = {
         "cpu-features",
     ],
     "When it takes long or fails": ["resume", "timeout", "wait", "retries"],
-    "Reports and baselines": ["name", "baseline", "fail-on-regression", "save-baseline", "history", "json"],
+    "Reports and baselines": ["name", "baseline", "fail-on-regression", "save-baseline", "merge", "history", "json"],
 }  # fmt: skip
 LAB = {
     "What is compared": ["layers", "shape", "model", "types", "against"],

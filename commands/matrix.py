@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from commands import export
 from core.bundle import Bundle
 from core.cli import Words, number
 from core.commands import quote
+from core.errors import UsageError
 from deploy.matrix import history, matrix, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import SCHEMES, Exportable
@@ -41,6 +43,9 @@ def run(words: Words) -> None:
         fail_on_regression=words["fail_on_regression"],
         command=quote(["./inv", *sys.argv[1:]]),
     )
+    if words["merge"]:
+        _merge(request, listed(words["merge"]), words)
+        return
     request, programs = catalogue(request)
     if words["list"] or words["print_matrix"]:
         plan = matrix.planned(request, programs)
@@ -55,6 +60,20 @@ def run(words: Words) -> None:
     if words["history"]:
         history.load(Path(words["history"]))  # a wrong file ends the command before anything runs
     found, folder = matrix.run(request, programs, built, export.each)
+    if words["history"]:
+        matrix.remember(found, folder, Path(words["history"]))
+    report.report(found, folder, words["json"])
+    matrix.check(found, folder, words["save_baseline"])
+
+
+def _merge(request: MatrixRequest, parts: Sequence[str], words: Words) -> None:
+    """One report of what several jobs ran, judged as if one had run it."""
+    unfit = [name for name in ("only", "devices", "engines", "models", "schemes") if getattr(request, name)]
+    unfit += [name for name in ("baseline", "fail_on_regression", "list", "print_matrix", "resume") if words[name]]
+    if unfit:
+        option = f"--{unfit[0].replace('_', '-')}"
+        raise UsageError(f"{option} does not go with --merge.", "the jobs have run, and were compared", "leave it out")
+    found, folder = matrix.merge(parts, request)
     if words["history"]:
         matrix.remember(found, folder, Path(words["history"]))
     report.report(found, folder, words["json"])

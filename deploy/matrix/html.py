@@ -45,7 +45,7 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
         history=_history(found, earlier),
         verdicts=_verdicts(found),
         emulated=counted(sum(cell.emulated for cell in cells), "cell") if any(cell.emulated for cell in cells) else "",
-        headline=_headline(found),
+        headline=headline(found),
         failures=failures(cells),
         disturbed={cell.key: notes for cell in cells if (notes := disturbed(cell))},
         gains=[
@@ -97,7 +97,7 @@ def _figure(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}g}"
 
 
-def _headline(found: Matrix) -> str:
+def headline(found: Matrix) -> str:
     """What was run and how it ended, in a sentence or two."""
     cells = found.cells
     devices, engines, programs = (

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from deploy.matrix import baseline as matrix_baseline
 from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
+from deploy.matrix import markdown as matrix_markdown
+from deploy.matrix import merge as matrix_merge
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
@@ -34,6 +37,7 @@ from deploy.run.settings import DEFAULT, Settings
 MATRIX = "matrix.json"
 JUNIT = "junit.xml"
 REPORT = "report.html"
+SUMMARY = "summary.md"
 HISTORY = "history"
 _GIT_SECONDS = 10.0
 _KEPT = 20
@@ -99,16 +103,13 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
     Returns:
         The matrix and its folder; `check` judges it.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", request.name):
-        raise UsageError(
-            f"--name {request.name!r} is not a valid name for a folder.", "letters, digits, '.', '_', '-'", "--name a"
-        )
+    folder = _folder(request.name)
     threshold = matrix_baseline.fraction(request.fail_on_regression) if request.fail_on_regression else None
     if threshold is not None and not request.baseline:
         raise UsageError("--fail-on-regression goes with --baseline.", "", "--baseline FILE")
     earlier = matrix_baseline.load(Path(request.baseline)) if request.baseline else None
-    chosen, folder = planned(request, catalogue), matrix_dir(request.name)
-    with locked(f"matrix-{sha256_bytes(str(folder).encode())[:16]}", "waiting: another matrix of this name is running"):
+    chosen = planned(request, catalogue)
+    with _alone(folder):
         begun, created = time.monotonic(), now()
         interrupted = True
         with matrix_report.Live(len(chosen.cells)) as live:
@@ -141,8 +142,35 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
     return found, folder
 
 
+def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:
+    """Write the reports of what several jobs ran, and return the matrix and its folder; `check` judges it.
+
+    Raises:
+        UsageError: a part has no matrix. ConfigError: a file is not one, or they do not fit together.
+    """
+    folder = _folder(request.name)
+    found = matrix_merge.load(parts, request.name, request.command, besides=folder)
+    with _alone(folder):
+        write(found, folder)
+    return found, folder
+
+
+def _folder(name: str) -> Path:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
+        raise UsageError(
+            f"--name {name!r} is not a valid name for a folder.", "letters, digits, '.', '_', '-'", "--name a"
+        )
+    return matrix_dir(name)
+
+
+def _alone(folder: Path) -> AbstractContextManager[None]:
+    return locked(
+        f"matrix-{sha256_bytes(str(folder).encode())[:16]}", "waiting: another matrix of this name is running"
+    )
+
+
 def write(found: Matrix, folder: Path) -> None:
-    """Write ``matrix.json``, ``junit.xml`` and ``report.html``, and keep the first in ``history/``."""
+    """Write ``matrix.json``, ``junit.xml``, ``summary.md`` and ``report.html``; keep the first in ``history/``."""
     text = found.model_dump_json(indent=1) + "\n"
     stamp = re.sub(r"[^0-9TZ]", "", found.created)
     if not found.interrupted:
@@ -152,6 +180,7 @@ def write(found: Matrix, folder: Path) -> None:
         old.unlink()
     write_atomic(folder / MATRIX, text)
     write_atomic(folder / JUNIT, matrix_junit.text(found))
+    write_atomic(folder / SUMMARY, matrix_markdown.text(found))
     write_atomic(folder / REPORT, matrix_html.text(found, matrix_html.history(kept[-_KEPT:])))
 
 

@@ -1,71 +1,156 @@
-"""The workflow for GitHub Actions: YAML, least rights, nothing expanded inside a script, commands that exist."""
+"""The files for other people's CI: schemas, least rights, no expression inside a script, commands that exist."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 import tasks
 from core.paths import ROOT
+from deploy.matrix.report import _job
+from tests.support.actions import outputs_of
+from tests.support.matrices import cell
+from verify.suite import shells
 
-FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-
-
-@pytest.fixture(params=FILES, ids=lambda file: file.stem)
-def workflow(request: pytest.FixtureRequest) -> Any:
-    return yaml.safe_load(request.param.read_text(encoding="utf-8"))
-
-
-def _steps(workflow: Any) -> list[dict[str, Any]]:
-    return [step for job in workflow["jobs"].values() for step in job["steps"]]
-
-
-def test_there_is_the_device_matrix() -> None:
-    assert [file.name for file in FILES] == ["device-matrix.yml"]
+BIN = Path(sys.executable).parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+ACTION = ROOT / "action.yml"
+TEMPLATE = ROOT / "templates" / "matrix.yml"
+TEXT = re.compile(r"\$\[\[ inputs\.(\w+) \]\]")
 
 
-def test_it_may_read_and_nothing_else(workflow: Any) -> None:
-    assert workflow["permissions"] == {"contents": "read"}
-    assert "secrets." not in str(workflow)
+def _read(file: Path) -> Any:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-def test_scripts_get_values_through_the_environment(workflow: Any) -> None:
-    """An expression inside a script would run whatever an input holds."""
-    scripts = [step["run"] for step in _steps(workflow) if "run" in step]
-    assert len(scripts) >= 4
-    assert [script for script in scripts if "${{" in script] == []
-    for script in scripts:
-        for word in re.findall(r'"?\$[A-Za-z_]\w*"?', script):
-            assert word.startswith('"'), f"{word} is not quoted: {script}"
+def _template() -> tuple[Any, Any]:
+    spec, jobs = yaml.safe_load_all(TEMPLATE.read_text(encoding="utf-8"))
+    return spec, jobs
 
 
-def test_actions_are_commits_and_jobs_have_an_end(workflow: Any) -> None:
-    """A tag may be moved to other code."""
-    used = [step["uses"] for step in _steps(workflow) if "uses" in step]
-    assert len(used) >= 4
-    assert [each for each in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", each)] == []
-    assert all(job["timeout-minutes"] <= 120 for job in workflow["jobs"].values())
+def _steps(file: Path) -> list[dict[str, Any]]:
+    found = _read(file)
+    jobs = found["jobs"].values() if "jobs" in found else [found["runs"]]
+    return [step for job in jobs for step in job.get("steps", [])]
 
 
-def test_its_commands_exist(workflow: Any) -> None:
+def _tool(*words: str | Path) -> None:
+    done = subprocess.run(
+        [str(BIN / words[0]), *map(str, words[1:])], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_they_fit_the_schemas_of_their_systems(tmp_path: Path) -> None:
+    _tool("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS)
+    _tool("check-jsonschema", "--builtin-schema", "vendor.github-actions", ACTION)
+    spec, jobs = _template()
+    assert list(spec) == ["spec"]
+    (tmp_path / "jobs.yml").write_text(yaml.safe_dump(jobs), encoding="utf-8")
+    for file in (tmp_path / "jobs.yml",):
+        _tool("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", file)
+
+
+def test_what_is_known_to_be_unsafe_is_not_there() -> None:
+    """Expressions in scripts, actions by tags, too many rights, credentials left behind, and more."""
+    _tool("zizmor", "--offline", "--no-progress", "--quiet", "--persona", "regular", *WORKFLOWS, ACTION)
+
+
+def test_the_containerfile_is_sound() -> None:
+    _tool("hadolint", ROOT / "Containerfile")
+
+
+def test_the_workflows_may_read_and_nothing_else() -> None:
+    for file in WORKFLOWS:
+        assert _read(file)["permissions"] == {"contents": "read"}
+        assert "secrets." not in file.read_text(encoding="utf-8")
+        assert "pull_request_target" not in file.read_text(encoding="utf-8")
+
+
+def test_shellcheck_reads_their_scripts(tmp_path: Path) -> None:
+    files = []
+    for file in (*WORKFLOWS, ACTION):
+        for index, step in enumerate(step for step in _steps(file) if "run" in step):
+            assert "${{" not in step["run"], "an expression inside a script would run whatever an input holds"
+            files.append(tmp_path / f"{file.stem}-{index}.sh")
+            variables = "".join(f"{name}=x\n" for name in step.get("env", {}))
+            files[-1].write_text(f"#!/bin/sh\n{variables}{step['run']}", encoding="utf-8")
+    _, jobs = _template()
+    for name, job in jobs.items():
+        for part in ("before_script", "script"):
+            for index, text in enumerate(job.get(part, [])):
+                assert "$[[" not in text
+                files.append(tmp_path / f"{TEXT.sub('job', name).strip('.')}-{part}-{index}.sh")
+                files[-1].write_text(f'#!/bin/sh\n: "${{SLIPWAY:=}}"\n{text}\n', encoding="utf-8")
+    assert len(files) >= 6
+    rules = "disable=SC2154,SC2034\n"  # variables of the job, and those that a later script uses
+    (tmp_path / ".shellcheckrc").write_text(rules, encoding="utf-8")
+    done = shells.check(files, tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+def test_actions_are_commits_and_jobs_have_an_end() -> None:
+    """A tag may be moved to other code; ``$/`` is this repository at the commit that runs."""
+    used = [step["uses"] for file in (*WORKFLOWS, ACTION) for step in _steps(file) if "uses" in step]
+    assert len(used) >= 7
+    assert [each for each in used if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}|\$/", each)] == []
+    for file in WORKFLOWS:
+        for job in _read(file)["jobs"].values():
+            assert "uses" in job or "timeout-minutes" in job
+
+
+def test_a_pull_request_runs_a_few_cells_and_never_where_devices_are() -> None:
+    found = _read(ROOT / ".github" / "workflows" / "device-matrix.yml")
+    assert "pull_request" in found[True]  # YAML 1.1 reads `on` so
+    given = found["jobs"]["cells"]["with"]
+    assert given["only"].startswith("${{ github.event_name == 'pull_request' && '(local | pi) & (linear | mlp) &")
+    # Only whoever may start the workflow by hand names a runner.
+    assert given["runner"] == "${{ inputs.runner || 'ubuntu-24.04' }}"
+    assert "inputs" not in (found[True]["pull_request"] or {})
+
+
+def test_the_inputs_that_are_passed_exist() -> None:
+    action = _read(ACTION)
+    workflow = _read(ROOT / ".github" / "workflows" / "matrix.yml")
+    inputs = workflow[True]["workflow_call"]["inputs"]
+    for step in _steps(ROOT / ".github" / "workflows" / "matrix.yml"):
+        if step.get("uses") == "$/":
+            assert set(step["with"]) <= set(action["inputs"])
+    caller = _read(ROOT / ".github" / "workflows" / "device-matrix.yml")["jobs"]["cells"]["with"]
+    assert set(caller) <= set(inputs)
+    used = set(
+        re.findall(r"inputs\.(\w+)", (ROOT / ".github" / "workflows" / "matrix.yml").read_text(encoding="utf-8"))
+    )
+    assert used == set(inputs)
+    spec, jobs = _template()
+    text = yaml.safe_dump(jobs)
+    assert set(TEXT.findall(text)) == set(spec["spec"]["inputs"])
+
+
+def test_their_options_exist() -> None:
     # Not Invoke's get_arguments: it takes the help texts away from whoever asks next.
     options = {f"--{name.replace('_', '-')}" for name in inspect.signature(tasks.matrix.body).parameters}
-    scripts = "\n".join(step["run"] for step in _steps(workflow) if "run" in step)
-    assert set(re.findall(r"\./inv ([a-z.]+)", scripts)) == {"matrix"}
-    used = set(re.findall(r"(--[a-z-]+)", scripts))
-    assert used == {"--print-matrix", "--only", "--name", "--baseline", "--fail-on-regression"}
-    assert used <= options
+    used: set[str] = set()
+    for file in (*WORKFLOWS, TEMPLATE):
+        used |= set(re.findall(r"(?<= )(--[a-z-]+)(?==|\s|$)", file.read_text(encoding="utf-8")))
+    used -= {"--no-install-recommends", "--depth", "--force"}
+    assert {"--models", "--schemes", "--engines", "--merge", "--baseline", "--name"} <= used
+    assert used <= options, used - options
 
 
-def test_what_a_job_uses_of_the_matrix_is_printed(workflow: Any) -> None:
-    from deploy.matrix.report import _job
-    from tests.support.matrices import cell
-
+def test_what_a_job_uses_of_the_matrix_is_printed() -> None:
     given = set(_job("pi", "linux-arm64", "lean", [cell()]))
-    used = set(re.findall(r"matrix\.(\w+)", str(workflow["jobs"]["run"])))
-    assert {"name", "only", "target", "engine"} <= used - {"outputs"}
-    assert used <= given | {"outputs"}
+    used = set(
+        re.findall(r"\{\{ matrix\.(\w+)", str(_read(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["run"]))
+    )
+    assert {"name", "only"} <= used <= given
+
+
+def test_outputs_are_read_as_github_reads_them() -> None:
+    assert outputs_of("a=b=c\nd<<x\ne\nf\nx\ng=\n") == {"a": "b=c", "d": "e\nf", "g": ""}

@@ -21,7 +21,7 @@ FOLDERS = ("core", "deploy", "recipes", "runtime", "tests", "toolchains", "verif
 
 def scripts(root: Path = ROOT) -> list[Path]:
     """Every shell script of the checkout."""
-    named = [root / "inv", root / ".ci" / "run"]
+    named = [root / "inv", root / ".ci" / "job", root / ".ci" / "run"]
     return named + sorted(file for folder in FOLDERS for file in (root / folder).rglob("*.sh"))
 
 

@@ -1,0 +1,87 @@
+"""Matrices of several jobs as one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ConfigError, UsageError
+from core.files import write_atomic
+from deploy.matrix import merge
+from deploy.matrix.model import Change, Matrix
+from tests.conftest import Inv
+from tests.support.matrices import impossible, matrix, passed, problem
+
+A, B, C = ("a/linux-arm64/lean/mlp", "b/linux-arm64/lean/mlp", "c/linux-arm64/lean/mlp")
+
+
+def _job(*keys: str, outcome: str = "passed", **known: Any) -> Matrix:
+    cells = [passed(key=key, device=key[0], outcome=outcome) for key in keys]
+    return matrix(*cells, **known)
+
+
+def test_all_cells_are_there_once_and_the_latest_counts() -> None:
+    early = _job(A, B, outcome="failed", finished="2026-11-21T04:01:00.000Z", only="a | b", host="x", seconds=3.0)
+    late = _job(B, C, finished="2026-11-21T05:00:00.000Z", only="b | c", host="y", seconds=4.0)
+    for parts in ((early, late), (late, early)):
+        found = merge.merged(parts, "all", "./inv matrix --merge jobs")
+        assert {cell.key: cell.outcome for cell in found.cells} == {A: "failed", B: "passed", C: "passed"}
+        assert (found.name, found.seconds, found.host, found.only) == ("all", 7.0, "x, y", "(a | b) | (b | c)")
+        assert (found.created, found.finished) == (early.created, late.finished)
+
+
+def test_a_cell_that_a_job_did_not_reach_is_another_jobs() -> None:
+    ran = _job(A, finished="2026-11-21T04:01:00.000Z")
+    left = _job(A, outcome="not run", finished="2026-11-21T05:00:00.000Z", interrupted=True)
+    found = merge.merged([ran, left], "all", "")
+    assert [cell.outcome for cell in found.cells] == ["passed"]
+    assert found.interrupted
+
+
+def test_figures_are_those_of_the_cells_that_are_kept() -> None:
+    worse = Change(key=A, what="latency p50", before="1 ms", now="2 ms", ratio=2.0, verdict="worse")
+    same = worse.model_copy(update={"verdict": "same"})
+    known: dict[str, Any] = {"baseline": "b.json", "threshold": 0.1}
+    early = _job(A, finished="2026-11-21T04:01:00.000Z", changes=(worse,), **known)
+    late = _job(A, finished="2026-11-21T05:00:00.000Z", changes=(same,), **known)
+    assert merge.merged([early, late], "all", "").regressions == []
+    assert merge.merged([late.model_copy(update={"cells": (), "changes": ()}), early], "all", "").threshold == 0.1
+    with pytest.raises(ConfigError, match="different baselines"):
+        merge.merged([early, late.model_copy(update={"threshold": 0.2})], "all", "")
+
+
+def test_impossible_cells_stay_once() -> None:
+    never = impossible("no engine")
+    found = merge.merged([_job(A, impossible=(never,)), _job(B, impossible=(never,))], "all", "")
+    assert found.impossible == (never,)
+
+
+def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    bad = passed(key=B, device="b", outcome="failed", latency=None, problem=problem(what="b is away."))
+    write_atomic(jobs / "matrix-a" / "matrix.json", _job(A).model_dump_json(indent=1))
+    write_atomic(jobs / "matrix-b" / "matrix.json", matrix(bad, finished="2026-11-21T09:00:00.000Z").model_dump_json())
+    env = {"SLIPWAY_DIST": str(tmp_path / "dist")}
+    for words in (str(jobs), str(tmp_path)):  # its own result is no part of the next one
+        done = inv("matrix", "--merge", words, "--name", "all", env=env)
+        assert done.returncode == 33, done.stderr
+        assert "1 of 2 cells failed" in done.stderr
+    reports = tmp_path / "dist" / "matrix" / "all"
+    assert {file.name for file in reports.iterdir()} == {
+        "matrix.json", "junit.xml", "report.html", "summary.md", "history",
+    }  # fmt: skip
+    assert [cell["outcome"] for cell in json.loads((reports / "matrix.json").read_bytes())["cells"]] == [
+        "passed", "failed",
+    ]  # fmt: skip
+    assert "b is away." in (reports / "summary.md").read_text(encoding="utf-8")
+
+
+def test_nothing_to_merge_is_an_error(inv: Inv, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no matrix\.json"):
+        merge.files([str(tmp_path)], tmp_path / "out")
+    done = inv("matrix", "--merge", str(tmp_path), "--only", "pi")
+    assert done.returncode == 2
+    assert "--only does not go with --merge" in done.stderr
