@@ -64,8 +64,8 @@ def test(
 def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> None:
     """Build the documentation as a site in dist/site, which needs no network; a dead link is an error.
 
-    The pages are those of docs/, with README.md as the first one. The first build installs MkDocs and its theme into
-    the cache.
+    The pages are those of docs/, with README.md as the first one. They open from the disk; search works where a server
+    shows them, as --serve does. The first build installs MkDocs and its theme into the cache.
 
     Example: ./inv docs --serve
     """

@@ -14,8 +14,8 @@ from tests.conftest import Inv
 from tests.support.browser import Browser, browser
 from verify.site import build, pages
 
-SHOWN = ("index", "deploy", "errors", "operators")
-"""Pages that are looked at: the first, one of prose, and those with the widest tables."""
+SHOWN = ("index", "commands", "troubleshooting", "operators")
+"""Pages that are looked at: the first, and those with the longest words and widest tables."""
 OUTSIDE = """Array.from(document.querySelectorAll('article *')).filter(e => {
   const box = e.getBoundingClientRect();
   return box.width && box.right > innerWidth + 1 && !e.closest('.md-typeset__scrollwrap, pre, .tabbed-set');

@@ -1,0 +1,60 @@
+"""The tutorials, typed as they stand there, with this machine in place of the reader's device.
+
+The commands that add a device need one: tests/integration/test_virtual_machines.py and test_virtual_phone.py run them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+from tests.support.builds import lend_bundle
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+ELSEWHERE = ("devices.add", "doctor")
+
+
+def commands(page: str, name: str) -> list[list[str]]:
+    """The ``./inv`` commands of a page, each once, with this machine in place of the device ``name``."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = [
+        shlex.split(re.sub(rf"\b{name}\b", "local", line.removeprefix("$ ")))
+        for line in re.findall(r"^\$ .*$", text, re.MULTILINE)
+    ]
+    kept = [words[1:] for words in found if words[0] == "./inv" and words[1] not in ELSEWHERE]
+    return [words for index, words in enumerate(kept) if words not in kept[:index]]
+
+
+def test_the_one_for_the_pi(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial-pi.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "net.py").write_text(code, encoding="utf-8")
+    lend_bundle(tmp_path / "dist", "linux-x86_64", "executorch")
+    lend_bundle(tmp_path / "dist", "linux-x86_64", "lean")
+    env = {**os.environ, "SLIPWAY_DIST": str(tmp_path / "dist")}
+    done = commands("tutorial-pi.md", "shelf")
+    assert [words[0] for words in done] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
+    for words in done:
+        ran = subprocess.run(
+            [str(ROOT / "inv"), *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, f"{words}\n{ran.stdout}{ran.stderr}"
+    assert (tmp_path / "dist" / "programs" / "net-make_model-fp32" / "model.pte").is_file()
+    assert (tmp_path / "baseline.json").is_file()
+    assert "net-make_model-fp32/`" in text
+
+
+def test_the_one_for_the_phone_has_options_that_exist() -> None:
+    """tests/integration/test_virtual_phone.py deploys over adb; here only the words are looked at."""
+    import tasks
+
+    options = {f"--{each.name.replace('_', '-')}" for each in tasks.ns["deploy"].get_arguments()}
+    found = commands("tutorial-phone.md", "pocket")
+    assert [words[0] for words in found] == ["deploy", "deploy", "deploy"]
+    assert {word for words in found for word in words if word.startswith("--")} <= options

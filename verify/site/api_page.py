@@ -1,0 +1,188 @@
+"""``docs/api.md``: the C and Python interfaces, from the comments of ``slipway.h`` and the package's docstrings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from core.paths import ROOT
+from verify.site.text import plain
+
+HEADER = ROOT / "runtime" / "include" / "slipway" / "slipway.h"
+PACKAGE = ROOT / "bindings" / "python" / "slipway_runtime"
+HEAD = """# C and Python interfaces
+
+This page lists what [libslipway](embedding.md) offers to C and Python programs. [embedding.md](embedding.md) shows how
+to use it, also from C++: `slipway.hpp` wraps the same functions in classes.
+
+`python -m verify.docs` writes this page from [slipway.h](../runtime/include/slipway/slipway.h) and the docstrings of
+`slipway_runtime`.
+
+"""
+_COMMENT = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
+_FUNCTION = re.compile(r"SLIPWAY_API ([^;]+);")
+_NAME = re.compile(r"@name ([\w ]+?) @\{")
+_SKIPPED = re.compile(r"\s+|//[^\n]*\n|/\*(?!\*).*?\*/|#(?:[^\n\\]|\\.)*\n", re.DOTALL)
+
+
+@dataclass
+class Entry:
+    """A declaration and its comment."""
+
+    code: str
+    comment: str
+
+
+@dataclass
+class Section:
+    """A group of functions."""
+
+    title: str
+    entries: list[Entry] = field(default_factory=list)
+
+
+def c_sections() -> list[Section]:
+    """The header's groups, in its order."""
+    text = HEADER.read_text(encoding="utf-8")
+    start = text.index('extern "C" {')
+    body = text[start:].split("\n", 2)[2]
+    sections = [Section("Types and constants")]
+    at = 0
+    comment = ""
+    while at < len(body):
+        if found := re.compile(r"#define (SLIPWAY_\w+ \d+)\n").match(body, at):
+            sections[0].entries.append(Entry(f"#define {found[1]}", comment))
+            comment = ""
+        elif found := _COMMENT.match(body, at):
+            comment = _clean(found[1])
+            if named := _NAME.search(found[1]):
+                sections.append(Section(named[1]))
+                comment = ""
+        elif found := re.compile(r"typedef (?:enum|struct) (\w+) \{.*?\} \1;", re.DOTALL).match(body, at):
+            sections[0].entries.append(Entry(found.group(), comment))
+            comment = ""
+        elif found := re.compile(r"typedef struct \w+ (\w+);[ ]*/\*\*<([^*]*)\*/").match(body, at):
+            sections[0].entries.append(Entry(f"typedef struct {found[1]} {found[1]};", found[2].strip()))
+        elif found := _FUNCTION.match(body, at):
+            code = re.sub(r"\s*\n\s*", " ", found[1])
+            sections[-1].entries.append(Entry(f"{code};", comment))
+            comment = ""
+        elif found := _SKIPPED.match(body, at):
+            pass
+        else:
+            found = re.compile(r"[^\n]*\n?").match(body, at)
+        assert found is not None
+        at = max(found.end(), at + 1)
+    return sections
+
+
+def _clean(comment: str) -> str:
+    """A comment's text as Markdown: paragraphs, parameters as a list."""
+    lines = [re.sub(r"^\s*\* ?", "", line).rstrip() for line in comment.strip().splitlines()]
+    text = "\n".join(lines)
+    text, *tags = re.split(r"^@(?=param|return)", text, flags=re.MULTILINE)
+    shown = _marked(text.strip())
+    items = []
+    for tag in tags:
+        words = " ".join(tag.split())
+        if found := re.match(r"param(\[out\])? (\w+) (.*)", words):
+            out = " (result)" if found[1] else ""
+            items.append(f"- `{found[2]}`{out}: {_marked(found[3])}")
+        else:
+            items.append(f"- Errors: {_marked(words.removeprefix('return '))}")
+    return "\n\n".join(part for part in (shown, "\n".join(items)) if part)
+
+
+def _marked(text: str) -> str:
+    """Names of the interface as code."""
+    parts = re.split(r"(`[^`]+`|\b(?:SLIPWAY|slipway)_\w+)", text)
+    return "".join(
+        part if part.startswith("`") else f"`{part}`" if index % 2 else plain(part) for index, part in enumerate(parts)
+    )
+
+
+def _overview() -> str:
+    """The header's first comment."""
+    found = _COMMENT.search(HEADER.read_text(encoding="utf-8"))
+    assert found is not None
+    lines = [re.sub(r"^ \* ?", "", line) for line in found[1].splitlines()]
+    text = "\n".join(line for line in lines if not line.startswith("@file")).strip()
+    blocks = []
+    for block in re.split(r"\n\s*\n", text.removeprefix("@brief ")):
+        if block.startswith("    "):
+            blocks.append("```c\n" + "\n".join(line[4:] for line in block.splitlines()) + "\n```")
+        else:
+            blocks.append(re.sub(r"\b(slipway_\w+|SLIPWAY_\w+)", r"`\1`", block))
+    return "\n\n".join(blocks)
+
+
+def c_markdown() -> str:
+    """The C interface."""
+    parts = ["## C\n\n", _overview(), "\n"]
+    for section in c_sections():
+        parts.append(f"\n### {section.title}\n")
+        parts += [f"\n```c\n{one.code}\n```\n" + (f"\n{one.comment}\n" * bool(one.comment)) for one in section.entries]
+    return "".join(parts)
+
+
+def python_markdown() -> str:
+    """The Python interface: what the package exports, with its docstrings."""
+    package = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    assigned = [node for node in package.body if isinstance(node, ast.Assign)]
+    names = next(ast.literal_eval(node.value) for node in assigned if _names(node) == ["__all__"])
+    tree = ast.parse((PACKAGE / "_api.py").read_text(encoding="utf-8"))
+    native = ast.parse((PACKAGE / "_native.py").read_text(encoding="utf-8"))
+    known = {node.name: node for node in (*native.body, *tree.body) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    parts = ["\n## Python\n\n", _docstring(package), "\n"]
+    for name in names:
+        node = known.get(name)
+        if isinstance(node, ast.FunctionDef):
+            parts.append(_callable(node, f"slipway_runtime.{name}"))
+        elif node is not None:
+            parts.append(f"\n### slipway_runtime.{name}\n\n{_docstring(node)}\n")
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+            if fields:
+                parts.append("\n```python\n" + "\n".join(ast.unparse(each) for each in fields) + "\n```\n")
+            functions = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name[0] != "_"]
+            parts += [_callable(each, f"{name}.{each.name}", level=4) for each in functions]
+    return "".join(parts)
+
+
+def _names(node: ast.Assign) -> list[str]:
+    return [target.id for target in node.targets if isinstance(target, ast.Name)]
+
+
+def _callable(node: ast.FunctionDef, name: str, level: int = 3) -> str:
+    is_property = any(isinstance(each, ast.Name) and each.id == "property" for each in node.decorator_list)
+    arguments = ast.unparse(node.args)
+    arguments = re.sub(r"^self(?:, )?", "", arguments)
+    result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    code = f"{name}: {ast.unparse(node.returns)}" if is_property and node.returns else f"{name}({arguments}){result}"
+    return f"\n{'#' * level} {name}\n\n```python\n{code}\n```\n\n{_docstring(node)}\n"
+
+
+def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:
+    """A docstring as Markdown: ``Args:`` and ``Raises:`` as lists, code as code."""
+    blocks = []
+    for block in re.split(r"\n\s*\n", ast.get_docstring(node) or ""):
+        lines = block.splitlines()
+        if lines and lines[0] in {"Args:", "Raises:", "Returns:"}:
+            rest = "\n".join(line.removeprefix("    ") for line in lines[1:])
+            items = [" ".join(item.split()) for item in re.split(r"\n(?! )", rest)]
+            blocks.append(f"{lines[0]}\n\n" + "\n".join(f"- {_code(item)}" for item in items))
+        elif block.startswith("    "):
+            blocks.append("```python\n" + "\n".join(line[4:] for line in lines) + "\n```")
+        else:
+            blocks.append(_code(block))
+    return "\n\n".join(blocks).replace("\n```\n\n```python\n", "\n\n")  # a block with an empty line
+
+
+def _code(text: str) -> str:
+    """Docstrings mark code by two back ticks, names of ours by one."""
+    return re.sub(r"``([^`]+)``", r"`\1`", text)
+
+
+def markdown() -> str:
+    """The page."""
+    return HEAD + c_markdown() + python_markdown()
