@@ -71,9 +71,25 @@ def _values(option: str, typed: str) -> list[str]:
     return [f"{done}{comma}{name}" for name in names if name.startswith(part)]
 
 
-def _joined(words: Sequence[str]) -> list[str]:
-    """Bash takes ``--device=pi`` for three words; here the option and its value are two."""
-    return [word for place, word in enumerate(words) if word != "=" or place == 0]
+def _joined(words: Sequence[str]) -> tuple[list[str], str]:
+    """Bash takes ``--device=pi`` and ``cpu:max`` for three words each; here they are two words, and one.
+
+    Returns:
+        The words; and the beginning of the last one, to its last colon, that bash takes for words of their own.
+    """
+    found: list[str] = []
+    colon, before = False, ""
+    for word in (word for place, word in enumerate(words) if word != "=" or place == 0):
+        if word == ":" and found:
+            found[-1] += word
+            colon, before = True, found[-1]
+        elif colon:
+            found[-1] += word
+            colon = False
+        else:
+            found.append(word)
+            before = ""
+    return found, before
 
 
 def offers(words: Sequence[str], tasks: Mapping[str, Any], core: Any) -> list[str]:
@@ -86,7 +102,11 @@ def offers(words: Sequence[str], tasks: Mapping[str, Any], core: Any) -> list[st
     """
     if words and words[-1] == "=":
         words = [*words, ""]
-    words = _joined(words) or [""]
+    words, apart = _joined(words)
+    return [word.removeprefix(apart) for word in _offered(words or [""], tasks, core)]
+
+
+def _offered(words: Sequence[str], tasks: Mapping[str, Any], core: Any) -> list[str]:
     *before, current = words
     context, waiting, given = core, None, 0
     for word in before:

@@ -6,6 +6,7 @@ configuration folder, or in the file that ``SLIPWAY_DEVICES_FILE`` names; they a
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -30,6 +31,9 @@ HOST = "host"
 
 EMULATED = "emulated"
 """The tag of a device that is not real hardware: its times are not latency figures."""
+
+CPU = "cpu:"
+"""The prefix of the devices that are made from the table of targets: ``cpu:cortex-a53``."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -64,6 +68,10 @@ class Device(BaseModel):
     """Folder on the device that Slipway may fill: absolute, or below the login folder (``.slipway``)."""
     virtual: str = ""
     """Name of the virtual device (``deploy/virtual/virtual.toml``) that is started when this device is used."""
+    cpu: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]*$", max_length=60)
+    """A CPU model on which QEMU's user mode runs programs here (``transport = "local"``); empty: this machine's own."""
+    wine: bool = Field(default=False, strict=True)
+    """Whether programs are Windows' and run under Wine here (``transport = "local"``)."""
     source: Literal["", "labgrid"] = ""
     """The source of its address: ``labgrid``, with ``place`` and ``coordinator``."""
     coordinator: str = Field(default="", pattern=r"^([A-Za-z0-9_\[][A-Za-z0-9_.:%\[\]-]*)?$")
@@ -118,12 +126,24 @@ class Device(BaseModel):
             )
         if self.transport == "ssh" and not (self.host or self.virtual or self.source):
             raise ValueError('an ssh device needs host = "..." (or virtual = "...")')
+        if (self.cpu or self.wine) and (self.transport != "local" or self.target == HOST or (self.cpu and self.wine)):
+            raise ValueError('cpu or wine goes with transport = "local" and a target = "..." of its own')
         return self
 
     @property
     def emulated(self) -> bool:
         """Whether its times are an emulator's, never a latency figure."""
-        return bool(self.virtual) or EMULATED in self.tags
+        return bool(self.virtual or self.cpu) or EMULATED in self.tags
+
+    @property
+    def measured_here(self) -> bool:
+        """Whether its times are this machine's own: nothing else may run here meanwhile."""
+        return self.transport == "local" and not self.emulated
+
+    @property
+    def on_request(self) -> bool:
+        """Whether a matrix takes it only if it is asked for: each of the many CPU models, and Wine."""
+        return self.wine or self.name.startswith(CPU)
 
 
 def user_file() -> Path:
@@ -151,7 +171,31 @@ def load_devices(path: Path | None = None) -> dict[str, Device]:
     devices: dict[str, Device] = {}
     for file in [path] if path is not None else inventory_files():
         devices.update(_read(file))
+        if file == FILE:
+            devices.update(emulated_cpus())
     return devices
+
+
+@functools.cache
+def emulated_cpus() -> dict[str, Device]:
+    """A device for each CPU model that an emulator here knows: it needs no boot, and runs programs of all its targets.
+
+    Its own target is the table's first with that model, so Linux comes before Android.
+    """
+    from toolchains.emulation.emulators import cpus
+    from toolchains.targets import load_targets
+
+    targets: dict[str, list[str]] = {}
+    for target in load_targets().values():
+        for cpu in cpus(target):
+            targets.setdefault(cpu, []).append(target.name)
+    return {
+        CPU + cpu: Device(
+            name=CPU + cpu, title=f"QEMU's user mode, {cpu}; no boot", transport="local", target=names[0],
+            targets=tuple(names[1:]), cpu=cpu, tags=(EMULATED,),
+        )
+        for cpu, names in targets.items()
+    }  # fmt: skip
 
 
 def get_device(name: str, path: Path | None = None) -> Device:

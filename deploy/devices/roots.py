@@ -68,7 +68,7 @@ def device_root(device: Device) -> str:
     if device.root:
         return device.root
     if device.transport == "local":
-        return str(cache_dir("devices", device.name))
+        return str(cache_dir("devices", device.name.replace(":", "-")))
     if device.transport == "adb":
         from deploy.transport.adb.transport import HOME
 

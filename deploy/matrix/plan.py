@@ -56,7 +56,8 @@ class Cell:
         """Its words for expressions."""
         device, program = self.device, self.program
         return {
-            "device": (device.name,), "tag": device.tags, "fixture": device.fixtures, "target": (self.target,),
+            "device": (device.name,), "cpu": (device.cpu,) if device.cpu else (), "tag": device.tags,
+            "fixture": device.fixtures, "target": (self.target,),
             "engine": (self.engine,), "program": (program.name,), "model": (program.model,),
             "scheme": (program.scheme, program.also) if program.also else (program.scheme,),
         }  # fmt: skip
@@ -151,6 +152,8 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
         schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
     known = {(program.model, program.scheme, program.format): program for program in catalogue}
     for device in (devices[name] for name in _pick("device", selection.devices or ("*",), devices)):
+        if device.on_request and not selection.devices and not _asked_for(device, only):
+            continue
         for target in _targets(device):
             at = device.model_copy(update={"target": target.name})
             for engine, why_engine in _engines(target, selection):
@@ -161,6 +164,11 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
                         why = why_engine or ("" if program else _no_scheme(model, scheme, kind, catalogue))
                         program = program or Exportable(f"{model}-{scheme}", model, scheme, kind)
                         yield Cell(at, target.name, engine, program, why)
+
+
+def _asked_for(device: Device, only: Expression) -> bool:
+    """Whether an expression names this device or its CPU; what it says of tags or targets does not ask for it."""
+    return only.speaks_of("device", [device.name]) or only.speaks_of("cpu", [device.cpu] if device.cpu else [])
 
 
 def _targets(device: Device) -> list[Target]:

@@ -80,7 +80,7 @@ class Filling:
             if cell.key not in self.results and (not self._known(cell) or self._lacks_rounds(cell)):
                 queues.setdefault(cell.device.name, []).append(cell)
         # This machine's own latency is measured while no emulator and no other deploy keeps it busy.
-        alone = {name: cells for name, cells in queues.items() if cells[0].device.transport == "local"}
+        alone = {name: cells for name, cells in queues.items() if cells[0].device.measured_here}
         for name, cells in alone.items():
             together({name: cells}, self.jobs, self._serve, self._end)
         rest = {name: cells for name, cells in queues.items() if name not in alone}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from core.errors import UsageError
 from core.near import did_you_mean, near, suggestion
 
-FIELDS = ("device", "tag", "fixture", "target", "engine", "program", "model", "scheme")
+FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "model", "scheme")
 """The fields in which a cell has words."""
 
 Words = Mapping[str, tuple[str, ...]]

@@ -25,6 +25,7 @@ def connected(
     steps: Steps,
     session: Callable[[Deadline, Transport], _Session],
     work: Callable[[_Session, int], _Found],
+    target: str = "",
 ) -> _Found:
     """Connect to ``device`` and do ``work``; again after transient errors.
 
@@ -34,6 +35,7 @@ def connected(
         retries: attempts after the first.
         session: makes the session of a connection.
         work: called with the session and the number of the attempt, from 1.
+        target: the bundle's, which an emulated device is prepared for; empty: the device's own.
 
     Raises:
         SlipwayError: the last attempt's.
@@ -46,7 +48,7 @@ def connected(
         attempts += 1
         with steps.step("connect", f"connecting to {device.name}"):
             if deadline is NEVER:
-                ready(device)
+                ready(device, target)
                 deadline = Deadline.after(seconds)
             transport = open_device(device, deadline)
         with transport:

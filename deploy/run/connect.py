@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import ConfigError
 from deploy.devices.inventory import Device, load_devices
+from deploy.run.machine import machine_of
 from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
 
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
     from deploy.transport.ssh.config import Address
 
 
-def ready(device: Device) -> None:
-    """Prepare the first connection, outside of every deadline: start a virtual device, install labgrid.
+def ready(device: Device, target: str = "") -> None:
+    """Prepare the first connection, outside of every deadline: start a virtual device, fetch an emulator.
+
+    Args:
+        target: the bundle's; empty: the device's own.
 
     Raises:
         UnreachableError: it does not start. HostError, ConfigError
     """
+    machine_of(device, target).prepare()
     if device.virtual:
         from deploy.virtual import machines as virtual
 

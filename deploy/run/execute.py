@@ -20,6 +20,7 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
 from deploy.run.connect import open_device, ready
+from deploy.run.machine import machine_of
 from deploy.run.preflight import RUNS, at_least
 from deploy.store.store import Blob, Store, Survey
 from deploy.transport.base import Transport, run
@@ -69,15 +70,19 @@ def execute(
         SlipwayError: what connecting, uploading and running raise.
     """
     blobs = _blobs(executable, files)
-    ready(device)
+    target = target_of(device, executable)
+    ready(device, target)
     deadline = Deadline.after(timeout or device.timeout)
     with open_device(device, deadline) as transport:
         needs = needs_of(executable, files)
-        facts = probe(transport, device_root(device), needs, deadline)
+        machine = machine_of(device, target)
+        facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)
         check(executable, needs, facts, device.name)
         with Store(transport, facts.root) as store, _tidy(store):
             sent = _upload(store, blobs, deadline, progress)
-            return _run(transport, store, (executable.name, *arguments), sent, deadline)
+            words = [f"{store.run_folder}/{executable.name}", *arguments]
+            argv = machine.argv(words, store.root, store.run_folder, needs)
+            return _run(transport, store, argv, (executable.name, *arguments), sent, deadline)
 
 
 def split(text: str) -> list[str]:
@@ -129,6 +134,19 @@ def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:
     )
 
 
+def target_of(device: Device, executable: Path) -> str:
+    """The target of ``device`` whose programs are for the machine of ``executable``; its own for scripts and others."""
+    if not (device.cpu or device.wine):
+        return device.target
+    from core.errors import BuildError
+    from toolchains.targets import get_target
+
+    with contextlib.suppress(BuildError):
+        machine = inspect.read(executable).machine
+        return next((name for name in (device.target, *device.targets) if get_target(name).machine == machine), "")
+    return device.target
+
+
 def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) -> None:
     """Check that the device can run an executable.
 
@@ -170,11 +188,13 @@ def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: 
     return sum(blob.size for blob in missing.values())
 
 
-def _run(transport: Transport, store: Store, argv: tuple[str, ...], sent: int, deadline: Deadline) -> Executed:
+def _run(
+    transport: Transport, store: Store, words: Sequence[str], argv: tuple[str, ...], sent: int, deadline: Deadline
+) -> Executed:
     begun = time.monotonic()
     done = run(
         transport,
-        [f"{store.run_folder}/{argv[0]}", *argv[1:]],
+        words,
         cwd=store.run_folder,
         env={"TMPDIR": store.run_folder},
         pidfile=store.pidfile,

@@ -71,4 +71,5 @@ def deploy(
         steps,
         lambda deadline, transport: Session(device, bundle, job, needs, steps, deadline, transport),
         lambda session, attempt: session.go(settings, attempt),
+        bundle.manifest.target,
     )

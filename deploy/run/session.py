@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from core.bundle import RUNNER, Bundle
+from core.bundle import Bundle, runner_in
 from core.errors import CrashError, DeadlineError, SlipwayError, TransferError
 from core.files import locked, new_folder
 from core.paths import results_dir
@@ -22,6 +22,7 @@ from deploy.run.compare import Comparison
 from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job
+from deploy.run.machine import machine_of
 from deploy.run.named_kernels import completed
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding
@@ -87,6 +88,7 @@ class Session:
         """The file of packed weights, below the root; empty: none for this run."""
         self.tuned = ""
         """The same, of measured choices of kernels."""
+        self.machine = machine_of(device, bundle.manifest.target)
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
@@ -139,12 +141,19 @@ class Session:
         return facts, found, survey, voucher
 
     def _probe(self) -> DeviceFacts:
-        return probe(self.transport, device_root(self.device), self.bundle.manifest.needs, self.deadline)
+        needs = self.bundle.manifest.needs
+        return self.machine.facts(probe(self.transport, device_root(self.device), needs, self.deadline), needs)
+
+    def _words(self, store: Store, argv: Sequence[str]) -> list[str]:
+        """The command for a run of the runner; ``argv`` begins with its path below the bundle."""
+        words = [store.path(f"{self.home}/{argv[0]}"), *argv[1:]]
+        return self.machine.argv(words, store.root, store.run_folder, self.bundle.manifest.needs)
 
     def _ask(self, store: Store, settings: Settings) -> tuple[DeviceFacts, Survey | None]:
         """Probe, lock and survey the device; usually in one round trip."""
         with self.steps.step("probe", "probing the device"):
             facts, kind, survey = store.ask(self._folders(), self.bundle.manifest.needs, self.deadline)
+            facts = self.machine.facts(facts, self.bundle.manifest.needs)
         if kind == "busy":
             return facts, self._open(store, settings, make=False)
         if survey is None or all(self._has_folder(survey, folder) for folder in self._files()):
@@ -337,7 +346,7 @@ class Session:
     def _run(self, store: Store, settings: Settings, inputs: Sequence[str] = ()) -> runner.RunnerResult:
         executions, warmup = settings.executions
         argv = runner.command(
-            store.path(f"{self.home}/{RUNNER}"),
+            runner_in(self.bundle.path),
             model=f"{self.above}/{self.job.model_name}",
             inputs=[f"{self.above}/{name}" for name in inputs or self.job.input_names],
             shapes=self.job.shapes,
@@ -361,7 +370,7 @@ class Session:
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)
             done = run(
                 self.transport,
-                conditions.wrapped(argv, note, settings.pin_governor, settings.cpu_affinity, files),
+                conditions.wrapped(self._words(store, argv), note, settings.pin_governor, settings.cpu_affinity, files),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.bounded import run_bounded
-from core.bundle import RUNNER, Bundle
+from core.bundle import Bundle, runner_in
 from core.errors import AnswerError, EmulatedError, MismatchError, NotSupportedError
 from core.plain import plain_values
 from core.strict_json import JsonError, parse_json, validated
@@ -185,8 +185,8 @@ class TuningSession(Session):
         return listed(said, self.job.method)
 
     def _argv(self, store: Store, flags: Sequence[str]) -> list[str]:
-        runner_path = store.path(f"{self.home}/{RUNNER}")
-        return [runner_path, f"--model_path={self.above}/{self.job.model_name}", "--json", *flags]
+        words = [runner_in(self.bundle.path), f"--model_path={self.above}/{self.job.model_name}", "--json", *flags]
+        return self._words(store, words)
 
     def _measured(self, store: Store, settings: Settings, name: str, limit: float) -> Tuning:
         flags = [f"--tune={store.path(name)}", f"--method_name={self.job.method}"]
@@ -380,4 +380,5 @@ def _connected(
         steps,
         lambda deadline, transport: TuningSession(device, bundle, job, needs, steps, deadline, transport),
         lambda session, _attempt: work(session),
+        bundle.manifest.target,
     )

@@ -145,6 +145,10 @@ def test_bash_completes_with_it(inv: Inv) -> None:
         ("'deploy' '--device' 'pi-'", "pi-zero"),
         ("'deploy' '--device' '=' 'pi-'", "pi-zero"),
         ("'depl'", "deploy"),
+        ("'deploy' '--device' 'cpu:cortex-a5'", "cpu:cortex-a53"),
+        ("'deploy' '--device' 'cpu' ':' 'cortex-a5'", "cortex-a53"),
+        ("'deploy' '--device' '=' 'cpu' ':' 'cortex-a5'", "cortex-a53"),
+        ("'deploy' '--device' 'cpu' ':' 'cortex-a53' '--schem'", "--scheme"),
     ]:
         line = (
             f'COMP_WORDS=({INV} {typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _slipway; echo "${{COMPREPLY[@]}}"'

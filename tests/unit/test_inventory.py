@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from deploy.devices.inventory import FILE, VARIABLE, get_device, load_devices
-from toolchains.targets import host_target
+from deploy.devices.inventory import CPU, FILE, VARIABLE, get_device, load_devices
+from toolchains.emulation import emulators
+from toolchains.targets import host_target, load_targets
 
 SSH = '[board]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "board.local"\n'
 
@@ -21,11 +22,28 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def test_shipped() -> None:
     devices = load_devices(FILE)
-    assert list(devices) == ["local", "pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "phone", "phone-armv7"]
+    own = [name for name in devices if not name.startswith(CPU)]
+    assert own == ["local", "pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "phone", "phone-armv7", "wine"]
     assert devices["local"].transport == "local"
     assert not devices["local"].emulated
     assert (devices["pi"].transport, devices["pi"].virtual, devices["pi"].target) == ("ssh", "pi", "linux-arm64")
     assert devices["pi"].emulated
+
+
+def test_every_emulated_cpu_is_a_device_with_all_its_targets() -> None:
+    devices = {name: device for name, device in load_devices(FILE).items() if name.startswith(CPU)}
+    found = {(device.cpu, target) for device in devices.values() for target in (device.target, *device.targets)}
+    assert found == {(cpu, target.name) for target in load_targets().values() for cpu in emulators.cpus(target)}
+    assert {"cpu:cortex-a53", "cpu:Haswell", "cpu:arm1176", "cpu:sme2"} <= set(devices)
+    assert all(device.emulated and device.on_request for device in devices.values())
+    assert get_device("cpu:cortex-a53", FILE).target == "linux-arm64"
+
+
+def test_a_users_device_may_have_the_name_of_a_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[old-pi]\ntransport = "local"\ntarget = "linux-armv6"\ncpu = "arm1176"\n'
+    monkeypatch.setenv(VARIABLE, str(write(tmp_path, text)))
+    device = load_devices()["old-pi"]
+    assert (device.cpu, device.emulated, device.on_request) == ("arm1176", True, False)
 
 
 def test_host_is_resolved() -> None:
@@ -48,6 +66,8 @@ def test_key_is_expanded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (SSH + 'cpu = "cortex-a53"\n', ["board", "cpu or wine", "local"]),
+        ('[w]\ntransport = "local"\nwine = true\n', ["[w]", "cpu or wine", "target"]),
         (SSH + "prot = 22\n", ["board", "unknown key 'prot'", "'port'"]),
         (SSH + "port = 70000\n", ["board", "port"]),
         (SSH + 'port = "22"x\n', ["not TOML", "line 5"]),

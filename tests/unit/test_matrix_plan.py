@@ -52,6 +52,22 @@ def test_small_programs_with_the_default_engine_unless_more_is_asked_for() -> No
     ]
 
 
+def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
+    devices = {**DEVICES, **{name: get_device(name) for name in ("cpu:cortex-a53", "cpu:arm1176", "wine")}}
+
+    def those(only: str = "", *named: str) -> set[str]:
+        chosen = plan(devices, CATALOGUE, Selection(parse(only), devices=named, models=("mlp",)))
+        return {f"{cell.device.name} {cell.target}" for cell in chosen.cells}
+
+    a53 = {"cpu:cortex-a53 linux-arm64", "cpu:cortex-a53 android-arm64"}
+    assert not any(name.startswith(("cpu:", "wine")) for name in those() | those("linux-arm64"))
+    assert those("emulated | camera") == {"pi linux-arm64"}
+    assert those("cpu:cortex-a53") == those("cortex-a53 & !pi") == those("", "cpu:cortex*") == a53
+    assert those("cpu:* & linux-*") == {"cpu:cortex-a53 linux-arm64", "cpu:arm1176 linux-armv6"}
+    assert those("wine") == {"wine windows-x86_64", "wine windows-x86"}
+    assert those("", "*") > a53
+
+
 @pytest.mark.parametrize(
     ("only", "programs"),
     [

@@ -46,7 +46,7 @@ mount -t tmpfs tmpfs "$root/tmp"
 mount --bind "$prefix" "$root/prefix"
 mount --bind "$work" "$root/work"
 """
-_RUN = _MOUNT + 'exec chroot "$root" "$@"\n'
+_RUN = _MOUNT + 'folder=$1; shift; exec unshare --root "$root" --wd "/$folder" "$@"\n'
 # wineboot's exit code counts parts that are left out here (32-bit ones, drivers): whether there is a prefix is seen
 # from its files. What still runs when a namespace ends is killed: the server is to write the registry out before.
 _BOOT = _MOUNT + 'chroot "$root" "$1" wineboot.exe -i || true; exec chroot "$root" "$2" -w\n'
@@ -162,8 +162,21 @@ def environment(target: Target) -> dict[str, str]:
     }
 
 
-def argv(target: Target, program: Path, words: Sequence[str] = ()) -> list[str]:
+def system_has(target: Target, library: str) -> bool:
+    """Whether Wine has a DLL of the system; names of the API sets, which it resolves by itself, are always there."""
+    wine = _wine(target)
+    folder = _tree(wine) / f"usr/lib/{wine.multiarch}/wine/{wine.cpu}-windows"
+    return library.lower().startswith("api-ms-win-") or (folder / library.lower()).is_file()
+
+
+def argv(
+    target: Target, program: Path, words: Sequence[str] = (), *, above: Path | None = None, cwd: Path | None = None
+) -> list[str]:
     """The command that runs ``program`` with the arguments ``words`` in `environment`.
+
+    Args:
+        above: the folder that the program sees as ``Z:\\work``, and nothing else; its own if there is none.
+        cwd: a folder below ``above`` to run it in; without it the program's working folder is ``Z:\\``.
 
     Raises:
         NotSupportedError: Wine does not run the target's programs.
@@ -172,7 +185,10 @@ def argv(target: Target, program: Path, words: Sequence[str] = ()) -> list[str]:
     wine = _wine(target)
     root = _tree(wine)
     prefix = _prefix(target, wine, root)
-    return _namespace(_RUN, root, prefix, program.parent, wine.loader, f"Z:\\work\\{program.name}", *words)
+    above = program.parent if above is None else above
+    inside = "\\".join(program.relative_to(above).parts)
+    folder = "" if cwd is None else (Path("work") / cwd.relative_to(above)).as_posix()
+    return _namespace(_RUN, root, prefix, above, folder, wine.loader, f"Z:\\work\\{inside}", *words)
 
 
 def _prefix(target: Target, wine: _Wine, root: Path) -> Path:

@@ -129,6 +129,16 @@ def _cpu(elf: Any, attributes: dict[str, Any], properties: bool) -> dict[str, st
     return facts | ({"needed": levels[-1]} if levels else {})
 
 
+def newest_defined(path: Path, family: str) -> str:
+    """The newest version of the symbols of ``family`` that a library defines: ``2.36`` of ``GLIBC``; or empty."""
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".gnu.version_d")
+        names = [next(iter(auxiliaries)).name for _, auxiliaries in section.iter_versions()] if section else []
+    return newest([name.removeprefix(f"{family}_") for name in names if number(name.removeprefix(f"{family}_"))])
+
+
 def loaded(elf: Any) -> Iterator[bytes]:
     """The contents that are in memory at run time."""
     for section in elf.iter_sections():

@@ -77,7 +77,7 @@ class Laboratory:
             else:
                 queues.setdefault(each.device.name, []).append(each)
         # This machine's own times are measured while nothing else of ours runs on it.
-        alone = {name: queue for name, queue in queues.items() if queue[0].device.transport == "local"}
+        alone = {name: queue for name, queue in queues.items() if queue[0].device.measured_here}
         for name, queue in alone.items():
             together({name: queue}, self.jobs, self._serve, self._end)
         rest = {name: queue for name, queue in queues.items() if name not in alone}

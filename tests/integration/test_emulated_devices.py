@@ -1,0 +1,80 @@
+"""Devices without a boot: a CPU model in QEMU's user mode, and Wine, each deployed to like any other device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.bundle import RUNNER, Bundle
+from core.errors import ConfigError, NotSupportedError
+from deploy.devices.inventory import Device, get_device
+from deploy.run.execute import execute
+from deploy.run.pipeline import deploy
+from deploy.run.result import Result
+from deploy.run.settings import Settings
+from tests.support.deploying import program
+from toolchains.build.builder import build
+
+__all__ = ["program"]
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+Go = Callable[..., Result]
+
+
+def device(name: str, root: Path, **keys: str) -> Device:
+    return get_device(name).model_copy(update={"root": str(root / "a device"), "timeout": 300.0, **keys})
+
+
+@pytest.fixture(scope="module")
+def bundles() -> dict[str, Bundle]:
+    targets = ("linux-arm64", "linux-armv6", "windows-x86_64", "linux-x86_64")
+    return {target: build(target, "lean") for target in targets}
+
+
+@pytest.fixture
+def go(bundles: dict[str, Bundle], program: Path, dist: Path, tmp_path: Path) -> Go:
+    def call(name: str, target: str, **keys: str) -> Result:
+        settings = Settings(num_executions=1, warmup=0)
+        return deploy(device(name, tmp_path, **keys), bundles[target], program, settings, listeners=[])
+
+    return call
+
+
+def test_an_emulated_cpu_runs_programs_and_has_its_own_features(go: Go) -> None:
+    first = go("cpu:cortex-a53", "linux-arm64")
+    first.check()
+    assert (first.emulated, first.transport, first.facts.machine) == (True, "local", "aarch64")
+    assert first.runner.engine.name == "lean"
+    assert "asimd" in first.facts.cpu_features
+    assert "asimddp" not in first.facts.cpu_features
+    assert first.facts.loaders == ("/lib/ld-linux-aarch64.so.1",)
+    again = go("cpu:cortex-a53", "linux-arm64")
+    again.check()
+    assert again.upload.bytes == 0  # the store is an ordinary one
+    newer = go("cpu:cortex-a76", "linux-arm64")
+    newer.check()
+    assert {"asimd", "asimddp"} <= set(newer.facts.cpu_features)
+
+
+def test_one_cpu_runs_the_programs_of_all_its_targets_and_of_no_other(go: Go) -> None:
+    go("cpu:arm1176", "linux-armv6").check()
+    go("cpu:cortex-a7", "linux-armv6").check()
+    with pytest.raises(ConfigError, match="arm1176 is not one on which linux-arm64"):
+        go("cpu:arm1176", "linux-arm64")
+
+
+def test_windows_programs_run_under_wine(go: Go, bundles: dict[str, Bundle], tmp_path: Path) -> None:
+    result = go("wine", "windows-x86_64")
+    result.check()
+    assert (result.facts.system, result.facts.machine) == ("Windows", "x86_64")
+    assert result.emulated  # Windows' own times are others
+    assert result.runner.weights is not None  # its file is below the root, which Wine sees under another name
+    assert list((tmp_path / "a device" / "weights").iterdir())
+    runner = bundles["windows-x86_64"].path / f"{RUNNER}.exe"
+    done = execute(device("wine", tmp_path), runner, ["--capabilities", "--json"], timeout=120)
+    assert (done.code, b'"lean"' in done.stdout) == (0, True)
+    with pytest.raises(NotSupportedError, match="Wine does not run programs for linux-x86_64"):
+        go("wine", "linux-x86_64")
