@@ -52,6 +52,50 @@ def provider_rules(text):
 _DTYPES = {"int8": "kInt8", "uint8": "kUInt8", "float16": "kFloat16", "float32": "kFloat32"}
 
 
+# A processor without arithmetic for float16 computes it in float32.
+_COMPUTED_AS = {"f16": ("f32",), "f16_layers": ("f32_layers",)} | {
+    f"qd8_f16_{weights}_layers": (f"qd8_f32_{weights}_layers",) for weights in ("qc8w", "qc4w", "qb4w")
+}
+_VALUES = {"f32", "f16", "qs8", "qu8", "qd8"}
+_WEIGHTS = {"f32", "f16", "qs8", "qu8", "f32_qc8w", "f32_qc4w"} | {
+    f"qd8_{value}_{weights}" for value in ("f32", "f16") for weights in ("qc8w", "qc4w", "qb4w")
+}
+_LAYER = re.compile(r"_(?:gemm|igemm|dwconv)(?:_|$)")
+# For sparse weights, whose planes are kept apart, and for complex numbers: no exporter writes either.
+_NEVER = re.compile(r"_(?:chw|hwc2chw|spmm\d?|cmul)_")
+_CONVERSION = re.compile(r"(f32|f16|q[sup]8)_to_(f32|f16|q[sup]8)_cvt")
+
+
+def needed(name, types):
+    """Whether a program may need a kernel, or a choice of kernels, of XNNPACK's whose name begins so.
+
+    Args:
+        name: its name from the types on: ``f32_vadd_config``, ``qd8_f32_qc4w_gemm_minmax_ukernel_4x8``.
+        types: those of the programs, as runtime/engines/lean/xnnpack/kernel_types.h names them, without ``xnnpack::``,
+            and what processors compute in another type.
+    """
+    # Arm's names for packed inputs, and its names for quantized ones.
+    name = re.sub(r"^p(f16|f32|qs8)_", r"\1_", name).replace("qp8_", "qd8_")
+    name = re.sub(r"^([su]8)_", r"q\1_", name)
+    if _NEVER.search(f"{name}_"):
+        return False
+    if converted := _CONVERSION.match(name):
+        # Quantizing as inputs come is a conversion to 8 bits.
+        return all(word in types or (word != "qu8" and "8" in word and "qd8" in types) for word in converted.groups())
+    if layer := _LAYER.search(name):
+        layers = name[: layer.start()]
+        # Depthwise windows and their like in 8 bits by channel count as static ones.
+        layers = "qs8" if layers == "qs8_qc8w" else layers
+        return layers not in _WEIGHTS or f"{layers}_layers" in types
+    value = name.split("_")[0]
+    return value not in _VALUES or value in types
+
+
+def with_conversions(types):
+    """The types, and those that a processor computes them in, or on the way to them."""
+    return types | {"f32"} | {other for name in types for other in _COMPUTED_AS.get(name, ())}
+
+
 class SlipwayRuntimeConan(ConanFile):
     name = "slipway-runtime"
     version = "0.1.0"
@@ -64,10 +108,14 @@ class SlipwayRuntimeConan(ConanFile):
         "engine": ["executorch", "lean", "onnxruntime"],
         "operators": ["ANY"],
         "backends": ["ANY"],
+        # Types that XNNPACK's kernels compute with ("xnnpack/f32+xnnpack/f32_layers"), as pte_runner --describe names
+        # them.
+        "types": ["ANY"],
         # libslipway, of the engine lean: no, the static library alone, or the shared one, too.
         "library": ["no", "static", "both"],
     }
-    default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all", "library": "no"}
+    default_options: ClassVar = {"engine": "executorch", "operators": "all", "backends": "all", "types": "all",
+                                "library": "no"}  # fmt: skip
     # By kind, as toolchains/build/inputs.py counts them: a stray file is no new revision. Tests, fuzz targets and the
     # proof are not in the package.
     exports_sources = (
@@ -83,6 +131,7 @@ class SlipwayRuntimeConan(ConanFile):
         if self.options.engine != "lean":
             self.options.rm_safe("operators")
             self.options.rm_safe("backends")
+            self.options.rm_safe("types")
             self.options.rm_safe("library")
 
     def requirements(self):
@@ -139,7 +188,9 @@ class SlipwayRuntimeConan(ConanFile):
             names = Path(self.generators_folder, "kernels")
             save(self, names / "kernel_names.inc", self._kernel_names())
             toolchain.cache_variables["SLIPWAY_KERNEL_NAMES"] = names.as_posix()
-            for name in ("operators", "backends"):
+            unlinked = self._unlinked()
+            toolchain.cache_variables["SLIPWAY_UNLINKED"] = ";".join(unlinked)
+            for name in ("operators", "backends", "types"):
                 chosen = str(self.options.get_safe(name)).replace("/", "::").replace("+", ";")
                 toolchain.cache_variables[f"SLIPWAY_{name.upper()}"] = chosen
         if self.options.engine == "onnxruntime":
@@ -165,12 +216,34 @@ class SlipwayRuntimeConan(ConanFile):
             {name.decode() for name in found.findall(next(folder.glob(pattern)).read_bytes())}
             for pattern in ("*XNNPACK.*", "*microkernels-prod.*")
         )
-        names = [name for name in sorted(choosing & kernels) if not name.endswith(("_get_mr", "_get_nr"))]
+        names = [
+            name
+            for name in sorted(choosing & kernels)
+            if not name.endswith(("_get_mr", "_get_nr")) and "_packw_" not in name
+        ]
         if not names:
             raise ConanException(f"{folder} has no kernels that XNNPACK refers to")
         internals = Path(self.dependencies["xnnpack_internals"].package_folder)
+        if (types := self._types) is not None:
+            names = [name for name in names if needed(name.removeprefix("xnn_"), types)]
         wrapped = json.loads((internals / "res" / "kleidiai.json").read_text(encoding="utf-8"))
         return "".join(f'KERNEL({name}, "{wrapped.get(name, "")}")\n' for name in names)
+
+    @property
+    def _types(self):
+        """What XNNPACK's kernels are linked for; None: everything."""
+        types = str(self.options.get_safe("types", "all"))
+        known = _VALUES | {f"{name}_layers" for name in _WEIGHTS}
+        named = {name.removeprefix("xnnpack/") for name in types.split("+")}
+        return None if types == "all" or not named <= known else with_conversions(named)
+
+    def _unlinked(self):
+        """XNNPACK's choices of kernels that no program here needs: the linker drops them, and the kernels with them."""
+        if (types := self._types) is None:
+            return []
+        folder = Path(self.dependencies["xnnpack"].package_folder, "lib")
+        found = set(re.findall(rb"xnn_init_(\w+?_config)\b", next(folder.glob("*XNNPACK.*")).read_bytes()))
+        return sorted(f"xnn_init_{name}" for name in map(bytes.decode, found) if not needed(name, types))
 
     def build(self):
         cmake = CMake(self)

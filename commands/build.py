@@ -95,7 +95,11 @@ def _selection(programs: str) -> Selection:
     reader = build(host_target().name, "lean")
     methods = [method for file in files for method in describe(reader, file, sha256_file(file)).methods]
     operators = [name for method in methods for name in method.operators]
-    return select(names, operators, [name for method in methods for name in method.backends])
+    delegated = [method for method in methods if method.backends]
+    # A delegate of which the reader says nothing needs everything.
+    types = [name for method in delegated for name in method.kernel_types]
+    known = all(method.kernel_types for method in delegated)
+    return select(names, operators, [name for method in methods for name in method.backends], types if known else ())
 
 
 def _embedded(name: str) -> bool:

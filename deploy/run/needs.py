@@ -56,6 +56,8 @@ class Method(_Answer):
     outputs: tuple[Port, ...] = ()
     backends: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    kernel_types: tuple[str, ...] = ()
+    """Types that its delegates' kernels compute with, from the engine ``lean``; empty: unknown, or none."""
     missing_backends: tuple[str, ...] = ()
     missing_operators: tuple[str, ...] = ()
     planned_bytes: int = 0

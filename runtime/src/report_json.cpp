@@ -226,6 +226,9 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
     specs_member(json, "outputs", method.outputs);
     json.member("planned_bytes", method.planned_bytes);
     json.member("backends", method.backends).member("operators", method.operators);
+    if (!method.kernel_types.empty()) {
+      json.member("kernel_types", method.kernel_types);
+    }
     json.member("missing_backends", missing(method.backends, capabilities.backends));
     json.member("missing_operators", missing_operators(method, capabilities, found_missing));
     if (!method.nodes.empty()) {
@@ -265,7 +268,13 @@ std::string error_json(const Status& status) {
 
 std::vector<std::string> missing_operators(const MethodInfo& method, const Capabilities& capabilities,
                                            const std::vector<std::string>& found) {
-  return capabilities.lists_operators ? missing(method.operators, capabilities.operators) : found;
+  std::vector<std::string> all =
+      capabilities.lists_operators ? missing(method.operators, capabilities.operators) : found;
+  if (!capabilities.kernel_types.empty()) {
+    const std::vector<std::string> types = missing(method.kernel_types, capabilities.kernel_types);
+    all.insert(all.end(), types.begin(), types.end());
+  }
+  return all;
 }
 
 std::vector<std::string> missing(const std::vector<std::string>& wanted,

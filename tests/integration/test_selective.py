@@ -15,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from core.bundle import RUNNER
 from core.errors import MissingOperatorError
 from core.paths import ROOT
+from models.export import export
 from tests.integration.test_runner import programs
 from toolchains.build import builder
 from toolchains.build.selection import select
@@ -59,6 +60,36 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
         error = json.loads(refused.stdout)["error"]
         assert (refused.returncode, "--ops-from" in error["fix"]) == (code, True)
         assert error["names"][0].startswith(lacking)
+
+
+def test_a_delegates_kernels_are_linked_for_its_types_only(tmp_path: Path) -> None:
+    whole = builder.build("linux-x86_64", "lean")
+
+    def ask(runner: Path, model: Path, *words: str) -> tuple[int, dict[str, Any]]:
+        argv = [str(runner), f"--model_path={model / 'model.pte'}", "--json", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    float32, static8 = export("mlp", "fp32"), export("mlp", "qs8")
+    types = ask(whole.path / RUNNER, static8, "--describe")[1]["methods"][0]["kernel_types"]
+    assert types == ["xnnpack::f32", "xnnpack::qs8", "xnnpack::qs8_layers"]
+    selection = select(["mlp-qs8"], [], ["XnnpackBackend"], types)
+    runner = builder.build("linux-x86_64", "lean", selection=selection).path / RUNNER
+    assert stripped(runner) < 2_500_000
+
+    given = f"--inputs={static8 / 'input0.npy'}"
+    outputs = []
+    for number, program in enumerate((whole.path / RUNNER, runner)):
+        code, result = ask(program, static8, given, f"--output_file={tmp_path / str(number)}")
+        assert code == 0, result
+        outputs.append((tmp_path / f"{number}0.npy").read_bytes())
+    assert outputs[0] == outputs[1]
+
+    described = ask(runner, float32, "--describe")[1]["methods"][0]
+    code, refused = ask(runner, float32)
+    assert (code, refused["error"]["names"]) == (4, described["missing_operators"])
+    assert described["missing_operators"] == ["xnnpack::f32_layers"]
+    assert "--ops-from" in refused["error"]["fix"]
 
 
 def test_deploy_refuses_what_it_lacks_before_anything_is_uploaded(programs: Path, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ class Selection:
     """Names of the programs, for people and for the folder's name."""
     operators: tuple[str, ...]
     backends: tuple[str, ...]
+    types: tuple[str, ...] = ()
+    """Types that the kernels of delegates compute with (``xnnpack::f32_layers``); empty: all."""
 
     @property
     def name(self) -> str:
@@ -35,19 +37,24 @@ class Selection:
         """The recipe's options for it. Neither ``:`` nor ``,`` may be in them."""
         operators = "+".join(name.replace("::", "/") for name in self.operators) or "none"
         backends = "+".join(self.backends) or "none"
-        return (f"operators={operators}", f"backends={backends}")
+        types = "+".join(name.replace("::", "/") for name in self.types) or "all"
+        return (f"operators={operators}", f"backends={backends}", f"types={types}")
 
 
-def select(programs: Iterable[str], operators: Iterable[str], backends: Iterable[str]) -> Selection:
-    """The selection for programs that need these operators and backends.
+def select(
+    programs: Iterable[str], operators: Iterable[str], backends: Iterable[str], types: Iterable[str] = ()
+) -> Selection:
+    """The selection for programs that need these operators, backends, and types of their kernels (none: all).
 
     Raises:
         UsageError: no program is given, or a name in one is not an operator's.
     """
-    chosen = Selection(tuple(programs), tuple(sorted(set(operators))), tuple(sorted(set(backends))))
+    chosen = Selection(
+        tuple(programs), tuple(sorted(set(operators))), tuple(sorted(set(backends))), tuple(sorted(set(types)))
+    )
     if not chosen.programs:
         raise UsageError("--ops-from names no program.", "", "./inv build --ops-from model.pte")
-    strange = [name for name in chosen.operators if not _NAME.fullmatch(name)]
+    strange = [name for name in (*chosen.operators, *chosen.types) if not _NAME.fullmatch(name)]
     if strange:
         raise UsageError(f"{strange[0]!r} is not an operator's name.", "the program is damaged", "export it again")
     return chosen

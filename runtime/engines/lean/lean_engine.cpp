@@ -13,6 +13,7 @@
 #include "lean/loaded_program.h"
 #include "lean/method/method.h"
 #include "lean/xnnpack/cpu_features.h"
+#include "lean/xnnpack/kernel_types.h"
 #include "lean/xnnpack/packed_layout.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "program_info.h"
@@ -35,6 +36,20 @@ auto contained(Call call) -> decltype(call()) {
   }
 }
 
+// Not used without XNNPACK. Of what cannot be read, a damaged graph or one with weights in another file,
+// nothing is known.
+[[maybe_unused]] void add_kernel_types(const std::string& model_path, ProgramInfo* info) {
+  const Result<lean::DataStore> store = lean::DataStore::open(model_path, "");
+  for (std::size_t i = 0; store.ok() && i < info->methods.size(); ++i) {
+    const pte::ExecutionPlan& plan =
+        *store.value().program().execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const Result<std::vector<std::string>> types = lean::kernel_types(plan, store.value());
+    if (types.ok()) {
+      info->methods[i].kernel_types = types.value();
+    }
+  }
+}
+
 class LeanEngine : public Engine {
  public:
   EngineInfo info() const override { return {"lean", SLIPWAY_VERSION}; }
@@ -47,6 +62,7 @@ class LeanEngine : public Engine {
     offered.operators = lean::kernel_names();
     offered.kleidiai = lean::kHasXnnpack && SLIPWAY_KLEIDIAI != 0;
     offered.selective = lean::kSelective;
+    offered.kernel_types = lean::linked_kernel_types();
     return offered;
   }
 
@@ -103,7 +119,15 @@ class LeanEngine : public Engine {
   }
 
   Result<ProgramInfo> describe(const std::string& model_path) override {
-    return read_program_info(model_path);
+    return contained([&] {
+      Result<ProgramInfo> info = read_program_info(model_path);
+      if constexpr (lean::kHasXnnpack) {  // else the linker would keep its reader of graphs
+        if (info.ok()) {
+          add_kernel_types(model_path, &info.value());
+        }
+      }
+      return info;
+    });
   }
 
   Status load(const LoadOptions& options) override {

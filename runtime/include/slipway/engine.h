@@ -89,6 +89,9 @@ struct MethodInfo {
   std::vector<ValueSpec> outputs;
   std::vector<std::string> backends;   // sorted, each once
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
+  // Sorted, each once, from engines that tell: types of data that its delegates compute with
+  // ("xnnpack::f32"), for which a selective build links kernels. Empty: unknown, or none.
+  std::vector<std::string> kernel_types;
   // Names of the weights that the program does not hold itself: they come from LoadOptions::data_path.
   std::vector<std::string> external_weights;
   // Bytes that it has planned for intermediate values, state, inputs and outputs, as the file says.
@@ -120,6 +123,8 @@ struct Capabilities {
   bool kleidiai = false;
   // False: the runtime does not tell which operators it has, so `operators` is empty and proves nothing.
   bool lists_operators = true;
+  // Types of data that kernels of delegates were linked for, sorted; empty: all.
+  std::vector<std::string> kernel_types;
   // True: built for some programs only, so what is lacking may be had by building it for more.
   bool selective = false;
 };

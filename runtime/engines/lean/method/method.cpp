@@ -11,10 +11,6 @@
 namespace slipway::lean {
 namespace {
 
-constexpr char kRebuild[] =
-    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
-    "--ops-from";
-
 Status no_memory(std::uint64_t bytes) {
   return {Code::kMemory, "There is no memory for the method: " + std::to_string(bytes) + " bytes wanted.",
           "use a smaller program or input, or a device with more memory"};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "file_format.h"
+#include "lean/xnnpack/kernel_types.h"
 #include "lean/xnnpack/packing.h"
 
 namespace slipway::lean {
@@ -107,6 +108,7 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, cons
   Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
   SLIPWAY_RETURN_IF_ERROR(checked);
   made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
+  SLIPWAY_RETURN_IF_ERROR(check_linked(kernel_types(*made->check_), what));
   const bool layers = context.limits().kleidiai && kai_has_any();
   if (layers || values) {
     const HasKernel has_kernel = layers ? kai_has : without_layers;

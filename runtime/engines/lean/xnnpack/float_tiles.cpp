@@ -3,10 +3,15 @@
 #include <xnnpack/common.h>
 #include <xnnpack/hardware-config.h>
 
+#include "selection.h"
+
 namespace slipway::lean {
 
 const TileSet* float_tiles() {
 #if XNN_ARCH_X86_64
+  if constexpr (!has_float_layers()) {
+    return nullptr;
+  }
   static const TileSet* const found = []() -> const TileSet* {
     const xnn_hardware_config* hardware = xnn_init_hardware_config();
     if (hardware == nullptr || !hardware->use_x86_f16c) {

@@ -41,6 +41,8 @@ class GraphCheck {
   // All values by the exporter's ids, and the shapes they have now; for tests.
   const std::vector<GraphFact>& facts() const { return facts_; }
   const std::vector<Dims>& shapes() const { return shapes_; }
+  // In the order of the file; their operands are indices of facts().
+  const std::vector<GraphNode>& nodes() const { return nodes_; }
   // Bytes that intermediate values take at once, at the least, with these shapes.
   std::size_t peak() const { return peak_; }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lean/xnnpack/float_tiles.h"
+#include "selection.h"
 
 namespace slipway::lean {
 namespace {
@@ -106,6 +107,9 @@ void multiply_panel(const WinogradPlan& plan, std::size_t begin, std::size_t cou
 
 const WinogradKernels* winograd_kernels(const TileSet* set) {
 #if XNN_ARCH_X86_64
+  if constexpr (!has_float_layers()) {
+    return nullptr;
+  }
   return set == &avx512f::kTiles ? &avx512f::kWinograd : set == &avx2::kTiles ? &avx2::kWinograd : nullptr;
 #else
   (void)set;
