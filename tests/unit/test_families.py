@@ -135,9 +135,10 @@ def test_xcode_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
         "--find": "/x/", "clang": "Apple clang version 16.0.0 (clang-1600.0.26.6)\nTarget: arm64",
         "--show-sdk-version": "18.2", "--show-sdk-path": "/x/iPhoneOS.sdk",
     }  # fmt: skip
+    sdks: set[str] = set()
 
     def asked(sdk: str, first: str, *rest: str) -> str:
-        assert sdk == "iphoneos"
+        sdks.add(sdk)
         return answers[first] + (rest[0] if first == "--find" else "")
 
     monkeypatch.setattr(xcode, "_xcrun", asked)
@@ -146,6 +147,11 @@ def test_xcode_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
     for line in ("os=iOS", "os.sdk=iphoneos", "os.version=15.0", "arch=armv8", "compiler=apple-clang",
                  "compiler.version=16", "compiler.libcxx=libc++", "tools.apple:sdk_path=/x/iPhoneOS.sdk"):  # fmt: skip
         assert line in text
+    assert sdks == {"iphoneos"}
+    assert xcode.ensure(target.simulator()).conan["os.sdk"] == "iphonesimulator"
+    assert sdks == {"iphoneos", "iphonesimulator"}
+    xcode.ensure(get_target("macos-arm64"))
+    assert "macosx" in sdks
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ from core.files import sha256_bytes
 from toolchains.compilers.families import Compilers, refuse
 from toolchains.targets import Target
 
-_SDKS = {"macos": "macosx", "ios": "iphoneos"}
-
 
 def usable(target: Target) -> str:
     """Why Xcode cannot build for ``target`` here, and the command that fixes it; empty when it can."""
@@ -43,7 +41,7 @@ def ensure(target: Target) -> Compilers:
     if reason:
         kind = HostError if platform.system() == "Darwin" else NotSupportedError
         raise kind(f"{target.name} cannot be built with Xcode here.", reason, command)
-    sdk = _SDKS[target.os]
+    sdk = target.apple_sdk or "macosx"
     found = {tool: _xcrun(sdk, "--find", tool) for tool in ("clang", "clang++", "ar", "ranlib")}
     first = _xcrun(sdk, "clang", "--version").splitlines()[0]
     version = next((word for word in first.split() if word[:1].isdigit()), "")
