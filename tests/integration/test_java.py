@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -18,7 +19,7 @@ import pytest
 from core.commands import Done, run
 from core.errors import BuildError
 from core.paths import ROOT
-from toolchains.build import java, jni
+from toolchains.build import aar, java, jni
 from toolchains.build.sdk import Sdk, build_sdk
 from toolchains.compilers.families import family
 from toolchains.debian.host import host_arch
@@ -129,6 +130,27 @@ def test_the_classes_use_nothing_that_android_7_lacks(built: Built) -> None:
     said = run([java.jdk() / "bin/javap", "-c", "-p", "-cp", built.jar, *names]).stdout
     used = set(re.findall(r"// (?:InterfaceMethod|Method|Field) (java/\S+)", said))
     assert used == set(ANDROID_7.read_text(encoding="utf-8").split())
+
+
+def test_the_steps_of_an_aar(built: Built, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this machine's compilers and C library in the place of the NDK's: what is packed is what was built here."""
+    target = dataclasses.replace(get_target(TARGET), android_api="24")
+    compilers = family("zig").ensure(target)
+    jni_h = tuple(word for path in includes(java.jdk()) for word in ("-isystem", str(path)))
+    ensure = SimpleNamespace(ensure=lambda _: dataclasses.replace(compilers, flags=jni_h))
+    monkeypatch.setattr(aar, "targets_of", lambda names: [target])
+    monkeypatch.setattr(aar, "require_ndk", lambda targets: None)
+    monkeypatch.setattr(aar, "build_sdk", lambda *_: built.sdk)
+    monkeypatch.setattr(aar, "family", lambda name: ensure)
+    monkeypatch.setattr(aar, "ndk", SimpleNamespace(version=lambda root: "27.2.12479018"))
+    found = aar.build_aar()
+    assert (found.path.parent, found.abis) == (dist / "android", ("x86_64",))
+    with zipfile.ZipFile(found.path) as archive:
+        assert archive.testzip() is None
+        library = (built.sdk.path / "lib/libslipway.so.1").read_bytes()
+        assert archive.read("jni/x86_64/libslipway.so") == library
+        assert archive.read("classes.jar") == built.jar.read_bytes()
+        assert archive.read(f"jni/x86_64/{jni.NAME}")[:4] == b"\x7fELF"
 
 
 def test_debians_jdk_compiles_the_same_classes(tmp_path: Path, built: Built, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,8 @@ def test_android_without_an_ndk_says_so() -> None:
     (note,) = native_layout.notes(get_target("android-arm64"), "zig 0.17.0")
     assert "not bionic" in note
     assert native_layout.notes(get_target("android-arm64"), "ndk r27") == ()
+    (note,) = native_layout.notes(get_target("ios-arm64"), "zig 0.17.0")
+    assert note.startswith("no program proves them")
     assert native_layout.notes(get_target("linux-arm64"), "zig 0.17.0") == ()
 
 

@@ -129,16 +129,16 @@ def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], P
     request = conan_packages.Request(requires, words, job.log, what, force)
     graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
+    if job.target.os == "ios":
+        return graph, None  # zig links nothing for iOS, and an iPhone starts apps alone
     steps.begin("building the program that proves them")
     return graph, _proof(job, steps, words, scratch)
 
 
 def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | None:
-    """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept; for iOS none."""
+    """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept."""
     from toolchains.build import conan
 
-    if job.target.os == "ios":
-        return None  # zig links nothing for iOS, and an iPhone starts apps alone
     reference: str = tools.table()["native"]["proof"]
     out = scratch / "proof"
     out.mkdir()

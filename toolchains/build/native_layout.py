@@ -78,6 +78,8 @@ def kleidiai(target: Target, graph: sbom.Graph) -> tuple[bool, str]:
 
 def notes(target: Target, toolchain: str) -> tuple[str, ...]:
     """What a user must know about these packages."""
+    if target.os == "ios":
+        return ("no program proves them: an iPhone starts apps alone",)
     if target.os == "android" and toolchain.partition(" ")[0] != "ndk":
         return ("Android without an NDK: static programs with musl, not bionic; they use no library of Android's",)
     return ()
