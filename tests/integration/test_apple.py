@@ -69,6 +69,20 @@ def links(names: Iterable[str], folder: Path) -> str:
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False).stderr
 
 
+def readable_by_apples_linker(archive: bytes) -> None:
+    """Its list of symbols is of the BSDs' kind, and every object begins at a multiple of 8 bytes."""
+    names, position = list[str](), len(archives.MAGIC)
+    while position < len(archive):
+        name, size = archive[position : position + 16].decode().strip(), int(archive[position + 48 : position + 58])
+        assert name.startswith("#1/")
+        begin, length = position + 60, int(name.removeprefix("#1/"))
+        names.append(archive[begin : begin + length].rstrip(b"\0").decode())
+        assert (begin + length) % 8 == 0, names[-1]
+        position = begin + size + size % 2
+    assert names[0].startswith("__.SYMDEF")
+    assert len(names) > 100
+
+
 @pytest.mark.parametrize("target", SLICES.values(), ids=SLICES)
 def test_files_are_compiled_for_the_platform_and_its_least_version(target: Target, tmp_path: Path) -> None:
     """The sample of what follows that CI runs."""
@@ -116,6 +130,7 @@ def test_the_xcframework_says_what_its_libraries_are(sdk: Sdk) -> None:
         }
         headers = folder / row["HeadersPath"] / "slipway"
         assert {file.name for file in headers.iterdir()} == {"module.modulemap", "slipway.h", "slipway.hpp"}
+        readable_by_apples_linker((folder / row["LibraryPath"]).read_bytes())
     paths = {entry.path for entry in sdk.manifest.checks.code}
     assert paths == {"lib/libslipway.a", "slipway.xcframework/ios-arm64/libslipway.a",
                      "slipway.xcframework/ios-arm64-simulator/libslipway.a"}  # fmt: skip
