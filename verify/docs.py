@@ -207,13 +207,6 @@ def embedding() -> str:
     return filled("docs/embedding.md", {"forward": forward.markdown()})
 
 
-def troubleshooting() -> str:
-    """``docs/troubleshooting.md`` with every message that the code has."""
-    from verify.site import messages
-
-    return filled("docs/troubleshooting.md", {"messages": messages.markdown()})
-
-
 def commands() -> str:
     """``docs/commands.md``, from ``tasks.py``."""
     from verify.site import tasks_page
@@ -236,7 +229,6 @@ def main() -> None:
     write_atomic(ROOT / "docs" / "architecture.svg", house.svg())
     write_atomic(ROOT / "docs" / "api.md", api())
     write_atomic(ROOT / "docs" / "commands.md", commands())
-    write_atomic(ROOT / "docs" / "troubleshooting.md", troubleshooting())
     write_atomic(ROOT / "docs" / "development.md", development())
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "embedding.md", embedding())

@@ -38,7 +38,6 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.development() == _read("docs/development.md"), "python -m verify.docs writes it"
     assert update.api() == _read("docs/api.md"), "python -m verify.docs writes it"
     assert update.commands() == _read("docs/commands.md"), "python -m verify.docs writes it"
-    assert update.troubleshooting() == _read("docs/troubleshooting.md"), "python -m verify.docs writes it"
     assert update.native() == _read("docs/native.md"), "python -m verify.docs writes it"
 
 

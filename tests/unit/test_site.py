@@ -35,6 +35,9 @@ def test_every_page_is_staged_with_the_sources_that_it_links_to(tmp_path: Path) 
     assert {"index.md", "contributing.md", "changelog.md", "deploy.md"} <= set(pages.pages())
     assert (tmp_path / "files" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert (tmp_path / "site" / "site.css").is_file()
+    text = (tmp_path / "troubleshooting.md").read_text(encoding="utf-8")
+    assert "### host-key (exit code 22)" in text
+    assert text.count("\n| ") > 300
 
 
 def test_the_navigation_has_every_page_once() -> None:

@@ -1,4 +1,4 @@
-"""``docs/troubleshooting.md``: every error message of the code, with its cause and the next step, by its kind."""
+"""Every error message of the code, with its cause and the next step, by its kind: a part of a page of the site."""
 
 from __future__ import annotations
 

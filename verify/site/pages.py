@@ -12,10 +12,13 @@ import shutil
 from pathlib import Path
 
 from core.paths import ROOT
+from verify.site import messages
 
 DOCS = "docs"
 OUTER = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Pages above ``docs/``, and their names in the site."""
+MESSAGES = "<!-- messages -->"
+"""Where the list of messages belongs: only the site has it, because every change of a message changes it."""
 SOURCES = "files"
 """The site's folder with copies of linked sources."""
 _LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
@@ -88,7 +91,10 @@ def stage(folder: Path) -> None:
     for name, file in pages().items():
         text, sources = moved(file.read_text(encoding="utf-8"), file)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
-        (folder / name).write_text(text.replace("<details>", '<details markdown="1">'), encoding="utf-8")
+        text = text.replace("<details>", '<details markdown="1">')
+        if MESSAGES in text:
+            text = text.replace(MESSAGES, messages.markdown())
+        (folder / name).write_text(text, encoding="utf-8")
         linked |= sources
     for picture in (ROOT / DOCS).glob("*.svg"):
         shutil.copyfile(picture, folder / picture.name)
