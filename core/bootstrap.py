@@ -37,7 +37,7 @@ LABELS = {
     "openvino": "what exports for OpenVINO need (about 60 MB)",
     "arm": "what exports for Ethos-U and VGF need (about 70 MB)",
 }
-"""The sets: ``core`` is the project's own dependencies in pyproject.toml, the others are its extras.
+"""The sets: extras of the project in pyproject.toml.
 
 Those from ``nets`` on go into folders of their own (`install_apart`), all others into one environment.
 """

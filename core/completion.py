@@ -14,10 +14,10 @@ _slipway() {
     local IFS=$'\\n'
     COMPREPLY=($("${COMP_WORDS[0]/#\\~/$HOME}" --complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
 }
-complete -o default -F _slipway inv invoke
+complete -o default -F _slipway inv invoke slipway
 """
 _ZSH = """\
-#compdef inv invoke
+#compdef inv invoke slipway
 _slipway() {
     local -a found
     found=("${(@f)$("${words[1]/#\\~/$HOME}" --complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
@@ -27,7 +27,7 @@ _slipway() {
         _files
     fi
 }
-compdef _slipway inv invoke
+compdef _slipway inv invoke slipway
 """
 _FISH = """\
 function __slipway_complete
@@ -37,6 +37,7 @@ function __slipway_complete
 end
 complete -c inv -a '(__slipway_complete)'
 complete -c invoke -a '(__slipway_complete)'
+complete -c slipway -a '(__slipway_complete)'
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 

@@ -41,7 +41,12 @@ def _in_a_task(error: BaseException) -> bool:
     """Whether Slipway's own code was running, not only Invoke's."""
     trace, inside = error.__traceback__, False
     while trace is not None:
-        inside |= trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("tasks", "deploy", "tests")
+        inside |= trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] in (
+            "tasks",
+            "deploy",
+            "tests",
+            "slipway",
+        )
         trace = trace.tb_next
     return inside
 

@@ -14,7 +14,7 @@ from invoke.config import merge_dicts
 from invoke.program import Program
 
 from core import completion, settings
-from core.paths import ROOT
+from core.paths import INSTALLED, ROOT
 
 _VERSION = re.compile(r'^version = "([^"]+)"', re.MULTILINE)
 _WHAT = "Slipway builds an on-device inference runtime, puts it on a device with a model, and runs it there."
@@ -55,6 +55,8 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
     def load_collection(self) -> None:
         """Load the tasks, and settings of the current folder over those of the checkout."""
         super().load_collection()
+        if INSTALLED and sys.path[0] == str(ROOT):
+            del sys.path[0]  # Invoke's, for tasks.py; a user's own core/ or deploy/ must not meet ours
         if here := settings.folder_here(ROOT):
             outer = self.config._project  # Invoke reads one folder's file, and we two
             self.config.set_project_location(here)

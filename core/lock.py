@@ -33,10 +33,8 @@ def _pyproject() -> dict[str, Any]:
 
 
 def requirements(name: str) -> list[str]:
-    """The pins of a set: ``core`` is the project's own dependencies, the others are its extras."""
-    project = _pyproject()["project"]
-    found = project["dependencies"] if name == "core" else project["optional-dependencies"][name]
-    return [str(line) for line in found]
+    """The pins of a set, one of the project's extras."""
+    return [str(line) for line in _pyproject()["project"]["optional-dependencies"][name]]
 
 
 def builds() -> dict[str, str]:

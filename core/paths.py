@@ -8,13 +8,19 @@ checkouts share: downloads, Debian packages, tools, Conan's home, ccache, virtua
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from core.errors import ConfigError, HostError
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The checkout."""
-
+"""The checkout; of an installed Slipway (`core.wheel`) the folder with the same files in it, which nobody writes to."""
+INSTALLED = __name__.startswith("slipway.")
+"""Whether this is an installed Slipway, whose packages are in one called ``slipway``."""
+IMPORTS = ROOT.parent if INSTALLED else ROOT
+"""The folder that Python imports our packages from."""
+_PROJECT = ("invoke.yaml", "pyproject.toml", ".git")
+"""What the topmost folder of a user's project has, one of them."""
 
 CACHE_PARTS = {
     "ccache": "what was compiled already",
@@ -23,6 +29,7 @@ CACHE_PARTS = {
     "debian": "apt's state, packages and unpacked trees",
     "describe": "what programs need, by digest",
     "devices": "virtual devices' state, and the store of the device local",
+    "env": "environments of installed copies of Slipway",
     "fuzz": "the fuzzer, its corpus and what it found",
     "images": "virtual devices' images",
     "locks": "one file a lock",
@@ -78,8 +85,27 @@ def portable(text: str) -> str:
 
 
 def dist_dir() -> Path:
-    """The folder of bundles and programs for the user: ``dist/`` in the checkout or ``SLIPWAY_DIST``."""
-    return Path(os.environ.get("SLIPWAY_DIST") or ROOT / "dist").absolute()
+    """The folder of bundles and programs for the user: ``dist/`` in the checkout or ``SLIPWAY_DIST``.
+
+    Of an installed Slipway, ``dist/`` in the user's project.
+    """
+    return Path(os.environ.get("SLIPWAY_DIST") or (project_dir() if INSTALLED else ROOT) / "dist").absolute()
+
+
+def project_dir() -> Path:
+    """The nearest folder, from the current one upwards, that has one of `_PROJECT`; else the current folder."""
+    here = Path.cwd()
+    return next((each for each in (here, *here.parents) if any((each / name).exists() for name in _PROJECT)), here)
+
+
+def folder_of_commands() -> Path:
+    """The folder that `command` runs in: of a checkout its own, of an installed Slipway the user's project."""
+    return project_dir() if INSTALLED else ROOT
+
+
+def command() -> list[str]:
+    """Argv that runs our tasks in a process of its own."""
+    return [sys.executable, "-m", "slipway"] if INSTALLED else [os.fspath(ROOT / "inv")]
 
 
 DIST_PARTS = ("android", "lab", "matrix", "nets", "programs", "results", "site", "sweeps", "tests", "wheels")

@@ -34,7 +34,14 @@ def _main(words: list[str]) -> int:
     from pathlib import Path
 
     site.main()
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    root = Path(__file__).resolve().parent.parent
+    if root.parent.name == "_dist":  # installed: our packages are in one, which processes of ours must find, too
+        sys.path[0] = str(root.parent)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")]))
+        if words[:1] != ["--search-root"]:
+            words = ["--search-root", str(root), *words]
+    else:
+        sys.path[0] = str(root)
     from core.front import run
 
     return run(words)

@@ -1,25 +1,31 @@
 """pytest on devices: ``--device``, the fixtures ``slipway_device``, ``slipway_deploy`` and ``slipway_run``, a marker.
 
-A project of its own takes it in with ``pytest_plugins = ["deploy.pytest_plugin"]`` in its topmost ``conftest.py``, run
-by the Python of Slipway's environment with the checkout on ``PYTHONPATH``: docs/testing.md. Building and exporting are
-the commands of ``./inv``, in processes of their own: no torch is imported into the tests' process.
+An installed Slipway (``pip install``) brings it along. With a checkout, a project takes it in by ``pytest_plugins =
+["deploy.pytest_plugin"]`` in its topmost ``conftest.py``: docs/testing.md. Building and exporting are the commands of
+``./inv``, in processes of their own: no torch is imported into the tests' process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.bundle import Bundle
-from core.errors import SlipwayError
-from core.paths import ROOT
+from core.commands import process
+from core.errors import SlipwayError, UsageError
+from core.output import lines
+from core.paths import command, folder_of_commands
+from core.plain import plain
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.matrix import words as matrix_words
+from deploy.run.events import Event
 from deploy.run.execute import Executed, execute
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
@@ -32,6 +38,7 @@ MARKER = (
 
 Deploy = Callable[..., Result]
 Run = Callable[..., Executed]
+Say = Callable[[str], object]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,7 +74,12 @@ def chosen(words: Sequence[str]) -> list[Device]:
         expression = matrix_words.parse("" if word == ALL else word)
         expression.check(words_of(device) for device in devices.values())
         tests.append(expression)
-    return [device for device in devices.values() if any(test.fits(words_of(device)) for test in tests)]
+    found = [device for device in devices.values() if any(test.fits(words_of(device)) for test in tests)]
+    if not found:
+        raise UsageError(
+            f"{' and '.join(map(repr, words))} fit no device.", f"there are {', '.join(devices)}", "./inv devices.list"
+        )
+    return found
 
 
 def words_of(device: Device) -> dict[str, tuple[str, ...]]:
@@ -116,26 +128,32 @@ def slipway_device(request: pytest.FixtureRequest) -> Device:
 
 
 @pytest.fixture
-def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest, record_property: Any) -> Deploy:
+def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> Deploy:
     """Deploys to the device: a zoo's model, an exported folder or a ``.pte`` or ``.onnx`` file; gives the result.
 
     ``slipway_deploy(what, scheme="fp32", engine="", check=True, **settings)``; see `deploy.run.settings.Settings`.
     A result that differs from its reference fails the test unless ``check=False``. Its figures go into JUnit XML.
     """
+    say = partial(_say, request.config)
 
     def call(what: str | Path, scheme: str = "fp32", engine: str = "", check: bool = True, **options: Any) -> Result:
-        listeners = options.pop("listeners", [])
+        listeners = [*options.pop("listeners", []), partial(_heard, say)]
         settings = Settings(**{"wait": request.config.getoption("--device-wait"), **options})
         try:
-            bundle = built(slipway_device.target, engine)
-            result = deploy(slipway_device, bundle, exported(what, scheme), settings, listeners=listeners)
+            bundle = built(slipway_device.target, engine, say)
+            result = deploy(slipway_device, bundle, exported(what, scheme, say), settings, listeners=listeners)
             if check:
                 result.check()
         except SlipwayError as error:
-            pytest.fail(str(error), pytrace=False)
+            failed = str(error)
+        else:
+            failed = ""
+        if failed:  # not inside of except: pytest would print the error twice
+            pytest.fail(failed, pytrace=False)
         latency = "" if result.emulated else result.runner.latency_ms.p50
         for key, value in (("device", result.device), ("verdict", result.verdict), ("p50_ms", latency)):
-            record_property(f"slipway.{key}", value)
+            # The fixture record_property does the same, and warns of JUnit's newer format, which has it as well.
+            request.node.user_properties.append((f"slipway.{key}", value))
         return result
 
     return call
@@ -154,32 +172,59 @@ def slipway_run(slipway_device: Device) -> Run:
     return call
 
 
-def built(target: str, engine: str = "") -> Bundle:
+def _say(config: pytest.Config, line: str) -> None:
+    """Show a line of progress at once, whatever pytest captures; not with ``-q``, and not in a worker of xdist."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if reporter is None or config.getoption("verbose") < 0:
+        return
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        reporter.ensure_newline()
+        reporter.write_line(f"slipway: {plain(line)}")
+
+
+def _heard(say: Say, event: Event) -> None:
+    """What a deploy does that takes long: its notes, its runs and what came of its steps."""
+    if event.text and (event.kind in {"note", "end"} or (event.kind == "start" and event.step == "run")):
+        say(event.text)
+
+
+def built(target: str, engine: str = "", say: Say = print) -> Bundle:
     """The bundle for ``target``, by ``./inv build``; nothing is done when it is there."""
     words = ["build", "--target", target, *(["--engine", engine] if engine else [])]
-    return Bundle.load(Path(_inv(words)["path"]))
+    return Bundle.load(Path(_inv(words, say)["path"]))
 
 
-def exported(what: str | Path, scheme: str) -> Path:
+def exported(what: str | Path, scheme: str, say: Say = print) -> Path:
     """``what`` itself when it is a file or folder, else the zoo's model of that name, by ``./inv export``."""
     if isinstance(what, Path) or Path(what).exists():
         return Path(what)
-    return Path(_inv(["export", "--model", what, "--scheme", scheme])["path"])
+    return Path(_inv(["export", "--model", what, "--scheme", scheme], say)["path"])
 
 
-def _inv(words: Sequence[str]) -> dict[str, Any]:
-    """What ``./inv WORDS --json`` printed.
+def _inv(words: Sequence[str], say: Say) -> dict[str, Any]:
+    """What ``./inv WORDS --json`` printed; its progress is passed on line by line.
 
     Raises:
         SlipwayError: it failed; with what it said.
     """
-    done = subprocess.run([ROOT / "inv", *words, "--json"], capture_output=True, text=True, check=False, cwd=ROOT)
-    try:
-        found = json.loads(done.stdout)
-    except ValueError:
-        found = {}
+    said: list[str] = []
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as answered:
+        with process([*command(), *words, "--json"], cwd=folder_of_commands(), stdout=answered.fileno()) as child:
+            assert child.stderr is not None  # noqa: S101 - a pipe
+            for line in lines(child.stderr):
+                said.append(line.decode(errors="replace").rstrip())
+                if said[-1]:
+                    say(said[-1])
+            code = child.wait()
+        answered.seek(0)
+        try:
+            found = json.load(answered)
+        except ValueError:
+            found = {}
     answer: dict[str, Any] = found[0] if isinstance(found, list) and found else found
-    if done.returncode or "path" not in answer:
-        what = answer.get("what") or f"./inv {' '.join(words)} failed (exit {done.returncode})."
-        raise SlipwayError(what, str(answer.get("cause") or done.stderr.strip()[-300:]), str(answer.get("try") or ""))
+    if code or "path" not in answer:
+        what = answer.get("what") or f"./inv {' '.join(words)} failed (exit {code})."
+        cause = str(answer.get("cause") or "\n".join(said)[-300:])
+        raise SlipwayError(what, cause, str(answer.get("try") or ""))
     return answer

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import ExportError, HostError
 from core.output import ANSWER
-from core.paths import ROOT
+from core.paths import IMPORTS, ROOT
 from core.program import Program, TensorFile
 from models.forked import Forked, can_fork
 
@@ -70,7 +70,7 @@ class Host:
     def _running(self) -> subprocess.Popen[str] | Forked:
         if self._child is None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            path = [os.fspath(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+            path = [os.fspath(IMPORTS), *filter(None, [os.environ.get("PYTHONPATH")])]
             with self.log.open("a", encoding="utf-8") as log:
                 if self._forks() and "torch" in sys.modules:
                     self._child = Forked(self._module, log.fileno())

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.near import suggestion
+from core.paths import IMPORTS
 from models.schemes import get_scheme
-from models.tables import HERE, read
+from models.tables import read
 from models.type_names import scheme_of
 
 
@@ -37,7 +38,7 @@ class ZooModel:
     def source(self) -> Path:
         """The file that defines it."""
         module = self.maker.partition(":")[0]
-        return HERE.parent.joinpath(*module.split(".")).with_suffix(".py")
+        return IMPORTS.joinpath(*module.split(".")).with_suffix(".py")
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from core.bundle import Bundle
 from core.errors import INTERRUPTED, HostError, SlipwayError
-from core.paths import ROOT, cache_dir
+from core.paths import IMPORTS, cache_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Problem
 from deploy.run.result import Result, result_key
@@ -27,8 +27,9 @@ _Item = TypeVar("_Item")
 CLEANUP = 30.0
 """Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
 
-# The checkout's folder first: with -m alone a module of the current folder could replace ours.
-_RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('deploy.matrix.worker', None, '__main__')"
+# Our folder first: with -m alone a module of the current folder could replace ours.
+_RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
+_WORKER = "deploy.matrix.worker"
 
 
 class Worker:
@@ -111,8 +112,9 @@ class Worker:
             if self._child is None:
                 with self.log.open("a", encoding="utf-8") as log:
                     self._child = subprocess.Popen(
-                        [sys.executable, "-c", _RUN, str(ROOT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                        stderr=log, text=True, encoding="utf-8", start_new_session=True,
+                        [sys.executable, "-c", _RUN, str(IMPORTS), _WORKER],
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                        text=True, encoding="utf-8", start_new_session=True,
                     )  # fmt: skip
             return self._child
 

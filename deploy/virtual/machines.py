@@ -21,7 +21,7 @@ from core.commands import quote
 from core.console import step
 from core.errors import ConfigError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
-from core.paths import ROOT
+from core.paths import IMPORTS
 from deploy.virtual.answer import answers
 from deploy.virtual.spec import Spec, get_spec, load_specs
 from deploy.virtual.state import Folder, State, read_state
@@ -37,10 +37,9 @@ HOST = "127.0.0.1"
 _END_SECONDS = 12.0
 """The supervisor gives QEMU 5 s to end well."""
 
-# The checkout's folder first: with -m alone a module of the current folder could replace ours.
-_RUN = (
-    "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('deploy.virtual.supervisor', None, '__main__')"
-)
+# Our folder first: with -m alone a module of the current folder could replace ours.
+_RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
+_SUPERVISOR = "deploy.virtual.supervisor"
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ def spawn_supervisor(folder: Folder) -> int:
     try:
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-c", _RUN, str(ROOT), str(folder.path)],
+            [sys.executable, "-c", _RUN, str(IMPORTS), _SUPERVISOR, str(folder.path)],
             dict(os.environ),
             file_actions=[(os.POSIX_SPAWN_DUP2, source, fd) for source, fd in ((null, 0), (log, 1), (log, 2))],
             setsid=True,

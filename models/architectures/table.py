@@ -8,8 +8,9 @@ from pathlib import Path
 
 from core.errors import ConfigError
 from core.near import suggestion
+from core.paths import IMPORTS
 from models.schemes import Scheme, get_scheme
-from models.tables import HERE, read
+from models.tables import read
 
 PORTABLE = "portable"
 """Instead of a scheme: float32 without any delegate, so that portable kernels compute all of it."""
@@ -35,7 +36,7 @@ class Architecture:
     @property
     def source(self) -> Path:
         """The file that defines it."""
-        return HERE.parent.joinpath(*self.maker.partition(":")[0].split(".")).with_suffix(".py")
+        return IMPORTS.joinpath(*self.maker.partition(":")[0].split(".")).with_suffix(".py")
 
 
 def scheme_of(name: str) -> Scheme:

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 
 from core.errors import SlipwayError, UsageError
-from core.paths import ROOT
+from core.paths import IMPORTS
 
 
 def command() -> list[str]:
     """The command as a profile names it; it works in any folder, with this Python."""
-    return ["/usr/bin/env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "toolchains.debian.fetch_source"]
+    return ["/usr/bin/env", f"PYTHONPATH={IMPORTS}", sys.executable, "-m", "toolchains.debian.fetch_source"]
 
 
 def main(words: Sequence[str]) -> int:

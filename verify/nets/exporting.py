@@ -21,7 +21,7 @@ from core import sweep as sweeping
 from core.errors import NotSupportedError
 from core.files import sha256_bytes, sha256_file
 from core.output import ANSWER
-from core.paths import ROOT, dist_part
+from core.paths import IMPORTS, ROOT, dist_part
 from core.program import DESCRIPTION
 from core.sweep import Journal
 from models.quiet import log_path
@@ -106,7 +106,7 @@ class Exporter:
                 )  # fmt: skip
             environment.ensure_export()
             self._packages = environment.apart("nets")
-        path = [os.fspath(ROOT), os.fspath(self._packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+        path = [os.fspath(IMPORTS), os.fspath(self._packages), *filter(None, [os.environ.get("PYTHONPATH")])]
         # Nothing is downloaded: weights are random.
         return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1"}
 
