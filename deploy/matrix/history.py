@@ -86,16 +86,15 @@ def text(points: Sequence[Point]) -> str:
     notes = tuple(f"{each.created[:10]} {each.commit}".strip() for each in points)
     keys = list(dict.fromkeys(key for each in points for key in each.cells))
     sections = []
-    for title, unit, field, scale in (
-        ("Latency", "ms", "latency_ms", 1.0),
-        ("Sizes of programs", "kB", "program_bytes", 1e3),
-        ("Sizes of bundles", "MB", "bundle_bytes", 1e6),
+    for title, unit, field in (
+        ("Latency", "ms", "latency_ms"),
+        ("Sizes of programs", "B", "program_bytes"),
+        ("Sizes of bundles", "B", "bundle_bytes"),
     ):
         series = []
         for key in keys:
             values = tuple(
-                value / scale if each.cells.get(key) and (value := getattr(each.cells[key], field)) else None
-                for each in points
+                value if each.cells.get(key) and (value := getattr(each.cells[key], field)) else None for each in points
             )
             if any(values):
                 engine = key.split("/")[2] if key.count("/") > 2 else ""

@@ -39,8 +39,8 @@ def text(found: Matrix, earlier: Sequence[Matrix] = ()) -> str:
         grid=_grid(found),
         marks=_MARKS,
         latency=plots.latency(cells),
-        bundles=plots.bars(_bundles(cells), "MB", "Sizes of bundles"),
-        programs=plots.bars(_programs(cells), "kB", "Sizes of programs"),
+        bundles=plots.bars(_bundles(cells), size, "Sizes of bundles"),
+        programs=plots.bars(_programs(cells), size, "Sizes of programs"),
         errors=plots.errors(cells),
         history=_history(found, earlier),
         verdicts=_verdicts(found),
@@ -159,14 +159,14 @@ def _grid(found: Matrix) -> dict[str, Any]:
 def _bundles(cells: Sequence[CellResult]) -> list[plots.Bar]:
     found = {(cell.target, cell.engine): cell.bundle_bytes for cell in cells if cell.bundle_bytes}
     return [
-        plots.Bar(f"{engine} · {target}", count / 1e6, size(count), f"e-{engine}")
+        plots.Bar(f"{engine} · {target}", count, size(count), f"e-{engine}")
         for (target, engine), count in sorted(found.items())
     ]
 
 
 def _programs(cells: Sequence[CellResult]) -> list[plots.Bar]:
     found = {cell.program: cell.program_bytes for cell in cells if cell.program_bytes}
-    return [plots.Bar(name, count / 1e3, size(count)) for name, count in sorted(found.items())]
+    return [plots.Bar(name, count, size(count)) for name, count in sorted(found.items())]
 
 
 def _history(found: Matrix, earlier: Sequence[Matrix]) -> list[Markup]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup, escape
 
 from core.plain import plain
-from core.units import duration
+from core.units import duration, size, three
 from deploy.matrix.model import CellResult
 from deploy.matrix.people import disturbed
 
@@ -28,6 +28,9 @@ _LISTED = 12
 """Cells that a dot's title names."""
 _CHARACTERS = 40
 """Characters of a label."""
+_SHORT = 38
+"""Characters of a line of the label of a small plot."""
+_LINE = 15.0
 
 
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
@@ -149,13 +152,13 @@ class Bar:
     css: str = ""
 
 
-def bars(rows: Sequence[Bar], unit: str, label: str) -> Markup:
-    """Bars from 0 on."""
+def bars(rows: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
+    """Bars from 0 on; ``words`` writes the numbers of the axis."""
     if not rows:
         return Markup("")
     scale = Scale(0, max(*(row.value for row in rows), 1e-9), log=False)
     height = len(rows) * _ROW + 34
-    marks = _axis(scale, height, unit)
+    marks = _axis(scale, height, "", lambda value: words(value) or "0")
     for index, row in enumerate(rows):
         y = index * _ROW + 16.0
         width = max(scale.at(row.value) - _LABEL, 1.0)
@@ -255,15 +258,30 @@ class Series:
 
 
 def _value(value: float, unit: str) -> str:
-    return duration(value) if unit == "ms" else f"{value:.3g} {unit}"
+    """For people: ``7.4 µs`` of milliseconds, ``10 MB`` of bytes."""
+    return duration(value) if unit == "ms" else size(value) or "0 B" if unit == "B" else f"{three(value)} {unit}"
+
+
+def _lines(label: str) -> list[str]:
+    """A label in lines that fit a small plot, broken after a slash or a dash where that is possible."""
+    lines, rest = [], label
+    while len(rest) > _SHORT:
+        at = max(rest.rfind(mark, 0, _SHORT) for mark in "/-+") + 1
+        at = at if at > _SHORT // 2 else _SHORT
+        lines.append(rest[:at])
+        rest = rest[at:]
+    return [*lines, rest]
 
 
 def history(series: Series) -> Markup:
     """One figure over time, the baseline dashed. The scale begins at 0."""
-    width, height, left, right, top = 270.0, 110.0, 8.0, 76.0, 30.0
+    label = _lines(series.label)
+    more = _LINE * (len(label) - 1)
+    width, height, left, right, top = 270.0, 110.0 + more, 8.0, 76.0, 30.0 + more
     known = [value for value in series.values if value is not None]
     highest = max([*known, series.baseline or 0.0, 1e-12]) * 1.1
     step = (width - left - right) / max(len(series.values) - 1, 1)
+    radius = max(min(3.0, 0.45 * step), 1.0)  # of many runs the dots are small, so that they stay apart
 
     def y(value: float) -> float:
         return height - 10 - (value / highest) * (height - 10 - top)
@@ -272,7 +290,7 @@ def history(series: Series) -> Markup:
         (left + index * step, y(value), value, index) for index, value in enumerate(series.values) if value is not None
     ]
     marks = [
-        _text(left, 14, series.label if len(series.label) < 42 else series.label[:41] + "…", "label"),
+        *(_text(left, 14 + index * _LINE, line, "label") for index, line in enumerate(label)),
         element("line", x1=left, x2=width - right, y1=height - 10, y2=height - 10, class_="grid"),
     ]
     if series.baseline is not None:
@@ -280,7 +298,7 @@ def history(series: Series) -> Markup:
         marks.append(
             element(
                 "g",
-                element("title", f"baseline {series.baseline:.4g} {series.unit}"),
+                element("title", f"baseline {_value(series.baseline, series.unit)}"),
                 element("line", x1=left, x2=width - right, y1=line, y2=line, class_="limit dashed"),
             )
         )
@@ -289,8 +307,8 @@ def history(series: Series) -> Markup:
         marks.append(element("polyline", points=path, class_="line"))
     for x, at, value, index in points:
         note = series.notes[index] if index < len(series.notes) else ""
-        dot = element("circle", cx=f"{x:.1f}", cy=f"{at:.1f}", r=3, class_="dot")
-        marks.append(element("g", element("title", f"{note} {value:.4g} {series.unit}"), dot))
+        dot = element("circle", cx=f"{x:.1f}", cy=f"{at:.1f}", r=f"{radius:g}", class_="dot")
+        marks.append(element("g", element("title", f"{note} {_value(value, series.unit)}"), dot))
     if points:
         marks.append(_text(width - right + 8, points[-1][1] + 4, _value(points[-1][2], series.unit), "value"))
     return element(

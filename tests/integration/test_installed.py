@@ -42,7 +42,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pyproject.toml").write_text('[project]\nname = "mine"\n')
     (folder / "test_mine.py").write_text(TESTS)
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile"]
+    pip: list[str | Path] = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile"]
     subprocess.run([*pip, "pytest", ROOT], check=True, cwd=folder)
     return folder
 

@@ -124,6 +124,13 @@ def test_nothing_leaves_the_page(tab: Browser, page: Path, width: int, dark: boo
     assert tab.value("document.getElementById('count').textContent") == "48 of 48"
 
 
+OUT_OF_PLOT = """[...document.querySelectorAll('svg.spark text')].filter(text => {
+  const inside = text.getBoundingClientRect(), plot = text.ownerSVGElement.getBoundingClientRect();
+  return inside.right > plot.right + 1 || text.textContent.endsWith('…');
+}).map(text => text.textContent)"""
+"""Texts of small plots that are cut, by us or by the plot's edge."""
+
+
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a history file: six weeks of the same matrix."""
@@ -146,6 +153,7 @@ def test_a_history_stays_in_the_page(tab: Browser, past: Path, width: int, dark:
     assert tab.value(OUTSIDE) == []
     assert tab.value(PALE) == []
     assert tab.value("document.querySelectorAll('main svg').length") > 24
+    assert tab.value(OUT_OF_PLOT) == []
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.errors import UncertainError
+from core.paths import ROOT
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import matrix as room
 from deploy.matrix.baseline import Baseline, compare
@@ -117,6 +120,46 @@ def test_twenty_identical_pairs_are_called_the_same() -> None:
     assert "worse" not in pairs
     planted = [latency(measured(), measured(1.6)).verdict for _ in range(2)]
     assert planted == ["worse", "worse"]
+
+
+NOISE = json.loads((ROOT / "tests" / "fixtures" / "noise.json").read_text(encoding="utf-8"))
+PROGRAMS = ("conv-fp32", "linear-fp32", "matmul-fp32")
+
+
+def recorded(program: str, pair: int, factor: float = 1.0) -> tuple[CellResult, CellResult]:
+    """Two cells of five rounds, in turns, of recorded times around 10 ms; the second is ``factor`` times as slow."""
+    middle = statistics.median(p50 for p50, _least in NOISE[program])
+    times = [(10 * p50 / middle, 10 * least / middle) for p50, least in NOISE[program][10 * pair : 10 * pair + 10]]
+
+    def cell(some: list[tuple[float, float]], by: float) -> CellResult:
+        made = tuple(Round(p50=by * p50, min=by * least) for p50, least in some)
+        return passed(rounds=made, latency=TIMES.model_copy(update={"p50": made[0].p50, "min": made[0].min}))
+
+    return cell(times[0::2], 1.0), cell(times[1::2], factor)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_of_twenty_recorded_identical_pairs_none_is_worse(program: str) -> None:
+    """The rounds scatter by up to four times: a processor that changes its clock, and others' work."""
+    assert [latency(*recorded(program, pair)).verdict for pair in range(20)] == ["same"] * 20
+
+
+def test_two_planted_regressions_in_recorded_noise_are_the_ones_found() -> None:
+    planted = {("conv-fp32", 4), ("matmul-fp32", 13)}
+    found = {
+        (program, pair)
+        for program in PROGRAMS
+        for pair in range(20)
+        if latency(*recorded(program, pair, 1.3 if (program, pair) in planted else 1.0)).verdict == "worse"
+    }
+    assert found == planted
+
+
+def test_most_of_what_is_a_third_slower_is_found_in_noise() -> None:
+    """What the noise hides is called the same or doubtful, never better."""
+    verdicts = [latency(*recorded(program, pair, 1.3)).verdict for program in PROGRAMS for pair in range(20)]
+    assert verdicts.count("worse") >= 45
+    assert "better" not in verdicts
 
 
 def test_doubt_has_an_exit_code_of_its_own(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from deploy.matrix import history as matrix_history
 from deploy.matrix import html as matrix_html
 from deploy.matrix import junit as matrix_junit
 from deploy.matrix import matrix as room
+from deploy.matrix import plots
 from deploy.matrix import report as matrix_report
 from deploy.matrix.baseline import Baseline, compare
 from deploy.matrix.model import Matrix, Round, load_matrix
@@ -220,10 +221,28 @@ def test_a_history_file_grows_by_a_line_and_is_plotted_over_commits(tmp_path: Pa
     assert HOSTILE in page.text
     assert "2026-11-20 aaa 20 ms" in page.text
     assert "3 runs of a matrix, from 2026-11-20 to 2026-11-22" in page.text
+    assert "2026-11-20 aaa 4 MB" in page.text, "a size as people read it"
+    assert "…" not in page.text, "no name is cut"
+    assert not re.search(r"\de\+\d", text)
     file.write_text("{}\n")
     with pytest.raises(ConfigError, match="line 1"):
         room.remember(found, tmp_path, file)
     assert file.read_text() == "{}\n"
+
+
+def test_labels_and_dots_of_a_small_plot() -> None:
+    name = "raspberry-pi-5-in-the-cellar/linux-arm64/executorch/mobilenet_v2-small-qd8_qc8w"
+    drawn = plots.history(plots.Series(name, "B", tuple(range(10_000_000, 10_000_200))))
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    assert "".join(texts[:-1]) == name
+    assert all(len(text) <= 38 for text in texts)
+    assert texts[-1] == "10 MB"
+    dots = [(float(x), float(r)) for x, r in re.findall(r'<circle cx="([\d.]+)"[^>]* r="([\d.]+)"', drawn)]
+    assert len(dots) == 200
+    assert max(radius for _, radius in dots) == 1.0
+    few = plots.history(plots.Series("short", "ms", (0.0074, 6900.0)))
+    assert "<title > 7.4 µs</title>" in few
+    assert ">6.9 s<" in few
 
 
 @pytest.mark.parametrize("hostile", ["odd", HOSTILE, "a\x00b\x1b[31m\ud800\ufffe"])
