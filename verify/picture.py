@@ -1,13 +1,19 @@
 """Draw the README's picture from a real run: ``python -m verify.picture``.
 
-The text is what the command printed; nothing is added but the prompt.
+The text is what the command left on a terminal; nothing is added but the prompt.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import io
 import os
+import pty
+import re
+import struct
 import subprocess
+import termios
 
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
@@ -44,22 +50,52 @@ font-size: {char_height}px; line-height: {line_height}px; font-variant-ligatures
 """
 
 
+_CONTROL = re.compile(r"\x1b\[(?P<count>\d*)(?P<what>[AK])|\x1b\[\?25[hl]|(?P<end>\r\n|\n)|(?P<back>\r)")
+"""What live lines use to change in place: cursor up, erase the line, hide the cursor."""
+
+
+def settled(said: str) -> str:
+    """What a terminal shows in the end, with its colours, of text with live lines in it."""
+    lines, row, start = [""], 0, 0
+    for match in _CONTROL.finditer(said):
+        lines[row] += said[start : match.start()]
+        start = match.end()
+        if match["what"] == "A":
+            row = max(row - int(match["count"] or 1), 0)
+        elif match["what"] == "K":
+            lines[row] = ""
+        elif match["end"]:
+            row += 1
+            lines += [""] if row == len(lines) else []
+    lines[row] += said[start:]
+    return "\n".join(lines)
+
+
+def run() -> tuple[int, str]:
+    """The command in a terminal of its own: exit code, and what it wrote."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
+    child = subprocess.Popen(
+        COMMAND, cwd=ROOT, env={**env, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    said = b""
+    with contextlib.suppress(OSError):  # the end of a terminal is an error
+        while piece := os.read(ours, 1 << 16):
+            said += piece
+    os.close(ours)
+    return child.wait(), said.decode(errors="replace")
+
+
 def main() -> None:
     """Run the command, which must succeed, and write ``docs/deploy.svg``."""
-    done = subprocess.run(
-        COMMAND,
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": str(COLUMNS)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RunError(f"{' '.join(COMMAND)} failed (exit {done.returncode}).", done.stdout, "run it by hand")
+    code, said = run()
+    if code:
+        raise RunError(f"{' '.join(COMMAND)} failed (exit {code}).", settled(said), "run it by hand")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text(f"$ {' '.join(COMMAND)}", style="bold green"))
-    console.print(Text(done.stdout.replace(str(ROOT), ".")))
+    console.print(Text.from_ansi(settled(said).replace(str(ROOT), ".")))
     picture = console.export_svg(theme=DIMMED_MONOKAI, code_format=TEMPLATE, font_aspect_ratio=0.6, unique_id="slipway")
     write_atomic(ROOT / "docs" / "deploy.svg", picture)
 

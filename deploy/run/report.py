@@ -64,7 +64,9 @@ def _summary(value: Result) -> None:
     there = (
         f"; {size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
     )
-    machine = (value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
+    # What an emulator says of its board (linux,dummy-virt) says less than the inventory: virtual Raspberry Pi 4.
+    board = value.title.partition(":")[0] if value.emulated else ""
+    machine = (board or value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
     rows = [
         ["device", " · ".join(part for part in machine if part)],
         ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],

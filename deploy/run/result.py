@@ -99,6 +99,8 @@ class Result(_Model):
     attempts: int = 1
     """Connections it took: more than one after transient errors."""
     device: str
+    title: str = ""
+    """The inventory's, of the device."""
     transport: str
     emulated: bool
     latency_note: str = ""

@@ -461,6 +461,7 @@ class Session:
         return Result(
             created=now(),
             device=self.device.name,
+            title=self.device.title,
             transport=self.device.transport,
             emulated=self.device.emulated,
             latency_note=EMULATED if self.device.emulated else "",

@@ -15,6 +15,7 @@ from rich.console import Console
 from core import console, live, marks
 from core import screen as screens
 from core.units import clock, size, took
+from verify.picture import settled
 
 Screen = Callable[..., io.StringIO]
 
@@ -224,3 +225,16 @@ def test_figures_of_steps() -> None:
     assert [clock(each) for each in (7.9, 75, 3723)] == ["0:07", "1:15", "1:02:03"]
     assert [took(each) for each in (0.04, 59.9, 59.96, 250)] == ["0.0 s", "59.9 s", "1 min 0 s", "4 min 10 s"]
     assert [size(each) for each in (0, 999, 10_000_000)] == ["", "999 B", "10 MB"]
+
+
+def test_the_picture_shows_what_a_terminal_shows_in_the_end(screen: Screen) -> None:
+    written = screen()
+    with console.step("building") as step:
+        step.count(1, 2)
+        assert step._shown is not None
+        step._shown[0].refresh()
+        console.note("a note")
+        with console.step("downloading"):
+            step._shown[0].refresh()
+    shown = [re.sub(r"\x1b\[[\d;]*m|\d+\.\d s", "", line) for line in settled(written.getvalue()).splitlines()]
+    assert [line.rstrip() for line in shown] == ["a note", "✓ downloading ()", "✓ building ()"]
