@@ -22,6 +22,8 @@ from toolchains.tools import table
 
 SWITCH = "SLIPWAY_CCACHE"
 """``off`` in this environment variable compiles without it."""
+REMOTE = "SLIPWAY_CCACHE_REMOTE"
+"""A server that keeps results for several machines, as ccache's manual writes it: ``redis://host``, ``http://host/x``."""
 
 _BODY = Path(__file__).with_name("ccache_launcher.sh")
 _LANGUAGES = ("C", "CXX", "ASM")
@@ -90,7 +92,12 @@ def variables(home: Path, key: str) -> dict[str, str]:
 
 def environment(log: Path) -> dict[str, str]:
     """Variables for a build whose hits and misses `hits` is to count from ``log``."""
-    return {} if off() else {"CCACHE_STATSLOG": os.fspath(log)}
+    if off():
+        return {}
+    found = {"CCACHE_STATSLOG": os.fspath(log)}
+    if remote := os.environ.get(REMOTE, ""):
+        found["CCACHE_REMOTE_STORAGE"] = remote
+    return found
 
 
 def hits(log: Path) -> tuple[int, int]:

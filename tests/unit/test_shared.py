@@ -1,0 +1,55 @@
+"""Shared builds: which variables and remotes a build gets. tests/integration/test_shared_builds.py has real servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import ConfigError
+from toolchains.build import conan
+from toolchains.compilers import ccache
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_CONAN_REMOTE", "SLIPWAY_CONAN_UPLOAD", "SLIPWAY_CCACHE", "SLIPWAY_CCACHE_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_nothing_is_shared_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCACHE_REMOTE_STORAGE", "redis://elsewhere")
+    monkeypatch.setenv("CONAN_PASSWORD", "secret")
+    monkeypatch.setenv("SLIPWAY_CONAN_UPLOAD", "on")
+    assert (conan.shared(), conan.uploads()) == ("", False)
+    assert "CONAN_PASSWORD" not in conan._environment()
+    assert "CCACHE_REMOTE_STORAGE" not in {**conan._environment(), **ccache.environment(Path("log"))}
+
+
+def test_a_server_for_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CCACHE_REMOTE", "redis://127.0.0.1:6379")
+    assert ccache.environment(Path("log"))["CCACHE_REMOTE_STORAGE"] == "redis://127.0.0.1:6379"
+    monkeypatch.setenv("SLIPWAY_CCACHE", "off")
+    assert ccache.environment(Path("log")) == {}
+
+
+def test_a_server_for_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CONAN_REMOTE", "https://conan.example.org/slipway")
+    monkeypatch.setenv("CONAN_LOGIN_USERNAME", "me")
+    monkeypatch.setenv("CONAN_PASSWORD_SLIPWAY_SHARED", "secret")
+    monkeypatch.setenv("CONAN_HOME_OF_ANOTHER", "x")
+    assert conan.uploads() is False
+    kept = conan._environment()
+    assert kept["CONAN_LOGIN_USERNAME"] == "me"
+    assert kept["CONAN_PASSWORD_SLIPWAY_SHARED"] == "secret"
+    assert "CONAN_HOME_OF_ANOTHER" not in kept
+    monkeypatch.setenv("SLIPWAY_CONAN_UPLOAD", "on")
+    assert conan.uploads() is True
+
+
+@pytest.mark.parametrize("wrong", ["conan.example.org", "ftp://x", "https://me:secret@conan.example.org", "http://a b"])
+def test_an_address_that_is_none_is_refused_and_not_quoted(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("SLIPWAY_CONAN_REMOTE", wrong)
+    with pytest.raises(ConfigError) as caught:
+        conan.shared()
+    assert "secret" not in str(caught.value)
