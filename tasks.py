@@ -11,12 +11,12 @@ from typing import Any
 import invoke
 
 from commands import offered
-from commands.groups import DEPLOY, LAB, MATRIX
+from commands.groups import DEPLOY, MATRIX
 from commands.tasks import compare, tune
 from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
 from core.cli import JSON, Words, task
 from deploy.tasks import devices
-from verify.tasks import agree, bench, docs, fuzz, inspect, operators, test
+from verify.tasks import agree, bench, docs, fuzz, inspect, lab, operators, test
 
 DEFAULTS = {
     "target": "linux-x86_64",
@@ -322,6 +322,7 @@ def deploy(
         "schemes": "comma-separated quantization schemes, patterns, or 'all' (default: fp32,qs8)",
         "name": "the reports' folder, dist/matrix/NAME (default: default)",
         "resume": "keep the cells of that folder that passed and whose bundle, program and device are unchanged",
+        "shard": "run only one part of the cells, as 2/5: the second of five; --merge makes one report of all parts",
         "list": "only list the cells that would run, and the impossible ones with the reason",
         "print-matrix": "only print the jobs as JSON for GitHub Actions' fromJson",
         "jobs": "devices served at once (default: as many as there are cores here, at least 2)",
@@ -354,6 +355,7 @@ def matrix(
     schemes: str = "",
     name: str = "default",
     resume: bool = False,
+    shard: str = "",
     list: bool = False,
     print_matrix: bool = False,
     jobs: str = "",
@@ -387,63 +389,6 @@ def matrix(
     from commands import matrix as command
 
     command.run(words)
-
-
-@task(
-    auto_shortflags=False,
-    groups=LAB,
-    help={
-        "device": "comma-separated devices of the inventory (default: local)",
-        "layers": "comma-separated: linear, conv1x1, conv, conv-stride, depthwise, bmm, bmm2, or all",
-        "shape": "comma-separated ROWSxDEPTHxOUTPUTS, for convolutions SIDExINxOUT; llm: 1 and 128 rows, to 4096 deep",
-        "model": "instead of layers: models of the zoo, or yours as file.py:function (comma-separated)",
-        "types": "comma-separated schemes or Arm's names for them, as pf32,qp8_f32_qc8w (default: all)",
-        "against": "the other way: kleidiai (without it), CPU features to leave unused (-avx512f), executorch, or same",
-        "rounds": "processes of each way, in turns (default: 7, at least 5)",
-        "cpu-threads": "threads on the devices (default: 1)",
-        "pin-governor": "CPU frequency governor for the runs, such as performance; set back afterwards",
-        "cooldown": "degrees Celsius to which a device may cool down before each run",
-        "timeout": "seconds for one run (default: each device's own, else 600)",
-        "jobs": "devices served at once (default: 4)",
-        "name": "the reports' folder, dist/lab/NAME (default: default)",
-        "resume": "keep the cells of that folder whose bundles, program, device and settings are unchanged",
-        "update": "keep kernels, agreement and instructions of virtual devices in docs/data/lab.json",
-        "list": "only list what would run, and the impossible ones with the reason",
-        "json": JSON,
-    },
-)
-def lab(
-    c: Any,
-    device: str = "",
-    layers: str = "",
-    shape: str = "",
-    model: str = "",
-    types: str = "",
-    against: str = "",
-    rounds: str = "",
-    cpu_threads: str = "",
-    pin_governor: str = "",
-    cooldown: str = "",
-    timeout: str = "",
-    jobs: str = "",
-    name: str = "default",
-    resume: bool = False,
-    update: bool = False,
-    list: bool = False,
-    json: bool = False,
-) -> None:
-    """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
-
-    Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
-    reported only if it is larger than chance. The reports are in dist/lab/NAME: report.html, lab.json, lab.tsv,
-    lab.md. On 64-bit Arm the other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
-
-    Example: ./inv lab --device sme --layers linear,conv,bmm --types all
-    """
-    words = Words(c, locals(), own=["model", "device"])
-    from verify.lab.lab import run
-
-    run(words)
 
 
 @task(

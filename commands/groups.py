@@ -17,7 +17,7 @@ DEPLOY = {
     "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],
 }  # fmt: skip
 MATRIX = {
-    "Which cells": ["only", "devices", "engines", "models", "schemes", "toolchain", "list", "print-matrix"],
+    "Which cells": ["only", "devices", "engines", "models", "schemes", "toolchain", "shard", "list", "print-matrix"],
     "How to run and to measure them": [
         "rounds", "num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs", "kleidiai",
         "cpu-features",

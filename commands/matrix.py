@@ -12,7 +12,7 @@ from core.bundle import Bundle
 from core.cli import Words, number
 from core.commands import quote
 from core.errors import UsageError
-from deploy.matrix import history, matrix, report
+from deploy.matrix import history, matrix, report, shards
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import SCHEMES, Exportable
 from deploy.run.settings import Settings
@@ -35,6 +35,7 @@ def run(words: Words) -> None:
         schemes=schemes_of(listed(words["schemes"])),
         name=words["name"],
         resume=words["resume"],
+        shard=shards.parse(words["shard"]),
         jobs=number("jobs", words["jobs"], 1, 0),
         rounds=number("rounds", words["rounds"], 1, 0),
         run=Settings.parse(words, weights_cache=False, tuned=False),  # times are compared with those of other runs
@@ -69,7 +70,9 @@ def run(words: Words) -> None:
 def _merge(request: MatrixRequest, parts: Sequence[str], words: Words) -> None:
     """One report of what several jobs ran, judged as if one had run it."""
     unfit = [name for name in ("only", "devices", "engines", "models", "schemes") if getattr(request, name)]
-    unfit += [name for name in ("baseline", "fail_on_regression", "list", "print_matrix", "resume") if words[name]]
+    unfit += [
+        name for name in ("baseline", "fail_on_regression", "list", "print_matrix", "resume", "shard") if words[name]
+    ]
     if unfit:
         option = f"--{unfit[0].replace('_', '-')}"
         raise UsageError(f"{option} does not go with --merge.", "the jobs have run, and were compared", "leave it out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from commands.groups import LAB
 from core.cli import JSON, Words, number, setting, task
 
 
@@ -320,3 +321,60 @@ def inspect(
     from commands import inspect as command
 
     command.run(words)
+
+
+@task(
+    auto_shortflags=False,
+    groups=LAB,
+    help={
+        "device": "comma-separated devices of the inventory (default: local)",
+        "layers": "comma-separated: linear, conv1x1, conv, conv-stride, depthwise, bmm, bmm2, or all",
+        "shape": "comma-separated ROWSxDEPTHxOUTPUTS, for convolutions SIDExINxOUT; llm: 1 and 128 rows, to 4096 deep",
+        "model": "instead of layers: models of the zoo, or yours as file.py:function (comma-separated)",
+        "types": "comma-separated schemes or Arm's names for them, as pf32,qp8_f32_qc8w (default: all)",
+        "against": "the other way: kleidiai (without it), CPU features to leave unused (-avx512f), executorch, or same",
+        "rounds": "processes of each way, in turns (default: 7, at least 5)",
+        "cpu-threads": "threads on the devices (default: 1)",
+        "pin-governor": "CPU frequency governor for the runs, such as performance; set back afterwards",
+        "cooldown": "degrees Celsius to which a device may cool down before each run",
+        "timeout": "seconds for one run (default: each device's own, else 600)",
+        "jobs": "devices served at once (default: 4)",
+        "name": "the reports' folder, dist/lab/NAME (default: default)",
+        "resume": "keep the cells of that folder whose bundles, program, device and settings are unchanged",
+        "update": "keep kernels, agreement and instructions of virtual devices in docs/data/lab.json",
+        "list": "only list what would run, and the impossible ones with the reason",
+        "json": JSON,
+    },
+)
+def lab(
+    c: Any,
+    device: str = "",
+    layers: str = "",
+    shape: str = "",
+    model: str = "",
+    types: str = "",
+    against: str = "",
+    rounds: str = "",
+    cpu_threads: str = "",
+    pin_governor: str = "",
+    cooldown: str = "",
+    timeout: str = "",
+    jobs: str = "",
+    name: str = "default",
+    resume: bool = False,
+    update: bool = False,
+    list: bool = False,
+    json: bool = False,
+) -> None:
+    """Run layers in every data type two ways in turns, with KleidiAI and without, and say what differs.
+
+    Exports each layer, builds what it takes, and runs every variant on the devices, round by round. A difference is
+    reported only if it is larger than chance. The reports are in dist/lab/NAME: report.html, lab.json, lab.tsv,
+    lab.md. On 64-bit Arm the other way is without KleidiAI, on x86 without AVX-512; --against chooses another.
+
+    Example: ./inv lab --device sme --layers linear,conv,bmm --types all
+    """
+    words = Words(c, locals(), own=["model", "device"])
+    from verify.lab.lab import run
+
+    run(words)

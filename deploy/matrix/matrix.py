@@ -30,6 +30,7 @@ from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
+from deploy.matrix.shards import part
 from deploy.matrix.words import parse
 from deploy.run.result import now
 from deploy.run.settings import DEFAULT, Settings
@@ -59,6 +60,8 @@ class MatrixRequest:
     schemes: tuple[str, ...] = ()
     name: str = "default"
     resume: bool = False
+    shard: tuple[int, int] | None = None
+    """Which of how many parts; ``None``: all cells."""
     jobs: int = 0
     rounds: int = 0
     """Processes of each cell on a real device; 0: `COMPARED` if figures are compared or kept to be, else 1."""
@@ -90,7 +93,8 @@ def planned(request: MatrixRequest, catalogue: Sequence[Exportable]) -> Plan:
         parse(request.only), request.devices, request.engines, request.models, request.schemes,
         limits=(request.run.kleidiai, request.run.cpu_features),
     )  # fmt: skip
-    return plan(load_devices(), catalogue, chosen)
+    found = plan(load_devices(), catalogue, chosen)
+    return part(found, request.shard, {**_settings_of(request), "rounds": request.turns}) if request.shard else found
 
 
 def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, export: Export) -> tuple[Matrix, Path]:
@@ -135,6 +139,7 @@ def run(request: MatrixRequest, catalogue: Sequence[Exportable], build: Build, e
                     name=request.name, only=request.only, created=created, finished=now(), interrupted=interrupted,
                     command=request.command, commit=commit(), host=host(),
                     seconds=round(time.monotonic() - begun, 2), settings=_settings_of(request), cells=cells,
+                    shard=chosen.shard,
                     impossible=tuple(_impossible(cell) for cell in chosen.impossible), changes=changes,
                     baseline=Path(request.baseline).name if request.baseline else "", threshold=threshold,
                 )  # fmt: skip

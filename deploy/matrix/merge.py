@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.errors import ConfigError, UsageError
 from core.units import counted
+from deploy.matrix import shards
 from deploy.matrix.model import Matrix, load_matrix
 
 FILE = "matrix.json"
@@ -81,6 +82,9 @@ def load(words: Iterable[str], name: str, command: str, besides: Path) -> Matrix
     """`merged` of the files that ``words`` name.
 
     Raises:
-        UsageError: there are none. ConfigError: a file is not a matrix, or they do not fit together.
+        UsageError: there are none. ConfigError: a file is not a matrix, or they do not fit together; or they are
+            parts (``--shard``) of different plans or commits, or not all of them.
     """
-    return merged([load_matrix(file) for file in files(words, besides)], name, command)
+    parts = [load_matrix(file) for file in files(words, besides)]
+    shards.check(parts)
+    return merged(parts, name, command)

@@ -6,6 +6,8 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from core.errors import ConfigError, NotSupportedError, UsageError
 from core.program import ENGINES
 from deploy.devices.inventory import HOST, Device
@@ -63,6 +65,19 @@ class Cell:
         }  # fmt: skip
 
 
+class Shard(BaseModel):
+    """Which part of a plan another plan is (`deploy.matrix.shards`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    index: int = Field(ge=1)
+    count: int = Field(ge=1)
+    plan: str
+    """Digest of the plan's cells and settings."""
+    cells: int
+    """Of the whole plan."""
+
+
 EVERYTHING = Expression()
 
 
@@ -85,6 +100,8 @@ class Plan:
 
     cells: tuple[Cell, ...]
     impossible: tuple[Cell, ...]
+    shard: Shard | None = None
+    """Which part of a larger plan it is."""
 
     @property
     def bundles(self) -> tuple[tuple[str, str], ...]:
