@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -46,6 +47,7 @@ _REFUSED = re.compile(
     re.DOTALL,
 )
 _SAID, _LINE = 2000, 1 << 16  # lines of pip's output kept in memory, and characters of one: its log has all
+_TICK = 0.3  # seconds between two looks at what pip has fetched
 _LEAST_FREE = 32 << 20  # bytes; an environment does not fit into less
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
 
@@ -260,16 +262,77 @@ def interrupts_later() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+class _Line:
+    """The changing line of progress: what pip does, the bytes that it has fetched, their rate, and the time.
+
+    Args:
+        label: what is installed.
+        folder: pip's folder for temporary files, into which it downloads.
+    """
+
+    def __init__(self, label: str, folder: Path) -> None:
+        self.doing = ""
+        self._label, self._folder = label, folder
+        self._begun = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+
+    def __enter__(self) -> _Line:  # noqa: PYI034 - typing.Self is of Python 3.11
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        say("\r\x1b[K", end="")
+
+    def _tick(self) -> None:
+        most = seen = 0
+        rate, looked = 0.0, self._begun
+        while not self._over.wait(_TICK):
+            size, now = _size(self._folder), time.monotonic()
+            rate = 0.7 * rate + 0.3 * max(size - seen, 0) / (now - looked)
+            seen, looked, most = size, now, max(most, size)
+            at = f" at {rate / 1e6:.1f} MB/s" if rate > 3e5 else ""  # else it unpacks
+            fetched = f"{most / 1e6:.1f} MB{at}  " if most > 1e5 else ""
+            seconds = int(now - self._begun)
+            line = f"Installing {self._label}  {fetched}{seconds // 60}:{seconds % 60:02}  {self.doing}"
+            say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="")
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the files below ``folder``, which another program changes."""
+    total = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(top) / name).lstat().st_size
+    return total
+
+
 def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
     """Run pip, show one changing line of progress, keep its output in a log."""
+    with tempfile.TemporaryDirectory(prefix="slipway-pip-") as scratch, contextlib.ExitStack() as shown:
+        line = _Line(label, Path(scratch))
+        if sys.stderr.isatty():
+            shown.enter_context(line)
+        else:
+            say(f"Installing {label}")
+        _run_pip(venv, words, line, total, scratch)
+
+
+def _run_pip(venv: Path, words: list[str], shown: _Line, total: int, scratch: str) -> None:
     log = venv / ".slipway" / "setup.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    live = sys.stderr.isatty()
-    if not live:
-        say(f"Installing {label}")
     lines: collections.deque[str] = collections.deque(maxlen=_SAID)
     count = 0
-    env = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    env = {
+        **os.environ,
+        "TMPDIR": scratch,
+        "PYTHONUNBUFFERED": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+    }
     with interrupts_later() as noted:
         child = subprocess.Popen(
             words,
@@ -290,9 +353,8 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
                 file.write(line)
             if line.startswith("Collecting"):
                 count += 1
-            if live:
-                shown = line.strip()[:60] if count < total else "unpacking"
-                say(f"\r\x1b[KInstalling {label}  {min(count, total)}/{total}  {shown}", end="")
+            what = line.strip() if count < total else "unpacking"
+            shown.doing = f"{min(count, total)}/{total}  {what}"
         code = child.wait()
     finally:
         if child.poll() is None:  # Ctrl-C: pip must not go on by itself
@@ -301,8 +363,6 @@ def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
             child.wait()
         if child.stdout is not None:
             child.stdout.close()
-        if live:
-            say("\r\x1b[K", end="")
     if code:
         _explain_pip("".join(lines), log)
 
