@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _LEAST = 0.5
 """Seconds from which a step's time is kept for the next time's estimate: shorter ones need none."""
+_WORTH = 2.0
+"""Seconds from which an estimate is shown."""
 _KEPT = 500
 """Steps whose times are kept; the oldest make room."""
 _KEY = 200
@@ -122,7 +124,8 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
     console = _console(stream)
     made = Step(text, console, key[:_KEY], announce)
     if animated(console):
-        made.before = recall(key) if key else None
+        before = recall(key) if key else None
+        made.before = before if before and before >= _WORTH else None
         _show(console, made)
     elif announce:
         _say(console, text)

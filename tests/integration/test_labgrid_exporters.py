@@ -37,7 +37,7 @@ def test_places_of_two_exporters_are_used_at_once(tmp_path: Path) -> None:
                 f"    address: 127.0.0.1\n    port: {two.port}\n    username: {server.USER}\n"
             )
             lab.processes.append(lab._start("labgrid-exporter", "-c", lab.address, "-n", "cellar", "resources.yaml"))
-            lab.wait(lambda: "cellar/shelf/" in lab.client("resources"))
+            lab.wait(lambda: "cellar/shelf/" in lab.client("resources"), 300)
             lab.client("-p", "shelf", "create")
             lab.client("-p", "shelf", "add-match", "cellar/shelf/NetworkService")
             devices = {
@@ -50,7 +50,7 @@ def test_places_of_two_exporters_are_used_at_once(tmp_path: Path) -> None:
             with ThreadPoolExecutor(2) as pool:
                 running = {name: pool.submit(execute, device, script, [name]) for name, device in devices.items()}
                 try:
-                    lab.wait(lambda: all(lab.holder(name) for name in devices))
+                    lab.wait(lambda: all(lab.holder(name) for name in devices), 300)
                 finally:
                     for board in boards.values():
                         (board.home / "go").touch()
