@@ -32,11 +32,11 @@ def test_places_of_two_exporters_are_used_at_once(tmp_path: Path) -> None:
         boards = {"desk": one, "shelf": two}
         lab = Lab(tmp_path / "lab", {"desk": (one.port, server.USER)})
         try:
-            (tmp_path / "lab" / "resources.yaml").write_text(
+            (tmp_path / "lab" / "cellar.yaml").write_text(  # the coordinator keeps its own in resources.yaml
                 f"shelf:\n  NetworkService:\n"
                 f"    address: 127.0.0.1\n    port: {two.port}\n    username: {server.USER}\n"
             )
-            lab.processes.append(lab._start("labgrid-exporter", "-c", lab.address, "-n", "cellar", "resources.yaml"))
+            lab.processes.append(lab._start("labgrid-exporter", "-c", lab.address, "-n", "cellar", "cellar.yaml"))
             lab.wait(lambda: "cellar/shelf/" in lab.client("resources"), 300)
             lab.client("-p", "shelf", "create")
             lab.client("-p", "shelf", "add-match", "cellar/shelf/NetworkService")
