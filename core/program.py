@@ -69,6 +69,10 @@ class Tolerance(_Model):
     rtol: float
     why: str
     """The origin of the figures: ``fp32``, ``one quantization step of the output (0.0235)``."""
+    rms: float | None = None
+    """How large the root mean square of the differences may be; ``None``: only single elements are compared."""
+    gain: float | None = None
+    """By what part all elements together may be larger or smaller than the reference's; ``None``: by any."""
 
 
 class Operator(_Model):

@@ -11,6 +11,7 @@ import torch
 from core.program import Agreement, Tolerance
 from models import flips
 from models.graphs import is_dequantize, layers, source
+from models.perturbing import RUNS, Measured
 from models.schemes import Scheme
 
 _FP32 = 1e-5
@@ -18,6 +19,12 @@ _HALF = (
     2**-7
 )  # of the spread: 4 of half precision's 11 bits; MobileNetV2 on a Cortex-A76 loses 2^-7.9, one layer 2^-8.9
 _SHARE = 2e-6  # of the spread: some 17 units in the last place of the largest numbers, for outputs far above 1
+
+_ROOM = 2
+"""What was measured, times this, is allowed: a few runs do not find the worst case."""
+_ROOM_HALF = 3
+_GAIN = 1e-3
+"""The least gain that counts: roundings have no direction, but a processor may prefer one in ties."""
 
 # Largest difference between the program and the float model, in parts of the output's spread. Beyond it the export
 # is suspect, not the arithmetic. Seen in the zoo: fp32 2e-7, fp16 1e-3, 8 bits 0.03, 4 bits 0.1.
@@ -105,7 +112,12 @@ def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool, flip: f
 
 
 def tolerances(
-    program: Any, scheme: Scheme, outputs: Sequence[Any], inputs: Sequence[Any] = ()
+    program: Any,
+    scheme: Scheme,
+    outputs: Sequence[Any],
+    inputs: Sequence[Any] = (),
+    measured: Sequence[Measured] = (),
+    same_arithmetic: bool = True,
 ) -> tuple[Tolerance, ...]:
     """One tolerance an output.
 
@@ -113,11 +125,70 @@ def tolerances(
         program: the exported program in its scheme, before lowering.
         outputs: the reference's.
         inputs: the reference's; without them, the tolerance of dynamic int8 has no room for a flipped activation.
+        measured: what `models.perturbing.measure` has found.
+        same_arithmetic: the reference's engine quantizes as devices do; PyTorch does not.
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
     shallow = scheme.dynamic and inputs_quantized_directly(program)
     flip = flips.largest(program, inputs) if shallow and inputs else 0.0
-    return of_outputs(scheme, outputs, steps, shallow=shallow, flip=flip)
+    found = of_outputs(scheme, outputs, steps, shallow=shallow, flip=flip)
+    if not measured:
+        return found
+    return tuple(
+        _as_measured(one, scheme, output, moves, shallow, same_arithmetic)
+        for one, output, moves in zip(found, outputs, measured, strict=True)
+    )
+
+
+def _as_measured(
+    plain: Tolerance, scheme: Scheme, output: Any, moves: Measured, shallow: bool, same_arithmetic: bool
+) -> Tolerance:
+    """What was measured in place of a rule, or beside it.
+
+    Single elements may move `_ROOM` times as far as in the perturbed runs. So may the root mean square and the gain: a
+    layer that is wrong by one part in a hundred moves many elements a little, most of them in one direction.
+    """
+    if not output.dtype.is_floating_point:
+        return plain
+    half = scheme.method == "half" or output.dtype in (torch.float16, torch.bfloat16)
+    if scheme.method == "none" and not half:
+        wider = _ROOM * moves.noise.largest
+        if wider <= plain.atol:
+            return plain
+        why = f"{_ROOM} times what rounding in another order did in {RUNS} runs in PyTorch ({moves.noise.largest:.2g})"
+        return Tolerance(atol=wider, rtol=plain.rtol, why=f"fp32: {why}")
+    if not same_arithmetic:
+        return plain
+    noise, flip = moves.noise, moves.flip
+    # Whatever is measured, outputs themselves are rounded: float32's share, or the last place of 16 bits.
+    least = float(torch.finfo(output.dtype).eps) * spread(output) if half else _float(spread(output), "").atol
+    room = _ROOM
+    if half:
+        # Perturbed like this, a deep net moves further than on a Cortex-A76, and a single layer half as far.
+        room = _ROOM_HALF
+        atol, why = max(plain.atol, noise.largest), plain.why
+    else:
+        # Outputs in steps of their own move by whole ones, and inputs' flips are bounded: no room is needed.
+        flips_allowed = 1 if scheme.method == "pt2e" or shallow else _ROOM
+        measured = max(_ROOM * noise.largest, 1.0001 * flips_allowed * flip.largest)
+        atol = max(measured, least, plain.atol if scheme.method == "pt2e" or shallow else 0.0)
+        why = plain.why if atol > measured or atol == plain.atol else _found(scheme, moves, flips_allowed)
+    rms = max(room * max(noise.rms, flip.rms), least)
+    gain = max(room * max(noise.gain, flip.gain), _GAIN)
+    return Tolerance(atol=atol, rtol=plain.rtol, why=why, rms=rms, gain=gain)
+
+
+def _found(scheme: Scheme, moves: Measured, flips_allowed: int) -> str:
+    """``dynamic int8: one rounding flipped before blocks.3 moves the output by 0.006, and twice that is allowed``."""
+    kind = "dynamic int8" if scheme.dynamic else "int8"
+    noise, flip = moves.noise.largest, moves.flip.largest
+    if flips_allowed * flip >= _ROOM * noise:
+        allowed = "and twice that is allowed" if flips_allowed > 1 else "which is allowed"
+        return f"{kind}: one rounding flipped before {moves.where} moves the output by {flip:.2g}, {allowed}"
+    return (
+        f"{kind}: rounding every layer a little differently, as another processor does, moved the output by "
+        f"{noise:.2g} in {RUNS} runs in PyTorch, and twice that is allowed"
+    )
 
 
 def of_outputs(
@@ -140,10 +211,15 @@ def of_outputs(
 
 
 def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:
-    """The widest tolerance."""
-    return max(
-        all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output")
-    )
+    """The widest tolerance, with the widest limits of all elements together."""
+    one = max(all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output"))
+
+    def most(name: str) -> float | None:
+        limits = [getattr(other, name) for other in all_of_them if other.atol or other.rtol]  # others are exact
+        return None if None in limits else max(limits, default=None)
+
+    rms, gain = most("rms"), most("gain")
+    return one.model_copy(update={"rms": rms, "gain": gain})
 
 
 def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> Agreement:

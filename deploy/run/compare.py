@@ -65,7 +65,8 @@ def unreferenced(name: str, got: Path) -> Comparison:
 def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None) -> Comparison:
     """Output ``got`` against the reference ``want``: within ``|got - want| <= atol + rtol * |want|`` everywhere.
 
-    NaN agrees with NaN, an infinity with itself; anything else opposite to them is outside every tolerance.
+    NaN agrees with NaN, an infinity with itself; anything else opposite to them is outside every tolerance. So is an
+    output whose differences are small but many, if the tolerance says how large their root mean square may be.
     """
     dtype, ours = load(got)
     expected_dtype, theirs = load(want)
@@ -97,14 +98,37 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
         outside = ~(error <= allowed.atol + allowed.rtol * np.abs(reference))
         relative = np.where(reference != 0, error / np.abs(reference), 0.0)
     count = int(np.count_nonzero(outside))
+    together = "" if count else _together(dtype, ours, theirs, allowed)
     return Comparison(
         **common,
-        verdict="differs" if count else "agrees",
+        verdict="differs" if count or together else "agrees",
+        why=together,
         max_abs=float(error.max()),
         max_rel=float(relative.max()),
         different=different,
         outside=count,
     )
+
+
+def _together(dtype: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], allowed: Tolerance) -> str:
+    """What all elements together do that rounding does not: many small differences, or one direction; or empty."""
+    if allowed.rms is None and allowed.gain is None:
+        return ""
+    # An infinity agrees with itself only, and was looked at before.
+    got, want = (
+        np.nan_to_num(_widen(dtype, array).astype(np.float64).ravel(), posinf=0.0, neginf=0.0)
+        for array in (ours, theirs)
+    )
+    with np.errstate(all="ignore"):
+        rms = float(np.sqrt(np.mean(np.square(got - want))))
+        power = float(np.dot(want, want))
+        gain = float(np.dot(got - want, want)) / power if power else 0.0
+    each = f"no element is outside {allowed.atol:.3g}, but"
+    if allowed.rms is not None and rms > allowed.rms:
+        return f"{each} the root mean square of the differences is {rms:.3g}, beyond the {allowed.rms:.3g} of rounding"
+    if allowed.gain is not None and abs(gain) > allowed.gain:
+        return f"{each} all together are {1 + gain:.5g} times the reference, beyond rounding's 1 ± {allowed.gain:.2g}"
+    return ""
 
 
 def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deploy.run.result import Result
 
 _PROFILE_ROWS = 20
+_MOST_ORIGINS = 4
+"""Reasons for tolerances below the table of outputs; the JSON has all of them."""
 _VERDICTS = {
     "identical": "identical", "agrees": "agrees", "differs": "DIFFERS", "no reference": "no reference",
 }  # fmt: skip
@@ -41,16 +43,33 @@ def _outputs(value: Result) -> None:
     ]
     given = any(output.tolerance for output in value.outputs)
     against = value.program.reference_engine or ("the outputs given" if given else "no reference")
-    kept = value.program.state
     console.table(
         f"{value.program.name} on {value.device} ({value.bundle.engine}), against {against}",
         ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
         rows,
+        "\n".join(filter(None, [_state(value), *_origins(value)])),
+    )
+
+
+def _state(value: Result) -> str:
+    kept = value.program.state
+    if not value.program.execution:
+        return ""
+    return (
         f"The program keeps a state ({', '.join(kept[:3])}{', …' if len(kept) > 3 else ''}): execution "
         f"{value.program.execution} here against execution {value.program.execution} of the reference."
-        if value.program.execution
-        else "",
     )
+
+
+def _origins(value: Result) -> list[str]:
+    """Where the tolerances come from, each once: ``tolerance 0.012: one rounding flipped before ...``."""
+    from deploy.run.result import tolerance_text
+
+    found: dict[str, str] = {}
+    for output in value.outputs:
+        if output.tolerance is not None and output.tolerance.why not in ("", "exact"):
+            found.setdefault(output.tolerance.why, f"tolerance {tolerance_text(output)}: {output.tolerance.why}")
+    return list(found.values())[:_MOST_ORIGINS]
 
 
 def _summary(value: Result) -> None:

@@ -40,6 +40,26 @@ def test_within_and_outside(tmp_path: Path) -> None:
     assert (outside.verdict, outside.outside, outside.elements) == ("differs", 1, 2)
 
 
+def test_many_small_differences_are_no_rounding(tmp_path: Path) -> None:
+    allowed = Tolerance(atol=0.1, rtol=0.0, why="test", rms=0.02, gain=0.01)
+    want = f32(*([1, -1] * 50))
+    few, many, larger = want.copy(), want.copy(), want * np.float32(1.015)
+    few[:3] += np.float32(0.09)
+    many[::2] += np.float32(0.04)
+    assert check(tmp_path, few, want, allowed).verdict == "agrees"
+    found = check(tmp_path, many, want, allowed)
+    assert (found.verdict, found.outside) == ("differs", 0)
+    assert "root mean square of the differences is 0.0283, beyond the 0.02" in found.why
+    found = check(tmp_path, larger, want, allowed)
+    assert (found.verdict, found.outside) == ("differs", 0)
+    assert "1.015 times the reference, beyond rounding's 1 ± 0.01" in found.why
+    assert check(tmp_path, larger, want, LOOSE).verdict == "agrees"
+    infinite = f32(math.inf, -math.inf, math.nan, 3e38, 1)
+    close = infinite.copy()
+    close[4] += np.float32(0.01)
+    assert check(tmp_path, close, infinite, allowed).verdict == "agrees"
+
+
 def test_relative_part_counts_from_the_reference(tmp_path: Path) -> None:
     allowed = Tolerance(atol=0, rtol=0.1, why="test")
     assert check(tmp_path, f32(10.9), f32(10), allowed).verdict == "agrees"
