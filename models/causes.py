@@ -1,4 +1,4 @@
-"""Why torch.export could not take a model: the line of the model's own code, and a next step for known causes."""
+"""Why a model could not be exported or lowered: the line of its own code, and a next step for known causes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ import linecache
 import re
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from models.graphs import base_name, module_path, target_name
+from models.users_code import last_lines
+
 HERE = Path(__file__).resolve().parent
+_LONG = 300
+"""Characters of the exporter's own words; the log has all of them."""
 ANY = "what torch.export takes: https://docs.pytorch.org/docs/stable/export.html"
 
+_DATA = """torch.where(condition, a, b) instead of if; a mask instead of a slice or an index of unknown length; \
+a loop of a fixed number of turns instead of while"""
+_CHANGES = """compute with a changed copy (weight * 0.5 instead of weight.mul_(0.5)); what has to stay from one \
+execution to the next is a buffer: register_buffer, and buffer.copy_(new)"""
+_RAISES = """its variant that returns a code instead: torch.linalg.inv_ex(x).inverse for torch.linalg.inv(x), \
+cholesky_ex, solve_ex"""
+_OPERATOR = """write it with torch's own operators, in the model or as its decomposition (torch.library.impl with \
+CompositeImplicitAutograd)"""
 _KNOWN = (
     (
         r"GuardOnDataDependent|data-dependent",
         "numbers in a tensor decide what is computed or how large something is, and a program is fixed before",
-        "torch.where(condition, a, b) instead of if; a mask instead of a slice or an index of unknown length",
+        _DATA,
     ),
     (
         r"\.numpy\(\) is not supported",
@@ -31,14 +45,62 @@ _KNOWN = (
         "dynamic_shapes lets a size change that the model fixes",
         "leave that size out of dynamic_shapes, or narrow it as the message suggests",
     ),
+    (
+        r"FakeTensor\.__format__",
+        "the model turns a tensor's numbers into text, and a program has no text",
+        "leave the text out, or write it after the model has run",
+    ),
+    (
+        r"in output, which is not a known type",
+        "the model returns an object of a class that torch does not look into",
+        "return tensors: a tuple, a list or a dictionary of them",
+    ),
+    (
+        r"fake tensor in the exported program constant's list",
+        "the model changes a parameter while it runs, or keeps a tensor that it has computed",
+        _CHANGES,
+    ),
+    (
+        r"'WithEffects' object has no attribute",
+        "an operator that raises an error when it meets certain numbers cannot be lowered",
+        _RAISES,
+    ),
+    (
+        r"0 in strides is not supported",
+        "a tensor repeats its numbers without a copy (expand), or is sparse: ExecuTorch has neither",
+        "x.contiguous() after expand, of an example input, too; a dense tensor instead of a sparse one",
+    ),
+    (
+        r"Missing out variants",
+        "ExecuTorch has no kernel for an operator, and no partitioner takes it",
+        _OPERATOR,
+    ),
+    (r"per_op mode", "", "leave out per_op_mode"),
 )
-"""Words of the exporter's message, what they mean, and what to do."""
+"""Words of the exporter's message, what they mean, and what to do. A test tries each advice."""
 
 
-def known(error: BaseException) -> tuple[str, str]:
-    """The cause in words and the next step; of an unknown error no words and a general hint."""
+def known(error: BaseException, otherwise: str = ANY) -> tuple[str, str]:
+    """The cause in words and the next step; of an unknown error no words and the hint ``otherwise``."""
     said = f"{type(error).__name__}: {error}"
-    return next(((why, hint) for words, why, hint in _KNOWN if re.search(words, said)), ("", ANY))
+    return next(((why, hint) for words, why, hint in _KNOWN if re.search(words, said)), ("", otherwise))
+
+
+def explained(error: BaseException, module: Any = None, program: Any = None, otherwise: str = ANY) -> tuple[str, str]:
+    """The cause of a failure of the exporter: in words, the line of the model, the exporter's own line; the next step.
+
+    Args:
+        module: the model, if its own code ran when it failed.
+        program: the exported program, if it was that which failed.
+    """
+    why, hint = known(error, otherwise)
+    line = place(error, module) if module is not None else ""
+    line = line or place_in(error, program)
+    said = last_lines(error)
+    # What stands above says it already, or begins the exporter's own explanation of itself.
+    said = said.splitlines()[0] if why or line else said
+    said = said if len(said) <= _LONG else said[:_LONG].rstrip() + " …"
+    return "\n".join(one for one in (why, line, f"{type(error).__name__}: {said}") if one), hint
 
 
 def place(error: BaseException, module: Any) -> str:
@@ -53,6 +115,54 @@ def place(error: BaseException, module: Any) -> str:
             of = f" of {name}" if name else ""
             found = f"{file}, line {line}, in {frame.f_code.co_name}{of}: {code}"
     return found
+
+
+def place_in(error: BaseException, program: Any = None) -> str:
+    """``aten::inverse, made by net.py, line 12, in forward of encoder: x.inverse()``; empty if no operator is named.
+
+    The operator is the one that the exporter worked on when it failed, or one of ``program`` that its message names.
+    """
+    for node in (*_at_work(error), *(_named(error, program) if program is not None else ())):
+        if line := origin(node):
+            return f"{target_name(node)}, made by {line}"
+    return ""
+
+
+def _at_work(error: BaseException) -> Iterator[Any]:
+    """Operators that functions of the exporter held when it failed, the innermost function's first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        for frame, _ in reversed(list(traceback.walk_tb(seen.__traceback__))):
+            for name in ("node", "n", "self"):
+                value = frame.f_locals.get(name)
+                value = getattr(value, "node", None) if name == "self" else value
+                if isinstance(value, torch.fx.Node) and value.op == "call_function":
+                    yield value
+        seen = seen.__cause__ or seen.__context__
+
+
+def _named(error: BaseException, program: Any) -> Iterator[Any]:
+    """Operators whose names the message has."""
+    said = str(error)
+    for node in program.graph.nodes:
+        if node.op == "call_function" and "::" in target_name(node):
+            name = base_name(target_name(node))
+            if re.search(rf"(?<![\w:]){re.escape(name)}(?!\w)", said) or re.search(rf"%{re.escape(node.name)}\b", said):
+                yield node
+
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+
+
+def origin(node: Any) -> str:
+    """``net.py, line 12, in forward of encoder.layers.3: x.inverse()``: where the model made an operator; or empty."""
+    for match in reversed(list(_FRAME.finditer(str(node.meta.get("stack_trace") or "")))):
+        file, line = match["file"], int(match["line"])
+        if not _foreign(file):
+            path = module_path(node)
+            of = f" of {path}" if path else ""
+            return f"{file}, line {line}, in {match['function']}{of}: {linecache.getline(file, line).strip()}"
+    return ""
 
 
 def _foreign(file: str) -> bool:

@@ -17,18 +17,9 @@ from typing import Any
 import torch
 
 from core.errors import ExportError, SlipwayError
-from models import state
+from models import causes, progress, state
 from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
-from models.users_code import last_lines
 
-# What to try, by words of the exporter's message.
-_HINTS = (
-    ("per_op mode", "leave out per_op_mode"),
-    (
-        "Missing out variants",
-        "let a partitioner take those operators, --partitioners xnnpack: portable kernels lack them",
-    ),
-)
 _ANY_HINT = "--partitioners none, to see whether the delegate is to blame"
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
@@ -90,8 +81,11 @@ def _announce(partitioner: Any, listener: _Listener) -> None:
 
     def partition(program: Any) -> Any:
         listener.running = type(partitioner).__name__
+        progress.at(f"{listener.running} chooses its operators")
         try:
-            return choose(program)
+            chosen = choose(program)
+            progress.at(f"{listener.running} compiles {len(chosen.partition_tags)} delegates")
+            return chosen
         finally:
             listener.running = ""
 
@@ -185,6 +179,7 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
     from executorch.exir import to_edge_transform_and_lower
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
+    exported = program
     try:
         with torch.no_grad(), _listening(partitioners) as reasons:
             edge = to_edge_transform_and_lower(
@@ -194,6 +189,7 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
                 compile_config=get_xnnpack_edge_compile_config(),
                 generate_etrecord=True,
             )
+        progress.at("writing the program")
         program = edge.exported_program()
         operators = list(edge_operators(program.graph_module))
         read = partial(
@@ -211,8 +207,6 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
     except SlipwayError:
         raise
     except Exception as error:
-        hint = next((hint for words, hint in _HINTS if words in str(error)), _ANY_HINT)
-        raise ExportError(
-            "Lowering the exported model failed.", f"{type(error).__name__}: {last_lines(error)}", hint
-        ) from error
+        cause, hint = causes.explained(error, program=exported, otherwise=_ANY_HINT)
+        raise ExportError("Lowering the exported model failed.", cause, hint) from error
     return read(manager=manager)

@@ -12,12 +12,12 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from core.errors import ExportError, SlipwayError
-from models import causes, haste, partitioners, state
+from models import causes, haste, partitioners, progress, state
 from models.graphs import is_dequantize, module_path
 from models.loading import Prepared
 from models.options import Options
 from models.schemes import Scheme
-from models.users_code import call, last_lines
+from models.users_code import call
 from models.variants import kind_of
 
 DEFAULTS = Options()
@@ -43,7 +43,8 @@ def _explained(doing: str, log_hint: str, run: Callable[[], Any]) -> Any:
     except SlipwayError:
         raise
     except Exception as error:
-        raise ExportError(f"{doing} failed.", f"{type(error).__name__}: {last_lines(error)}", log_hint) from error
+        cause, hint = causes.explained(error, otherwise=log_hint)
+        raise ExportError(f"{doing} failed.", cause, hint) from error
 
 
 def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: bool = False) -> Any:
@@ -66,11 +67,7 @@ def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: boo
     except SlipwayError:
         raise
     except Exception as error:
-        why, hint = causes.known(error)
-        line = causes.place(error, module)
-        said = last_lines(error)
-        said = said.splitlines()[0] if why and line else said  # the rest says the same again
-        cause = "\n".join(one for one in (why, line, f"{type(error).__name__}: {said}") if one)
+        cause, hint = causes.explained(error, module)
         raise ExportError("torch.export of the model failed.", cause, hint) from error
 
 
@@ -91,7 +88,8 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
     with haste.in_quantizing():
         prepared = prepare_pt2e(graph, quantizer)
     with torch.no_grad():
-        for sample in samples:
+        for number, sample in enumerate(samples, 1):
+            progress.at(f"calibrating with sample {number} of {len(samples)}")
             prepared(*sample)
         if len(samples) == 1 and state.changed(prepared, own):
             for _ in range(state.EXECUTIONS - 1):

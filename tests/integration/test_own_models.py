@@ -245,36 +245,3 @@ def test_strict_mode_is_tried_where_the_exporter_needs_it(
     program = load_program(export("linear", out=tmp_path, host=host))
     assert tried == [False, True]
     assert program.options == {"strict": True}
-
-
-@pytest.mark.parametrize(
-    ("name", "line", "why", "hint", "module"),
-    [
-        ("sized", "count = int(x[0, 0].item())", "numbers in a tensor decide", "a mask instead of a slice", ""),
-        ("branching", "if x.mean() > 0:", "numbers in a tensor decide", "torch.where(condition, a, b)", " of 1.0: "),
-        ("converting", "torch.from_numpy(x.numpy() * 2)", "leaves PyTorch for NumPy", "torch's function", ""),
-        ("fixed", "", "a size change that the model fixes", "leave that size out of dynamic_shapes", ""),
-    ],
-)
-def test_a_known_cause_has_its_line_and_a_next_step(name: str, line: str, why: str, hint: str, module: str) -> None:
-    from models.quantize import capture
-
-    net, inputs, *shapes = fixture(f"failing:{name}")
-    with pytest.raises(ExportError) as caught:
-        capture(net, inputs, *shapes or [None])
-    cause = caught.value.cause
-    assert why in cause
-    assert hint in caught.value.hint
-    assert line in cause
-    assert module in cause
-    assert "failing.py, line" in cause or not line
-    assert cause.count("failing.py") <= 1, "once"
-    assert "site-packages" not in cause
-
-
-def test_the_next_steps_work() -> None:
-    from models.quantize import capture
-
-    for name in ("repaired", "narrowed"):
-        net, inputs = fixture(f"failing:{name}")
-        capture(net, inputs, None)

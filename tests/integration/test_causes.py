@@ -1,0 +1,65 @@
+"""What users read when a model cannot be exported: the line of their code, the cause, a next step that works."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+import pytest
+
+from core.errors import ExportError
+
+pytestmark = pytest.mark.export
+
+
+def fixture(name: str) -> Any:
+    """What a function of the failing models returns."""
+    return getattr(importlib.import_module("tests.fixtures.models.failing"), name)()
+
+
+def lower(net: Any, inputs: Any, shapes: Any = None) -> Any:
+    """Export and lower, as ``./inv export`` does."""
+    from models.lowering import lower as lowered
+    from models.options import Options
+    from models.partitioners import make
+    from models.quantize import capture
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, which go to the log
+        return lowered(capture(net, inputs, shapes), make(("xnnpack",), Options()))
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "why", "hint", "module"),
+    [
+        ("sized", "count = int(x[0, 0].item())", "numbers in a tensor decide", "a mask instead of a slice", ""),
+        ("branching", "if x.mean() > 0:", "numbers in a tensor decide", "torch.where(condition, a, b)", " of 1.0: "),
+        ("waiting", "while x.sum() < 10:", "numbers in a tensor decide", "a fixed number of turns", ""),
+        ("converting", "torch.from_numpy(x.numpy() * 2)", "leaves PyTorch for NumPy", "torch's function", ""),
+        ("fixed", "", "a size change that the model fixes", "leave that size out of dynamic_shapes", ""),
+        ("writing", 'x * float(f"{x.max():.2f}")', "into text", "leave the text out", ""),
+        ("wrapping", "", "returns an object of a class", "a dictionary of them", ""),
+        ("changing", "", "changes a parameter", "weight * 0.5 instead of weight.mul_(0.5)", ""),
+        ("inverting", "torch.linalg.inv(x) + 1", "raises an error when it meets", "inv_ex(x).inverse", " of 0: "),
+        ("expanded", "", "repeats its numbers without a copy", "x.contiguous()", ""),
+        ("calling", "torch.ops.slipway_fixture.twice(x)", "has no kernel for an operator", "own operators", ""),
+    ],
+)
+def test_a_known_cause_has_its_line_and_a_next_step(name: str, line: str, why: str, hint: str, module: str) -> None:
+    with pytest.raises(ExportError) as caught:
+        lower(*fixture(name))
+    cause = caught.value.cause
+    assert why in cause
+    assert hint in caught.value.hint
+    assert line in cause
+    assert module in cause
+    assert "failing.py, line" in cause or not line
+    assert cause.count("failing.py") <= 1, "once"
+    assert "site-packages" not in cause
+    assert len(cause.splitlines()) <= 3, "the cause, the line, and the exporter's own words"
+
+
+@pytest.mark.parametrize("name", ["repaired", "narrowed", "advised", "copied"])
+def test_the_next_steps_work(name: str) -> None:
+    assert lower(*fixture(name)).manager.buffer[4:8] == b"ET12"
