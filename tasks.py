@@ -154,6 +154,8 @@ def prove(
         "config-precisions": "only these go to XNNPACK: fp32, static_quant, dynamic_quant (comma-separated)",
         "options": "further export options as KEY=VALUE;KEY=VALUE (docs/models.md lists them)",
         "force": "export even if nothing changed",
+        "jobs": "how many programs to export at once; each takes 1 to 3 GB of memory (default: 1)",
+        "no-warm": "do not use, and do not leave, an exporter that waits in memory for the next export",
         "json": "print the program's description as JSON",
     },
 )
@@ -167,6 +169,8 @@ def export(
     config_precisions: str = "",
     options: str = "",
     force: bool = False,
+    jobs: int = 1,
+    no_warm: bool = False,
     json: bool = False,
 ) -> None:
     """Turn a PyTorch model into a program (.pte or .onnx) with reference inputs and outputs.

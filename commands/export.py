@@ -25,8 +25,9 @@ def run(words: Words) -> None:
     if words["config_precisions"]:
         chosen["config_precisions"] = words["config_precisions"]
     folders = combined(
-        words["model"], words["scheme"], words["partitioners"], chosen, words["force"], format=words["format"]
-    )
+        words["model"], words["scheme"], words["partitioners"], chosen, words["force"], format=words["format"],
+        at_once=words["jobs"], keep=not words["no_warm"],
+    )  # fmt: skip
     report.programs(folders, words["json"])
 
 
@@ -68,12 +69,20 @@ def combined(
     options: dict[str, str] | None = None,
     force: bool = False,
     format: str = "pte",  # noqa: A002
+    at_once: int = 1,
+    keep: bool = True,
 ) -> list[Path]:
-    """Export what ``--model`` and ``--scheme`` name, ``all`` included; the folders."""
+    """Export what ``--model`` and ``--scheme`` name, ``all`` included; the folders.
+
+    Args:
+        at_once: how many exports run together.
+        keep: use an exporter that waits in memory.
+    """
     from models.options import words
     from models.zoo import combinations
 
-    return together(combinations(model, scheme, format), words(partitioners), options, force, format)
+    names = words(partitioners)
+    return together(combinations(model, scheme, format), names, options, force, format, at_once=at_once, keep=keep)
 
 
 def together(
@@ -82,18 +91,27 @@ def together(
     options: dict[str, str] | None = None,
     force: bool = False,
     format: str = "pte",  # noqa: A002
+    at_once: int = 1,
+    keep: bool = True,
 ) -> list[Path]:
-    """Export the outdated programs together; torch is installed and imported only if there are any."""
+    """Export the outdated programs together; torch is installed and imported only if there are any.
+
+    Args:
+        at_once: how many exports run together.
+        keep: use an exporter that waits in memory.
+    """
     from models.current import current
     from models.request import resolve
 
+    if at_once < 1:
+        raise UsageError(f"--jobs is {at_once}.", "it is the number of exports that run together", "--jobs 2")
     requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
     if force or not all(current(request) for request in requests):
         from core.environment import ensure_export, ensure_onnx
-        from models.export import export_many
+        from models import warm
 
         (ensure_onnx if format == "onnx" else ensure_export)()
-        export_many(jobs, partitioners=names, options=options, force=force, format=format)
+        warm.export(requests, force, at_once, keep)
     return [request.folder for request in requests]
 
 

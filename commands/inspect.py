@@ -287,7 +287,8 @@ def read(source: Source, warmup: int = -1) -> Run:
     ensure_export()
     from models.inspection.origins import find as find_origins
     from models.inspection.rows import Kernel, rows
-    from models.quiet import Stages, log_path, quiet
+    from models.progress import Stages
+    from models.quiet import log_path, quiet
 
     runner = source.result.runner if source.result else None
     notes = []
@@ -393,7 +394,8 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
             "Only values of the method forward are compared.", "ETRecords have the inputs of that one", ""
         )
     from models.inspection import dump
-    from models.quiet import Stages, log_path, quiet
+    from models.progress import Stages
+    from models.quiet import log_path, quiet
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()

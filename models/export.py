@@ -22,7 +22,8 @@ from models.current import DESCRIPTION, current, stale
 from models.host import Host
 from models.options import Options
 from models.packages import install, pins
-from models.quiet import Stages, log_path, quiet
+from models.progress import Stages
+from models.quiet import log_path, quiet
 from models.request import Request, key, resolve, versions
 
 if TYPE_CHECKING:
@@ -168,6 +169,16 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+def sweep(request: Request) -> None:
+    """Remove what a crashed export of ``request`` has left, unless another one runs."""
+    with locked(_lock(request)):
+        _sweep(request.folder)
+
+
+def _lock(request: Request) -> str:
+    return f"program-{sha256_bytes(str(request.folder).encode())[:16]}"
+
+
 def export_request(request: Request, force: bool, host: Host) -> Path:
     """What `export` does with a request that is checked already; the folder."""
     if not force and current(request):
@@ -180,7 +191,7 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
     for name in partitioners.sets(request.partitioners):
         backends.enter(name)
     # Two exports to one folder take turns; the second finds the result of the first.
-    with locked(f"program-{sha256_bytes(str(request.folder).encode())[:16]}"):
+    with locked(_lock(request)):
         if not force and current(request):
             return request.folder
         _sweep(request.folder)
@@ -191,6 +202,7 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
                     stages = Stages(request.name, terminal)
                     try:
                         program = _make(request, folder, stages, host)
+                        stages.done()
                     finally:
                         stages.close()
             except ExportError as error:
@@ -251,8 +263,25 @@ def _collect(name: str, failures: dict[str, SlipwayError]) -> Iterator[None]:
         note(f"{name}: failed: {error.what}")
 
 
+def raise_failures(failures: Mapping[str, SlipwayError], count: int) -> None:
+    """Raise the only failure, or one error that lists all of them; nothing if there is none.
+
+    Args:
+        count: how many exports there were.
+    """
+    if len(failures) == 1:
+        raise next(iter(failures.values()))
+    if failures:
+        raise ExportError(
+            f"{len(failures)} of {count} exports failed.",
+            "\n".join(f"{name}: {error.what} {error.cause}" for name, error in failures.items()),
+            "export one alone to see all of its message",
+            list(failures),
+        )
+
+
 def export_many(
-    jobs: Sequence[Job | tuple[str, str]],
+    jobs: Sequence[Job | tuple[str, str] | Request],
     *,
     partitioners: Sequence[str] = (),
     options: Options | Mapping[str, Any] | None = None,
@@ -264,11 +293,17 @@ def export_many(
 
     A failure does not stop the others.
 
+    Args:
+        jobs: what to export; a `Request` as it is.
+
     Raises:
         SlipwayError: the only failure, or an `ExportError` that lists all of them.
     """
-    requests = []
+    requests: list[Request] = []
     for job in jobs:
+        if isinstance(job, Request):
+            requests.append(job)
+            continue
         name, scheme = (job.model, job.scheme) if isinstance(job, Job) else job
         requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out, format=format))
     folders: list[Path] = []
@@ -277,13 +312,5 @@ def export_many(
         for request in requests:
             with _collect(request.name, failures):
                 folders.append(export_request(request, force, host))
-    if len(failures) == 1:
-        raise next(iter(failures.values()))
-    if failures:
-        raise ExportError(
-            f"{len(failures)} of {len(requests)} exports failed.",
-            "\n".join(f"{name}: {error.what} {error.cause}" for name, error in failures.items()),
-            "export one alone to see all of its message",
-            list(failures),
-        )
+    raise_failures(failures, len(requests))
     return folders

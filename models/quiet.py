@@ -1,4 +1,4 @@
-"""Send the output of the exporter's libraries to a log file; the terminal shows one line of progress."""
+"""Send the output of the exporter's libraries to a log file."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import contextlib
 import ctypes
 import os
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from core.paths import cache_dir
-
-_OFTEN = 10.0  # seconds between lines that are not rewritten
 
 
 def log_path(name: str) -> Path:
@@ -64,36 +61,3 @@ def quiet(log: Path) -> Iterator[TextIO]:
             os.dup2(handle, number)
             os.close(handle)
         os.close(sink)
-
-
-class Stages:
-    """The progress line: rewritten in place on a terminal; elsewhere one line, and another when a stage took long."""
-
-    def __init__(self, name: str, stream: TextIO) -> None:
-        self._name = name
-        self._stream = stream
-        self._live = stream.isatty()
-        self._start = time.monotonic()
-        self._said = float("-inf")
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return time.monotonic() - self._start
-
-    def show(self, stage: str) -> None:
-        """Show the current stage."""
-        with contextlib.suppress(OSError):
-            if self._live:
-                self._stream.write(f"\r\x1b[K{self._name}: {stage} ({self.seconds:.0f} s)")
-                self._stream.flush()
-            elif time.monotonic() - self._said > _OFTEN:
-                self._said = time.monotonic()
-                self._stream.write(f"{self._name}: {stage}\n")
-
-    def close(self) -> None:
-        """Remove the line."""
-        with contextlib.suppress(OSError):
-            if self._live:
-                self._stream.write("\r\x1b[K")
-                self._stream.flush()

@@ -19,6 +19,8 @@ from tests.support.order import rank, unit
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The developer's own inventory is none of the tests' business.
 os.environ["XDG_CONFIG_HOME"] = str(ROOT / "dist" / "no-configuration")
+# A test's export must not leave a process behind; those of the warm exporter itself allow it.
+os.environ["SLIPWAY_WARM"] = "no"
 
 Completed = subprocess.CompletedProcess[str]
 

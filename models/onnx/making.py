@@ -26,7 +26,7 @@ from models.users_code import last_lines
 
 if TYPE_CHECKING:
     from models.host import Host
-    from models.quiet import Stages
+    from models.progress import Stages
 
 OPSET = 20
 """What torch 2.13's exporter writes by itself; ONNX Runtime 1.21, the oldest that runs it here, reads up to 22."""

@@ -1,0 +1,227 @@
+"""The exporter that waits in memory: the same programs as without it, nothing of earlier ones, nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+from core.program import load_program
+from models.warm import client
+
+pytestmark = pytest.mark.export
+
+MODEL = """import os, torch
+from pathlib import Path
+from beside import BIAS
+
+def make_model():
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x + BIAS
+    return Net(), (torch.ones(2),)
+
+def crashing():
+    import signal
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def waiting():
+    import time
+    Path(__file__).with_name("waits").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a model and a cache of its own. Afterwards the exporter must be gone."""
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "net.py").write_text(MODEL)
+    (folder / "beside.py").write_text("BIAS = 1.0\n")
+    yield folder
+    pids = [pid for pid in (server(folder),) if pid]
+    for base in (folder / "cache" / "warm").glob("*/*"):
+        (base / "socket").unlink(missing_ok=True)
+    for pid in pids:
+        _ended(pid)
+
+
+def _ended(pid: int, seconds: float = 120.0) -> None:
+    """Wait for the end of a process that is not our child."""
+    end = time.monotonic() + seconds
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < end, f"{pid} still runs"
+        time.sleep(0.1)
+
+
+def server(here: Path) -> int:
+    """The process that serves; 0 if there is none."""
+    for base in (here / "cache" / "warm").glob("*/*"):
+        connection = client.connect(base)
+        if connection is not None:
+            with connection:
+                pid: int = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                return pid
+    return 0
+
+
+def begin(here: Path, function: str, *words: str, dist: str = "dist", **env: str) -> subprocess.Popen[str]:
+    """Start ``./inv export`` of a function of the folder's model."""
+    variables = {**os.environ, "SLIPWAY_WARM": "yes", "SLIPWAY_CACHE": str(here / "cache"), **env}
+    return subprocess.Popen(
+        [str(ROOT / "inv"), "export", "--model", f"net.py:{function}", *words],
+        cwd=here, env={**variables, "SLIPWAY_DIST": str(here / dist)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def export(here: Path, *words: str, dist: str = "dist", **env: str) -> Path:
+    """Export the model; its folder."""
+    out, err = (child := begin(here, "make_model", *words, dist=dist, **env)).communicate(timeout=600)
+    assert child.returncode == 0, out + err
+    return here / dist / "programs" / "net-make_model-fp32"
+
+
+def first_output(folder: Path) -> float:
+    import numpy
+
+    return float(numpy.load(folder / "output0.npy")[0])
+
+
+def test_a_life_of_the_warm_exporter(here: Path) -> None:
+    cold = load_program(export(here, "--no-warm", dist="cold"))
+    assert server(here) == 0, "--no-warm leaves none"
+    assert not list((here / "cache" / "warm").glob("*/*"))
+
+    # The same bytes, and nothing of the first export in the second.
+    warm = export(here)
+    pid = server(here)
+    assert pid
+    program = load_program(warm)
+    assert (program.sha256, program.outputs, program.tolerance) == (cold.sha256, cold.outputs, cold.tolerance)
+    assert program.depends == cold.depends
+    assert first_output(warm) == 2.0
+    (here / "beside.py").write_text("BIAS = 2.0\n")
+    assert first_output(export(here)) == 3.0
+    assert server(here) == pid
+    (socket_,) = (here / "cache" / "warm").glob("*/*/socket")
+    assert [oct(one.stat().st_mode & 0o777) for one in (socket_, socket_.parent, socket_.parent.parent)] == [
+        "0o600", "0o700", "0o700",
+    ]  # fmt: skip
+
+    # A crash of the model's code ends its own copy only.
+    child = begin(here, "crashing")
+    _, said = child.communicate(timeout=600)
+    assert child.returncode == 6, said
+    assert "ended with SIGSEGV" in said
+    assert "Traceback" not in said
+    assert server(here) == pid
+
+    # Ctrl-C ends the copy, and leaves nothing half-written.
+    child = begin(here, "waiting")
+    while not (here / "waits").exists():
+        assert child.poll() is None
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert [one.name for one in (here / "dist" / "programs").iterdir()] == ["net-make_model-fp32"]
+    assert server(here) == pid
+    assert not _copies(pid)
+
+    # So does the end of the command by force.
+    (here / "waits").unlink()
+    child = begin(here, "waiting")
+    while not (here / "waits").exists():
+        assert child.poll() is None
+        time.sleep(0.1)
+    child.kill()
+    child.communicate(timeout=60)
+    end = time.monotonic() + 60
+    while _copies(pid):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+    # Another environment, another exporter; the old one ends.
+    export(here, "--force", OMP_NUM_THREADS="1")
+    _ended(pid)
+    other = server(here)
+    assert other not in (0, pid)
+
+    # Killed, it leaves a socket that nobody answers: the next command would start another.
+    os.kill(other, signal.SIGKILL)
+    _ended(other)
+    assert server(here) == 0
+
+
+def _copies(pid: int) -> list[str]:
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    with contextlib.suppress(OSError):
+        return children.read_text().split()
+    return []
+
+
+def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
+    client.home().chmod(0o755)
+    with pytest.raises(OSError, match="is not private"):
+        client.home()
+
+
+LIGHT = """import os, sys
+from pathlib import Path
+from models.warm import key, server
+server.LOADS = ("json",)
+server._LOOK = 0.2
+folder, wanted, idle = sys.argv[1:]
+os._exit(server.main(Path(folder), wanted or key.key(), float(idle)))
+"""
+"""The process itself, without what takes long to load."""
+
+
+def _light(folder: Path, wanted: str = "", idle: float = 600.0) -> subprocess.Popen[bytes]:
+    folder.mkdir(mode=0o700)
+    return subprocess.Popen([sys.executable, "-c", LIGHT, str(folder), wanted, str(idle)], cwd=ROOT)
+
+
+def test_it_ends_by_itself(tmp_path: Path) -> None:
+    idle = _light(tmp_path / "idle", idle=0.5)
+    assert idle.wait(120) == 0
+    assert not (tmp_path / "idle").exists(), "nothing is left"
+    assert _light(tmp_path / "other", wanted="another key").wait(120) != 0, "its code is not what the command has"
+    # The cache is removed.
+    gone = _light(tmp_path / "gone")
+    while not (tmp_path / "gone" / "socket").exists():
+        assert gone.poll() is None
+        time.sleep(0.05)
+    (tmp_path / "gone" / "socket").unlink()
+    assert gone.wait(120) == 0
+
+
+def test_a_command_that_says_nothing_is_no_export(tmp_path: Path) -> None:
+    child = _light(tmp_path / "own")
+    try:
+        while not (tmp_path / "own" / "socket").exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        for words in (b"", b"not JSON\n", b"[1, 2"):
+            connection = client.connect(tmp_path / "own")
+            assert connection is not None
+            with connection:
+                connection.sendall(words)
+                connection.shutdown(socket.SHUT_WR)
+                assert connection.recv(100) == b"", "no copy was made, so nothing has ended"
+        assert child.poll() is None
+    finally:
+        child.terminate()
+        assert child.wait(60) == 0
