@@ -124,7 +124,7 @@ struct Capabilities {
   // False: the runtime does not tell which operators it has, so `operators` is empty and proves nothing.
   bool lists_operators = true;
   // Types of data that kernels of delegates were linked for, sorted; empty: all.
-  std::vector<std::string> kernel_types;
+  std::vector<std::string> kernel_types = {};  // an initializer, so that engines may leave it out
   // True: built for some programs only, so what is lacking may be had by building it for more.
   bool selective = false;
 };
