@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from deploy.devices.inventory import Device
-from deploy.run.execute import execute
+from core.paths import ROOT
 from tests.faults import server
 from tests.integration.test_labgrid import Lab
-from toolchains.targets import host_target
 
 pytestmark = pytest.mark.virtual
 
@@ -40,23 +39,30 @@ def test_places_of_two_exporters_are_used_at_once(tmp_path: Path) -> None:
             lab.wait(lambda: "cellar/shelf/" in lab.client("resources"), 300)
             lab.client("-p", "shelf", "create")
             lab.client("-p", "shelf", "add-match", "cellar/shelf/NetworkService")
-            devices = {
-                name: Device(
-                    name=name, transport="ssh", source="labgrid", coordinator=lab.address, place=name,
-                    target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
+            inventory = tmp_path / "devices.toml"
+            inventory.write_text(
+                "".join(
+                    f'[{name}]\ntransport = "ssh"\nsource = "labgrid"\ncoordinator = "{lab.address}"\n'
+                    f'place = "{name}"\nkey = "{board.client_key}"\nknown_hosts = "{board.known_hosts}"\n'
+                    for name, board in boards.items()
                 )
-                for name, board in boards.items()
+            )
+            environment = {**os.environ, "SLIPWAY_DEVICES_FILE": str(inventory)}
+            running = {
+                name: subprocess.Popen(
+                    [ROOT / "inv", "devices.run", name, script, "--args", name],
+                    env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                )
+                for name in boards
             }  # fmt: skip
-            with ThreadPoolExecutor(2) as pool:
-                running = {name: pool.submit(execute, device, script, [name]) for name, device in devices.items()}
-                try:
-                    lab.wait(lambda: all(lab.holder(name) for name in devices), 300)
-                finally:
-                    for board in boards.values():
-                        (board.home / "go").touch()
-                assert {name: run.result().stdout for name, run in running.items()} == {
-                    "desk": b"desk\n", "shelf": b"shelf\n",
-                }  # fmt: skip
-            assert [lab.holder(name) for name in devices] == ["", ""]
+            try:
+                lab.wait(lambda: all(lab.holder(name) for name in boards), 300)
+            finally:
+                for board in boards.values():
+                    (board.home / "go").touch()
+                said = {name: child.communicate(timeout=300)[0] for name, child in running.items()}
+            assert {name: child.returncode for name, child in running.items()} == dict.fromkeys(boards, 0), said
+            assert all(name in words.splitlines() for name, words in said.items())
+            assert [lab.holder(name) for name in boards] == ["", ""]
         finally:
             lab.close()
