@@ -101,6 +101,19 @@ class Case(_Model):
     tolerances: tuple[Tolerance, ...]
 
 
+class Method(_Model):
+    """A method that runs once before the described one, in the same process, and shares its state."""
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    inputs: tuple[TensorFile, ...]
+    outputs: tuple[TensorFile, ...]
+    """Of its one execution, after those of the methods before it."""
+    tolerances: tuple[Tolerance, ...]
+    delegates: int = 0
+    """Delegate calls in it."""
+    undelegated: tuple[Operator, ...] = ()
+
+
 class Agreement(_Model):
     """How far the program is from the model in PyTorch: a check of the export itself, made on the exporting machine."""
 
@@ -170,6 +183,8 @@ class Program(_Model):
     """Of a program with state: the outputs of each execution that the reference has, the first one's, too."""
     cases: tuple[Case, ...] = ()
     """Of a program with dynamic shapes: other sizes that a deploy checks, too."""
+    before: tuple[Method, ...] = ()
+    """Of a program with several methods: those that run once before ``method``, in this order."""
     depends: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """What the user's function read besides: ``files``, ``folders``, ``variables`` and ``packages``."""
 

@@ -73,7 +73,7 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     import torch
 
     from core.program import Program, Quantization
-    from models import audit, delegation, haste, loading, lowering, quantize, referencing, sizes, state
+    from models import audit, delegation, earlier, haste, loading, lowering, quantize, referencing, sizes
     from models.tolerances import widest
 
     torch.manual_seed(0)
@@ -81,16 +81,20 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     model = loading.load(request)
     strict = strict or bool(getattr(model.module, "strict", False))
     model = replace(model, strict=strict)
-    want = state.eager(model.module, model.inputs)
+    want, want_before = earlier.eager(model)
     with haste.in_torch(), haste.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
-        quantized = quantize.apply(model, request.scheme, request.options, request.partitioners)
+        how = (request.scheme, request.options, request.partitioners)
+        quantized = quantize.apply(model, *how)
+        before = {one.method: quantize.apply(replace(one, strict=strict), *how, again=True) for one in model.before}
         scheme = quantized.scheme or request.scheme
         stages.show("lowering")
         chosen = partitioners.make(request.partitioners, request.options)
         # Lowering rewrites its graph, but the original is needed later.
-        lowered = lowering.lower(copy.deepcopy(quantized.program), chosen)
-    placement = delegation.describe(lowered)
+        every = {name: copy.deepcopy(one.program) for name, one in {**before, model.method: quantized}.items()}
+        methods = lowering.lower_all(every, chosen)
+        lowered = methods[model.method]
+    placement = delegation.describe(lowered, model.method)
     skipped, nothing = audit.skipped(quantized.program, lowered, request.scheme, request.options.layers)
     lowered.manager.save(str(folder / request.file))
 
@@ -98,8 +102,12 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
-    ran = referencing.make(request, scheme, folder, host, model.module, quantized, lowered, placement, want=want)
-    warnings += ran.warnings
+    first, remarks = earlier.run(request, scheme, folder, host, before, methods, want_before)
+    ran = referencing.make(
+        request, scheme, folder, host, model.module, quantized, lowered, placement,
+        want=want, method=model.method, first=first,
+    )  # fmt: skip
+    warnings += [*remarks, *ran.warnings]
 
     record = lowered.manager.get_etrecord()
     record.update_representative_inputs([list(quantized.inputs)])
@@ -112,6 +120,8 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
         size=(folder / request.file).stat().st_size,
         sha256=sha256_file(folder / request.file),
         etrecord=RECORD,
+        method=model.method,
+        before=first,
         inputs=ran.inputs,
         sizes=sizes.of_inputs(quantized.program),
         outputs=tuple(ran.runs[1]),

@@ -160,12 +160,14 @@ class Host:
         executions: Sequence[int],
         method: str = "forward",
         end: str = "",
+        first: Sequence[tuple[str, Sequence[TensorFile]]] = (),
     ) -> dict[int, list[TensorFile]]:
         """Run it several times without loading it again; outputs by the number of the execution, as ``outputN-K.npy``.
 
         Args:
             executions: those whose outputs are kept, in ascending order.
             end: of the names of the first execution's outputs, ``output0<end>.npy``.
+            first: methods that are executed once before, with their inputs.
 
         Raises:
             ExportError: the runtime refuses it or crashes.
@@ -173,7 +175,8 @@ class Host:
         """
         described = [one.model_dump() for one in inputs]
         request = {"folder": os.fspath(folder), "file": file, "method": method, "inputs": described}
-        answer = self._ask({**request, "executions": list(executions), "end": end})
+        earlier = [[name, [one.model_dump() for one in files]] for name, files in first]
+        answer = self._ask({**request, "executions": list(executions), "end": end, "first": earlier})
         found = [[TensorFile.model_validate(one) for one in each] for each in answer["executions"]]
         return dict(zip(executions, found, strict=True))
 

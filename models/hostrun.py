@@ -36,7 +36,12 @@ def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
 
     folder, keep = Path(request["folder"]), request.get("executions") or [1]
     tensors = [reference.load(folder, TensorFile.model_validate(one)) for one in request["inputs"]]
-    method = Runtime.get().load_program(folder / request["file"]).load_method(request["method"])
+    program = Runtime.get().load_program(folder / request["file"])
+    earlier = [(program.load_method(name), files) for name, files in request.get("first", ())]
+    method = program.load_method(request["method"])
+    # All of them are loaded before one runs: a load gives the state its first values.
+    for one, files in earlier:
+        one.execute([reference.load(folder, TensorFile.model_validate(file)) for file in files])
     found = []
     for number in range(1, max(keep) + 1):
         values = method.execute(tensors)

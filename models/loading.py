@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 
 from core.errors import ExportError
 from core.files import sha256_file
-from models import calling, packages
+from models import calling, methods, packages
 from models.request import Request
 from models.users_code import import_file, last_lines, users_code
 from models.watching import Watch, watching
@@ -45,6 +45,10 @@ class Prepared:
     """What else the user's code read (`models.depends`)."""
     strict: bool = False
     """For torch.export: read the code of the model instead of following one execution."""
+    method: str = "forward"
+    """Its name in the program."""
+    before: tuple[Prepared, ...] = ()
+    """Other methods of the same model, which run before it."""
 
 
 @contextlib.contextmanager
@@ -129,7 +133,29 @@ def _call(value: Any, what: str, maker: str) -> tuple[calling.Call, tuple[Any, .
     raise ExportError(f"{maker} gives {what} without a tensor.", f"they are a {kind}", FORM)
 
 
-def _unpack(value: Any, maker: str) -> tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]:
+Parts = tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]]
+
+
+def _each(value: Any, maker: str) -> dict[str, Parts]:
+    """The parts of each method, by its name; of a model with one method ``forward``.
+
+    Raises:
+        ExportError: the function's result has another form.
+    """
+    given = value[1] if isinstance(value, tuple) and len(value) > 1 else None
+    if not isinstance(given, methods.Methods):
+        return {"forward": _unpack(value, maker)}
+    module, _, shapes, calibration = (*value, None, None)[:4]
+    methods.check(given, module, maker)
+    module.eval()
+    found = {}
+    for name, inputs in given.items():
+        own = [(one or {}).get(name) if isinstance(one, Mapping) else None for one in (shapes, calibration)]
+        found[name] = _unpack((methods.view(module, name), inputs, *own), f"{maker}, method {name},")
+    return found
+
+
+def _unpack(value: Any, maker: str) -> Parts:
     """The four parts of the model function's result, checked; called with tensors alone."""
     if not isinstance(value, tuple) or not 2 <= len(value) <= 4:
         got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
@@ -158,20 +184,23 @@ def load(request: Request) -> Prepared:
     """
     maker = f"{request.function}() of {request.source.name}"
     if request.maker is not None:
-        return _prepared(_unpack(request.maker(), maker))
+        return _prepared(_each(request.maker(), maker))
     if request.zoo is not None:
-        return _prepared(_unpack(_call_zoo(request), maker))
+        return _prepared(_each(_call_zoo(request), maker))
     with _users_folder(request) as watch:
-        parts = _unpack(_call_users(request), maker)
+        parts = _each(_call_users(request), maker)
         return _prepared(parts, *_depends(request, watch))
 
 
 def _prepared(
-    parts: tuple[Any, tuple[Any, ...], Any, tuple[tuple[Any, ...], ...]],
+    parts: Mapping[str, Parts],
     sources: dict[str, str] | None = None,
     depends: dict[str, dict[str, Any]] | None = None,
 ) -> Prepared:
-    module, inputs, shapes, calibration = parts
+    *before, last = [
+        Prepared(module, inputs, shapes, calibration, method=name)
+        for name, (module, inputs, shapes, calibration) in parts.items()
+    ]
     with contextlib.suppress(NotImplementedError):  # an exported graph may refuse it
-        module.eval()  # what it returns is not always the module
-    return Prepared(module, inputs, shapes, calibration, sources or {}, depends or {})
+        last.module.eval()  # what it returns is not always the module
+    return replace(last, sources=sources or {}, depends=depends or {}, before=tuple(before))

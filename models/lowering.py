@@ -9,7 +9,7 @@ import contextlib
 import importlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -170,6 +170,50 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
     Raises:
         ExportError: the exporter fails; with the end of its own message.
     """
+    return lower_all({"forward": program}, partitioners)["forward"]
+
+
+def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str]) -> Callable[..., Lowered]:
+    """The facts about one method; still without the manager.
+
+    Args:
+        state_of_all: buffers that any of the methods changes.
+
+    Raises:
+        ExportError: a delegate took one of them for a constant.
+    """
+    program = edge.exported_program(name)
+    operators = list(edge_operators(program.graph_module))
+    baked = sorted(
+        buffer
+        for node in program.graph.nodes
+        if is_delegate_call(node)
+        for buffer in lowered_module(program.graph_module, node).original_module.graph_signature.buffers
+        if buffer in state_of_all
+    )
+    if baked:
+        raise ExportError(
+            f"Method {name} only reads {', '.join(baked)}, which another method changes.",
+            "a delegate took it for a constant, so the program would not see the change",
+            "--partitioners none, or let the method change the buffer, too",
+            baked,
+        )
+    return partial(
+        Lowered,
+        layers=tuple(layers(program)),
+        inside=delegated_operators(program),
+        outside=_by_operator(operators, reasons),
+        refused={node.name: reasons.of(node) for node in operators},
+        state=tuple(sorted(state.mutated(program).values())),
+    )
+
+
+def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[str, Lowered]:
+    """The same with several methods, by their names; they share weights, and buffers that an execution changes.
+
+    Raises:
+        ExportError: the exporter fails, or a method cannot see what another one changes.
+    """
     importlib.import_module("executorch.kernels.quantized")  # registers quantized_decomposed's out variants
     from executorch.backends.xnnpack.utils.configs import (
         get_transform_passes,
@@ -177,36 +221,33 @@ def lower(program: Any, partitioners: Sequence[Any]) -> Lowered:
         get_xnnpack_executorch_backend_config,
     )
     from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
-    exported = program
     try:
         with torch.no_grad(), _listening(partitioners) as reasons:
             edge = to_edge_transform_and_lower(
-                program,
+                dict(programs) if len(programs) > 1 else next(iter(programs.values())),
                 transform_passes=get_transform_passes(),
                 partitioner=list(partitioners),
                 compile_config=get_xnnpack_edge_compile_config(),
                 generate_etrecord=True,
             )
         progress.at("writing the program")
-        program = edge.exported_program()
-        operators = list(edge_operators(program.graph_module))
-        read = partial(
-            Lowered,
-            layers=tuple(layers(program)),
-            inside=delegated_operators(program),
-            outside=_by_operator(operators, reasons),
-            refused={node.name: reasons.of(node) for node in operators},
-            state=tuple(sorted(state.mutated(program).values())),
-        )
-        begin = state.initialized(program)
-        passes = [InitializedMutableBufferPass(begin)] if begin else []
+        names = list(programs)
+        every = {name: edge.exported_program(name if len(names) > 1 else "forward") for name in names}
+        changing = {buffer for one in every.values() for buffer in state.mutated(one).values()}
+        read = {name: _read(edge, name if len(names) > 1 else "forward", reasons, changing) for name in names}
+        begin = sorted({node for one in every.values() for node in state.initialized(one)})
+        config = get_xnnpack_executorch_backend_config([InitializedMutableBufferPass(begin)] if begin else [])
+        if len(names) > 1 and changing:
+            config.memory_planning_pass = MemoryPlanningPass(share_mutable_buffers=True)
         with torch.no_grad():
-            manager = edge.to_executorch(config=get_xnnpack_executorch_backend_config(passes))
+            manager = edge.to_executorch(config=config)
     except SlipwayError:
         raise
     except Exception as error:
-        cause, hint = causes.explained(error, program=exported, otherwise=_ANY_HINT)
+        last = list(programs.values())[-1]
+        cause, hint = causes.explained(error, program=last, otherwise=_ANY_HINT)
         raise ExportError("Lowering the exported model failed.", cause, hint) from error
-    return read(manager=manager)
+    return {name: each(manager=manager) for name, each in read.items()}

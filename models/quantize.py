@@ -148,7 +148,7 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
     return _pt2e(module, model, [model.inputs], quantizer)
 
 
-def _dynamic(model: Prepared, scheme: Scheme, options: Options) -> Quantized:
+def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> Quantized:
     """int8 activations with a scale per row found at run time; linear weights int8 per channel or int4 blockwise."""
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -178,9 +178,10 @@ def _dynamic(model: Prepared, scheme: Scheme, options: Options) -> Quantized:
         quantize_(module, config, fits)
 
     def run() -> Any:
-        for kind in ("int8", "int4"):
-            quantize(kind)
-        unwrap_tensor_subclass(module)
+        if not again:
+            for kind in ("int8", "int4"):
+                quantize(kind)
+            unwrap_tensor_subclass(module)
         convolutions = any(isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) for layer in module.modules())
         if convolutions and not scheme.group:
             return _dynamic_convolutions(module, model)
@@ -223,19 +224,25 @@ def _as_it_is(model: Prepared) -> Quantized:
 
 
 def apply(
-    model: Prepared, scheme: Scheme, options: Options = DEFAULTS, names: Sequence[str] = partitioners.DEFAULT
+    model: Prepared,
+    scheme: Scheme,
+    options: Options = DEFAULTS,
+    names: Sequence[str] = partitioners.DEFAULT,
+    *,
+    again: bool = False,
 ) -> Quantized:
     """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
 
     Args:
         names: the partitioners that will be offered the result.
+        again: another method of the same module was quantized so before: its weights are in the scheme already.
 
     Raises:
         ExportError: torch.export or the quantizer cannot take it, or it is quantized already.
     """
     if scheme.method == "none":
         return _as_it_is(model)
-    if _by_owner(model.module):
+    if not again and _by_owner(model.module):
         raise ExportError(
             f"The model is quantized already, so {scheme.name} cannot be applied to it.",
             "its function returns what convert_pt2e or quantize_ has made",
@@ -245,4 +252,4 @@ def apply(
         return _half(model)
     if scheme.method == "pt2e":
         return _static(model, options, names)
-    return _dynamic(model, scheme, options)
+    return _dynamic(model, scheme, options, again)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from core.errors import ExportError
-from core.program import Agreement, Case, TensorFile, Tolerance
+from core.program import Agreement, Case, Method, TensorFile, Tolerance
 from models import perturbing, reference, sizes, state, tolerances
 from models.delegation import Delegation
 from models.host import Host
@@ -86,6 +86,8 @@ def make(
     placement: Delegation,
     *,
     want: Mapping[int, Sequence[Any]],
+    method: str = "forward",
+    first: Sequence[Method] = (),
 ) -> Reference:
     """Execute the program in ``folder``, write its inputs and outputs beside it, and compare them with the model's.
 
@@ -93,6 +95,8 @@ def make(
         scheme: what the program is in: the request's, unless the user has quantized the model.
         module: the user's.
         want: outputs of the float model, by the number of the execution.
+        method: its name in the program.
+        first: methods that are executed once before it.
 
     Raises:
         ExportError: this machine's runtime refuses it or crashes.
@@ -107,7 +111,8 @@ def make(
     else:
         size = sum(one.nbytes for one in want[1])
         often = state.kept(state.count(module), size) if lowered.state else (1,)
-        runs = host.run_often(folder, request.file, inputs, often)
+        before = [(one.name, one.inputs) for one in first]
+        runs = host.run_often(folder, request.file, inputs, often, method, first=before)
     outputs = {number: [reference.load(folder, file) for file in files] for number, files in runs.items()}
     both = [number for number in want if number in outputs]
     if getattr(module, "generation", None):
@@ -136,9 +141,11 @@ def make(
         )
     if any(bool((~torch.isfinite(one.double())).any()) for each in outputs.values() for one in each):
         warnings.append("an output holds infinities or NaN")
-    sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if not lowered.state else ([], [])
+    alone = not lowered.state and not first
+    sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if alone else ([], [])
     # A program that generates has whole numbers as outputs: they must be the same, whatever rounding does.
-    counts = any(one.is_floating_point() for one in outputs[max(outputs)])
+    # PyTorch would run it here without the methods before it, on another state than theirs.
+    counts = not first and any(one.is_floating_point() for one in outputs[max(outputs)])
     measured = perturbing.measure(quantized.program, quantized.inputs, sorted(outputs)) if counts else ()
     each_run = [
         tolerances.tolerances(quantized.program, scheme, each, quantized.inputs, measured, trusted)

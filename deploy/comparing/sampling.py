@@ -80,7 +80,7 @@ class _Sampling(Session):
             for number, names in enumerate(inputs):
                 if number in found:
                     continue
-                answer = self._run(store, settings, names)
+                answer = self._run(store, settings, names=names)
                 if [one.sha256 for one in answer.inputs] != [digests[name] for name in names]:
                     raise TransferError(
                         f"The runner on {self.device.name} read other inputs than were uploaded.",

@@ -36,7 +36,9 @@ def settings_for(path: Path, tokens: int, settings: Settings) -> Settings:
             f"--generate {length}, or greedy(..., length={tokens}) in {program.model}",
             ["generate"],
         )
-    return settings.model_copy(update={"num_executions": prompt - 1 + tokens, "warmup": 0})
+    # With methods, `prefill` reads the prompt and generates the first token.
+    executions = max(1, tokens - 1) if program.before else prompt - 1 + tokens
+    return settings.model_copy(update={"num_executions": executions, "warmup": 0})
 
 
 def rows(value: Result) -> list[list[str]]:
@@ -45,10 +47,16 @@ def rows(value: Result) -> list[list[str]]:
     if value.program.generation is None or latency.warmup:
         return []
     prompt = value.program.generation[0]
-    # The execution that reads the prompt's last token generates the first one.
-    parts = (("prompt", latency.all[: prompt - 1]), ("generated", latency.all[prompt - 1 :]))
+    parts: list[tuple[str, int, float]]
+    if value.methods:
+        before = sum(one.latency_ms for one in value.methods)
+        parts = [("prompt, at once", prompt, before), ("generated", len(latency.all), sum(latency.all))]
+    else:
+        # The execution that reads the prompt's last token generates the first one.
+        read, made = latency.all[: prompt - 1], latency.all[prompt - 1 :]
+        parts = [("prompt", len(read), sum(read)), ("generated", len(made), sum(made))]
     return [
-        [name, f"{len(times)} tokens" + ("" if value.emulated else f", {1000 * len(times) / sum(times):.1f} tokens/s")]
-        for name, times in parts
-        if sum(times) > 0
+        [name, f"{count} tokens" + ("" if value.emulated else f", {1000 * count / took:.1f} tokens/s")]
+        for name, count, took in parts
+        if took > 0
     ]

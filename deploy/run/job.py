@@ -10,7 +10,19 @@ from pathlib import Path
 from core.bundle import Bundle
 from core.errors import ProgramError, UsageError
 from core.files import sha256_file
-from core.program import DESCRIPTION, ENGINES, FORMATS, Format, Program, TensorFile, Tolerance, format_of, load_program
+from core.program import (
+    DESCRIPTION,
+    ENGINES,
+    FORMATS,
+    Case,
+    Format,
+    Method,
+    Program,
+    TensorFile,
+    Tolerance,
+    format_of,
+    load_program,
+)
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
 from deploy.run.sizes import Sized
@@ -45,7 +57,9 @@ class Job:
     execution: int = 0
     """Which execution's outputs the references are; 0: any, as the program keeps no state."""
     cases: tuple[Sized, ...] = ()
-    """Other sizes to be checked after the run."""
+    """Other sizes and other methods to be checked after the run."""
+    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Methods that run once before, each with the names of its inputs in the run's folder."""
     data: dict[str, Blob] = field(default_factory=dict)
     """Files beside the program with its weights, by the names that it uses."""
 
@@ -154,7 +168,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
     if missing:
         raise UsageError(f"There is no file {', '.join(missing)}.", "", "give .npy files, comma-separated", missing)
     if path.is_dir() or program is not None:
-        program = program or load_program(path)
+        program = _with_method(program or load_program(path), method)
         own = not inputs and not shapes
         outputs, execution = _outputs(program, settings) if own and not expected else (program.outputs, 0)
         return Job(
@@ -173,6 +187,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
             cases=_cases(path, program)
             if own and not expected and (method or program.method) == program.method
             else (),
+            first=_first(program.before) if own else (),
         )
     if not path.is_file():
         raise ProgramError(
@@ -215,16 +230,42 @@ def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ..
     return found, executions + warmup
 
 
+def _with_method(program: Program, name: str) -> Program:
+    """The program as if one of the methods before its own were the last; a method without a reference is not here."""
+    place = next((place for place, one in enumerate(program.before) if one.name == name), None)
+    if place is None:
+        return program
+    one = program.before[place]
+    changes = {
+        "method": name, "inputs": one.inputs, "outputs": one.outputs, "tolerances": one.tolerances, "sizes": (),
+        "before": program.before[:place], "executions": {1: one.outputs} if program.state else {}, "cases": (),
+        "generation": None,
+    }  # fmt: skip
+    return program.model_copy(update=changes)
+
+
+def _first(methods: Sequence[Method]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Methods with the names of their inputs, for a run that follows them."""
+    return tuple((one.name, tuple(item.file for item in one.inputs)) for one in methods)
+
+
 def _cases(folder: Path, program: Program) -> tuple[Sized, ...]:
-    """The other sizes of a program's reference."""
-    return tuple(
-        Sized(
-            case.name,
-            {item.file: _blob(_reference(folder, item.file)) for item in case.inputs},
-            tuple(_reference(folder, item.file) for item in case.outputs),
-            case.tolerances,
+    """The other sizes and the other methods of a program's reference."""
+
+    def case(one: Case | Method, method: str, first: Sequence[Method]) -> Sized:
+        return Sized(
+            one.name,
+            {item.file: _blob(_reference(folder, item.file)) for item in one.inputs},
+            tuple(_reference(folder, item.file) for item in one.outputs),
+            one.tolerances,
+            method,
+            _first(first),
         )
-        for case in program.cases
+
+    before = program.before
+    return (
+        *(case(one, "", ()) for one in program.cases),
+        *(case(one, one.name, before[:place]) for place, one in enumerate(before)),
     )
 
 

@@ -56,6 +56,15 @@ class ProgramUsed(_Model):
     """Of a program with state: the execution whose outputs were compared, counted from the load."""
 
 
+class MethodRan(_Model):
+    """A method that ran before the measured one, once and in a process of its own."""
+
+    name: str
+    load_ms: float
+    latency_ms: float
+    """Of its only execution."""
+
+
 class Upload(_Model):
     """Payload uploaded for this run, and payload that was there already. Bytes are file contents."""
 
@@ -115,6 +124,8 @@ class Result(_Model):
     runner: RunnerResult
     conditions: Conditions = Conditions()
     """The device around the run; ``conditions.throttled`` marks a run whose times mean little."""
+    methods: tuple[MethodRan, ...] = ()
+    """Of a program with several methods: the others."""
     outputs: tuple[Comparison, ...]
     verdict: Literal["identical", "agrees", "differs", "no reference"]
     seconds: dict[str, float]

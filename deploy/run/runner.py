@@ -263,12 +263,14 @@ def command(
     threads: int,
     etdump: bool,
     values: bool = False,
+    first: Sequence[tuple[str, Sequence[str]]] = (),
     engine_flags: Sequence[str] = (),
 ) -> list[str]:
     """The runner's argv, to be run inside the run's folder.
 
     Args:
         model: the program's name there.
+        first: methods that run once before, each with its inputs.
         engine_flags: those that only some engines have: ``--provider=cpu``.
     """
     argv = [
@@ -282,6 +284,7 @@ def command(
     ]
     if inputs:
         argv.append(f"--inputs={','.join(inputs)}")
+    argv += [f"--run_first={name}={','.join(files)}" if files else f"--run_first={name}" for name, files in first]
     if shapes:
         argv.append(f"--input_shapes={shapes}")
     if threads:

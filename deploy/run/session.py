@@ -29,6 +29,7 @@ from deploy.run.preflight import Finding
 from deploy.run.result import (
     EMULATED,
     BundleUsed,
+    MethodRan,
     ProgramUsed,
     Result,
     Upload,
@@ -74,6 +75,7 @@ class Session:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
         self.conditions = Conditions()
+        self.methods: tuple[MethodRan, ...] = ()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
@@ -118,7 +120,7 @@ class Session:
                     files = collect.fetch(*what, values=settings.values)
                 with self.steps.step("compare"):
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
-            outputs += self._other_sizes(store, settings)
+            outputs += self._others(store, settings)
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
         result = result.model_copy(update={"attempts": attempts})
         return result.model_copy(update={"path": write(result)})
@@ -343,14 +345,20 @@ class Session:
             )
         voucher.records.save()
 
-    def _run(self, store: Store, settings: Settings, inputs: Sequence[str] = ()) -> runner.RunnerResult:
+    def _run(
+        self, store: Store, settings: Settings, case: sizes.Sized | None = None, *, names: Sequence[str] = ()
+    ) -> runner.RunnerResult:
+        """Run the job, or ``case``, or the job on other inputs: ``names`` of files in the program's folder."""
         executions, warmup = settings.executions
+        inputs = list(case.inputs) if case else (names or self.job.input_names)
+        first = case.first if case else self.job.first
         argv = runner.command(
             runner_in(self.bundle.path),
             model=f"{self.above}/{self.job.model_name}",
-            inputs=[f"{self.above}/{name}" for name in inputs or self.job.input_names],
+            inputs=[f"{self.above}/{name}" for name in inputs],
+            first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in first],
             shapes=self.job.shapes,
-            method=self.job.method,
+            method=(case.method if case else "") or self.job.method,
             executions=executions,
             warmup=warmup,
             threads=settings.threads,
@@ -389,12 +397,20 @@ class Session:
                 step.note(line)
             return completed(runner.parse_result(said))
 
-    def _other_sizes(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
-        """The outputs at other sizes; conditions and times stay those of the run itself."""
+    def _others(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
+        """The outputs at other sizes and of other methods; conditions and times stay those of the run itself."""
         before, once = self.conditions, settings.model_copy(update=ONCE)
+
+        def run_case(case: sizes.Sized) -> runner.RunnerResult:
+            answer = self._run(store, once, case)
+            if case.method:
+                ran_once = MethodRan(name=case.method, load_ms=answer.load_ms, latency_ms=answer.latency_ms.mean)
+                self.methods = (*(one for one in self.methods if one.name != case.method), ran_once)
+            return answer
+
         found = sizes.compared(
             self.job.cases,
-            lambda names: self._run(store, once, names),
+            run_case,
             lambda said, to: collect.fetch(self.transport, store, said, self.sent, to, False, self.deadline),
         )
         self.conditions = before
@@ -491,6 +507,7 @@ class Session:
             verified=verified,
             runner=answer,
             conditions=self.conditions,
+            methods=self.methods,
             outputs=outputs,
             verdict=overall(outputs),
             seconds=dict(self.steps.seconds),

@@ -17,24 +17,28 @@ from deploy.store.store import Blob
 
 @dataclass(frozen=True)
 class Sized:
-    """Inputs of other sizes, with their reference."""
+    """Inputs of other sizes, or of another method, with their reference."""
 
     name: str
     inputs: dict[str, Blob]
     """By their names in the run's folder."""
     references: tuple[Path, ...]
     tolerances: tuple[Tolerance, ...]
+    method: str = ""
+    """Which one; empty: the job's own."""
+    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Methods that run once before, each with the names of its inputs."""
 
 
 def compared(
     cases: Sequence[Sized],
-    run: Callable[[Sequence[str]], RunnerResult],
+    run: Callable[[Sized], RunnerResult],
     fetch: Callable[[RunnerResult, Path], object],
 ) -> tuple[Comparison, ...]:
     """Run each case once and compare its outputs; they are named ``output0 (least)``.
 
     Args:
-        run: executes the program on inputs of these names.
+        run: executes a case's method on its inputs.
         fetch: brings the outputs into a folder.
 
     Raises:
@@ -42,10 +46,10 @@ def compared(
     """
     rows: list[Comparison] = []
     for case in cases:
-        answer = run(list(case.inputs))
+        answer = run(case)
         if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
             raise TransferError(
-                f"The runner read other inputs of the {case.name} size than were uploaded.",
+                f"The runner read other inputs of {case.name} than were uploaded.",
                 "the device's disk or its memory is damaged",
                 "./inv devices.verify NAME",
                 tuple(case.inputs),

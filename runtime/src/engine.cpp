@@ -47,7 +47,7 @@ Status Engine::configure(const EngineOptions& options) {
 
 Status Engine::choose(const std::string& /*method*/) {
   return {Code::kUsage, "The engine " + info().name + " runs one method in a process.",
-          "leave --run_first to bundles of the engine lean"};
+          "leave --run_first to bundles of the engines executorch and lean"};
 }
 
 Result<std::vector<std::uint8_t>> Engine::values() {

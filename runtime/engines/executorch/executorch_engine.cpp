@@ -129,6 +129,9 @@ class ExecuTorchEngine : public Engine {
   Status load(const LoadOptions& options) override {
     return contained(Code::kFile, [&] { return load_module(options); });
   }
+  Status choose(const std::string& method) override {
+    return contained(Code::kExecution, [&] { return prepare_method(method); });
+  }
   Status set_inputs(const std::vector<Tensor>& inputs) override {
     return contained(Code::kInput, [&] { return give_inputs(inputs); });
   }
@@ -142,6 +145,7 @@ class ExecuTorchEngine : public Engine {
 
  private:
   Status load_module(const LoadOptions& options);
+  Status prepare_method(const std::string& method);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status execute_module();
   Status keep_values();
@@ -181,6 +185,24 @@ Capabilities ExecuTorchEngine::capabilities() const {
   return {{backends.begin(), backends.end()}, {operators.begin(), operators.end()}, kleidiai};
 }
 
+// Whether methods find each other's state: they were exported so if the exporter planned a second part of memory
+// for each of them, which holds the buffers that executions change.
+bool shares_state(const LoadOptions& options) {
+  if (options.also.empty()) {
+    return false;
+  }
+  Module module(options.model_path, Module::LoadMode::Mmap);
+  std::vector<std::string> names = options.also;
+  names.push_back(options.method);
+  for (const std::string& name : names) {
+    const auto meta = module.method_meta(name);
+    if (!meta.ok() || meta->num_memory_planned_buffers() < 2) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   method_ = options.method;
   auto etdump = options.profile ? std::make_unique<ProfileWriter>() : nullptr;
@@ -191,15 +213,17 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
       return kept;
     }
   }
+  const bool share = shares_state(options);
   if (options.data_path.empty()) {
-    module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump));
+    module_ = std::make_unique<Module>(options.model_path, Module::LoadMode::Mmap, std::move(etdump), nullptr,
+                                       nullptr, share);
   } else {
     const Status checked = check_data_file(options.data_path);
     if (!checked.ok()) {
       return checked;
     }
     module_ = std::make_unique<Module>(options.model_path, options.data_path, Module::LoadMode::Mmap,
-                                       std::move(etdump));
+                                       std::move(etdump), nullptr, nullptr, share);
   }
   Error error = module_->load();
   if (error != Error::Ok) {
@@ -215,6 +239,13 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
       return from_error(error, Code::kExecution, "Cannot initialise method " + name, kExportAgain);
     }
   }
+  return prepare_method(options.method);
+}
+
+// Makes a loaded method the one that inputs are for.
+Status ExecuTorchEngine::prepare_method(const std::string& method) {
+  method_ = method;
+  inputs_.clear();
   const auto meta = module_->method_meta(method_);
   if (!meta.ok()) {
     return from_error(meta.error(), Code::kFile, "Cannot read method " + method_, kExportAgain);

@@ -1,0 +1,130 @@
+"""Several methods in one program: they share their state on every engine, and each is compared."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy
+import pytest
+
+from core.errors import ExportError, UsageError
+from core.paths import ROOT, cache_dir
+from core.program import load_program
+from deploy.devices.inventory import Device
+from deploy.run import generate
+from deploy.run.pipeline import deploy
+from deploy.run.settings import DEFAULT, Settings
+from models.export import export
+from models.host import Host
+from tests.support.builds import lend_bundle
+from toolchains.targets import host_target
+
+pytestmark = [pytest.mark.export, pytest.mark.build]
+
+MODEL = f"{ROOT / 'models/nets/talking.py'}:make_methods"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example that reads a prompt of 3 tokens at once and generates 32."""
+    with Host(cache_dir("logs") / "export-tests.log") as host:
+        return export(MODEL, out=tmp_path_factory.mktemp("methods"), host=host)
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
+    """This machine."""
+    root = tmp_path_factory.mktemp("device")
+    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
+
+
+def _expected() -> list[int]:
+    """The tokens of a loop in PyTorch, one after another, after the prompt."""
+    import torch
+
+    from models.nets.talking import Speaker
+
+    torch.manual_seed(0)
+    speaker, tokens = Speaker().eval(), [1, 15, 27]
+    with torch.no_grad():
+        for position in range(2 + 32):
+            scores = speaker(torch.tensor([[tokens[position]]]), torch.tensor([position]))
+            if position >= 2:
+                tokens.append(int(scores.argmax()))
+    return tokens[3:]
+
+
+@pytest.mark.parametrize("engine", ["lean", "executorch"])
+def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path, engine: str) -> None:
+    bundle = lend_bundle(dist, device.target, engine)
+    program = load_program(folder)
+    assert (program.method, [one.name for one in program.before]) == ("decode", ["prefill"])
+    assert program.agreement is not None
+    assert program.agreement.max_abs == 0.0
+    settings = generate.settings_for(folder, 20, DEFAULT)
+    assert settings.executions == (19, 0), "prefill makes the first token"
+    result = deploy(device, bundle, folder, settings, listeners=[])
+    assert [(one.name, one.verdict) for one in result.outputs] == [
+        ("output0", "identical"), ("output0 (prefill)", "identical"),
+    ]  # fmt: skip
+    assert result.path is not None
+    tokens = numpy.load(result.path.with_suffix("") / "output0.npy")[0].tolist()
+    assert tokens == [*_expected()[:20], *[0] * 12]
+    (ran,) = result.methods
+    assert (ran.name, ran.latency_ms > 0) == ("prefill", True)
+    prompt, generated = generate.rows(result)
+    assert (prompt[0], generated[0]) == ("prompt, at once", "generated")
+    assert (prompt[1].split(",")[0], generated[1].split(",")[0]) == ("3 tokens", "19 tokens")
+    alone = deploy(device, bundle, folder, Settings(method="prefill", num_executions=1, warmup=0), listeners=[])
+    assert (alone.verdict, alone.program.method, len(alone.outputs)) == ("identical", "prefill", 1)
+
+
+def test_what_one_method_gets_wrong_is_seen(folder: Path, device: Device, dist: Path, tmp_path: Path) -> None:
+    bundle = lend_bundle(dist, device.target, "lean")
+    changed = shutil.copytree(folder, tmp_path / folder.name)
+    other = numpy.load(changed / "output0-prefill.npy")
+    other[0, 0] += 1
+    numpy.save(changed / "output0-prefill.npy", other)
+    result = deploy(device, bundle, changed, listeners=[])
+    assert [one.name for one in result.outputs if one.verdict == "differs"] == ["output0 (prefill)"]
+    prompt = numpy.load(changed / "input0-prefill.npy")
+    numpy.save(changed / "input0-prefill.npy", prompt + 1)
+    assert deploy(device, bundle, changed, listeners=[]).outputs[0].verdict == "differs", "another prompt's state"
+    with pytest.raises(UsageError, match="has no execution 11"):
+        deploy(device, bundle, folder, Settings(method="prefill"), listeners=[])
+
+
+CASES = {
+    "absent": ("Methods(first=(x,), third=(x,))", "has no method third"),
+    "single": ("Methods(first=(x,))", "fewer than two methods"),
+    "empty": ("Methods(first=(x,), second=())", "method second, gives example inputs without a tensor"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_methods_that_cannot_be_exported_are_named(tmp_path: Path, case: str) -> None:
+    methods, what = CASES[case]
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom models.methods import Methods\n\n\nclass Both(torch.nn.Module):\n"
+        "    def first(self, x):\n        return x + 1\n\n    def second(self, x):\n        return x - 1\n\n\n"
+        f"def make():\n    x = torch.ones(2)\n    return Both(), {methods}\n"
+    )
+    with pytest.raises(ExportError, match=what):
+        export(f"{tmp_path / 'net.py'}:make", out=tmp_path / "out")
+
+
+def test_a_method_that_only_reads_the_state_sees_it_or_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom models.methods import Methods\n\n\nclass Scales(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('scale', torch.ones(4))\n\n"
+        "    def put(self, x):\n        self.scale.copy_(x)\n        return x + 0\n\n"
+        "    def scaled(self, x):\n        return x * self.scale\n\n\n"
+        "def make():\n    x = torch.full((4,), 3.0)\n    return Scales(), Methods(put=(x,), scaled=(x,))\n"
+    )
+    with pytest.raises(ExportError, match=r"scaled only reads .*scale, which another method changes") as caught:
+        export(f"{tmp_path / 'net.py'}:make", out=tmp_path / "out")
+    assert "--partitioners none" in caught.value.hint
+    folder = export(f"{tmp_path / 'net.py'}:make", partitioners=["none"], out=tmp_path / "out")
+    assert numpy.load(folder / "output0.npy").tolist() == [9.0] * 4
