@@ -51,7 +51,7 @@ def run(words: Words) -> None:
     )
     most = number("samples", words["samples"], 1, 0)
     metric = _metric(words["metric"])
-    request, programs = catalogue(request)
+    request, programs = catalogue(request, words["variants"])
     cells = matrix.planned(request, programs).cells
     with tempfile.TemporaryDirectory() as folder:
         samples = _samples(model, words["data"], most or _SAMPLES, Path(folder))

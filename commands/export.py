@@ -118,18 +118,21 @@ def together(
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
 
-    def jobs(some: Sequence[Exportable]) -> list[tuple[str, str]]:
-        return [(one.source or one.model, one.scheme) for one in some]
+    from models.variants import chosen
 
-    for kind in ("pte", "onnx"):
-        same = [one for one in programs if one.format == kind]
+    def made(some: Sequence[Exportable], format: str, variant: str) -> list[Path]:  # noqa: A002
+        jobs = [(one.source or one.model, one.scheme) for one in some]
+        return together(jobs, *chosen(variant), format=format)
+
+    for kind, variant in dict.fromkeys((one.format, one.variant) for one in programs):
+        same = [one for one in programs if (one.format, one.variant) == (kind, variant)]
         if len(same) > 1:  # together, since the exporter takes long to load; the errors are assigned below
             with contextlib.suppress(SlipwayError):
-                together(jobs(same), format=kind)
+                made(same, kind, variant)
 
     def folder(program: Exportable) -> Path | SlipwayError:
         try:
-            return together(jobs([program]), format=program.format)[0]
+            return made([program], program.format, program.variant)[0]
         except SlipwayError as error:
             return error
 

@@ -17,7 +17,9 @@ DEPLOY = {
     "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],
 }  # fmt: skip
 MATRIX = {
-    "Which cells": ["only", "devices", "engines", "models", "schemes", "toolchain", "shard", "list", "print-matrix"],
+    "Which cells": [
+        "only", "devices", "engines", "models", "schemes", "variants", "toolchain", "shard", "list", "print-matrix",
+    ],
     "How to run and to measure them": [
         "rounds", "num-executions", "warmup", "cpu-threads", "pin-governor", "cooldown", "jobs", "kleidiai",
         "cpu-features",
@@ -31,7 +33,7 @@ LAB = {
     "Reports": ["name", "resume", "list", "json"],
 }
 COMPARE = {
-    "What is compared": ["model", "schemes", "engines", "devices", "toolchain"],
+    "What is compared": ["model", "schemes", "variants", "engines", "devices", "toolchain"],
     "How accuracy is measured": ["data", "samples", "metric"],
     "How to run and to measure it": [
         "rounds", "num-executions", "warmup", "cpu-threads", "pin-governor", "timeout", "wait", "retries",

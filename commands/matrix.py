@@ -11,7 +11,7 @@ from commands import export
 from core.bundle import Bundle
 from core.cli import Words, number
 from core.commands import quote
-from core.errors import UsageError
+from core.errors import ConfigError, UsageError
 from deploy.matrix import history, matrix, report, shards
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import SCHEMES, Exportable
@@ -47,7 +47,7 @@ def run(words: Words) -> None:
     if words["merge"]:
         _merge(request, listed(words["merge"]), words)
         return
-    request, programs = catalogue(request)
+    request, programs = catalogue(request, words["variants"])
     if words["list"] or words["print_matrix"]:
         plan = matrix.planned(request, programs)
         report.print_matrix(plan) if words["print_matrix"] else report.planned(plan, words["json"])
@@ -71,7 +71,9 @@ def _merge(request: MatrixRequest, parts: Sequence[str], words: Words) -> None:
     """One report of what several jobs ran, judged as if one had run it."""
     unfit = [name for name in ("only", "devices", "engines", "models", "schemes") if getattr(request, name)]
     unfit += [
-        name for name in ("baseline", "fail_on_regression", "list", "print_matrix", "resume", "shard") if words[name]
+        name
+        for name in ("variants", "baseline", "fail_on_regression", "list", "print_matrix", "resume", "shard")
+        if words[name]
     ]
     if unfit:
         option = f"--{unfit[0].replace('_', '-')}"
@@ -83,8 +85,16 @@ def _merge(request: MatrixRequest, parts: Sequence[str], words: Words) -> None:
     matrix.check(found, folder, words["save_baseline"])
 
 
-def catalogue(request: MatrixRequest) -> tuple[MatrixRequest, list[Exportable]]:
-    """Every program that can be exported, with the user's own models of --models, and the request with their names."""
+def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest, list[Exportable]]:
+    """Every program that can be exported, with the user's own models of --models, and the request with their names.
+
+    Args:
+        variants: other partitioners or options, with blanks between them: each makes one more program of every model
+            and scheme that it goes with.
+
+    Raises:
+        ConfigError: one goes with none of them. UsageError: an option that is not KEY=VALUE.
+    """
     from models.request import ONNX_SCHEMES, resolve
     from models.type_names import type_of
     from models.zoo import everything
@@ -105,4 +115,30 @@ def catalogue(request: MatrixRequest) -> tuple[MatrixRequest, list[Exportable]]:
                 short = program.name.removesuffix("-onnx").removesuffix(f"-{scheme}")
                 found.append(Exportable(program.name, short, scheme, kind, name, type_of(scheme)))
         names.append(short)
-    return replace(request, models=tuple(names)), found
+    request = replace(request, models=tuple(names))
+    return request, found + [program for text in variants.split() for program in _varied(request, found, text)]
+
+
+def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -> list[Exportable]:
+    """The programs that can be asked for, as one variant makes them."""
+    from models.request import resolve
+    from models.variants import chosen
+
+    names, options = chosen(text)
+    found, why = [], None
+    for one in programs:
+        asked = (not request.models or one.model in request.models) and (
+            not request.schemes or one.scheme in request.schemes or "all" in request.schemes
+        )
+        if one.format != "pte" or not asked:
+            continue
+        try:
+            program = resolve(one.source or one.model, one.scheme, partitioners=names, options=options)
+        except ConfigError as error:
+            why = error
+            continue
+        if program.name != one.name:
+            found.append(replace(one, name=program.name, variant=text))
+    if not found and why is not None:
+        raise why
+    return found

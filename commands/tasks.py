@@ -72,6 +72,7 @@ def tune(
     help={
         "model": "a model of the zoo, or yours as path/to/file.py:make_model",
         "schemes": "comma-separated quantization schemes, or 'all' (default: all that make sense)",
+        "variants": "other partitioners or options besides the usual ones, with blanks between: 'none group=64'",
         "engines": "comma-separated names, 'default' or 'all' (default: each target's own default)",
         "devices": "comma-separated names or patterns (default: local)",
         "data": "samples: FILE.npz, a folder of .npy files, or FILE.py:FUNCTION (default: the example inputs)",
@@ -93,6 +94,7 @@ def compare(
     c: Any,
     model: str = "",
     schemes: str = "",
+    variants: str = "",
     engines: str = "",
     devices: str = "",
     data: str = "",

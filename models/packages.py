@@ -6,7 +6,6 @@ environment, whose packages stay as they are. Without torch.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.machinery
 import json
@@ -184,20 +183,9 @@ def enter(lines: Sequence[str]) -> None:
         _entered.append(folder)
         sys.path.append(str(folder))
         importlib.invalidate_caches()
-        _declare_operators(folder)
+        from models import compiled
 
-
-@functools.cache
-def _declare_operators(folder: Path) -> Any:
-    """Declare what torchvision's compiled part would: the index has it for GPUs only, where it does not load."""
-    if not (folder / "torchvision").is_dir():
-        return None
-    import torch
-
-    library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return library  # its declarations last as long as it
+        compiled.serve(folder)
 
 
 def advice(error: BaseException, source: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from core.errors import ConfigError
 from core.files import sha256_bytes
-from models.options import Options
+from models.options import Options, pairs
 from models.partitioners import DEFAULT
 from models.schemes import Scheme
 
@@ -79,6 +79,17 @@ def kind_of(layers: Sequence[str], name: str) -> str:
         if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"):
             return kind
     return ""
+
+
+def chosen(text: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Partitioners and options of a variant: ``none``, ``vulkan+xnnpack``, ``group=64;layers=head:float``.
+
+    Raises:
+        UsageError: an option without a value, or the same one twice.
+    """
+    words = [word.strip() for word in text.split(";") if word.strip()]
+    names = [name for word in words if "=" not in word for name in word.split("+") if name]
+    return tuple(names), pairs(";".join(word for word in words if "=" in word))
 
 
 def suffix(partitioners: Sequence[str], options: Options) -> str:

@@ -26,6 +26,7 @@ from deploy.run.needs import describe
 from deploy.run.npy import BFLOAT16, load
 from deploy.run.session import Session
 from deploy.run.settings import ONCE, Settings
+from deploy.run.sizes import Sized
 from deploy.store.store import Blob, Store
 
 _PATIENCE = 10
@@ -80,7 +81,8 @@ class _Sampling(Session):
             for number, names in enumerate(inputs):
                 if number in found:
                     continue
-                answer = self._run(store, settings, names=names)
+                sample = Sized("sample", {name: self.job.data[name] for name in names}, (), ())
+                answer = self._run(store, settings, sample)
                 if [one.sha256 for one in answer.inputs] != [digests[name] for name in names]:
                     raise TransferError(
                         f"The runner on {self.device.name} read other inputs than were uploaded.",

@@ -35,6 +35,8 @@ class Exportable:
     """The export's name of the model, if it is not ``model``: a file of the user's own."""
     also: str = ""
     """Another name of the scheme, for expressions: Arm's."""
+    variant: str = ""
+    """Other partitioners or options (`models.variants.chosen`); empty: the usual ones."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,9 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
         or only.speaks_of("program", names, unless=[p.model for p in catalogue])
     ):
         schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
-    known = {(program.model, program.scheme, program.format): program for program in catalogue}
+    known: dict[tuple[str, str, str], list[Exportable]] = {}
+    for program in catalogue:
+        known.setdefault((program.model, program.scheme, program.format), []).append(program)
     for device in (devices[name] for name in _pick("device", selection.devices or ("*",), devices)):
         if device.on_request and not selection.devices and not _asked_for(device, only):
             continue
@@ -177,10 +181,10 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
                 kind = ENGINES.get(engine, "pte")
                 for model in models:
                     for scheme in schemes:
-                        program = known.get((model, scheme, kind))
-                        why = why_engine or ("" if program else _no_scheme(model, scheme, kind, catalogue))
-                        program = program or Exportable(f"{model}-{scheme}", model, scheme, kind)
-                        yield Cell(at, target.name, engine, program, why)
+                        found = known.get((model, scheme, kind), [])
+                        why = why_engine or ("" if found else _no_scheme(model, scheme, kind, catalogue))
+                        for program in found or [Exportable(f"{model}-{scheme}", model, scheme, kind)]:
+                            yield Cell(at, target.name, engine, program, why)
 
 
 def _asked_for(device: Device, only: Expression) -> bool:

@@ -75,7 +75,7 @@ class Session:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
         self.conditions = Conditions()
-        self.methods: tuple[MethodRan, ...] = ()
+        self.methods: dict[str, MethodRan] = {}
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
@@ -345,18 +345,14 @@ class Session:
             )
         voucher.records.save()
 
-    def _run(
-        self, store: Store, settings: Settings, case: sizes.Sized | None = None, *, names: Sequence[str] = ()
-    ) -> runner.RunnerResult:
-        """Run the job, or ``case``, or the job on other inputs: ``names`` of files in the program's folder."""
+    def _run(self, store: Store, settings: Settings, case: sizes.Sized | None = None) -> runner.RunnerResult:
         executions, warmup = settings.executions
-        inputs = list(case.inputs) if case else (names or self.job.input_names)
-        first = case.first if case else self.job.first
+        inputs = list(case.inputs) if case else self.job.input_names
         argv = runner.command(
             runner_in(self.bundle.path),
             model=f"{self.above}/{self.job.model_name}",
             inputs=[f"{self.above}/{name}" for name in inputs],
-            first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in first],
+            first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in (case or self.job).first],
             shapes=self.job.shapes,
             method=(case.method if case else "") or self.job.method,
             executions=executions,
@@ -404,8 +400,7 @@ class Session:
         def run_case(case: sizes.Sized) -> runner.RunnerResult:
             answer = self._run(store, once, case)
             if case.method:
-                ran_once = MethodRan(name=case.method, load_ms=answer.load_ms, latency_ms=answer.latency_ms.mean)
-                self.methods = (*(one for one in self.methods if one.name != case.method), ran_once)
+                self.methods[case.method] = MethodRan.of(case.method, answer)
             return answer
 
         found = sizes.compared(
@@ -507,7 +502,7 @@ class Session:
             verified=verified,
             runner=answer,
             conditions=self.conditions,
-            methods=self.methods,
+            methods=tuple(self.methods.values()),
             outputs=outputs,
             verdict=overall(outputs),
             seconds=dict(self.steps.seconds),

@@ -118,13 +118,13 @@ def test_a_method_that_only_reads_the_state_sees_it_or_is_refused(tmp_path: Path
     (tmp_path / "net.py").write_text(
         "import torch\nfrom models.methods import Methods\n\n\nclass Scales(torch.nn.Module):\n"
         "    def __init__(self):\n        super().__init__()\n"
-        "        self.register_buffer('scale', torch.ones(4))\n\n"
+        "        self.register_buffer('scale', torch.ones(4, 4))\n\n"
         "    def put(self, x):\n        self.scale.copy_(x)\n        return x + 0\n\n"
-        "    def scaled(self, x):\n        return x * self.scale\n\n\n"
-        "def make():\n    x = torch.full((4,), 3.0)\n    return Scales(), Methods(put=(x,), scaled=(x,))\n"
+        "    def scaled(self, x):\n        return torch.nn.functional.linear(x, self.scale)\n\n\n"
+        "def make():\n    x = torch.full((4, 4), 3.0)\n    return Scales(), Methods(put=(x,), scaled=(x,))\n"
     )
     with pytest.raises(ExportError, match=r"scaled only reads .*scale, which another method changes") as caught:
         export(f"{tmp_path / 'net.py'}:make", out=tmp_path / "out")
     assert "--partitioners none" in caught.value.hint
     folder = export(f"{tmp_path / 'net.py'}:make", partitioners=["none"], out=tmp_path / "out")
-    assert numpy.load(folder / "output0.npy").tolist() == [9.0] * 4
+    assert numpy.load(folder / "output0.npy").ravel().tolist() == [36.0] * 16

@@ -171,6 +171,20 @@ def test_models_of_the_users_own_are_in_the_catalogue_by_their_names(tmp_path: P
     assert {each.name for each in programs} >= {"mlp-fp32", "mlp-fp32-onnx", "mobilenet_v2-qs8"}
 
 
+def test_variants_are_programs_of_their_own_where_they_make_sense() -> None:
+    asked = MatrixRequest(models=("mlp",), schemes=("fp32", "qd8_qb4w"))
+    asked, programs = catalogue(asked, "none group=64 group=32;per_op_mode=true")
+    found = plan(DEVICES, programs, Selection(devices=("pi",), models=asked.models, schemes=asked.schemes))
+    assert [cell.program.name for cell in found.cells] == [
+        "mlp-fp32", "mlp-fp32-none", "mlp-qd8_qb4w", "mlp-qd8_qb4w-none", "mlp-qd8_qb4w-group_64",
+        "mlp-qd8_qb4w-per_op_mode-group_32",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match="group does not go with the scheme fp32"):
+        catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "group=64")
+    with pytest.raises(ConfigError, match="no partitioner 'nowhere'"):
+        catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "nowhere")
+
+
 def test_runs_without_kernels_take_the_engine_that_can() -> None:
     limits = ("off", "")
     assert keys(devices=("local",), models=("matmul",), schemes=("fp32",), limits=limits) == [

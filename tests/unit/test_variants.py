@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from core.errors import ConfigError
+from core.errors import ConfigError, UsageError
 from models.options import Options
 from models.request import key, resolve
 from models.schemes import get_scheme
-from models.variants import kind_of, scheme_with, suffix
+from models.variants import chosen, kind_of, scheme_with, suffix
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,11 @@ def test_the_last_pattern_counts() -> None:
     assert kind_of(layers, "blocks.2.mlp") == "int8"
     assert kind_of(layers, "blocks.3") == kind_of(layers, "blocks.3.mlp") == "float"
     assert kind_of(layers, "head") == kind_of((), "head") == ""
+
+
+def test_a_variant_names_partitioners_and_options() -> None:
+    assert chosen("") == ((), {})
+    assert chosen("vulkan+xnnpack") == (("vulkan", "xnnpack"), {})
+    assert chosen("none;group=64;layers=0:int8,4:float") == (("none",), {"group": "64", "layers": "0:int8,4:float"})
+    with pytest.raises(UsageError, match="group twice"):
+        chosen("group=32;group=64")

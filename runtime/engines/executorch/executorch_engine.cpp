@@ -185,8 +185,8 @@ Capabilities ExecuTorchEngine::capabilities() const {
   return {{backends.begin(), backends.end()}, {operators.begin(), operators.end()}, kleidiai};
 }
 
-// Whether methods find each other's state: they were exported so if the exporter planned a second part of memory
-// for each of them, which holds the buffers that executions change.
+// Whether methods find each other's state: they were exported so if the exporter planned a second part of
+// memory for each of them, which holds the buffers that executions change.
 bool shares_state(const LoadOptions& options) {
   if (options.also.empty()) {
     return false;

@@ -1,0 +1,119 @@
+"""Compiled parts of torchvision and torchaudio: what stands in for them, and what says that it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.paths import ROOT
+
+pytestmark = pytest.mark.export
+
+# As the packages are laid out; their own code needs a download.
+PACKAGES = {
+    "torchvision/__init__.py": "from torchvision import ops",
+    "torchvision/ops/__init__.py": "from . import boxes, deform_conv, ps_roi_align, ps_roi_pool, roi_align, roi_pool",
+    "torchvision/ops/boxes.py": (
+        "import torch\n"
+        "torch.library.register_fake('torchvision::nms')(\n"
+        "    lambda dets, scores, iou: dets.new_empty(torch._custom_ops.get_ctx().create_unbacked_symint(),"
+        " dtype=torch.long))\n"
+        "def _assert_has_ops(): raise RuntimeError('not compiled')\n"
+        "def nms(boxes, scores, limit):\n    _assert_has_ops()\n"
+        "    return torch.ops.torchvision.nms(boxes, scores, limit)\n"
+    ),
+    **{
+        f"torchvision/ops/{name}.py": (
+            "def _assert_has_ops(): raise RuntimeError('not compiled')\ndef call(): _assert_has_ops()\n"
+        )
+        for name in ("deform_conv", "ps_roi_align", "ps_roi_pool", "roi_pool")
+    },
+    "torchvision/ops/roi_align.py": (
+        "import functools\n"
+        "def plain(): return 'plain'\n"
+        "@functools.wraps(plain)\ndef _roi_align(): raise RuntimeError('it compiles itself')\n"
+    ),
+    "torchaudio/__init__.py": "from . import _extension\n@_extension.fail_if_no_align\ndef forced_align(): ...\n",
+    "torchaudio/_extension/__init__.py": "raise OSError('libc10_cuda.so')\n",
+}
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import torch
+
+from core.errors import ExportError
+from models import compiled
+from models.lowering import lower_all
+
+folder = Path(sys.argv[1])
+sys.path.append(str(folder))
+keep = compiled.serve(folder)
+
+import torchaudio
+import torchvision.ops.boxes as boxes
+import torchvision.ops.roi_align as roi_align
+import torchvision.ops.roi_pool as roi_pool
+
+
+def overlap(a, b):
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    common = max(width, 0.0) * max(height, 0.0)
+    return common / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common)
+
+
+torch.manual_seed(1)
+for count in (0, 1, 2, 40):
+    corners = torch.rand(count, 2, dtype=torch.float64) * 10
+    given = torch.cat([corners, corners + torch.rand(count, 2, dtype=torch.float64) * 6 + 0.1], 1)
+    scores = torch.rand(count)
+    kept = []
+    for one in sorted(range(count), key=lambda index: -scores[index]):
+        if all(overlap(given[other].tolist(), given[one].tolist()) <= 0.3 for other in kept):
+            kept.append(one)
+    assert boxes.nms(given, scores, 0.3).tolist() == kept, count
+    assert count < 40 or 1 < len(kept) < 40
+assert roi_align._roi_align() == "plain"
+said = {roi_pool.call: "torchvision's roi_pool is compiled", torchaudio.forced_align: "torchaudio's forced_align is"}
+for call, words in said.items():
+    try:
+        call()
+    except RuntimeError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+
+class Net(torch.nn.Module):
+    def forward(self, given, scores):
+        return given[boxes.nms(given, scores, 0.3)]
+
+
+program = torch.export.export(Net(), (given, scores))
+try:
+    lower_all({"forward": program}, [])
+except ExportError as error:
+    assert error.names == ("torchvision::nms",), error.names
+    assert "return boxes and scores from forward" in error.hint
+else:
+    raise AssertionError("nms has no kernel")
+print("done")
+"""
+
+
+def test_what_is_compiled_for_gpus_has_a_stand_in_or_says_so(tmp_path: Path) -> None:
+    for name, text in PACKAGES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"
