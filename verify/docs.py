@@ -149,10 +149,10 @@ def lean() -> str:
 
 
 def nets() -> str:
-    """``docs/nets.md`` with the tables of ``docs/data/nets.json``."""
-    from verify.nets import report
+    """``docs/nets.md`` with the tables of ``docs/data/nets.json`` and ``docs/data/nets-devices.json``."""
+    from verify.nets import report, taken
 
-    return filled("docs/nets.md", report.markdown())
+    return filled("docs/nets.md", {**report.markdown(), "devices": taken.markdown()})
 
 
 def lab() -> str:

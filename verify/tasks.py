@@ -86,7 +86,8 @@ def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> Non
         "only": "with --nets: names of nets or programs, as 'resnet18,* qs8'; with --operators: words in names of uses",
         "again": "with --nets: export and measure also what was before",
         "cpu-threads": "with --engines and --lean: threads of every engine (default: 2)",
-        "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead",
+        "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead; "
+        "with --nets: names of devices, each net is deployed to them with every engine, and nothing is measured",
         "mib": "with --device: MiB to send (default: 64)",
         "update": "measuring anything but commands: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
@@ -121,8 +122,12 @@ def bench(
         )
     if device:
         from verify.bench.transfer import report as report_transfers
+        from verify.nets.taken import run as take
 
-        report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
+        if nets:
+            take(device, only, again, json, update)
+        else:
+            report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
         return
     if nets:
         from verify.nets.report import run as run_nets

@@ -1,0 +1,91 @@
+"""Nets on devices: which places there are, what is kept of a deploy, and the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.bundle import Bundle
+from core.errors import ProgramError, UnreachableError
+from core.files import write_json
+from core.sweep import Journal
+from verify.nets import deploying, taken
+from verify.nets.deploying import Deployed, cell_name, places
+from verify.nets.exporting import Export
+from verify.nets.table import Exported, Net, load
+
+
+def test_a_place_is_a_device_with_each_engine_that_it_has() -> None:
+    names = [one.name for one in places("pi, pi2,phone")]
+    assert sorted(names[:2]) == ["pi executorch", "pi lean"]
+    assert names[2:] == ["pi2 lean", "phone lean"]
+    assert {one.target for one in places("local")} == {places("local")[0].target}
+    assert "onnxruntime" not in {one.engine for one in places("pi")}
+
+
+def test_every_net_says_whose_it_is() -> None:
+    of = {name: net.package for name, net in load().items()}
+    assert (of["resnet18"], of["ssdlite320"], of["clip"], of["gru"]) == (
+        "torchvision", "torchvision", "transformers", "torch",
+    )  # fmt: skip
+    wanted = {"torchvision", "timm", "transformers", "torchaudio"}
+    assert sum(package in wanted for package in of.values()) >= 40
+
+
+def test_a_failure_is_kept_and_a_device_that_is_away_ends_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Exported(Net("tiny", "timm.models:tiny", {}, ("fp32",)), "fp32")
+    (place,) = places("pi2")
+    monkeypatch.setattr(deploying, "key", lambda *_: "key")
+    monkeypatch.setattr(deploying, "journal", lambda: Journal(tmp_path / "cells.jsonl", Deployed))
+    tried: list[str] = []
+
+    def deploy(device: Any, *_: Any, **__: Any) -> Any:
+        tried.append(device.name)
+        raise ProgramError("It cannot be loaded.", "damaged") if len(tried) > 1 else UnreachableError("No answer.")
+
+    monkeypatch.setattr(deploying, "deploy", deploy)
+    bundle: Any = object.__new__(Bundle)
+    with pytest.raises(UnreachableError):
+        deploying.sweep([(place, bundle)], [program])
+    found = deploying.sweep([(place, bundle)], [program])[cell_name(place, program)]
+    assert found.error == "program: It cannot be loaded. damaged"
+    deploying.sweep([(place, bundle)], [program])
+    assert len(tried) == 2, "what is kept is not tried again"
+
+
+def test_the_table_says_what_agreed_what_differs_and_what_was_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nets = {name: Net(name, "timm.models:x", {}, ("fp32",)) for name in ("good", "bad", "later")}
+    programs = [Exported(net, "fp32") for net in nets.values()]
+    where = places("pi2,phone")
+    made = {
+        "good fp32": Export(folder="good-fp32", seconds=41.0),
+        "bad fp32": Export(folder="bad-fp32", seconds=3.0, error="It cannot be made. a|b\nc"),
+    }
+    seen = {
+        "good fp32 on pi2 lean": Deployed(verdict="differs", outside=3, largest=2.51),
+        "good fp32 on phone lean": Deployed(error="timeout: It took too long."),
+    }
+
+    class Sized:
+        size = 2_500_000
+
+    monkeypatch.setattr(taken, "load_program", lambda *_, **__: Sized)
+    found = taken.rows(programs, where, made, seen)
+    assert [taken.line(one) for one in found] == [
+        ["good", "timm", "fp32", "41 s", "2.5 MB", "DIFFERS (2.5)", "timeout"],
+        ["bad", "timm", "fp32", "no: It cannot be made. a\\|b c", ""],
+        ["later", "timm", "fp32", "not run", ""],
+    ]
+    monkeypatch.setattr(taken, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(taken, "load", lambda: nets)
+    assert "Nothing is kept" in taken.markdown()
+    write_json(tmp_path / "kept.json", {"places": [one.name for one in where], "rows": found})
+    text = taken.markdown()
+    assert text.startswith("1 nets of 3 exported, in 1 programs. pi2 lean: 0 of 1 agree, 0 were not run.")
+    assert "| good | timm | fp32 | 41 s | 2.5 MB | DIFFERS (2.5) | timeout |" in text

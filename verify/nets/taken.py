@@ -1,0 +1,136 @@
+"""What ``./inv bench --nets --device NAMES`` does, and its table: each net through its export and onto devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core import console
+from core.errors import ConfigError
+from core.files import write_json
+from core.paths import ROOT
+from core.program import load_program
+from verify.nets.deploying import Deployed, Place, cell_name, journal, places, sweep
+from verify.nets.exporting import Export, export, folder_of
+from verify.nets.exporting import journal as exports
+from verify.nets.table import Exported, choose, load
+
+KEPT = ROOT / "docs" / "data" / "nets-devices.json"
+NOT_RUN = "not run"
+_FIRST = ["net", "package", "scheme", "export", "size"]
+_WORDS = {"identical": "identical", "agrees": "agrees", "differs": "DIFFERS"}
+
+Row = dict[str, Any]
+
+
+def run(devices: str, only: str, again: bool, as_json: bool, update: bool) -> None:
+    """Export what is missing, deploy it everywhere, print; with ``update`` keep the table for the docs.
+
+    With ``update`` and ``only``, what earlier commands exported and deployed from this checkout is kept, too.
+
+    Raises:
+        ConfigError: ``only`` names nothing, or nothing could be exported. UnreachableError: a device is away.
+    """
+    from toolchains.build.builder import build
+
+    chosen, where = choose(only), places(devices)
+    made = export(chosen, again)
+    ready = [one for one in chosen if not made[one.name].error]
+    if not ready:
+        raise ConfigError("None of these nets could be exported.", made[chosen[0].name].error, "--only resnet18")
+    bundles = {(one.target, one.engine): build(one.target, one.engine) for one in where}
+    seen = sweep([(one, bundles[one.target, one.engine]) for one in where], ready, again)
+    result = rows(chosen, where, made, seen)
+    if update:
+        keep(where, chosen)
+    if as_json:
+        console.print_json({"places": [one.name for one in where], "rows": result})
+    else:
+        console.table("Nets on devices", headings([one.name for one in where]), list(map(line, result)))
+
+
+def rows(
+    programs: Sequence[Exported], where: Sequence[Place], made: Mapping[str, Export], seen: Mapping[str, Deployed]
+) -> list[Row]:
+    """What is kept of each program: its export, and what became of it in each place."""
+    found = []
+    for one in programs:
+        exported = made.get(one.name)
+        row: Row = {"net": one.net.name, "package": one.net.package, "scheme": one.scheme}
+        if exported is None:
+            row["error"] = NOT_RUN
+        elif exported.error:
+            row |= {"seconds": exported.seconds, "error": exported.error}
+        else:
+            size = load_program(folder_of(one), verify=False).size
+            cells = [seen.get(cell_name(place, one)) for place in where]
+            row |= {
+                "seconds": exported.seconds,
+                "size": size,
+                "cells": [cell.model_dump(mode="json") if cell else None for cell in cells],
+            }
+        found.append(row)
+    return found
+
+
+def keep(where: Sequence[Place], programs: Sequence[Exported] = ()) -> None:
+    """Write the table of all that this checkout has exported, and of ``programs``."""
+    made = dict(exports().all())
+    named = {one.name for one in programs}
+    every = [one for one in choose("") if one.name in made or one.name in named]
+    result = rows(every, where, made, dict(journal().all()))
+    write_json(KEPT, {"places": [one.name for one in where], "rows": result})
+    console.note(f"kept in {KEPT.relative_to(ROOT)}; python -m verify.docs writes the docs")
+
+
+def headings(names: Sequence[str]) -> list[str]:
+    """Of the table: a column for each place."""
+    return [*_FIRST, *names]
+
+
+def line(row: Row) -> list[str]:
+    """A row of the table."""
+    cells = [str(row["net"]), str(row["package"]), str(row["scheme"])]
+    if "cells" not in row:
+        why = str(row["error"]).replace("\n", " ").replace("|", "\\|")
+        return [*cells, NOT_RUN if why == NOT_RUN else f"no: {why}", ""]
+    words = [_cell(one) for one in row["cells"]]
+    return [*cells, f"{row['seconds']:.0f} s", f"{row['size'] / 1e6:.1f} MB", *words]
+
+
+def _cell(kept: dict[str, Any] | None) -> str:
+    if kept is None:
+        return NOT_RUN
+    seen = Deployed.model_validate(kept)
+    if seen.error:
+        return seen.error.partition(":")[0]
+    return _WORDS[seen.verdict] + (f" ({seen.largest:.2g})" if seen.largest else "")
+
+
+def _summary(kept: dict[str, Any]) -> str:
+    found = kept["rows"]
+    good = [one for one in found if "cells" in one]
+    nets = {one["net"] for one in good}
+    lines = [f"{len(nets)} nets of {len({one['net'] for one in found})} exported, in {len(good)} programs."]
+    for place, name in enumerate(kept["places"]):
+        cells = [one["cells"][place] for one in good if one["cells"][place] is not None]
+        same = sum(one.get("verdict") in ("identical", "agrees") for one in cells)
+        lines.append(f"{name}: {same} of {len(cells)} agree, {len(good) - len(cells)} were not run.")
+    return " ".join(lines)
+
+
+def markdown() -> str:
+    """The table of ``docs/nets.md``."""
+    if not KEPT.is_file():
+        return "Nothing is kept yet: the command above prints it.\n"
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    head = headings(kept["places"])
+    order = {(name, scheme): None for name, net in load().items() for scheme in net.schemes}
+    by_name = {(one["net"], one["scheme"]): one for one in kept["rows"]}
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for name in order:
+        if name in by_name:
+            cells = line(by_name[name])
+            lines.append(f"| {' | '.join([*cells, *[''] * (len(head) - len(cells))])} |")
+    return _summary(kept) + "\n\n" + "\n".join(lines) + "\n"
