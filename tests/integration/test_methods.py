@@ -80,6 +80,25 @@ def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path
     assert (alone.verdict, alone.program.method, len(alone.outputs)) == ("identical", "prefill", 1)
 
 
+def test_executorchs_own_llama_generates_the_hosts_tokens(device: Device, dist: Path, tmp_path: Path) -> None:
+    folder = export(f"{ROOT / 'tests/fixtures/llama/own.py'}:make_methods", out=tmp_path / "programs")
+    program = load_program(folder)
+    assert program.agreement is not None
+    assert (program.agreement.max_abs, program.warnings) == (0.0, ())
+    result = deploy(
+        device,
+        lend_bundle(dist, device.target, "lean"),
+        folder,
+        generate.settings_for(folder, 64, DEFAULT),
+        listeners=[],
+    )
+    assert {one.verdict for one in result.outputs} == {"identical"}
+    assert result.path is not None
+    tokens = numpy.load(result.path.with_suffix("") / "output0.npy")[0].tolist()
+    assert len(tokens) == 64
+    assert len(set(tokens)) > 20, "tokens that are all the same prove little"
+
+
 def test_what_one_method_gets_wrong_is_seen(folder: Path, device: Device, dist: Path, tmp_path: Path) -> None:
     bundle = lend_bundle(dist, device.target, "lean")
     changed = shutil.copytree(folder, tmp_path / folder.name)

@@ -1,4 +1,4 @@
-"""The tutorial (docs/your-model.md): its file is written and its commands are run, as they stand there."""
+"""The tutorial (docs/tutorial-timm.md): its file is written and its commands are run, as they stand there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.builds import lend_bundle
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.virtual]
 
-PAGE = (ROOT / "docs" / "your-model.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorial-timm.md").read_text(encoding="utf-8")
 
 
 def test_the_tutorials_commands_do_what_it_says(inv: Inv, tmp_path: Path) -> None:
