@@ -29,7 +29,6 @@ from deploy.run.preflight import Finding
 from deploy.run.result import (
     EMULATED,
     BundleUsed,
-    MethodRan,
     ProgramUsed,
     Result,
     Upload,
@@ -75,7 +74,6 @@ class Session:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
         self.conditions = Conditions()
-        self.methods: dict[str, MethodRan] = {}
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
@@ -347,11 +345,10 @@ class Session:
 
     def _run(self, store: Store, settings: Settings, case: sizes.Sized | None = None) -> runner.RunnerResult:
         executions, warmup = settings.executions
-        inputs = list(case.inputs) if case else self.job.input_names
         argv = runner.command(
             runner_in(self.bundle.path),
             model=f"{self.above}/{self.job.model_name}",
-            inputs=[f"{self.above}/{name}" for name in inputs],
+            inputs=[f"{self.above}/{name}" for name in (case.inputs if case else self.job.input_names)],
             first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in (case or self.job).first],
             shapes=self.job.shapes,
             method=(case.method if case else "") or self.job.method,
@@ -396,16 +393,9 @@ class Session:
     def _others(self, store: Store, settings: Settings) -> tuple[Comparison, ...]:
         """The outputs at other sizes and of other methods; conditions and times stay those of the run itself."""
         before, once = self.conditions, settings.model_copy(update=ONCE)
-
-        def run_case(case: sizes.Sized) -> runner.RunnerResult:
-            answer = self._run(store, once, case)
-            if case.method:
-                self.methods[case.method] = MethodRan.of(case.method, answer)
-            return answer
-
-        found = sizes.compared(
+        found, self.methods = sizes.compared(
             self.job.cases,
-            run_case,
+            lambda case: self._run(store, once, case),
             lambda said, to: collect.fetch(self.transport, store, said, self.sent, to, False, self.deadline),
         )
         self.conditions = before
@@ -502,7 +492,7 @@ class Session:
             verified=verified,
             runner=answer,
             conditions=self.conditions,
-            methods=tuple(self.methods.values()),
+            methods=self.methods,
             outputs=outputs,
             verdict=overall(outputs),
             seconds=dict(self.steps.seconds),

@@ -11,6 +11,7 @@ from core.errors import TransferError
 from core.program import Tolerance
 from deploy.run import collect
 from deploy.run.compare import Comparison, digest, load
+from deploy.run.result import MethodRan
 from deploy.run.runner import RunnerResult
 from deploy.store.store import Blob
 
@@ -34,8 +35,8 @@ def compared(
     cases: Sequence[Sized],
     run: Callable[[Sized], RunnerResult],
     fetch: Callable[[RunnerResult, Path], object],
-) -> tuple[Comparison, ...]:
-    """Run each case once and compare its outputs; they are named ``output0 (least)``.
+) -> tuple[tuple[Comparison, ...], tuple[MethodRan, ...]]:
+    """Run each case once and compare its outputs; they are named ``output0 (least)``. Also the times of other methods.
 
     Args:
         run: executes a case's method on its inputs.
@@ -45,8 +46,11 @@ def compared(
         TransferError: the runner read other inputs than were uploaded.
     """
     rows: list[Comparison] = []
+    ran: list[MethodRan] = []
     for case in cases:
         answer = run(case)
+        if case.method:
+            ran.append(MethodRan.of(case.method, answer))
         if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
             raise TransferError(
                 f"The runner read other inputs of {case.name} than were uploaded.",
@@ -58,4 +62,4 @@ def compared(
             fetch(answer, Path(folder))
             found = collect.compare_all(answer, Path(folder), case.references, case.tolerances)
         rows += [one.model_copy(update={"name": f"{one.name} ({case.name})"}) for one in found]
-    return tuple(rows)
+    return tuple(rows), tuple(ran)
