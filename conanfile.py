@@ -120,7 +120,7 @@ class SlipwayRuntimeConan(ConanFile):
     # proof are not in the package.
     exports_sources = (
         "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*.hpp",
-        "runtime/*.map", "runtime/*CMakeLists.txt",
+        "runtime/*.map", "runtime/*.cmake", "runtime/*CMakeLists.txt",
         "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
     )  # fmt: skip
     # A dependency's recipe may change without its version: the runner that took files from it is another then.

@@ -12,7 +12,7 @@ import invoke
 
 from commands import offered
 from commands.groups import DEPLOY, MATRIX
-from commands.tasks import compare, tune
+from commands.tasks import compare, profiles, tune
 from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
 from core.cli import JSON, Words, task
 from deploy.tasks import devices
@@ -64,7 +64,7 @@ def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
         "target": "what to build for; ./inv targets lists them (default: linux-x86_64)",
         "engine": "which runtime to build (default: the target's own default; without one, its native packages)",
         "toolchain": "which compilers: zig, gnu, ndk or xcode (default: the target's own default)",
-        "ops-from": "link only what these programs need (comma-separated files or folders; the engine lean)",
+        "ops-from": "link only what these programs need (comma-separated files or folders; the engine lean, --sdk)",
         "packages": "only the native packages: XNNPACK and what it needs, from source",
         "sdk": "libslipway, for your own programs: libraries, headers, CMake and pkg-config files, and an archive",
         "wheel": "the same for Python: the SDK, and a wheel in dist/wheels/",
@@ -433,6 +433,7 @@ ns = invoke.Collection(
     targets,
     doctor,
     build,
+    profiles,
     prove,
     export,
     zoo,

@@ -43,17 +43,18 @@ def run(words: Words) -> None:
         report.aar(built_aar, words["json"])
         return
     if words["sdk"] or words["wheel"] or (not engine and not words["packages"] and _embedded(words["target"])):
-        if any(words.given[name] for name in ("engine", "packages", "ops_from")):
-            raise UsageError(
-                "--sdk and --wheel go without --engine, --packages and --ops-from.", "", "./inv build --sdk"
-            )
+        if any(words.given[name] for name in ("engine", "packages")):
+            raise UsageError("--sdk and --wheel go without --engine and --packages.", "", "./inv build --sdk")
+        if words["wheel"] and words["ops_from"]:
+            raise UsageError("A wheel has all operators: --wheel goes without --ops-from.", "", "./inv build --wheel")
         from toolchains.build.sdk import build_sdk
         from toolchains.build.wheel import tag, write_wheel
         from toolchains.targets import get_target
 
         if words["wheel"]:
             tag(get_target(words["target"]))  # before minutes of compiling
-        sdk = build_sdk(words["target"], family, words["force"])
+        selection = _selection(words["ops_from"]) if words["ops_from"] else None
+        sdk = build_sdk(words["target"], family, words["force"], shared=words["wheel"], selection=selection)
         report.sdk(sdk, words["json"], write_wheel(sdk) if words["wheel"] else None)
         return
     if words["packages"] or (not engine and _without_engine(words["target"])):

@@ -123,3 +123,26 @@ def compare(
     from commands import compare as command
 
     command.run(words)
+
+
+@task(
+    auto_shortflags=False,
+    help={
+        "output": "the folder for the profiles; it is made if necessary",
+        "target": "comma-separated targets (default: all that this machine compiles for)",
+        "toolchain": "which compilers: zig, gnu, ndk or xcode (default: each target's own default)",
+        "json": JSON,
+    },
+)
+def profiles(c: Any, output: str = "", target: str = "", toolchain: str = "", json: bool = False) -> None:
+    """Write Conan's profiles into a folder of yours: one for each target, and one for this machine.
+
+    They are those that Slipway's own builds use, so packages from a remote fit them. A file of the same name that
+    ./inv profiles did not write is not replaced.
+
+    Example: ./inv profiles --output profiles --target linux-arm64
+    """
+    words = Words(c, locals(), own=["target"])
+    from commands import profiles as command
+
+    command.run(words)

@@ -37,6 +37,7 @@ LABELS = {
     "coreml": "what exports for Core ML need (about 30 MB)",
     "openvino": "what exports for OpenVINO need (about 60 MB)",
     "arm": "what exports for Ethos-U and VGF need (about 70 MB)",
+    "server": "Conan's server, for tests (about 1 MB)",
 }
 """The sets: extras of the project in pyproject.toml.
 

@@ -131,9 +131,14 @@ def native_dir(target: str) -> Path:
     return dist_dir() / target / "native"
 
 
-def sdk_dir(target: str) -> Path:
-    """``dist/<target>/sdk``: libslipway, its headers, and how other build systems find it."""
-    return dist_dir() / target / "sdk"
+def sdk_dir(target: str, kind: str = "") -> Path:
+    """``dist/<target>/sdk``: libslipway, its headers, and how other build systems find it.
+
+    Args:
+        kind: what makes it another one: a second C library (``dist/<target>/sdk-glibc``), or the programs that it is
+            for alone (``dist/<target>/sdk-mlp-fp32``).
+    """
+    return dist_dir() / target / (f"sdk-{kind}" if kind else "sdk")
 
 
 def wheels_dir() -> Path:

@@ -70,6 +70,7 @@ class Target:
     qemu_cpus: tuple[str, ...] = ()
     engines: Mapping[str, str] = field(default_factory=dict)
     not_built_with: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def default_toolchain(self) -> str:
@@ -120,6 +121,10 @@ class Target:
         return dataclasses.replace(
             self, libc="bionic", float_abi=float_abi, qemu="", qemu_cpu="", qemu_cpus=(), proof=proof
         )
+
+    def with_shared_libraries(self) -> Target:
+        """The target as its shared libraries are made: another C library where its programs are static."""
+        return dataclasses.replace(self, **{**self.shared, "shared": {}}) if self.shared else self  # type: ignore[arg-type]
 
     @property
     def working_engines(self) -> tuple[str, ...]:
@@ -206,7 +211,7 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
             raise _bad(name, f"unknown key {key!r}" + (f" (did you mean {meant!r}?)" if meant else ""), source)
         if hints[key] is str:
             good = isinstance(value, str)
-        elif key in ("engines", "not_built_with"):
+        elif key in ("engines", "not_built_with", "shared"):
             good = isinstance(value, dict) and all(isinstance(text, str) and text for text in value.values())
         else:
             good = isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -224,7 +229,10 @@ def parse_target(name: str, row: Mapping[str, Any], source: Path = TABLE) -> Tar
     if missing:
         raise _bad(name, f"{', '.join(missing)} missing", source)
     target = Target(name=name, **values)
-    problem = _inconsistent(target)
+    for key, value in target.shared.items():
+        if hints.get(key) is not str or value not in _CHOICES.get(key, {value}):
+            raise _bad(name, f"shared.{key} is unknown or has a wrong value", source)
+    problem = _inconsistent(target) or _inconsistent(target.with_shared_libraries())
     if problem:
         raise _bad(name, problem, source)
     return target

@@ -32,6 +32,7 @@ from deploy.store.store import Store, new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
+from tests.support import examples
 from tests.support.deploying import Deploying, bundle, other_program, program
 from verify.bench.transfer import measure
 
@@ -98,6 +99,10 @@ def gone(pi: Transport, device: Device, seconds: float = 20) -> bool:
     while left := runners(pi, device):
         assert time.monotonic() < end, left
     return True
+
+
+def test_the_examples_of_libslipway_compute_what_the_runner_computes(pi: Transport, tmp_path: Path) -> None:
+    examples.run_on("pi", tmp_path)
 
 
 def test_outputs_agree_and_times_are_marked(go: Go, program: Path, other_program: Path, pi: Transport, device: Device,

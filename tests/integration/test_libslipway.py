@@ -32,8 +32,13 @@ from verify.bench import forward
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 TARGETS = ["linux-x86_64", "linux-arm64", "linux-armv6", "android-arm64", "windows-x86_64"]
-FOREIGN = [("linux-arm64", "arm64", "aarch64-linux-gnu"), ("linux-armv7", "armhf", "arm-linux-gnueabihf")]
-"""Targets whose wheels are tried with Debian's Python: its name of the processor, and of the libraries' folder."""
+FOREIGN = [
+    ("linux-arm64", "manylinux_2_28_aarch64", "arm64", "aarch64-linux-gnu"),
+    ("linux-armv7", "manylinux_2_28_armv7l", "armhf", "arm-linux-gnueabihf"),
+    ("linux-armv6", "linux_armv6l", "armhf", "arm-linux-gnueabihf"),
+]
+"""Targets whose wheels are tried with Debian's Python: the wheel's tag, Debian's name of the processor, and of the
+libraries' folder. Debian has no Python for ARMv6: its Python for ARMv7 loads that library on an emulated Cortex-A7."""
 SAID = ["tensor float32 (8, 64) static", "6 float32 8x63", "3 none.pte", "False"]
 """What a script prints that tries a wheel."""
 EXAMPLES, CHECK = ROOT / "examples", Path(__file__).parent / "test_library"
@@ -226,7 +231,7 @@ def test_python_computes_the_same_through_the_c_api(tmp_path: Path) -> None:
 def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     """Installed by pip; arrays in and out without copies, the same bits as the runner."""
     want = expected("linux-x86_64", tmp_path)
-    wheel = write_wheel(build_sdk("linux-x86_64"))
+    wheel = write_wheel(build_sdk("linux-x86_64", shared=True))
     run([sys.executable, "-m", "venv", "--system-site-packages", tmp_path / "venv"])
     python = tmp_path / "venv/bin/python"
     pip: list[str | Path] = [
@@ -251,14 +256,13 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
 
 def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None:
     """Installed by pip, which reads the tag; run by that system's own Python and NumPy, out of Debian, under QEMU."""
-    for name, arch, triple in FOREIGN:
+    for name, platform, arch, triple in FOREIGN:
         folder = tmp_path / name
         folder.mkdir()
         want = expected(name, folder)
-        target = get_target(name)
-        wheel = write_wheel(build_sdk(name))
-        platform = wheel.stem.rpartition("-")[2]
-        assert platform == f"manylinux_2_28_{target.machine}"
+        target = get_target(name).with_shared_libraries()
+        wheel = write_wheel(build_sdk(name, shared=True))
+        assert wheel.stem.rpartition("-")[2] == platform
         words = ["--no-index", "--no-deps", "--only-binary=:all:", f"--platform={platform}"]
         pip = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
         run([*pip, *words, "--target", folder / "site", wheel])
@@ -274,6 +278,74 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         assert done.stdout.splitlines() == SAID
 
 
+def test_auditwheel_confirms_the_tags() -> None:
+    """It reads the libraries in a wheel, and names the oldest systems that load them: not newer ones than the tag."""
+    for name, platform in [("linux-x86_64", "manylinux_2_28_x86_64"), *((row[0], row[1]) for row in FOREIGN)]:
+        wheel = write_wheel(build_sdk(name, shared=True))
+        assert wheel.stem.endswith(f"-{platform}")
+        said = " ".join(audit("show", str(wheel)).split())
+        found = re.search(r'is consistent with the following platform tag: "manylinux_2_(\d+)_(\w+)"', said)
+        assert found, said
+        assert int(found[1]) <= 28, said
+        # It takes every hard-float library of 32-bit Arm for ARMv7's.
+        assert found[2] == platform.replace("linux_armv6l", "manylinux_2_28_armv7l").removeprefix("manylinux_2_28_")
+
+
+def audit(*words: str) -> str:
+    """What auditwheel printed."""
+    return run([sys.executable, "-m", "auditwheel", *words]).stdout
+
+
+def test_the_armv6_library_is_for_that_processor_alone() -> None:
+    """The scan for instructions above ARM1176's read all of it, and its own attributes say the same."""
+    from elftools.elf.elffile import ELFFile
+
+    sdk = build_sdk("linux-armv6", shared=True)
+    assert (sdk.path.name, sdk.manifest.libc, sdk.manifest.shared) == ("sdk-glibc", "glibc", True)
+    (code,) = [code for code in sdk.manifest.checks.code if code.path == "lib/libslipway.so"]
+    assert code.note == ""
+    assert code.functions > 1000
+    with (sdk.path / "lib/libslipway.so.1").open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".ARM.attributes")
+        found = {item.tag: item.value for part in section.iter_subsections() for sub in part.iter_subsubsections()
+                 for item in sub.iter_attributes()}  # fmt: skip
+    # ARM's ABI for attributes: 6 is ARMv6, 7 ARMv6KZ; 2 is VFPv2; 1 says that numbers are passed in its registers.
+    assert found["TAG_CPU_ARCH"] in (6, 7)
+    assert (found["TAG_FP_ARCH"], found["TAG_ABI_VFP_ARGS"]) == (2, 1)
+
+
+def test_the_package_has_types(tmp_path: Path) -> None:
+    """mypy, as a user runs it over a program with the installed package: right use passes, wrong use is named."""
+    wheel = write_wheel(build_sdk("linux-x86_64", shared=True))
+    pip = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    run([*pip, "--no-index", "--no-deps", "--target", tmp_path / "site", wheel])
+    (tmp_path / "right.py").write_text(_TYPED, encoding="utf-8")
+    (tmp_path / "wrong.py").write_text(_TYPED.replace("threads=2", 'threads="2"'), encoding="utf-8")
+    env = {**os.environ, "MYPYPATH": str(tmp_path / "site")}
+    argv = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file=", "--follow-imports=silent"]
+    said = [
+        subprocess.run([*argv, name], cwd=tmp_path, env=env, capture_output=True, text=True, check=False).stdout
+        for name in ("right.py", "wrong.py")
+    ]
+    assert said[0].startswith("Success"), said[0]
+    assert 'has incompatible type "str"; expected "int"' in said[1]
+
+
+_TYPED = """
+import numpy as np
+import numpy.typing as npt
+
+import slipway_runtime
+
+pool = slipway_runtime.Pool(threads=2)
+program: slipway_runtime.Program = slipway_runtime.load("model.pte", pool=pool, methods=["forward"])
+shape: tuple[int, ...] = program.methods["forward"].inputs[0].shape
+outputs: list[npt.NDArray[np.float32]] = program.forward(np.zeros(shape, np.float32))
+try:
+    program.execute("other", copy=True)
+except slipway_runtime.InputError as error:
+    print(error.code + 1, error.message.upper(), error.fix.upper())
+"""
 _SCRIPT = """
 import gc, threading
 import numpy as np

@@ -19,6 +19,7 @@ FIRST = (
     "test_matrix",
     "test_export_mobilenet",
     "test_sdk",
+    "test_conan_package",
     "test_native",
     "test_prove",
     "test_virtual_machines[pi-zero]",

@@ -62,6 +62,13 @@ def test_it_names_versions_licences_and_packages(document: dict[str, Any]) -> No
     assert document["metadata"]["component"]["version"] == "0123"
 
 
+def test_several_licences_are_an_expression(tmp_path: Path) -> None:
+    both = package(tmp_path, "kleidiai", "lib/libkleidiai.a", source=PIN) | {"license": "Apache-2.0 AND BSD-3-Clause"}
+    document = sbom.write(graph_of(both), "slipway-native-linux-arm64", "0123", FILES)
+    assert component(document, "kleidiai")["licenses"] == [{"expression": "Apache-2.0 AND BSD-3-Clause"}]
+    assert problems(document) == ""
+
+
 def test_it_names_the_sources_and_their_digests(document: dict[str, Any]) -> None:
     (_, tarball) = component(document, "xnnpack")["externalReferences"]
     assert (tarball["type"], tarball["comment"]) == ("source-distribution", "xnnpack.tar.xz")

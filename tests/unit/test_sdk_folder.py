@@ -110,6 +110,7 @@ def _digest(data: bytes) -> str:
     [
         ("linux-x86_64", "manylinux_2_28_x86_64"),
         ("linux-armv7", "manylinux_2_28_armv7l"),
+        ("linux-armv6", "linux_armv6l"),
         ("linux-x86", "manylinux_2_28_i686"),
         ("windows-x86_64", "win_amd64"),
     ],
@@ -118,6 +119,16 @@ def test_wheels_name_their_platform(target: str, name: str) -> None:
     assert wheel.tag(get_target(target)) == name
 
 
-def test_static_targets_have_no_wheel() -> None:
-    with pytest.raises(NotSupportedError, match="no wheels for linux-armv6"):
-        wheel.tag(get_target("linux-armv6"))
+@pytest.mark.parametrize("name", ["android-arm64", "macos-arm64"])
+def test_targets_without_a_shared_library_have_no_wheel(name: str) -> None:
+    with pytest.raises(NotSupportedError, match=f"no wheels for {name}"):
+        wheel.tag(get_target(name))
+
+
+def test_an_sdk_for_another_c_library_is_beside_the_first_one(tmp_path: Path) -> None:
+    manifest = sdk.SdkManifest(
+        version="0.1.0", target="linux-armv6", toolchain="zig", created="2026-01-01T00:00:00Z", libc="glibc",
+        isa_floor="ARMv6", shared=True, checks=Checks(floor="ARMv6", code=()), files=(),
+    )  # fmt: skip
+    names = [sdk._archive(tmp_path / folder, manifest).name for folder in ("sdk", "sdk-glibc")]
+    assert names == ["slipway-sdk-0.1.0-linux-armv6.tar.zst", "slipway-sdk-glibc-0.1.0-linux-armv6.tar.zst"]

@@ -185,3 +185,19 @@ def test_a_machine_that_the_table_lacks(monkeypatch: pytest.MonkeyPatch, system:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     with pytest.raises(HostError, match=rf"{system} on {machine}.*is not one of Slipway's targets"):
         host_target()
+
+
+def test_shared_libraries_for_armv6_have_glibc_and_its_processor() -> None:
+    """Its programs are static; a wheel's library is loaded by Raspberry Pi OS's Python."""
+    target = get_target("linux-armv6")
+    shared = target.with_shared_libraries()
+    assert (target.libc, shared.libc, shared.max_glibc) == ("static", "glibc", "2.28")
+    assert (shared.zig_cpu, shared.machine, shared.isa_floor) == (target.zig_cpu, "armv6l", target.isa_floor)
+    assert shared.with_shared_libraries() == shared
+    assert get_target("linux-arm64").with_shared_libraries() is get_target("linux-arm64")
+
+
+@pytest.mark.parametrize("shared", [{"libc": "other"}, {"toolchains": "zig"}, {"nothing": "x"}, {"libc": 1}])
+def test_what_differs_in_shared_libraries_is_checked(shared: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        parse_target("linux-test", row(shared=shared))

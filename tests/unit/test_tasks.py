@@ -23,7 +23,7 @@ NAMES = {
     "devices.stop", "devices.trust", "devices.rollback", "devices.gc", "devices.verify", "models.list",
     "models.add-package", "operators", "prove", "test", "clean", "bench", "lab", "matrix", "fuzz", "agree", "lock",
     "tune",
-    "inspect", "compare", "docs",
+    "compare", "docs", "inspect", "profiles",
 }  # fmt: skip
 
 

@@ -35,6 +35,9 @@ writers at once. Packages are built outside of it: `toolchains.build.conan_packa
 
 _SHARED = "slipway_sources/"
 """The recipe that others of this checkout import, and nothing links."""
+_OURS = "slipway/"
+"""The recipe whose sources are the checkout's own. No lockfile of the checkout pins it: every change of runtime/ is
+another revision."""
 
 _TEMPLATE = """\
 [settings]
@@ -249,7 +252,8 @@ def lockfile(log: Path) -> Path:
         raise BuildError(
             "Conan cannot read recipes/.", str(listed.get("error", "it found no recipe there")), f"less {quote([log])}"
         )
-    pins = sorted(f"{name}#{revision}" for name, item in listed.items() for revision in item["revisions"])
+    others = {name: item for name, item in listed.items() if not name.startswith(_OURS)}
+    pins = sorted(f"{name}#{revision}" for name, item in others.items() for revision in item["revisions"])
     shared = [pin for pin in pins if pin.startswith(_SHARED)]
     recipes = [pin for pin in pins if pin not in shared]
     kinds = {"requires": recipes, "build_requires": recipes, "python_requires": shared, "config_requires": []}
@@ -341,23 +345,35 @@ def render(
     return template.render(**facts, key=f"{compilers.key}-{flags}")
 
 
-def _profile(name: str, target: Target, toolchain: str, build_type: str) -> Path:
+def _text(target: Target, toolchain: str, build_type: str) -> str:
     compilers = family(toolchain).ensure(target)
     launchers = ccache.variables(home(), compilers.key)
-    text = render(target, compilers, build_type, launchers) + "\n"
+    return render(target, compilers, build_type, launchers) + "\n"
+
+
+def _profile(name: str, text: str) -> Path:
     # Another checkout may have other profiles, and may read this one while it is written.
     file = cache_dir("conan-profiles") / f"{name}-{sha256_bytes(text.encode())[:8]}"
     keep_text(file, text)
     return file
 
 
+def profile_text(target: Target, toolchain: str = "") -> str:
+    """The profile of ``target``; compilers are fetched where needed."""
+    return _text(target, target.toolchain(toolchain), "Release")
+
+
 def profile(target: Target, toolchain: str = "") -> Path:
-    """Write the profile of ``target`` and return its path; compilers are fetched where needed."""
-    toolchain = target.toolchain(toolchain)
-    return _profile(f"{target.name}-{toolchain}", target, toolchain, "Release")
+    """Write the profile of ``target`` into the cache and return its path; compilers are fetched where needed."""
+    return _profile(f"{target.name}-{target.toolchain(toolchain)}", profile_text(target, toolchain))
 
 
 def build_profile() -> Path:
+    """Write `build_profile_text` into the cache and return its path."""
+    return _profile("tools", build_profile_text())
+
+
+def build_profile_text() -> str:
     """The profile of this machine, for tools that run during a build.
 
     They run for milliseconds and compile three times as fast without optimization.
@@ -373,7 +389,7 @@ def build_profile() -> Path:
             "such a machine, a container or a virtual machine with Debian 12 or newer",
         )
     usable = (name for name in target.toolchains if not family(name).usable(target))
-    return _profile("tools", target, next(usable, target.default_toolchain), "Debug")
+    return _text(target, next(usable, target.default_toolchain), "Debug")
 
 
 def forget(reference: str, log: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from core import console
-from toolchains.targets import EMBEDDED, WORKS, Target, load_targets
+from toolchains.targets import EMBEDDED, WORKS, Target, get_target, load_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +141,7 @@ def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
         console.print_json({**paths, **manifest.model_dump(mode="json")})
         return
     libraries = [entry for entry in manifest.files if entry.path.startswith(("lib/lib", "bin/"))]
+    own = get_target(manifest.target).shared.get("libc") == manifest.libc
     framework = sorted(built.path.glob("*.xcframework/*/*.a"))
     rows = [
         ["folder", console.shown(built.path)],
@@ -149,8 +150,10 @@ def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
         *(["XCFramework", f"{console.shown(file)} ({file.stat().st_size / 1e6:.1f} MB)"] for file in framework),
         *([["wheel", f"{console.shown(wheel)} ({wheel.stat().st_size / 1e6:.1f} MB)"]] if wheel else []),
         ["CMake", "find_package(slipway CONFIG): slipway::lean" + (", slipway::slipway" if manifest.shared else "")],
-        ["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"],
+        # Programs of the target are static where a second C library is for shared libraries alone.
+        *([] if own else [["cross-compile", f"cmake --toolchain {console.shown(built.toolchain_file)}"]]),
         ["pkg-config", "slipway"],
+        *([["only for", ", ".join(manifest.programs)]] if manifest.programs else []),
         ["ISA floor", manifest.isa_floor],
         ["C library", manifest.libc],
         ["compilers", manifest.toolchain],

@@ -117,6 +117,9 @@ def write(graph: Graph, name: str, version: str, files: Iterable[FileEntry]) -> 
             "externalReferences": [*website, *_sources(node)],
             "properties": [{"name": "conan:package_id", "value": str(node.get("package_id"))}],
         }
+        # Conan's tool takes any text for the id of one licence.
+        if " AND " in str(node.get("license")):
+            extra[f"{nodes[key].name}/{nodes[key].ref.version}"]["licenses"] = [{"expression": node["license"]}]
     consumer = SimpleNamespace(
         subgraph=SimpleNamespace(root=root, nodes=list(nodes.values())), author=None, package_type="library"
     )

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ from core.paths import cache_dir, sdk_dir
 from core.strict_json import parse_json
 from toolchains.build import inputs, toolchain_file
 from toolchains.build.making import Making
+from toolchains.build.selection import Selection
 from toolchains.build.steps import Steps
 from toolchains.targets import Target, get_target
 
@@ -55,6 +56,8 @@ class SdkManifest(BaseModel):
     libc: str
     shared: bool
     """Whether there is a shared library, too: not for systems whose programs are static."""
+    programs: tuple[str, ...] = ()
+    """Names of the programs that it is for alone; empty: it runs all."""
     checks: Checks
     files: tuple[FileEntry, ...]
 
@@ -104,14 +107,17 @@ class _Job:
     target: Target
     toolchain: str
     force: bool
+    libc: str = ""
+    """The C library, where it is not the one of the target's programs."""
+    selection: Selection | None = None
 
     @property
     def folder(self) -> Path:
-        return sdk_dir(self.target.name)
+        return sdk_dir(self.target.name, self.libc or (self.selection.name if self.selection else ""))
 
     @property
     def log(self) -> Path:
-        return cache_dir("logs") / f"sdk-{self.target.name}.log"
+        return cache_dir("logs") / f"{self.folder.name}-{self.target.name}.log"
 
     @property
     def shared(self) -> bool:
@@ -124,7 +130,14 @@ class _Job:
         return (self.target, self.target.simulator()) if self.target.os == "ios" else (self.target,)
 
 
-def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk:
+def build_sdk(
+    target_name: str,
+    toolchain: str = "",
+    force: bool = False,
+    *,
+    shared: bool = False,
+    selection: Selection | None = None,
+) -> Sdk:
     """libslipway for ``target_name``, built if it is missing or outdated.
 
     Two builds at once take turns; an interrupted one leaves the previous SDK as it was.
@@ -132,6 +145,9 @@ def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk
     Args:
         toolchain: the target's default when empty.
         force: compile and check again although nothing has changed.
+        shared: it must have a shared library: where programs are static, an SDK of its own has it, for another C
+            library.
+        selection: link only what some programs need, into an SDK of its own; not with ``shared``.
 
     Raises:
         ConfigError, NotSupportedError: the target or toolchain is unknown, or the engine does not work there yet.
@@ -144,11 +160,20 @@ def build_sdk(target_name: str, toolchain: str = "", force: bool = False) -> Sdk
     family_name = target.toolchain(toolchain)
     if ENGINE not in target.embedded_engines:
         target.engine(ENGINE)
-    job = _Job(target.built_with(family_name), family_name, force)
-    digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk")
+    target = target.built_with(family_name)
+    libc = ""
+    if shared and target.shared:
+        target = target.with_shared_libraries()
+        libc = target.libc
+    if selection:
+        # The linker of the application would have to leave out the kernels of other types.
+        selection = replace(selection, types=())
+    job = _Job(target, family_name, force, libc, selection)
+    digest = inputs.digest(ENGINE, job.target, job.toolchain, "sdk", job.selection)
     making = Making(job.folder, digest, Sdk.load)
     sdk = making.ensure(lambda: _build(job, digest), "waiting: this SDK is being built already", force=force)
-    toolchain_file.write(sdk.path.parent, job.target, family(job.toolchain).ensure(job.target))
+    if not libc:
+        toolchain_file.write(sdk.path.parent, job.target, family(job.toolchain).ensure(job.target))
     return sdk
 
 
@@ -185,6 +210,7 @@ def _build(job: _Job, digest: str) -> None:
                 isa_floor=job.target.isa_floor,
                 libc=job.target.libc,
                 shared=job.shared,
+                programs=job.selection.programs if job.selection else (),
                 checks=checked,
                 files=entries(new),
             )
@@ -221,7 +247,11 @@ def _request(job: _Job, target: Target) -> runtime_package.Request:
         job.log,
         f"Building libslipway for {target.name}",
         "compiling libslipway",
-        (f"engine={ENGINE}", f"library={'both' if job.shared else 'static'}"),
+        (
+            f"engine={ENGINE}",
+            f"library={'both' if job.shared else 'static'}",
+            *(job.selection.options if job.selection else ()),
+        ),
         (f"tools.build:sharedlinkflags={flags}",),
         job.force,
     )
@@ -250,7 +280,7 @@ def _collect(package: Path, out: Path, target: Target) -> None:
 
 
 def _archive(folder: Path, manifest: SdkManifest) -> Path:
-    return folder.parent / f"slipway-sdk-{manifest.version}-{manifest.target}.tar.zst"
+    return folder.parent / f"slipway-{folder.name}-{manifest.version}-{manifest.target}.tar.zst"
 
 
 def _digest_file(archive: Path) -> Path:

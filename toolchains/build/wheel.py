@@ -28,11 +28,16 @@ _WINDOWS = {"x86_64": "win_amd64", "i686": "win32", "aarch64": "win_arm64"}
 def tag(target: Target) -> str:
     """The platform of the target's wheels, as PEP 600 names it: ``manylinux_2_28_aarch64``.
 
+    No manylinux covers ARMv6: pip takes ``linux_armv6l`` there, as Raspberry Pi OS's own index has it.
+
     Raises:
         NotSupportedError: its programs load no shared libraries.
     """
     if target.os == "windows":
         return _WINDOWS[target.machine]
+    target = target.with_shared_libraries()
+    if target.os == "linux" and target.libc == "glibc" and target.machine == "armv6l":
+        return f"linux_{target.machine}"
     if target.os == "linux" and target.libc == "glibc":
         return f"manylinux_{target.max_glibc.replace('.', '_')}_{target.machine}"
     raise NotSupportedError(

@@ -37,7 +37,7 @@ _OFF = (
 )
 """Inline uses of functions of glibc 2.30."""
 
-_LOADERS = {"armv7l": ("ld-linux-armhf.so.3",)}
+_LOADERS = {"armv7l": ("ld-linux-armhf.so.3",), "armv6l": ("ld-linux-armhf.so.3",)}
 """Loaders that have something which zig takes from elsewhere: the value that guards the stack, random in the loader, is
 the same in every program when it is zig's own."""
 
@@ -182,6 +182,11 @@ def _stub(
     assembly.unlink()
 
 
+def _cpu(target: Target) -> list[str]:
+    """The processor to compile for, where the target's is less than zig takes for the triple: ARMv6."""
+    return [f"-mcpu={target.zig_cpu}"] if target.machine == "armv6l" else []
+
+
 def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env: Mapping[str, str]) -> None:
     """The static library of what the headers need and old libraries lack."""
     built = out.with_suffix(".o")
@@ -193,6 +198,7 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
             "c++",
             "-target",
             target.zig_triple,
+            *_cpu(target),
             "-std=c++17",
             "-O2",
             "-g0",
@@ -229,7 +235,14 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     names = ("libstdc++.so.6", "libgcc_s.so.1", *_LOADERS.get(target.machine, ()))
     libraries = [library(root, target, name) for name in names]
     newest = {**newest, "GLIBC": target.max_glibc}
-    facts = [_FORMAT, sha256_file(_COMPAT), target.zig_triple, portable(str(root)), repr(sorted(newest.items()))]
+    facts = [
+        _FORMAT,
+        sha256_file(_COMPAT),
+        target.zig_triple,
+        *_cpu(target),
+        portable(str(root)),
+        repr(sorted(newest.items())),
+    ]
     key = sha256_bytes("\n".join([*facts, *map(sha256_file, libraries)]).encode())[:16]
     folder = cache_dir("toolchains") / f"libstdcxx-{target.name}-{key}"
     if not sealed.whole(folder):

@@ -13,7 +13,6 @@ class CpuinfoConan(ConanFile):
     description = "What the CPU can do, its cores and caches"
     license = "BSD-2-Clause"
     homepage = "https://github.com/pytorch/cpuinfo"
-    url = "https://github.com/pytorch/cpuinfo"
     topics = ("cpu", "cpuid", "cpu-cache", "cpu-model", "instruction-set", "cpu-topology")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"

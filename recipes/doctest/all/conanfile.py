@@ -12,7 +12,6 @@ class DoctestConan(ConanFile):
     description = "A test framework for C++ in one header"
     license = "MIT"
     homepage = "https://github.com/doctest/doctest"
-    url = "https://github.com/doctest/doctest"
     topics = ("testing", "unit-test", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"

@@ -41,7 +41,6 @@ class ExecutorchConan(ConanFile):
     )
     license = "BSD-3-Clause"
     homepage = "https://pytorch.org/executorch/"
-    url = "https://github.com/pytorch/executorch"
     topics = ("pytorch", "inference", "on-device", "xnnpack", "pre-built")
     package_type = "shared-library"
     settings = "os", "arch", "compiler", "build_type"

@@ -14,7 +14,6 @@ class FlatbuffersConan(ConanFile):
     description = "Memory-efficient serialization: the C++ headers and, with option flatc, the schema compiler"
     license = "Apache-2.0"
     homepage = "https://flatbuffers.dev"
-    url = "https://github.com/google/flatbuffers"
     topics = ("serialization", "rpc", "json-parser", "header-only")
     settings = "os", "arch", "compiler", "build_type"
     options = {"flatc": [True, False]}

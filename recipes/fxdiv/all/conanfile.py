@@ -12,7 +12,6 @@ class FxdivConan(ConanFile):
     description = "Division of integers by a divisor that stays the same, as a multiplication and shifts"
     license = "MIT"
     homepage = "https://github.com/Maratyszcza/FXdiv"
-    url = "https://github.com/Maratyszcza/FXdiv"
     topics = ("division", "integer", "header-only")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"

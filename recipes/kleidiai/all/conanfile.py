@@ -11,9 +11,8 @@ required_conan_version = ">=2.4"
 class KleidiaiConan(ConanFile):
     name = "kleidiai"
     description = "Arm's kernels for matrix multiplication, quantization and packing, up to SME2"
-    license = "Apache-2.0"
+    license = "Apache-2.0 AND BSD-3-Clause"
     homepage = "https://gitlab.arm.com/kleidi/kleidiai"
-    url = "https://gitlab.arm.com/kleidi/kleidiai"
     topics = ("arm", "neural-network", "inference", "matrix-multiplication", "sme2", "i8mm")
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
@@ -81,7 +80,7 @@ class KleidiaiConan(ConanFile):
             copy(self, "LICENSES/*", str(files), str(package / "licenses"), keep_path=False)
 
     def package_info(self):
-        self.cpp_info.set_property("cmake_file_name", "kleidiai")
-        self.cpp_info.set_property("cmake_target_name", "kleidiai::kleidiai")
+        self.cpp_info.set_property("cmake_file_name", "KleidiAI")
+        self.cpp_info.set_property("cmake_target_name", "KleidiAI::kleidiai")
         self.cpp_info.set_property("cmake_target_aliases", ["kleidiai"])
         self.cpp_info.libs = ["kleidiai", *(["kleidiai_fortify"] if self._compiled else [])]

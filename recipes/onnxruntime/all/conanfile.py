@@ -20,7 +20,6 @@ class OnnxruntimeConan(ConanFile):
     description = "ONNX Runtime with its XNNPACK provider, as Debian builds it, and everything that it loads"
     license = "MIT"
     homepage = "https://onnxruntime.ai"
-    url = "https://github.com/microsoft/onnxruntime"
     topics = ("onnx", "inference", "machine-learning", "xnnpack", "pre-built")
     package_type = "shared-library"
     settings = "os", "arch", "compiler", "build_type"

@@ -13,7 +13,6 @@ class PthreadpoolConan(ConanFile):
     description = "A pool of threads for loops of one to six dimensions"
     license = "BSD-2-Clause"
     homepage = "https://github.com/google/pthreadpool"
-    url = "https://github.com/google/pthreadpool"
     topics = ("multi-threading", "pthreads", "multi-core", "threadpool")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"

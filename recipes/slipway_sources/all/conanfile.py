@@ -31,14 +31,21 @@ GIT_URL = "user.slipway:git_url"
 RECORD = "source.json"
 
 
+def preferred(recipe):
+    """`debian` or `git`: where the profile has sources come from, as far as a recipe has them there."""
+    wanted = recipe.conf.get(SOURCES, default="auto", choices=["auto", "debian", "git"])
+    if wanted == "auto":
+        return "debian" if recipe.conf.get(FETCH, check_type=list, default=[]) else "git"
+    return wanted
+
+
 def chosen(recipe):
     """`debian` or `git`: where this recipe's sources come from."""
-    wanted = recipe.conf.get(SOURCES, default="auto", choices=["auto", "debian", "git"])
+    wanted = preferred(recipe)
     places = recipe.conan_data["sources"][str(recipe.version)]
-    if wanted == "auto":
-        order = ["debian", "git"] if recipe.conf.get(FETCH, check_type=list, default=[]) else ["git", "debian"]
-        return next(place for place in order if place in places)
     if wanted not in places:
+        if recipe.conf.get(SOURCES, default="auto") == "auto":
+            return next(iter(places))
         raise ConanException(
             f"{recipe.ref}: its sources are not to be had from {wanted}, only from {', '.join(places)}"
         )

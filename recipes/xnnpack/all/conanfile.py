@@ -27,7 +27,6 @@ class XnnpackConan(ConanFile):
     description = "Neural network operators for CPUs: floating-point and quantized, with kernels chosen at run time"
     license = "BSD-3-Clause"
     homepage = "https://github.com/google/XNNPACK"
-    url = "https://github.com/google/XNNPACK"
     topics = ("neural-network", "inference", "simd", "multithreading", "matrix-multiplication")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
@@ -128,7 +127,7 @@ class XnnpackConan(ConanFile):
         # what upstream defines for XNNPACK alone (NOMINMAX on Windows) does not reach them.
         variables["XNNPACK_USE_SYSTEM_LIBS"] = True
         variables["CMAKE_PROJECT_XNNPACK_INCLUDE"] = self._packages.as_posix()
-        names = ["pthreadpool", "cpuinfo", "fxdiv", *(["kleidiai"] if self._kleidiai else [])]
+        names = ["pthreadpool", "cpuinfo", "fxdiv", *(["KleidiAI"] if self._kleidiai else [])]
         packages = "".join(f"find_package({name} CONFIG REQUIRED)\n" for name in names)
         save(self, self._packages, packages + ("" if self.settings.compiler == "msvc" else _LAYERS))
         # Upstream adds this folder's include/ besides, even where the target has its own.
@@ -170,12 +169,14 @@ class XnnpackConan(ConanFile):
         CMake(self).install()
         package = Path(self.package_folder)
         copy(self, "LICENSE", self.source_folder, str(package / "licenses"))
+        other = "include(CMakeFindDependencyMacro)\nfind_dependency(xnnpack CONFIG)\n"
+        save(self, package / "lib" / "cmake" / "XNNPACKConfig.cmake", other)
         if self.options.all_microkernels:
             for pattern in ("*microkernels-all.a", "*microkernels-all.lib"):
                 copy(self, pattern, self.build_folder, str(package / "lib"), keep_path=False)
 
     def package_info(self):
-        self.cpp_info.set_property("cmake_file_name", "XNNPACK")
+        self.cpp_info.set_property("cmake_file_name", "xnnpack")
         base = ["fxdiv::fxdiv", "pthreadpool::pthreadpool", *(["kleidiai::kleidiai"] if self._kleidiai else [])]
         system = ["m"] if self.settings.os in ("Linux", "FreeBSD", "Android") else []
         kernels = self.cpp_info.components["microkernels-prod"]
@@ -188,6 +189,8 @@ class XnnpackConan(ConanFile):
         library.set_property("cmake_target_aliases", ["XNNPACK::XNNPACK"])
         library.set_property("pkg_config_name", "xnnpack")
         library.libs = ["XNNPACK"]
+        # find_package(XNNPACK), by upstream's name, finds the same: package() wrote the file.
+        library.builddirs = ["lib/cmake"]
         library.requires = ["microkernels-prod", *base, "cpuinfo::cpuinfo"]
         library.system_libs = system
         if self.options.all_microkernels:

@@ -22,7 +22,6 @@ class XnnpackInternalsConan(ConanFile):
     description = "XNNPACK's own headers, and which of KleidiAI's kernels its wrappers call"
     license = "BSD-3-Clause"
     homepage = "https://github.com/google/XNNPACK"
-    url = "https://github.com/google/XNNPACK"
     topics = ("neural-network", "inference", "simd")
     package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"

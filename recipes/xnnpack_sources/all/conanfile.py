@@ -17,7 +17,6 @@ class XnnpackSourcesConan(ConanFile):
     description = "XNNPACK's sources, to be compiled with sanitizers"
     license = "BSD-3-Clause"
     homepage = "https://github.com/google/XNNPACK"
-    url = "https://github.com/google/XNNPACK"
     topics = ("neural-network", "inference", "simd")
     package_type = "unknown"
     no_copy_source = True

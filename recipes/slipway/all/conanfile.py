@@ -1,0 +1,133 @@
+from pathlib import Path
+
+from conan import ConanFile
+from conan.errors import ConanException, ConanInvalidConfiguration
+from conan.tools.build import check_min_cppstd
+from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.files import copy, rmdir
+
+required_conan_version = ">=2.4"
+
+_KINDS = ("*.cpp", "*.h", "*.hpp", "*.in", "*.map", "*.cmake", "*CMakeLists.txt")
+_OTHERS = ("tests/*", "fuzz/*", "proof/*", "engines/executorch/*", "engines/onnxruntime/*")
+
+
+class SlipwayConan(ConanFile):
+    name = "slipway"
+    version = "0.1.0"
+    description = "Runs programs that ExecuTorch exported (.pte): the engine lean behind a C and a C++17 API"
+    license = "Apache-2.0"
+    homepage = "https://pytorch.org/executorch/"
+    topics = ("executorch", "pytorch", "inference", "on-device", "neural-network", "xnnpack")
+    package_type = "library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {
+        "shared": [True, False],
+        "fPIC": [True, False],
+        # What is linked: "all", "none", or names, "aten/add.out+aten/mul.out" and "XnnpackBackend".
+        "operators": ["ANY"],
+        "backends": ["ANY"],
+    }
+    default_options = {"shared": False, "fPIC": True, "operators": "all", "backends": "all"}
+    python_requires = "slipway_sources/1.0"
+    implements = ["auto_shared_fpic"]
+    package_id_non_embed_mode = "recipe_revision_mode"
+
+    @property
+    def _sources(self):
+        return self.python_requires["slipway_sources"].module
+
+    @property
+    def _kleidiai_layers(self):
+        """Whether XNNPACK comes with a KleidiAI that has kernels which XNNPACK does not call: Debian's."""
+        arm = self.settings.arch == "armv8" and self.settings.os in ("Linux", "Android")
+        return arm and self._sources.preferred(self) == "debian"
+
+    def export_sources(self):
+        # The sources are the checkout's own: this folder is recipes/slipway/all of it.
+        root = Path(self.recipe_folder).parents[2]
+        if not Path(root, "runtime", "library", "CMakeLists.txt").is_file():
+            raise ConanException(f"{root} has no runtime/: this recipe is exported from a checkout of Slipway")
+        for pattern in _KINDS:
+            out = Path(self.export_sources_folder, "runtime")
+            copy(self, pattern, str(root / "runtime"), str(out), excludes=_OTHERS)
+        copy(self, "LICENSE", str(root), self.export_sources_folder)
+
+    def layout(self):
+        cmake_layout(self, src_folder="runtime")
+
+    def requirements(self):
+        self.requires("xnnpack/cci.20241108")
+        # Headers alone: who links slipway does not see them.
+        self.requires("xnnpack_internals/cci.20241108", visible=False)
+        self.requires("flatbuffers/23.5.26", visible=False)
+        if self._kleidiai_layers:
+            self.requires("kleidiai/1.32.0")
+
+    def package_id(self):
+        # The tables of kernels are those of this XNNPACK.
+        self.info.conf.define(self._sources.SOURCES, self._sources.preferred(self))
+
+    def build_requirements(self):
+        # The compiler of schemas runs on the machine that builds; the schemas are in upstream's wheel.
+        self.tool_requires("flatbuffers/<host_version>", options={"flatc": True})
+        self.tool_requires("executorch/1.5.1")
+
+    def validate(self):
+        if self.settings.get_safe("compiler.cppstd"):
+            check_min_cppstd(self, 17)
+        if self.settings.compiler == "msvc":
+            raise ConanInvalidConfiguration("the engine's sources are for GCC and Clang, on Windows MinGW's")
+        if self.options.shared and self.settings.os in ("Macos", "iOS"):
+            raise ConanInvalidConfiguration("there is no shared library for Apple's systems yet: shared=False")
+
+    def generate(self):
+        CMakeDeps(self).generate()
+        toolchain = CMakeToolchain(self)
+        variables = toolchain.cache_variables
+        variables["SLIPWAY_ENGINE"] = "lean"
+        variables["SLIPWAY_RUNNER"] = False
+        # Another compiler has other warnings.
+        variables["SLIPWAY_WERROR"] = False
+        variables["SLIPWAY_LIBRARY"] = True
+        variables["SLIPWAY_STATIC_LIBRARY"] = not self.options.shared
+        variables["SLIPWAY_SHARED_LIBRARY"] = bool(self.options.shared)
+        schemas = Path(self.dependencies.build["executorch"].package_folder, "res", "schema")
+        variables["EXECUTORCH_SCHEMA_DIR"] = schemas.as_posix()
+        kleidiai = any(item.ref.name == "kleidiai" for item in self.dependencies.host.values())
+        variables["SLIPWAY_KLEIDIAI"] = kleidiai
+        variables["SLIPWAY_KLEIDIAI_LAYERS"] = self._kleidiai_layers
+        for name in ("operators", "backends"):
+            chosen = str(self.options.get_safe(name)).replace("/", "::").replace("+", ";")
+            variables[f"SLIPWAY_{name.upper()}"] = chosen
+        toolchain.generate()
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self):
+        CMake(self).install()
+        package = Path(self.package_folder)
+        copy(self, "LICENSE", self.export_sources_folder, str(package / "licenses"))
+        # They describe the folder that ./inv build --sdk makes, with XNNPACK inside: Conan's generators write others.
+        for folder in ("cmake", "pkgconfig"):
+            rmdir(self, str(package / "lib" / folder))
+
+    def package_info(self):
+        self.cpp_info.set_property("cmake_file_name", "slipway")
+        # Everything of the package: the same library by the name that the SDK's shared one has.
+        self.cpp_info.set_property("cmake_target_name", "slipway::slipway")
+        self.cpp_info.set_property("pkg_config_name", "slipway")
+        lean = self.cpp_info.components["lean"]
+        lean.set_property("cmake_target_name", "slipway::lean")
+        lean.set_property("pkg_config_name", "slipway_lean")
+        shared = bool(self.options.shared)
+        lean.libs = ["slipway_import" if shared and self.settings.os == "Windows" else "slipway"]
+        lean.defines = ["SLIPWAY_SHARED"] if shared else []
+        lean.requires = ["xnnpack::XNNPACK"]
+        if self._kleidiai_layers:
+            lean.requires.append("kleidiai::kleidiai")
+        if self.settings.os in ("Linux", "FreeBSD", "Android"):
+            lean.system_libs = ["m", "dl"] if self.settings.os == "Android" else ["m", "dl", "pthread"]

@@ -1,0 +1,38 @@
+# Writes ${folder}/kernel_names.inc: one line for each kernel of matrix products and convolutions that XNNPACK can choose,
+# KERNEL(name, "Arm's"). The library of kernels has more of them. The linker leaves those out, unless this table names
+# them. For builds of libslipway alone; the checkout's conanfile.py writes the table itself, and leaves out the kernels
+# that a selective build does not need.
+function(slipway_kernel_names folder)
+  find_library(SLIPWAY_XNNPACK XNNPACK REQUIRED CMAKE_FIND_ROOT_PATH_BOTH DOC "XNNPACK's library, which refers to the kernels that it chooses from")
+  find_library(SLIPWAY_XNNPACK_KERNELS microkernels-prod REQUIRED CMAKE_FIND_ROOT_PATH_BOTH DOC "XNNPACK's library of kernels")
+  mark_as_advanced(SLIPWAY_XNNPACK SLIPWAY_XNNPACK_KERNELS)
+  # In any format of object files, what a file refers to is in its symbol table's texts.
+  set(kernel "xnn_[A-Za-z0-9_]*(gemm|dwconv)[A-Za-z0-9_]*_ukernel_[A-Za-z0-9_]+")
+  foreach(library SLIPWAY_XNNPACK SLIPWAY_XNNPACK_KERNELS)
+    file(STRINGS ${${library}} texts LENGTH_MINIMUM 16 REGEX ${kernel})
+    string(REGEX MATCHALL ${kernel} names_${library} "${texts}")
+    list(REMOVE_DUPLICATES names_${library})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${${library}})
+  endforeach()
+  # Which of KleidiAI's kernels a wrapper of XNNPACK's calls. Without the package's list they have no name of Arm's.
+  if(EXISTS ${SLIPWAY_XNNPACK_INTERNALS}/../res/kleidiai.json)
+    file(READ ${SLIPWAY_XNNPACK_INTERNALS}/../res/kleidiai.json wrapped)
+    string(JSON count LENGTH "${wrapped}")
+    math(EXPR last "${count} - 1")
+    foreach(index RANGE ${last})
+      string(JSON name MEMBER "${wrapped}" ${index})
+      string(JSON arms_${name} GET "${wrapped}" ${name})
+    endforeach()
+  endif()
+  list(SORT names_SLIPWAY_XNNPACK)
+  set(lines "")
+  foreach(name IN LISTS names_SLIPWAY_XNNPACK)
+    if(name IN_LIST names_SLIPWAY_XNNPACK_KERNELS AND NOT name MATCHES "_get_(mr|nr)$|_packw_")
+      string(APPEND lines "KERNEL(${name}, \"${arms_${name}}\")\n")
+    endif()
+  endforeach()
+  if(lines STREQUAL "")
+    message(FATAL_ERROR "${SLIPWAY_XNNPACK} refers to no kernels of ${SLIPWAY_XNNPACK_KERNELS}")
+  endif()
+  file(CONFIGURE OUTPUT ${folder}/kernel_names.inc CONTENT "${lines}" @ONLY)
+endfunction()

@@ -1,0 +1,269 @@
+"""The Conan package ``slipway``: created here, uploaded to Conan's server, installed where no checkout is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.bundle import runner_in
+from core.commands import run
+from core.files import locked
+from core.paths import ROOT
+from core.program import load_program
+from models.export import export
+from tests.conftest import Inv
+from tests.support import examples
+from tests.support.conan_homes import PASSWORD, USER, Home, server
+from toolchains.build import builder, conan, conan_packages, toolchain_file
+from toolchains.compilers.families import family
+from toolchains.targets import get_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export]
+
+TARGET, ARM = "linux-x86_64", "linux-arm64"
+RECIPE = ROOT / "recipes" / "slipway" / "all"
+ANSWERS = ["slipway 0.1.0: C++, -0.212238", "slipway 0.1.0: C, -0.212238"]
+"""What the programs of the recipe's test package print."""
+
+
+@dataclass(frozen=True)
+class Created:
+    """The package in Slipway's own home, static and shared."""
+
+    log: Path
+    profiles: list[str]
+    """``--profile:host`` and ``--profile:build``, of files that ``./inv profiles`` wrote."""
+    graphs: dict[bool, dict[str, Any]]
+    """What ``conan create --format=json`` printed, by the option ``shared``."""
+    said: dict[bool, list[str]]
+
+    @property
+    def reference(self) -> str:
+        """With the recipe's revision."""
+        nodes = self.graphs[False]["nodes"].values()
+        return next(str(node["ref"]) for node in nodes if str(node["ref"]).startswith("slipway/"))
+
+
+@pytest.fixture(scope="module")
+def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
+    """``conan create`` of the recipe with the profiles that a user has; what it needs is built first."""
+    folder = tmp_path_factory.mktemp("create")
+    log = folder / "conan.log"
+    done = inv("profiles", "--output", str(folder / "profiles"), "--target", f"{TARGET},{ARM}")
+    assert done.returncode == 0, done.stderr
+    profiles = [f"--profile:host={folder}/profiles/{TARGET}", f"--profile:build={folder}/profiles/build"]
+    common = [*conan_packages.words(get_target(TARGET), "", log)[2:], *profiles]
+    with locked(conan.LOCK):
+        exported = json.loads(conan.conan(["export", RECIPE, "--format=json"], log=log))["reference"]
+    graphs, said = {}, {}
+    for shared in (False, True):
+        words = [*common, f"--options=slipway/*:shared={shared}"]
+        conan_packages.prepare(conan_packages.Request([f"--requires={exported}"], words, log, "Building slipway"))
+        lines: list[str] = []
+        # Conan builds the test package beside its sources otherwise, in the checkout.
+        apart = [f"--conf=tools.cmake.cmake_layout:test_folder={folder}/test-{shared}"]
+        apart += ["--conf=tools.cmake.cmaketoolchain:user_presets=", "--build=missing", "--format=json"]
+        with locked(conan.LOCK):
+            graphs[shared] = json.loads(conan.conan(["create", RECIPE, *words, *apart], log=log, heard=lines.append))
+        said[shared] = lines
+        conan_packages.forget(exported, log)
+    return Created(log, profiles, {key: graph["graph"] for key, graph in graphs.items()}, said)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_package_passes_its_own_test(created: Created, shared: bool) -> None:
+    assert [line for line in created.said[shared] if line.startswith("slipway 0.1.0:")] == ANSWERS
+    node = next(node for node in created.graphs[shared]["nodes"].values() if node["name"] == "slipway")
+    (file,) = Path(node["package_folder"], "lib").glob("libslipway*" if not shared else "libslipway.so")
+    assert file.name == ("libslipway.so" if shared else "libslipway.a")
+    assert node["cpp_info"]["lean"]["properties"]["cmake_target_name"] == "slipway::lean"
+    assert (node["package_type"], node["options"].get("fPIC")) == (
+        ("shared-library", None) if shared else ("static-library", "True")
+    )
+
+
+# -- somebody else's machine ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def remote(created: Created, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The URL of a Conan server with the packages, uploaded as docs/build.md says."""
+    folder = tmp_path_factory.mktemp("upload")
+    archive = folder / "packages.tgz"
+    lists = []
+    for shared, graph in created.graphs.items():
+        (folder / f"{shared}.json").write_text(json.dumps({"graph": graph}), encoding="utf-8")
+        lists.append(folder / f"list-{shared}.json")
+        words = [f"--graph={folder}/{shared}.json", "--format=json"]
+        lists[-1].write_text(conan.conan(["list", *words], log=created.log), encoding="utf-8")
+    merged = folder / "list.json"
+    words = [f"--list={file}" for file in lists]
+    merged.write_text(conan.conan(["pkglist", "merge", *words, "--format=json"], log=created.log), encoding="utf-8")
+    # Slipway's own home keeps its remotes: what is uploaded goes through another one.
+    with locked(conan.LOCK):
+        conan.conan(["cache", "save", f"--list={merged}", f"--file={archive}"], log=created.log)
+    uploader = Home(folder / "home")
+    uploader.conan("cache", "restore", archive, cwd=folder)
+    with server(folder / "server") as url:
+        uploader.conan("remote", "add", "ours", url, cwd=folder)
+        uploader.conan("remote", "login", "ours", USER, "--password", PASSWORD, cwd=folder)
+        uploader.conan("upload", "*", "--remote=ours", "--confirm", cwd=folder)
+        yield url
+
+
+@pytest.fixture
+def machine(created: Created, remote: str, tmp_path: Path) -> tuple[Home, list[str]]:
+    """An empty Conan home that has the remote alone, and profiles in which nothing names this checkout."""
+    home = Home(tmp_path / "home")
+    home.conan("remote", "remove", "conancenter", cwd=tmp_path)
+    home.conan("remote", "add", "ours", remote, cwd=tmp_path)
+    words = []
+    for word in created.profiles:
+        option, _, file = word.partition("=")
+        copy = tmp_path / Path(file).name
+        text = Path(file).read_text(encoding="utf-8").replace(os.fspath(ROOT), "/nonexistent")
+        copy.write_text(text, encoding="utf-8")
+        words.append(f"{option}={copy}")
+    return home, words
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_second_machine_installs_binaries_and_links_them(
+    machine: tuple[Home, list[str]], tmp_path: Path, shared: bool
+) -> None:
+    """Nothing is compiled there but the application, whose outputs are pte_runner's, bit by bit."""
+    home, profiles = machine
+    work = tmp_path / "work"
+    shutil.copytree(ROOT / "examples", work / "examples")
+    words = [*profiles, f"--options=slipway/*:shared={shared}", "--build=never", "--output-folder=conan"]
+    home.conan(
+        "install", "--requires=slipway/0.1.0", *words, "-g", "CMakeDeps", "-g", "CMakeToolchain", cwd=work
+    )  # fmt: skip
+    examples.configure(work / "examples", work / "build", work / "conan/conan_toolchain.cmake")
+    env = {**os.environ, "LD_LIBRARY_PATH": libraries(work / "conan", "slipway") if shared else ""}
+    check(work, work / "build", env)
+
+
+def test_a_consumers_lockfile_keeps_what_it_was_tested_with(machine: tuple[Home, list[str]], tmp_path: Path) -> None:
+    """Its own, which begins with the pins of this checkout's conan.lock."""
+    home, profiles = machine
+    pins = json.loads((ROOT / "conan.lock").read_text(encoding="utf-8"))["requires"]
+    words = ["--requires=slipway/0.1.0", *profiles]
+    told = home.conan("graph", "info", *words, f"--lockfile={ROOT}/conan.lock", cwd=tmp_path, code=1)
+    assert "Requirement 'slipway/0.1.0' not in lockfile" in told
+    home.conan(
+        "lock", "create", *words, f"--lockfile={ROOT}/conan.lock", "--lockfile-partial", "--lockfile-clean",
+        "--lockfile-out=app.lock", cwd=tmp_path,
+    )  # fmt: skip
+    kept = [line.partition("%")[0] for line in json.loads((tmp_path / "app.lock").read_text("utf-8"))["requires"]]
+    assert {line for line in kept if not line.startswith("slipway/")} <= set(pins)
+    assert [line for line in kept if line.startswith("xnnpack/")]
+    home.conan("install", *words, "--lockfile=app.lock", "--build=never", "--output-folder=x", cwd=tmp_path)
+
+
+def test_the_index_alone_has_all_that_a_build_needs(created: Created, tmp_path: Path) -> None:
+    """An empty home whose remote is a checkout: every package is found there, for 64-bit Arm also KleidiAI."""
+    home = Home(tmp_path / "home")
+    home.conan("remote", "remove", "conancenter", cwd=tmp_path)
+    home.conan("remote", "add", "slipway", ROOT, "--type=local-recipes-index", cwd=tmp_path)
+    profiles = [word.replace(TARGET, ARM) for word in created.profiles]
+    words = ["--requires=slipway/0.1.0", "--build=missing", *profiles, "--format=json"]
+    graph = json.loads(home.conan("graph", "info", *words, cwd=tmp_path))["graph"]["nodes"].values()
+    nodes = {node["name"]: node for node in graph if node["name"]}
+    for name in ("slipway", "xnnpack", "pthreadpool", "cpuinfo", "kleidiai"):
+        assert nodes[name]["binary"] == "Build", name
+    assert {node["remote"] for node in nodes.values()} == {"slipway"}
+    assert nodes["slipway"]["ref"].partition(":")[0] == created.reference.partition(":")[0]
+
+
+# -- the sources in another project's build ---------------------------------------------------------------------------
+
+_PACKAGES = """\
+[requires]
+xnnpack/cci.20241108
+xnnpack_internals/cci.20241108
+flatbuffers/23.5.26
+[tool_requires]
+flatbuffers/23.5.26
+executorch/1.5.1
+[generators]
+CMakeDeps
+CMakeToolchain
+VirtualBuildEnv
+"""
+_PROJECT = """\
+cmake_minimum_required(VERSION 3.28)
+project(application LANGUAGES C CXX)
+add_subdirectory(runtime)
+add_executable(run_once run_once.c)
+target_link_libraries(run_once PRIVATE slipway::lean)
+"""
+
+
+def libraries(folder: Path, name: str) -> str:
+    """Where Conan's generators say that a package's libraries are."""
+    (file,) = folder.glob(f"{name}-*-data.cmake")
+    found = re.search(r'set\(\w+_PACKAGE_FOLDER_RELEASE "([^"]+)"\)', file.read_text(encoding="utf-8"))
+    assert found
+    return f"{found[1]}/lib"
+
+
+def check(folder: Path, built: Path, env: dict[str, str] | None = None) -> None:
+    """Every example's outputs are those of pte_runner."""
+    program = export("mlp", "fp32")
+    shutil.copy(program / load_program(program).file, folder / "model.pte")
+    inputs = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
+    np.save(folder / "in.npy", inputs)
+    (folder / "in.bin").write_bytes(inputs.tobytes())
+    bundle = builder.build(TARGET, "lean")
+    words = ["--model_path=model.pte", "--inputs=in.npy", "--output_file=out"]
+    run([bundle.path / runner_in(bundle.path), *words], cwd=folder)
+    want = np.load(folder / "out0.npy").tobytes()
+    programs = [file for file in sorted(built.glob("run_once*")) if file.is_file()]
+    assert programs
+    for file in programs:
+        run([file, "model.pte", "in.bin", "out.bin"], cwd=folder, env=env)
+        assert (folder / "out.bin").read_bytes() == want, file.name
+
+
+# CI has the other one as a sample: both compile the whole engine.
+@pytest.mark.parametrize("found", ["by Conan's generators", pytest.param("in an install tree", marks=pytest.mark.long)])
+def test_the_sources_build_inside_another_project(created: Created, tmp_path: Path, found: str) -> None:
+    """``add_subdirectory(runtime)``: the packages are found, and nothing comes from the checkout."""
+    shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("tests", "fuzz", "proof"))
+    shutil.copy(ROOT / "examples/run_once.c", tmp_path)
+    (tmp_path / "CMakeLists.txt").write_text(_PROJECT, encoding="utf-8")
+    (tmp_path / "conanfile.txt").write_text(_PACKAGES, encoding="utf-8")
+    words = [*conan_packages.words(get_target(TARGET), "", created.log)[2:], *created.profiles]
+    words.append("--options:build=flatbuffers/*:flatc=True")
+    conan_packages.prepare(conan_packages.Request([str(tmp_path)], words, created.log, "Building XNNPACK"))
+    with locked(conan.LOCK):
+        argv = ["install", str(tmp_path), *words, f"--output-folder={tmp_path}/conan", "--build=never", "--format=json"]
+        text = conan.conan(argv, log=created.log)
+    nodes = [node for node in json.loads(text)["graph"]["nodes"].values() if node["package_folder"]]
+    tools = {node["name"]: Path(node["package_folder"]) for node in nodes if node["context"] == "build"}
+    paths = [f"-DEXECUTORCH_SCHEMA_DIR={tools['executorch']}/res/schema", f"-DFLATC={tools['flatbuffers']}/bin/flatc"]
+    toolchain = tmp_path / "conan/conan_toolchain.cmake"
+    if found == "in an install tree":
+        prefix = tmp_path / "prefix"
+        packages = {node["name"]: Path(node["package_folder"]) for node in nodes if node["context"] == "host"}
+        own = packages.pop("xnnpack_internals") / "include"
+        for package in packages.values():
+            for folder in ("include", "lib"):
+                if (package / folder).is_dir():
+                    ignored = shutil.ignore_patterns("cmake", "pkgconfig")
+                    shutil.copytree(package / folder, prefix / folder, dirs_exist_ok=True, ignore=ignored)
+        paths += [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DSLIPWAY_XNNPACK_INTERNALS={own}"]
+        toolchain = tmp_path / "toolchain.cmake"
+        toolchain_file.write(tmp_path, get_target(TARGET), family("zig").ensure(get_target(TARGET)))
+    examples.configure(tmp_path, tmp_path / "build", toolchain, paths)
+    assert not list((tmp_path / "build").rglob("pte_runner"))
+    check(tmp_path, tmp_path / "build")

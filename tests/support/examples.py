@@ -1,0 +1,92 @@
+"""The examples of libslipway: built outside of the checkout, and run on a device."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from core.bundle import runner_in
+from core.paths import ROOT
+from core.program import load_program
+from deploy.devices.inventory import FILE, get_device
+from deploy.run.execute import execute
+from models.export import export
+from toolchains.build import builder, conan
+from toolchains.build.sdk import build_sdk
+
+EXAMPLES = ROOT / "examples"
+_FRAMES = 6
+_SCRIPT = """\
+#!/bin/sh
+set -e
+chmod +x pte_runner run_once camera
+./pte_runner --model_path=model.pte --inputs=in.npy --output_file=out >/dev/null
+tail -c "$1" out0.npy | sha256sum
+./run_once model.pte in.bin once.bin
+sha256sum <once.bin
+./camera model.pte in.bin frames.bin "$2" >&2
+head -c "$1" frames.bin | sha256sum
+wc -c <frames.bin
+if [ -e libslipway.so.1 ]; then
+    chmod +x run_once_shared
+    LD_LIBRARY_PATH=. ./run_once_shared model.pte in.bin shared.bin
+    sha256sum <shared.bin
+fi
+"""
+"""What runs on the device: `$1` is an output's size in bytes, `$2` the number of frames."""
+
+
+def configure(
+    source: Path, folder: Path, toolchain: Path, words: Sequence[str] = (), env: dict[str, str] | None = None
+) -> Path:
+    """Configure and build a project into ``folder`` as its author would, with a toolchain file; ``folder``."""
+    argv: list[str | Path] = [
+        conan.program("cmake"), "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_MAKE_PROGRAM={conan.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *words,
+    ]  # fmt: skip
+    building: list[str | Path] = [conan.program("cmake"), "--build", folder]
+    for command in (argv, building):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+    return folder
+
+
+def run_on(name: str, folder: Path) -> None:
+    """Build the examples with the SDK of a device's target; on the device, their outputs must be pte_runner's."""
+    device = get_device(name, FILE)
+    sdk = build_sdk(device.target)
+    shutil.copytree(EXAMPLES, folder / "source")
+    # Without symbols: the virtual devices have little room.
+    prefix = [f"-DCMAKE_PREFIX_PATH={sdk.path}", "-DCMAKE_EXE_LINKER_FLAGS_RELEASE=-s"]
+    built = configure(folder / "source", folder / "build", sdk.toolchain_file, prefix)
+    exported = export("mlp", "fp32")
+    shutil.copy(exported / load_program(exported).file, folder / "model.pte")
+    inputs = np.random.default_rng(5).standard_normal((8, 64)).astype(np.float32)
+    np.save(folder / "in.npy", inputs)
+    (folder / "in.bin").write_bytes(inputs.tobytes())
+    (folder / "examples.sh").write_text(_SCRIPT, encoding="utf-8")
+    (folder / "examples.sh").chmod(0o755)
+    bundle = builder.build(device.target, "lean")
+    files = [bundle.path / runner_in(bundle.path), built / "run_once", built / "camera"]
+    if sdk.manifest.shared:
+        files += [built / "run_once_shared", sdk.path / "lib/libslipway.so.1"]
+    files += [folder / "model.pte", folder / "in.npy", folder / "in.bin"]
+    size = _output_bytes(exported)
+    done = execute(device, folder / "examples.sh", [str(size), str(_FRAMES)], tuple(files), 600)
+    assert done.code == 0, done.stderr.decode(errors="replace")
+    runner, once, camera, frames, *shared = done.stdout.decode().split("\n")[:-1]
+    assert once == camera == runner
+    assert int(frames) == _FRAMES * size
+    assert shared == ([runner] if sdk.manifest.shared else [])
+    assert runner.split()[0] != hashlib.sha256(b"").hexdigest()
+    assert f"{_FRAMES} frames, 0 copied" in done.stderr.decode()
+
+
+def _output_bytes(exported: Path) -> int:
+    """Bytes of the model's output."""
+    return int(np.load(exported / load_program(exported).outputs[0].file).nbytes)
