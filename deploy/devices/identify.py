@@ -9,6 +9,13 @@ _ANDROID = {
     "arm64-v8a": "android-arm64", "armeabi-v7a": "android-armv7", "x86_64": "android-x86_64", "x86": "android-x86",
 }  # fmt: skip
 
+_OTHERS = {
+    ("Windows", "x86_64"): "windows-x86_64", ("Windows", "i686"): "windows-x86",
+    ("Windows", "aarch64"): "windows-arm64",
+    ("Darwin", "arm64"): "macos-arm64", ("Darwin", "x86_64"): "macos-x86_64",
+}  # fmt: skip
+"""By ``uname -s`` and ``uname -m``, or what stands for them."""
+
 _HARD_FLOAT = ("/lib/ld-linux-armhf.so.3", "/lib/ld-musl-armhf.so.1")
 _LOADER_64 = ("/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-aarch64.so.1")
 _X86_64 = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1")
@@ -24,7 +31,7 @@ def choose_target(facts: DeviceFacts) -> str:
         found = next((_ANDROID[abi] for abi in facts.abis if abi in _ANDROID), "")
         said = f"its ABIs are {', '.join(facts.abis)}"
     else:
-        found = _linux(facts) if facts.system == "Linux" else ""
+        found = _linux(facts) if facts.system == "Linux" else _OTHERS.get((facts.system, facts.machine), "")
         said = f"it is {facts.system} on {facts.machine} with {', '.join(facts.loaders) or 'no known loader'}"
     if not found:
         raise NotSupportedError("No target runs on this device.", said, "./inv targets")

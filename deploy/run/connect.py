@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from deploy.transport.ssh.config import Address
 
 
+WINDOWS = "for_windows"
+"""What the version of Windows' own SSH server says of itself: ``OpenSSH_for_Windows_9.5``."""
+
+
 def ready(device: Device, target: str = "") -> None:
     """Prepare the first connection, outside of every deadline: start a virtual device, fetch an emulator.
 
@@ -30,6 +34,10 @@ def ready(device: Device, target: str = "") -> None:
         from deploy.virtual import machines as virtual
 
         virtual.ensure(device.virtual)
+    if device.transport == "ssh" and device.target.startswith("windows-"):
+        from deploy.transport.windows.program import program
+
+        program()
     if device.source == "labgrid":
         from core.environment import ensure
 
@@ -112,4 +120,13 @@ def _listed(device: Device) -> bool:
 def _open_ssh(device: Device, deadline: Deadline) -> Transport:
     from deploy.transport.ssh.transport import open_ssh
 
-    return open_ssh(ssh_address(device), deadline)
+    found = open_ssh(ssh_address(device), deadline)
+    if WINDOWS not in found.server:
+        return found
+    from deploy.transport.windows.transport import WindowsTransport
+
+    try:
+        return WindowsTransport(found, deadline)
+    except BaseException:
+        found.close()
+        raise

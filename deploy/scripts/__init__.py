@@ -23,6 +23,11 @@ def script(name: str) -> str:
     return "".join(f"{line}\n" for line in _lines(name, set()))
 
 
+def names() -> list[str]:
+    """All of them, without those below ``lib/``."""
+    return sorted(file.stem for file in _HERE.glob("*.sh"))
+
+
 def _lines(name: str, seen: set[str]) -> list[str]:
     found: list[str] = []
     for line in (_HERE / f"{name}.sh").read_text(encoding="utf-8").splitlines():

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,10 @@ class Device:
     loop: asyncio.AbstractEventLoop | None = None
     password: str = ""
     """Lets in too, when set."""
+    shell: Callable[[str], list[str]] = lambda command: ["sh", "-c", command]
+    """The argv for a command of a login."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of commands; this process's when empty."""
     forwarded: list[int] = field(default_factory=list)
     """Ports that were asked for through this device as a jump host."""
 
@@ -90,7 +94,7 @@ class _Server(asyncssh.SSHServer):
         return dest_host == "127.0.0.1"
 
 
-class _Sftp(asyncssh.SFTPServer):
+class Sftp(asyncssh.SFTPServer):
     def __init__(self, channel: Any, device: Device) -> None:
         super().__init__(channel)
         self._device = device
@@ -122,8 +126,9 @@ async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) ->
     task = asyncio.current_task()
     assert task is not None
     device.sessions.add(task)
+    argv = device.shell(process.command or "true")
     child = await asyncio.create_subprocess_exec(
-        "sh", "-c", process.command or "true", cwd=device.home, env={**os.environ, "HOME": str(device.home)},
+        *argv, cwd=device.home, env=device.environment or {**os.environ, "HOME": str(device.home)},
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
@@ -150,8 +155,15 @@ async def _pump(source: Any, sink: Any) -> None:
 
 
 @contextlib.contextmanager
-def serve(folder: Path, authorized: bool = True, with_sftp: bool = True) -> Iterator[Device]:
-    """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``."""
+def serve(
+    folder: Path, authorized: bool = True, with_sftp: bool = True, version: str = "", files: type[Sftp] | None = None
+) -> Iterator[Device]:
+    """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``.
+
+    Args:
+        version: what the server says of itself; empty: what asyncssh says.
+        files: its SFTP server.
+    """
     home = folder / "home"
     home.mkdir(parents=True)
     host_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -173,12 +185,13 @@ def serve(folder: Path, authorized: bool = True, with_sftp: bool = True) -> Iter
         device.loop = asyncio.get_running_loop()
 
         def sftp(channel: Any) -> asyncssh.SFTPServer:
-            return _Sftp(channel, device)
+            return (files or Sftp)(channel, device)
 
         async with asyncssh.listen(
             "127.0.0.1", port, server_factory=lambda: _Server(device), server_host_keys=[host_key],
             authorized_client_keys=str(folder / "authorized_keys"), encoding=None, allow_scp=False,
             process_factory=lambda process: _session(device, process), sftp_factory=sftp if with_sftp else None,
+            server_version=version or (),
         ):  # fmt: skip
             ready.set()
             await stop.wait()

@@ -24,6 +24,7 @@ LEVELS = (
     "deploy.transport",
     "deploy.transport.adb",
     "deploy.transport.ssh",
+    "deploy.transport.windows",
     "deploy.devices",
     "deploy.virtual",
     "deploy.lab",

@@ -191,6 +191,30 @@ def argv(
     return _namespace(_RUN, root, prefix, above, folder, wine.loader, f"Z:\\work\\{inside}", *words)
 
 
+def machine(target: Target, prefix: Path, work: Path) -> tuple[list[str], list[str]]:
+    """A Windows that stays: its server, and what enters it; both run in `environment`.
+
+    Args:
+        prefix: a copy of `prefix_of`, which programs change.
+        work: a folder that they see as ``Z:\\work``.
+
+    Returns:
+        The command that starts its server, in namespaces of its own; and words that run a Windows program there, after
+        ``nsenter`` with the process of the server and its options ``--user``, ``--preserve-credentials``, ``--mount``
+        and ``--pid``.
+    """
+    wine = _wine(target)
+    root = os.fspath(_tree(wine))
+    serve = _MOUNT + 'exec chroot "$root" "$1" --foreground --persistent\n'
+    return _namespace(serve, root, prefix, work, wine.server), ["chroot", root, wine.loader]
+
+
+def prefix_of(target: Target) -> Path:
+    """The disk that every program starts with; not to be changed."""
+    wine = _wine(target)
+    return _prefix(target, wine, _tree(wine))
+
+
 def _prefix(target: Target, wine: _Wine, root: Path) -> Path:
     """Wine's idea of a Windows disk, made once."""
     folder = cache_dir("wine") / f"{wine.arch}-{root.name}"

@@ -42,7 +42,7 @@ def _python(*words: str) -> tuple[str, ...]:
 def _lint() -> list[Step]:
     cpp = sorted(
         os.fspath(path.relative_to(ROOT))
-        for folder in ("bindings", "runtime", "recipes", "tests", "verify")
+        for folder in ("bindings", "deploy", "runtime", "recipes", "tests", "verify")
         for pattern in ("*.cpp", "*.h")
         for path in (ROOT / folder).rglob(pattern)
     )

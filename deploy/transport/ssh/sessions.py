@@ -42,9 +42,13 @@ class Sessions:
     @property
     def patient(self) -> bool:
         """Whether the server is one that is known to take long commands."""
+        return any(name in self.version for name in ("openssh", "asyncssh"))
+
+    @property
+    def version(self) -> str:
+        """What the server says of itself, in small letters: ``ssh-2.0-openssh_9.2p1 debian-2``."""
         transport = self._clients[0].get_transport()
-        version = transport.remote_version.lower() if transport is not None else ""
-        return any(name in version for name in ("openssh", "asyncssh"))
+        return transport.remote_version.lower() if transport is not None else ""
 
     @property
     def connections(self) -> int:

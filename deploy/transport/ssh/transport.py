@@ -33,14 +33,15 @@ _PATIENCE = 30.0
 class SshChannel:
     """A command on the device; see `deploy.transport.base.Channel`."""
 
-    def __init__(self, sessions: Sessions, name: str, argv: Sequence[str], deadline: Deadline = NEVER) -> None:
+    def __init__(self, sessions: Sessions, name: str, line: str, deadline: Deadline = NEVER) -> None:
+        """Start what the login's shell makes of ``line``."""
         self._name = name
         self.heard = Heard(name)
         self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         try:
             self._channel = sessions.open(deadline.left(_PATIENCE))
             with _closed_after(self._channel, deadline.left(_PATIENCE)):
-                self._channel.exec_command(quoted(argv))
+                self._channel.exec_command(line)
         except (paramiko.SSHException, OSError, EOFError) as error:
             deadline.check(f"asking {name} to run a command")
             raise broken(name, error) from error
@@ -126,13 +127,18 @@ class SshTransport:
         self._files = Files(sessions, address.device)
 
     @property
+    def server(self) -> str:
+        """The version that the device's server gives of itself."""
+        return self._sessions.version
+
+    @property
     def longest(self) -> int:
         """See `deploy.transport.base.Transport`."""
         return _LONGEST if self._sessions.patient else _SHORT
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
         """See `deploy.transport.base.Transport`."""
-        return SshChannel(self._sessions, self.name, argv, deadline)
+        return SshChannel(self._sessions, self.name, quoted(argv), deadline)
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.base.Transport`."""

@@ -1,0 +1,91 @@
+// The agent: what runs on a Windows device in place of the shell scripts of deploy/scripts.
+//
+// Windows has no POSIX shell, and what its own shells quote, print and return differs by their version. So a
+// small program does there what the scripts do elsewhere, under the same names, with the same words and the
+// same answers. It is started as `agent WORDS`, where WORDS are the words in base64url, each ended by a NUL:
+// nothing in them means anything to cmd or to PowerShell.
+//
+// Paths come and go as SFTP has them on Windows: /C:/Users/pi/.slipway.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#ifndef UNICODE
+#define UNICODE
+#endif
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+
+namespace agent {
+
+using Words = std::vector<std::string>;
+
+constexpr int kFailed = 1;
+constexpr int kNotStarted = 126;
+constexpr int kEnded = 143;  // as after SIGTERM
+
+// text.cpp: words, texts and streams.
+bool decode(const std::string& token, Words* words);
+std::wstring wide(const std::string& text);
+std::string narrow(const std::wstring& text);
+Words split(const std::string& text, char at);
+bool digits(const std::string& text);
+bool hex(const std::string& text);
+void say(const std::string& text);
+void complain(const std::string& what, const std::string& path);
+
+// files.cpp: the file system, below the working folder.
+std::wstring native(const std::string& path);
+std::string shown(const std::wstring& path);
+bool exists(const std::string& path);
+bool is_folder(const std::string& path);
+bool is_link(const std::string& path);
+bool make_folders(const std::string& path);
+bool remove_all(const std::string& path);
+bool move_over(const std::string& from, const std::string& to);
+bool read_text(const std::string& path, std::string* text);
+bool write_text(const std::string& path, const std::string& text);
+bool sync_file(const std::string& path);
+bool same_file(const std::string& one, const std::string& other);
+Words names_in(const std::string& folder);
+long long size_of(const std::string& path);
+bool look(const std::string& path);
+std::string digest(const std::string& path);
+std::string full_path(const std::string& path);
+
+// probe.cpp: what the device is, and how it is doing.
+std::string probe(const Words& words);
+void state(const std::string& part);
+
+// store.cpp: each returns an exit status; the words are those of the script of the same name.
+int adopt(const Words& words);
+int arrange(const Words& words);
+int commit(const Words& words);
+int discard(const Words& words);
+int flip(const Words& words);
+int holdings(const Words& words);
+int keep(const Words& words);
+int listing(const Words& words);
+int resume(const Words& words);
+int rollback(const Words& words);
+int survey(const Words& words);
+int verify(const Words& words);
+bool enter(const std::string& root);
+void print_survey(const Words& names);
+void discard_names(const Words& names);
+
+// lock.cpp: the root's owner, and the lock that a process holds.
+int lock(const Words& words);
+int prepare(const Words& words);
+
+// run.cpp: programs under supervision.
+int end(const Words& words);
+int run(const Words& words);
+int supervise(const Words& words);
+
+// main.cpp
+int call(const Words& words);
+
+}  // namespace agent
