@@ -47,11 +47,23 @@ def _main(words: list[str]) -> int:
     return run(words)
 
 
+def _finish() -> None:
+    """Ignore Ctrl-C from here on: the work is over, and Python would print a traceback of its own end."""
+    import _signal
+
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    for number in (_signal.SIGTERM, _signal.SIGHUP):
+        if callable(_signal.getsignal(number)):
+            _signal.signal(number, _signal.SIG_DFL)  # ours would turn into a Ctrl-C
+
+
 if __name__ == "__main__":
     try:
         _listen()
         code = _main(sys.argv[1:])
+        _finish()
     except KeyboardInterrupt:
+        _finish()
         sys.stderr.write("Interrupted.\n")
         code = 130
     sys.exit(code)

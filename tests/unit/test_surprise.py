@@ -227,6 +227,17 @@ def test_ctrl_c_at_any_moment_of_the_start(tmp_path: Path) -> None:
     assert seen & {130, -signal.SIGINT}
 
 
+def test_ctrl_c_while_python_ends_is_silent(tmp_path: Path) -> None:
+    """The work is done: what Python runs last is interrupted, and says nothing of it."""
+    late = "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "sitecustomize.py").write_text(late, encoding="utf-8")
+    done = subprocess.run(
+        [str(ROOT / "inv"), "models", "--json"], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_posix_locale_and_umlauts(tmp_path: Path) -> None:
     """A checkout in a folder with umlauts, and a locale that knows ASCII only."""
     clone = tmp_path / "Übung für Zoë"
