@@ -36,6 +36,9 @@ _LOCALE = "libc-bin"
 """The package with the locale C.UTF-8."""
 _ZLIB = "zlib1.dll"
 _LIBRARIES = ("libc", "libgcc_s", "liblzma", "libm", "libunwind")
+SEEN_AS = "Z:/work"
+"""What a program sees the folder as that it may change."""
+
 _INSIDE = ("proc", "sys", "dev", "tmp", "prefix", "work")
 """Folders that are mounted into the tree."""
 
