@@ -318,9 +318,12 @@ def export_many(
         requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out, format=format))
     folders: list[Path] = []
     failures: dict[str, SlipwayError] = {}
-    with Host(log_path("host"), format) as host:
+    with contextlib.ExitStack() as stack:
+        hosts: dict[str, Host] = {}  # by the programs' format: a runtime reads one
         for request in requests:
             with _collect(request.name, failures):
-                folders.append(export_request(request, force, host))
+                if request.format not in hosts:
+                    hosts[request.format] = stack.enter_context(Host(log_path("host"), request.format))
+                folders.append(export_request(request, force, hosts[request.format]))
     raise_failures(failures, len(requests))
     return folders
