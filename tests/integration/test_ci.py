@@ -44,6 +44,10 @@ def test_plan_run_and_merge(workspace: Path, tmp_path: Path) -> None:
     (job,) = json.loads(planned.outputs["matrix"])["include"]
     assert job["name"] == "local-linux-x86_64-lean"
 
+    wider = json.loads(_act(workspace, tmp_path, command="plan", only="pi & mlp*").outputs["matrix"])["include"]
+    assert {job["device"] for job in wider} == {"pi"}
+    assert all("mlp" in job["only"] and job["name"] for job in wider)
+
     ran = _act(workspace, tmp_path, command="matrix", only=job["only"], name=job["name"], args="--rounds=1\n--models=")
     assert ran.code == 0, ran.printed
     assert ran.outputs["exit-code"] == "0"

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from core.paths import ROOT
 
@@ -187,16 +186,3 @@ def test_an_invoke_from_elsewhere_works_the_same(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)) == 15
-
-
-def test_the_workflows_own_script_plans_its_jobs(tmp_path: Path) -> None:
-    """What GitHub would run in the job ``plan``, run here; its output is one line that ``fromJson`` takes."""
-    workflow = yaml.safe_load((ROOT / ".github/workflows/device-matrix.yml").read_text(encoding="utf-8"))
-    (script,) = [step["run"] for step in workflow["jobs"]["plan"]["steps"] if step.get("id") == "plan"]
-    output = tmp_path / "output"
-    env = {**os.environ, "GITHUB_OUTPUT": str(output), "ONLY": "pi & mlp*"}
-    subprocess.run(["sh", "-c", script], cwd=ROOT, env=env, check=True, capture_output=True)
-    (line,) = output.read_text(encoding="utf-8").splitlines()
-    jobs = json.loads(line.removeprefix("matrix="))["include"]
-    assert {job["device"] for job in jobs} == {"pi"}
-    assert all("mlp" in job["only"] and job["name"] for job in jobs)

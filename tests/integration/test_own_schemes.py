@@ -43,9 +43,7 @@ def exported(out: Path) -> Iterator[Exporter]:
         yield call
 
 
-@pytest.mark.parametrize(
-    ("function", "words"), [("converted", "one quantization step"), ("by_torchao", "dynamic int8")]
-)
+@pytest.mark.parametrize(("function", "words"), [("converted", "one rounding flipped"), ("by_torchao", "dynamic int8")])
 def test_a_model_that_its_owner_has_quantized(exported: Exporter, function: str, words: str) -> None:
     program = exported(function, "fp32")
     whole = exported("plain", "fp32")
