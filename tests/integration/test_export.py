@@ -415,8 +415,10 @@ def test_another_process_gives_the_same_bytes_and_keeps_the_terminal_clean(expor
     assert [one.sha256 for one in other.outputs] == [one.sha256 for one in program.outputs]
     assert done.stdout == ""
     lines = done.stderr.splitlines()
-    assert len(lines) > 1
     assert all(line.startswith("mixed-qd8_qc8w: ") for line in lines)
+    # A busy machine repeats a stage with the time that it has taken so far.
+    stages = {line.split(": ", 2)[1].partition(" (")[0] for line in lines}
+    assert 1 < len(stages) < 10, stages
     assert "4 delegate calls, 11 operators outside" in lines[-1]
     assert log_path("mixed-qd8_qc8w").stat().st_size > 100, "upstream does print something"
 

@@ -51,7 +51,7 @@ def test_a_model_that_its_owner_has_quantized(exported: Exporter, function: str,
     assert words in program.tolerance.why
     assert program.size < whole.size / 2, "its weights are whole numbers"
     assert program.agreement is not None
-    assert program.agreement.max_abs <= program.agreement.limit
+    assert program.agreement.max_abs <= program.tolerance.atol
     with pytest.raises(ExportError, match="quantized already") as caught:
         exported(function, "qs8")
     assert caught.value.hint.startswith("--scheme fp32")
