@@ -11,9 +11,12 @@ from typing import Any
 import invoke
 
 from commands import offered
-from commands.groups import DEPLOY, MATRIX
+from commands.groups import DEPLOY, MATRIX, TASKS
 from commands.tasks import compare, profiles, tune
-from core import handover  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
+from core import (
+    handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
+    invoked,
+)
 from core.cli import JSON, Words, task
 from deploy.tasks import devices
 from verify.tasks import agree, bench, docs, fuzz, inspect, lab, operators, test
@@ -455,3 +458,4 @@ ns = invoke.Collection(
 )
 ns.configure({"slipway": DEFAULTS})
 offered.put_in()
+invoked.TASKS.update(TASKS)

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+TASKS: dict[str, tuple[str, ...]] = {
+    "Build, export, deploy": ("deploy", "build", "export", "models.list", "models.add-package", "targets", "doctor"),
+    "Devices": (
+        "devices.list", "devices.add", "devices.trust", "devices.start", "devices.stop", "devices.run",
+        "devices.verify", "devices.rollback", "devices.gc",
+    ),
+    "Measure and compare": ("matrix", "compare", "inspect", "tune", "lab"),
+    "For a project and this checkout": ("profiles", "docs", "clean"),
+    "Prove and test Slipway itself": ("test", "bench", "agree", "prove", "operators", "fuzz", "lock"),
+}  # fmt: skip
+"""The tasks below the headings of ``./inv --list``."""
 DEPLOY = {
     "What to run": [
         "model", "scheme", "partitioners", "options", "program", "method", "inputs", "input-shapes", "expected",
@@ -11,7 +22,7 @@ DEPLOY = {
     ],
     "How to run and to measure it": [
         "num-executions", "warmup", "generate", "cpu-threads", "cpu-affinity", "pin-governor", "cooldown",
-        "profile", "etdump", "kleidiai", "cpu-features",
+        "profile", "etdump", "values", "tune", "no-tuned", "kleidiai", "cpu-features",
     ],
     "When it takes long or fails": ["timeout", "wait", "retries"],
     "What stays, and what is printed": ["no-weights-cache", "keep-run", "json"],
@@ -30,7 +41,7 @@ MATRIX = {
 LAB = {
     "What is compared": ["layers", "shape", "model", "types", "against"],
     "Where and how it runs": ["device", "rounds", "cpu-threads", "pin-governor", "cooldown", "timeout", "jobs"],
-    "Reports": ["name", "resume", "list", "json"],
+    "Reports": ["name", "resume", "list", "update", "json"],
 }
 COMPARE = {
     "What is compared": ["model", "schemes", "variants", "engines", "devices", "toolchain"],

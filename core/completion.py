@@ -60,16 +60,18 @@ SOURCES: dict[str, Names] = {}
 """Names that options take; in lists with commas, for the part after the last comma. The tasks put them in."""
 
 
-def _values(option: str, typed: str) -> list[str]:
+def names(option: str) -> list[str]:
+    """The names that an option takes; empty if it takes anything, or if they cannot be read (the task says why)."""
     source = SOURCES.get(option)
-    if source is None:
-        return []
-    done, comma, part = typed.rpartition(",")
     try:
-        names = sorted(source())
-    except SlipwayError:  # a damaged inventory: the task itself says it
+        return sorted(source()) if source else []
+    except SlipwayError:
         return []
-    return [f"{done}{comma}{name}" for name in names if name.startswith(part)]
+
+
+def _values(option: str, typed: str) -> list[str]:
+    done, comma, part = typed.rpartition(",")
+    return [f"{done}{comma}{name}" for name in names(option) if name.startswith(part)]
 
 
 def _joined(words: Sequence[str]) -> tuple[list[str], str]:

@@ -16,7 +16,7 @@ from core.screen import err, out
 
 __all__ = [
     "begin", "counter", "description", "documents", "err", "grouped", "growing", "note", "out", "paused", "print_json",
-    "progress", "shown", "step", "table",
+    "progress", "say", "shown", "step", "table",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ def note(message: str) -> None:
     from core.marks import line
 
     err().print(line(message), soft_wrap=True)
+
+
+def say(message: str) -> None:
+    """A sentence of a command's result on stdout, folded between words."""
+    from core.marks import line
+
+    out().print(line(message))
 
 
 def shown(path: Path | str) -> str:

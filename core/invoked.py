@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +21,16 @@ from core.paths import INSTALLED, ROOT
 _VERSION = re.compile(r'^version = "([^"]+)"', re.MULTILINE)
 _WHAT = "Slipway builds an on-device inference runtime, puts it on a device with a model, and runs it there."
 _OTHER = "Other options"
+_OPTIONS = (
+    ("--help, -h [TASK]", "this page, or what a task does and its options; the same as ./inv TASK --help"),
+    ("--list, -l", "the tasks"),
+    ("--version, -V", "Slipway's version"),
+    ("--print-completion-script SHELL", "what bash, zsh or fish must read, so that the Tab key completes"),
+    ("--config, -f FILE", "settings from this file, besides invoke.yaml"),
+)
+"""Those of Invoke's own options that say something here."""
+TASKS: dict[str, tuple[str, ...]] = {}
+"""The tasks below their headings, in the order of the list; the tasks put them in. What has no heading comes last."""
 
 
 def version() -> str:
@@ -75,25 +87,74 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
 
     def no_tasks_given(self) -> None:
         """Say what this is, and list the tasks."""
-        print(f"{_WHAT}\n")  # noqa: T201
+        print(f"{_folded(_WHAT)}\n")  # noqa: T201
         self.list_tasks()
         print(  # noqa: T201
-            "./inv TASK --help explains a task, ./inv --help the options that all of them take.\n"
-            "The main one: ./inv deploy --device pi --model mobilenet_v2"
+            "./inv TASK --help explains a task.\nThe main one: ./inv deploy --device pi --model mobilenet_v2"
         )
         raise exceptions.Exit
+
+    def print_help(self) -> None:
+        """Print how a command is put together, the tasks, and the options that need none."""
+        print(f"Usage: ./inv TASK [options of the task]\n\n{_folded(_WHAT)}\n")  # noqa: T201
+        self.load_collection()  # Invoke comes here before it does
+        self.list_root = self.list_depth = None
+        self.list_format, self.scoped_collection = "flat", self.collection
+        self.list_tasks()
+        print("Options without a task:\n")  # noqa: T201
+        self.print_columns(_OPTIONS)
+
+    def list_flat(self) -> None:
+        """List the tasks below their headings; the tasks of a group that is named, as Invoke does."""
+        if self.list_root or self.list_depth:
+            super().list_flat()
+            return
+        left = {
+            name.partition(" ")[0]: (_short(name), text) for name, text in sorted(self._make_pairs(self.collection))
+        }
+        headed = {heading: [left.pop(name) for name in names if name in left] for heading, names in TASKS.items()}
+        for heading, rows in {**headed, "Others": list(left.values())}.items():
+            if rows:
+                print(f"{heading}:")  # noqa: T201
+                _columns(rows)
+        print()  # noqa: T201
 
     def print_task_help(self, name: str) -> None:
         """Print what a task does and its options, in groups if the task has them."""
         context, body = self.parser.contexts[name], self.collection[name]
         words = "".join(f" {each.name.upper()}" for each in context.positional_args)
         print(f"Usage: ./inv {name}{words}{' [options]' if context.flags else ''}\n")  # noqa: T201
-        for line in (inspect.getdoc(body) or "").splitlines():
-            print(f"  {line}".rstrip())  # noqa: T201
-        print()  # noqa: T201
+        for paragraph in (inspect.getdoc(body) or "").split("\n\n"):
+            print(textwrap.indent(_folded(paragraph), "  "), end="\n\n")  # noqa: T201
         for heading, rows in _groups(context, getattr(body, "groups", {})).items():
             print(f"{heading}:\n")  # noqa: T201
             self.print_columns(rows)
+
+
+def _short(name: str) -> str:
+    """``models`` for ``models.list (models)``: as people type it."""
+    task, _, alias = name.partition(" (")
+    return alias.rstrip(")") or task
+
+
+def _width() -> int:
+    """Columns for text: the terminal's, at most 120, which is where lines become hard to read."""
+    return min(shutil.get_terminal_size().columns, 120)
+
+
+def _folded(paragraph: str) -> str:
+    """A paragraph of a docstring in the terminal's width; an indented one, such as a list, stays as it is."""
+    indented = any(line.startswith(" ") for line in paragraph.splitlines())
+    return paragraph if indented else textwrap.fill(paragraph, _width() - 3, break_long_words=False)
+
+
+def _columns(rows: Sequence[tuple[str, str]], column: int = 18) -> None:
+    """Names and sentences side by side, without empty lines between them."""
+    for name, text in rows:
+        folded = textwrap.wrap(text or "", max(_width() - column - 5, 30)) or [""]
+        first = f"  {name:<{column}}  {folded[0]}".rstrip() if len(name) <= column else f"  {name}"
+        rest = folded[1:] if len(name) <= column else folded
+        print("\n".join([first, *(f"{'':{column + 4}}{line}" for line in rest)]))  # noqa: T201
 
 
 def _groups(context: Any, groups: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[str, str]]]:

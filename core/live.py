@@ -133,15 +133,19 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
 
 
 @contextlib.contextmanager
-def growing(made: Step, folder: Path, total: int | None = None) -> Iterator[None]:
-    """Show the bytes of the files in ``folder``, which another program is downloading while the block runs."""
+def growing(made: Step, folder: Path, total: int | None = None, pattern: str = "*") -> Iterator[None]:
+    """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
+
+    Args:
+        pattern: of the files' names; what is unpacked beside them is no download.
+    """
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(_LOOK):
             # A file may be renamed while we look.
             with contextlib.suppress(OSError):
-                made.bytes(sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir()), total)
+                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()), total)
 
     watcher = threading.Thread(target=watch, daemon=True)
     if made.live:

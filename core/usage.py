@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from core import completion
 from core.errors import UsageError
 from core.near import nearest
 
@@ -60,10 +61,12 @@ def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Se
         what = f"{task} has no option {word}." if task else f"There is no option {word}."
         meant = nearest(word, [*options(context), *options(core)], 0.6) if word.startswith("--") else ""
     elif task and task in words[: _index(words, word)]:
-        meant = nearest(word, tasks, 0.6)
+        option = _option_of(word, context)
+        meant = "" if option else nearest(word, tasks, 0.6)
         what = f"{task} takes no word {word!r}, and no task has this name."
         if not meant:
-            return UsageError(what, "a value stands after the name of its option, as in --device pi", manual)
+            tried = _corrected(words, word, f"--{option}", word) if option else manual
+            return UsageError(what, "a value stands after the name of its option, as in --device pi", tried)
     else:
         meant = nearest(word, tasks, 0.6)
         what = f"There is no task {word!r}."
@@ -72,18 +75,26 @@ def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Se
     return UsageError(what, f"did you mean {meant}?", _corrected(words, word, meant))
 
 
+def _option_of(word: str, context: Any) -> str:
+    """The option of the task that takes ``word``: ``target`` for ``linux-arm64``; empty if there is none."""
+    for option in (flag.removeprefix("--") for flag in options(context)):
+        if word in completion.names(option):
+            return option
+    return ""
+
+
 def _index(words: Sequence[str], word: str) -> int:
     return words.index(word) if word in words else len(words)
 
 
-def _corrected(words: Sequence[str], word: str, meant: str) -> str:
-    """The command as it was meant."""
+def _corrected(words: Sequence[str], word: str, *meant: str) -> str:
+    """The command as it was meant, with the words ``meant`` in place of ``word``."""
     typed: list[str] = []
     for each in words:
         if each == word:
-            typed.append(meant)
+            typed.extend(meant)
         elif each.startswith(f"{word}="):
-            typed.append(meant + each[len(word) :])
+            typed.append(meant[-1] + each[len(word) :])
         else:
             typed.append(each)
     return f"./inv {shlex.join(typed)}"

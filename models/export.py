@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core.console import note, shown
 from core.errors import ConfigError, ExportError, SlipwayError
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
+from core.units import counted, size
 from models import backends, partitioners
 from models.current import DESCRIPTION, current, stale
 from models.host import Host
@@ -153,11 +154,11 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
 def _say(program: Program, folder: Path) -> None:
     """The result, in one line, and each warning."""
     outside = sum(one.count for one in program.undelegated)
-    inside = f"{program.delegates} delegate calls"
+    inside = counted(program.delegates, "delegate call")
     if program.format == "onnx":
         inside = f"{sum(one.count for one in program.delegated)} operators for XNNPACK"
     note(
-        f"{program.name}: {program.size:,} bytes, {inside}, {outside} operators outside, "
+        f"{program.name}: {size(program.size)}, {inside}, {counted(outside, 'operator')} outside, "
         f"{program.seconds:.1f} s -> {shown(folder)}"
     )
     for warning in program.warnings:

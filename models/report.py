@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core import console
+from core.units import size
 
 if TYPE_CHECKING:
     from core.program import Operator, Program
+    from models.listing import Row
 
 
 def zoo(as_json: bool) -> None:
-    """The zoo, a row for every model and scheme."""
+    """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
     from models.listing import listing
     from models.type_names import load_type_names
     from models.zoo import load_zoo
@@ -26,17 +28,31 @@ def zoo(as_json: bool) -> None:
             [{**dataclasses.asdict(row), "description": described[row.model].description} for row in rows]
         )
         return
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        lines.setdefault((row.model, row.format), []).append(row)
     console.table(
         "The model zoo",
-        ["model", "what it is", "format", "scheme", "state", "size"],
-        [[r.model, r.title, r.format, r.scheme, r.state, f"{r.size / 1e6:.2f} MB" if r.size else ""] for r in rows],
+        ["model", "format", "schemes", "exported", "what it is"],
+        [
+            [model, format_, ", ".join(row.scheme for row in some), ", ".join(_exported(some)), some[0].title]
+            for (model, format_), some in lines.items()
+        ],
         caption="Export one with ./inv export --model NAME --scheme SCHEME",
+        optional=("what it is",),
     )
     console.table(
         "Arm's names, which --scheme takes too",
         ["name", "scheme", "activations", "weights", "output", "layers with a kernel of KleidiAI's"],
         [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in load_type_names().values()],
     )
+
+
+def _exported(rows: Sequence[Row]) -> list[str]:
+    """``fp32 (14 MB)`` for each program that is there; an outdated one says so."""
+    return [
+        f"{row.scheme} ({size(row.size)}{', outdated' if row.state == 'outdated' else ''})" for row in rows if row.size
+    ]
 
 
 def _operators(found: Sequence[Operator]) -> list[list[str]]:

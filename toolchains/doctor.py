@@ -71,7 +71,7 @@ def _pip() -> Check:
         version = importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
         return Check("pip", False, "not in this environment", f"{sys.executable} -m ensurepip")
-    return Check("pip", True, f"{version}, with your own settings (pip config list)")
+    return Check("pip", True, f"{version}, set up as pip config list says")
 
 
 def _debian() -> Check:
@@ -79,7 +79,7 @@ def _debian() -> Check:
 
     reason = debian.available()
     if not reason:
-        return Check("Debian packages", True, "through apt, without root, from this system's own mirror")
+        return Check("Debian packages", True, "through apt, from its own mirror, without root")
     try:
         from toolchains.debian import apt as debian_apt
 
@@ -198,15 +198,20 @@ def _tables(found: Sequence[Check]) -> None:
         groups[group] = mine if group == MACHINE else _together(mine)
     console.grouped(
         {
-            heading: [
-                [each.name, _state(each), f"{each.detail}\n→ {each.fix}" if each.fix else each.detail] for each in some
-            ]
+            heading: [[each.name, _state(each), _finding(each, each in missing)] for each in some]
             for heading, some in groups.items()
             if some
         },
         ["what", "state", "finding"],
-        "./inv doctor --json has a row for each target",
+        "./inv doctor --json has a row for each target, with what adds the optional ones",
     )
+
+
+def _finding(check: Check, loud: bool) -> str:
+    """What was found; the command that fixes it on a line of its own only where something is missing."""
+    if not check.fix or (check.optional and check.family and not loud):
+        return check.detail
+    return f"{check.detail}\n→ {check.fix}"
 
 
 def _state(check: Check) -> str:
@@ -234,6 +239,10 @@ _HOW = {"natively": "run natively", "elsewhere": "do not run here"}
 
 def _targets(names: Sequence[str]) -> str:
     """``linux-arm64, armv7; windows-arm64``: the system is named once."""
+    from toolchains.targets import load_targets
+
+    if set(names) == set(load_targets()):
+        return f"all {len(names)} targets"
     systems: dict[str, list[str]] = {}
     for name in names:
         system, _, arch = name.partition("-")

@@ -79,7 +79,7 @@ def _summary(value: Result) -> None:
 
     latency, upload = value.runner.latency_ms, value.upload
     times = "emulated" if value.emulated else ""
-    moved = f"{upload.bytes:,} bytes in {files(upload.files)}"
+    moved = f"{size(upload.bytes)} in {files(upload.files)}"
     there = (
         f"; {size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
     )
@@ -97,7 +97,7 @@ def _summary(value: Result) -> None:
         *_conditions(value),
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
-        ["uploaded", (moved if upload.files else "0 bytes (everything was there)") + there],
+        ["uploaded", (moved if upload.files else "nothing (everything was there)") + there],
         *_verified(value),
         ["took", f"{sum(value.seconds.values()):.1f} s"],
     ]

@@ -37,23 +37,33 @@ def devices(as_json: bool = False, name: str = "") -> None:
             ]
         )
         return
+    models = [] if name else [device for device, _, _ in rows if device.cpu]
     cells = [
         [
             device.name,
-            device.transport,
+            state,
             device.target,
             at or _address_of(device),
-            state,
-            " ".join(device.tags),
             device.title,
+            device.transport,
+            " ".join(device.tags),
         ]
         for device, state, at in rows
+        if device not in models
     ]
     cells += [
-        ["–", "adb", "?", seen.serial, seen.state, "", f"{seen.model}: ./inv devices.add --adb {seen.serial}"]
+        ["–", seen.state, "?", seen.serial, f"{seen.model}: ./inv devices.add --adb {seen.serial}", "adb", ""]
         for seen in strangers
     ]
-    console.table("Devices", ["device", "transport", "target", "where", "state", "tags", "what"], cells, complaint)
+    console.table(
+        "Devices",
+        ["device", "state", "target", "where", "what", "transport", "tags"],
+        cells,
+        complaint,
+        optional=("tags", "transport", "where"),
+    )
+    if models:
+        console.say(f"CPU models of QEMU, which need no boot: {', '.join(device.name for device in models)}")
 
 
 def added(value: Added, as_json: bool = False) -> None:

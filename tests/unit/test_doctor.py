@@ -11,6 +11,7 @@ import pytest
 
 from core import console
 from core.errors import HostError
+from tests.conftest import Inv
 from toolchains import doctor
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
@@ -35,6 +36,15 @@ def test_it_is_quick_and_asks_no_network(monkeypatch: pytest.MonkeyPatch) -> Non
     assert names[:3] == ["Python", "disk", "pip"]
     assert {"linux-arm64 with zig", "linux-arm64 with gnu", "running linux-arm64"} <= set(names)
     assert len(set(names)) == len(names)
+
+
+def test_it_fits_a_screen(inv: Inv) -> None:
+    """A terminal of 80 columns and 24 lines, the last of which is the shell's."""
+    done = inv("doctor", env={"COLUMNS": "80"})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 23, done.stdout
+    assert max(map(len, lines)) <= 80
 
 
 def test_every_fault_names_its_cure() -> None:

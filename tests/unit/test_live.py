@@ -143,7 +143,8 @@ def test_bytes_have_a_rate_and_the_rest_an_estimate(screen: Screen) -> None:
 
 def test_a_growing_folder_is_watched(screen: Screen, tmp_path: Path) -> None:
     screen()
-    with console.step("downloading") as step, console.growing(step, tmp_path, 100):
+    with console.step("downloading") as step, console.growing(step, tmp_path, 100, "*.whl"):
+        (tmp_path / "unpacked.py").write_bytes(b"x" * 1000)
         (tmp_path / "some.whl").write_bytes(b"x" * 60)
         seen = threading.Event()
         for _ in range(2000):

@@ -49,7 +49,7 @@ def make(emulated: bool = False, outputs: tuple[Comparison, ...] = (GOOD,), **up
 def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     report.result(make())
     out = capsys.readouterr().out
-    for words in ("output0", "1×1000", "2e-06", "1e-05", "agrees", "1.50 ms", "14,000,000 bytes in 2 files", "3.0 s"):
+    for words in ("output0", "1×1000", "2e-06", "1e-05", "agrees", "1.50 ms", "14.0 MB in 2 files", "3.0 s"):
         assert words in out
 
 
@@ -65,7 +65,7 @@ def test_emulated_times_are_never_shown_as_latency(capsys: pytest.CaptureFixture
 
 def test_nothing_uploaded_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     report.result(make(files=0, bytes=0))
-    assert "0 bytes (everything was there)" in capsys.readouterr().out
+    assert "nothing (everything was there)" in capsys.readouterr().out
 
 
 def test_a_difference_is_shown_then_raised(capsys: pytest.CaptureFixture[str]) -> None:

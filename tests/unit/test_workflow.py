@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,22 @@ def test_they_fit_the_schemas_of_their_systems(tmp_path: Path) -> None:
     _tool("check-jsonschema", "--builtin-schema", "vendor.github-actions", ACTION)
     spec, jobs = _template()
     assert list(spec) == ["spec"]
-    (tmp_path / "jobs.yml").write_text(yaml.safe_dump(jobs), encoding="utf-8")
-    for file in (tmp_path / "jobs.yml",):
-        _tool("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", file)
+    defaults = {name: given["default"] for name, given in spec["spec"]["inputs"].items()}
+    file = tmp_path / "jobs.yml"
+    file.write_text(yaml.safe_dump(_with(defaults, jobs)), encoding="utf-8")
+    _tool("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", file)
+
+
+def _with(inputs: Mapping[str, Any], value: Any) -> Any:
+    """GitLab's interpolation: a value that is nothing but an input keeps the input's type."""
+    if isinstance(value, dict):
+        return {_with(inputs, key): _with(inputs, each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with(inputs, each) for each in value]
+    if not isinstance(value, str):
+        return value
+    whole = TEXT.fullmatch(value)
+    return inputs[whole[1]] if whole else TEXT.sub(lambda found: str(inputs[found[1]]), value)
 
 
 def test_what_is_known_to_be_unsafe_is_not_there() -> None:

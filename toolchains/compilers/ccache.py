@@ -40,9 +40,9 @@ def describe() -> tuple[bool, str]:
         return False, f"switched off by {SWITCH}"
     reason = debian.available()
     if not reason:
-        return True, f"Debian's, at most {table()['ccache']['size']} in {console.shown(cache_dir('ccache'))}"
+        return True, f"Debian's, {table()['ccache']['size']}B at most, {console.shown(cache_dir('ccache'))}"
     if installed := shutil.which("ccache"):
-        return True, f"{installed}, at most {table()['ccache']['size']} in {console.shown(cache_dir('ccache'))}"
+        return True, f"{installed}, {table()['ccache']['size']}B at most, {console.shown(cache_dir('ccache'))}"
     return False, f"{reason}, and no ccache is installed"
 
 

@@ -132,7 +132,10 @@ def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
     """Install one pinned wheel into ``folder``, without what it depends on."""
     pinned = folder / "requirements.txt"
     pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
-    with tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch, console.growing(shown, Path(scratch)):
+    with (
+        tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch,
+        console.growing(shown, Path(scratch), pattern="*.whl"),
+    ):
         run(
             [
                 sys.executable,
