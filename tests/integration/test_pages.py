@@ -119,11 +119,15 @@ def test_nothing_leaves_the_page(tab: Browser, page: Path, width: int, dark: boo
     assert tab.value("document.documentElement.scrollWidth") == width
     assert tab.value(OUTSIDE) == []
     assert width < 1280 or tab.value(TOO_WIDE) == []
+    assert tab.value(RATIOS_HIDDEN) == []
     assert tab.value(PALE) == []
     assert tab.value(OVERLAPPING) == []
     assert tab.value("document.getElementById('count').textContent") == "48 of 48"
 
 
+RATIOS_HIDDEN = """[...document.querySelectorAll('.ratios')].map(e => e.closest('.card'))
+  .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 40))"""
+"""Tables of ratios that must be scrolled: their figures are at the right."""
 OUT_OF_PLOT = """[...document.querySelectorAll('svg.spark text')].filter(text => {
   const inside = text.getBoundingClientRect(), plot = text.ownerSVGElement.getBoundingClientRect();
   return inside.right > plot.right + 1 || text.textContent.endsWith('…');
@@ -202,9 +206,20 @@ def test_a_comparison_stays_in_the_page(tab: Browser, compared: Path, width: int
     assert tab.value("document.querySelectorAll('main tbody tr').length") == 23  # 20, float, two causes
 
 
-def test_it_prints(tab: Browser, page: Path) -> None:
+A4 = 703
+"""Pixels between margins of 12 mm."""
+
+
+def test_it_prints(tab: Browser, page: Path, compared: Path, past: Path) -> None:
+    """On paper nobody scrolls."""
     tab.show(page, 1280, dark=True)
     assert tab.printed().startswith(b"%PDF")
+    for each in (page, compared, past):
+        tab.show(each, A4, dark=True, paper=True)
+        assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert tab.value("document.documentElement.scrollWidth") == A4
+        assert tab.value(OUTSIDE) == []
+        assert tab.value(TOO_WIDE) == []
 
 
 def test_failures_are_grouped(page: Path) -> None:

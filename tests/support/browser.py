@@ -36,13 +36,13 @@ class Browser:
         self._session = attached["sessionId"]
         self._call("Page.enable")
 
-    def show(self, page: Path, width: int, dark: bool) -> None:
-        """Load ``page`` in a window of ``width`` pixels."""
+    def show(self, page: Path, width: int, dark: bool, paper: bool = False) -> None:
+        """Load ``page`` in a window of ``width`` pixels, or laid out for paper of that width."""
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=_HEIGHT, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._call("Emulation.setEmulatedMedia", media="print" if paper else "", features=[scheme])
         self._call("Page.navigate", url=page.resolve().as_uri())
         self._until("Page.loadEventFired")
 
