@@ -33,11 +33,16 @@ _FISH = """\
 function __slipway_complete
     set -l before (commandline -opc)
     set -l program (string replace -r '^~' $HOME -- $before[1])
-    $program --complete -- $before[2..-1] (commandline -ct) 2>/dev/null
+    set -l found ($program --complete -- $before[2..-1] (commandline -ct) 2>/dev/null)
+    if test -n "$found[1]"
+        printf '%s\\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c inv -a '(__slipway_complete)'
-complete -c invoke -a '(__slipway_complete)'
-complete -c slipway -a '(__slipway_complete)'
+complete -c inv -f -a '(__slipway_complete)'
+complete -c invoke -f -a '(__slipway_complete)'
+complete -c slipway -f -a '(__slipway_complete)'
 """
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 

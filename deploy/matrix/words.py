@@ -81,8 +81,8 @@ class Expression:
             if not any(word.fits(cell) for cell in everything):
                 meant = near(word.pattern, known)
                 raise UsageError(
-                    f"Nothing in the matrix is called {word.pattern!r}"
-                    + (f" in the field {word.field}." if word.field else "."),
+                    f"There is no {word.field or 'device, tag, target, engine, program or scheme'} "
+                    f"called {word.pattern!r}.",
                     did_you_mean(meant),
                     "./inv devices.list, ./inv targets and ./inv models list the names",
                     meant,

@@ -65,7 +65,7 @@ def test_expressions_and_mistakes(tmp_path: Path) -> None:
     assert all(f"[{name}]" in said for name in ("local", "pi", "pi-zero", "phone"))
     code, outcomes, said = run(tmp_path, "--device", "pj")
     assert (code, outcomes) == (4, {})
-    assert "Nothing in the matrix is called 'pj'" in said
+    assert "There is no device, tag, target, engine, program or scheme called 'pj'." in said
     assert "did you mean pi" in said
 
 

@@ -87,6 +87,8 @@ def test_names_stay_whole_on_a_narrow_terminal(inv: Inv) -> None:
     assert re.search(r"^ phone-armv7 +\S+ +android-armv7 ", done.stdout, re.MULTILINE), done.stdout
     assert "cpu:arm1176" in done.stdout.split()
     assert "--json: tags, transport, where" in done.stdout
+    targets = inv("targets", env={"COLUMNS": "80"}).stdout.partition("Not built yet")[0].splitlines()
+    assert len(targets) <= 28, targets
     rows = re.findall(r"^ mlp +pte +(.+?)  ", inv("models", env={"COLUMNS": "80"}).stdout, re.MULTILINE)
     assert rows == ["fp32, fp16, qs8, qd8_qc8w, qd8_qb4w"]
 

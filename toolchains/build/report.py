@@ -22,12 +22,6 @@ def engines_of(target: Target) -> str:
     return ", ".join([*target.working_engines, *embedded]) or "none yet"
 
 
-def _state(target: Target) -> str:
-    waiting = [engine for engine, text in target.engines.items() if text not in (WORKS, EMBEDDED)]
-    ready = engines_of(target)
-    return ready + (f" (later: {', '.join(waiting)})" if waiting else "")
-
-
 def proof_of(target: Target) -> str:
     """Where its programs run, or are to run once there is an engine."""
     return target.proof if target.working_engines or target.embedded_engines else f"not run; planned: {target.proof}"
@@ -38,6 +32,11 @@ def compilers_of(target: Target) -> str:
     if target.os == "android":
         return "zig (static, musl), ndk (bionic) where one is named"
     return ", ".join(target.toolchains)
+
+
+def _compilers(target: Target) -> str:
+    """The compiler families; zig, which needs nothing, first."""
+    return ", ".join(sorted(target.toolchains, key=lambda name: name != "zig"))
 
 
 def _built(table: list[Target]) -> int:
@@ -64,8 +63,9 @@ def targets(as_json: bool) -> None:
     console.table(
         "Targets",
         ["target", "ISA floor", "engines", "compilers", "proof of running"],
-        [[t.name, t.isa_floor, _state(t), compilers_of(t), proof_of(t)] for t in table],
+        [[t.name, t.isa_floor, engines_of(t), _compilers(t), proof_of(t)] for t in table],
         caption=f"{_built(table)} of {len(table)} targets build: ./inv build --target NAME",
+        optional=("proof of running",),
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))
 
