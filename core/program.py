@@ -62,6 +62,19 @@ class Dimension(_Model):
         return str(self.least) if self.least == self.most else f"{self.least}..{'' if self.most is None else self.most}"
 
 
+class Layers(_Model):
+    """The pattern in which each layer moves an output when it gives more: a file of arrays.
+
+    ``names`` of the layers; ``moves`` ``[layers, elements]`` times ``scale`` ``[layers]``: by how much each element
+    moves for a part of 1; ``elements``: their places in the flat output; ``limits``: what part rounding may seem to be.
+    """
+
+    file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    count: int
+    seen: int
+    """In how many of them a fault of one per cent is seen."""
+
+
 class Tolerance(_Model):
     """How close an output must be: ``|got - want| <= atol + rtol * |want|`` in every element."""
 
@@ -73,6 +86,8 @@ class Tolerance(_Model):
     """How large the root mean square of the differences may be; ``None``: only single elements are compared."""
     gain: float | None = None
     """By what part all elements together may be larger or smaller than the reference's; ``None``: by any."""
+    layers: Layers | None = None
+    """By what part each layer may seem to give more or less, beside the description; ``None``: not compared."""
 
 
 class Operator(_Model):

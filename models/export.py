@@ -103,7 +103,8 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
-    first, remarks = earlier.run(request, scheme, folder, host, before, methods, want_before)
+    tokens = bool(getattr(model.module, "generation", None))
+    first, remarks = earlier.run(request, scheme, folder, host, before, methods, want_before, tokens)
     ran = referencing.make(
         request, scheme, folder, host, model.module, quantized, lowered, placement,
         want=want, method=model.method, first=first,

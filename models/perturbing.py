@@ -151,6 +151,10 @@ class Measured:
     """One rounding flipped, at the place where it matters most."""
     where: str
     """That place."""
+    noises: tuple[Any, ...] = ()
+    """What each perturbed run changed in the first execution's output."""
+    flips: tuple[Any, ...] = ()
+    """The same of each run with one flipped rounding."""
 
 
 def _worse(one: Moved, other: Moved) -> Moved:
@@ -187,24 +191,34 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
     progress.at("what rounding does to it, in PyTorch")
     plain = run(torch.fx.Interpreter(module))
 
-    def far(interpreter: Any) -> list[Moved]:
-        each = [moved(outputs, plain[number]) for number, outputs in run(interpreter).items()]
-        return [functools.reduce(_worse, column) for column in zip(*each, strict=True)]
+    def far(interpreter: Any) -> list[tuple[Moved, Any]]:
+        runs = run(interpreter)
+        each = [moved(outputs, plain[number]) for number, outputs in runs.items()]
+        first = min(plain)
+        changes = [one.double() - other.double() for one, other in zip(runs[first], plain[first], strict=True)]
+        worst = [functools.reduce(_worse, column) for column in zip(*each, strict=True)]
+        return list(zip(worst, changes, strict=True))
 
     count = len(plain[max(executions)])
     found = [Measured(Moved(0.0, 0.0), Moved(0.0, 0.0), "")] * count
     for seed in range(RUNS):
         progress.at(f"what rounding does to it, run {seed + 1} of {RUNS}")
         noise = far(_Perturbed(module, seed))
-        found = [replace(one, noise=_worse(one.noise, now)) for one, now in zip(found, noise, strict=True)]
+        found = [
+            replace(one, noise=_worse(one.noise, now), noises=(*one.noises, change))
+            for one, (now, change) in zip(found, noise, strict=True)
+        ]
     sites = _sites(module)
     for number, site in enumerate(sites):
         progress.at(f"what one flipped rounding does, place {number + 1} of {len(sites)}")
         flips = far(_Flipped(module, site, number))
         found = [
             replace(
-                one, flip=_worse(one.flip, now), where=_place(site) if now.largest > one.flip.largest else one.where
+                one,
+                flip=_worse(one.flip, now),
+                where=_place(site) if now.largest > one.flip.largest else one.where,
+                flips=(*one.flips, change),
             )
-            for one, now in zip(found, flips, strict=True)
+            for one, (now, change) in zip(found, flips, strict=True)
         ]
     return found

@@ -14,7 +14,7 @@ import torch
 
 from core.errors import ExportError
 from core.program import Agreement, Case, Method, TensorFile, Tolerance
-from models import perturbing, reference, sizes, state, tolerances
+from models import directions, perturbing, reference, sizes, state, tolerances
 from models.delegation import Delegation
 from models.host import Host
 from models.lowering import Lowered
@@ -151,12 +151,19 @@ def make(
         tolerances.tolerances(quantized.program, scheme, each, quantized.inputs, measured, trusted)
         for each in outputs.values()
     ]
+    allowed = tuple(map(tolerances.widest, zip(*each_run, strict=True)))
+    if measured and alone and any(one.rms is not None for one in allowed):
+        found = directions.find(quantized.program, quantized.inputs, measured)
+        allowed = tuple(
+            one.model_copy(update={"layers": seen.save(folder, f"layers{index}")}) if seen and one.rms else one
+            for index, (one, seen) in enumerate(zip(allowed, found, strict=True))
+        )
     return Reference(
         inputs=inputs,
         runs=runs,
         engine=reference.engine(host=trusted),
         agreement=agreement,
-        tolerances=tuple(map(tolerances.widest, zip(*each_run, strict=True))),
+        tolerances=allowed,
         warnings=(*warnings, *unchecked),
         cases=tuple(sized),
     )

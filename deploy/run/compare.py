@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.files import sha256_bytes
 from core.program import Tolerance
+from deploy.run.layers import suspect
 from deploy.run.npy import BFLOAT16, load
 
 __all__ = ["BFLOAT16", "DEFAULTS", "EXACT", "Comparison", "Verdict", "compare", "digest", "load", "unreferenced"]
@@ -66,7 +67,8 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     """Output ``got`` against the reference ``want``: within ``|got - want| <= atol + rtol * |want|`` everywhere.
 
     NaN agrees with NaN, an infinity with itself; anything else opposite to them is outside every tolerance. So is an
-    output whose differences are small but many, if the tolerance says how large their root mean square may be.
+    output whose differences are small but many, if the tolerance says how large their root mean square may be, or
+    that follow the pattern of a layer that gives too much, if there are patterns beside ``want``.
     """
     dtype, ours = load(got)
     expected_dtype, theirs = load(want)
@@ -98,7 +100,7 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
         outside = ~(error <= allowed.atol + allowed.rtol * np.abs(reference))
         relative = np.where(reference != 0, error / np.abs(reference), 0.0)
     count = int(np.count_nonzero(outside))
-    together = "" if count else _together(dtype, ours, theirs, allowed)
+    together = _together(dtype, ours, theirs, want.parent, allowed, count)
     return Comparison(
         **common,
         verdict="differs" if count or together else "agrees",
@@ -110,25 +112,34 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     )
 
 
-def _together(dtype: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], allowed: Tolerance) -> str:
+_CLEAR = 0.5
+"""The share of the differences that one layer's pattern must explain to be named beside elements that are outside."""
+
+
+def _together(
+    dtype: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Path, allowed: Tolerance, outside: int
+) -> str:
     """What all elements together do that rounding does not: many small differences, or one direction; or empty."""
-    if allowed.rms is None and allowed.gain is None:
+    if allowed.rms is None and allowed.gain is None and allowed.layers is None:
         return ""
     # An infinity agrees with itself only, and was looked at before.
     got, want = (
         np.nan_to_num(_widen(dtype, array).astype(np.float64).ravel(), posinf=0.0, neginf=0.0)
         for array in (ours, theirs)
     )
+    layer = suspect(folder / allowed.layers.file, got, want) if allowed.layers else None
+    if outside:
+        return layer.text if layer and layer.share > _CLEAR else ""
     with np.errstate(all="ignore"):
         rms = float(np.sqrt(np.mean(np.square(got - want))))
         power = float(np.dot(want, want))
         gain = float(np.dot(got - want, want)) / power if power else 0.0
-    each = f"no element is outside {allowed.atol:.3g}, but"
+    found = [layer.text] if layer else []
     if allowed.rms is not None and rms > allowed.rms:
-        return f"{each} the root mean square of the differences is {rms:.3g}, beyond the {allowed.rms:.3g} of rounding"
-    if allowed.gain is not None and abs(gain) > allowed.gain:
-        return f"{each} all together are {1 + gain:.5g} times the reference, beyond rounding's 1 ± {allowed.gain:.2g}"
-    return ""
+        found.append(f"the root mean square of the differences is {rms:.3g}, beyond the {allowed.rms:.3g} of rounding")
+    elif allowed.gain is not None and abs(gain) > allowed.gain:
+        found.append(f"all together are {1 + gain:.5g} times the reference, beyond rounding's 1 ± {allowed.gain:.2g}")
+    return f"no element is outside {allowed.atol:.3g}, but {'; '.join(reversed(found))}" if found else ""
 
 
 def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -20,16 +20,16 @@ from models.zoo import everything
 
 pytestmark = pytest.mark.export
 
-SAMPLE = {("linear", "fp16"), ("mlp", "qs8"), ("mlp", "qd8_qc8w"), ("mixed", "qd8_qb4w"), ("mixed", "fp32")}
+SAMPLE = {("mixed", "fp16"), ("mlp", "qs8"), ("mlp", "qd8_qc8w"), ("mixed", "qd8_qb4w"), ("mixed", "fp32")}
 """Those of CI: each scheme. ./inv test --all plants it in every program."""
 FAULT = 1.01
 _MOST = 8
 """Layers of a program: of deeper ones as many, evenly over its depth."""
-UNSEEN = {("mixed", "fp16"): ("linear", "linear_1", "linear_2", "linear_3", "linear_4", "linear_5")}
-"""All layers but the last: behind attention and norms they move outputs by less than sums in half precision do."""
-UNMEASURED = {("mobilenet_v2", "fp16"), ("mobilenet_v2", "qs8")}
-"""What one per cent of a layer does to these was not looked at yet; their roundings alone move outputs far."""
-PROGRAMS = [pair for pair in everything() if pair not in UNMEASURED]
+HIDES = {("mobilenet_v2", "fp16"), ("mobilenet_v2", "qs8")}
+"""Programs with layers whose fault nobody can see: rounding moves the output by as much, in the same pattern."""
+_NEARLY = 0.005
+"""Of such a layer rounding may seem to be at least this part. In int8, a fault may move outputs by half as much."""
+PROGRAMS = everything()
 
 
 @cache
@@ -46,15 +46,15 @@ def _graph(folder: Path) -> Any:
         return parse_etrecord(str(folder / "model.etrecord")).exported_program.module()
 
 
-def _layers(module: Any) -> list[str]:
-    from models.graphs import weight_argument
+def _layers(module: Any) -> list[Any]:
+    from models.directions import layers
 
-    names = [node.name for node in module.graph.nodes if weight_argument(node) is not None]
-    step = (len(names) - 1) / (_MOST - 1)
-    return names if len(names) <= _MOST else [names[round(index * step)] for index in range(_MOST)]
+    nodes = layers(module)
+    step = (len(nodes) - 1) / (_MOST - 1)
+    return nodes if len(nodes) <= _MOST else [nodes[round(index * step)] for index in range(_MOST)]
 
 
-def _run(module: Any, inputs: list[Any], wrong: str = "") -> list[Any]:
+def _run(module: Any, inputs: list[Any], wrong: Any = None) -> list[Any]:
     """The outputs; the layer ``wrong`` gives `FAULT` times what it should."""
     import torch
 
@@ -63,7 +63,7 @@ def _run(module: Any, inputs: list[Any], wrong: str = "") -> list[Any]:
     class Faulty(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
         def run_node(self, node: Any) -> Any:
             value = super().run_node(node)
-            return value * FAULT if node.name == wrong else value
+            return value * FAULT if node is wrong else value
 
     with torch.no_grad():
         return reference.flat(Faulty(module).run(*inputs))
@@ -72,6 +72,7 @@ def _run(module: Any, inputs: list[Any], wrong: str = "") -> list[Any]:
 def _verdicts(folder: Path, tmp_path: Path) -> Iterator[tuple[str, list[Comparison]]]:
     """For each layer what a deploy would say of a device that computes it wrong: the reference, plus the fault."""
     from models import reference
+    from models.graphs import module_path
 
     program, module = load_program(folder), _graph(folder)
     inputs = [reference.load(folder, one) for one in program.inputs]
@@ -85,7 +86,7 @@ def _verdicts(folder: Path, tmp_path: Path) -> Iterator[tuple[str, list[Comparis
             numpy.save(buffer, (got.double() + bad.double() - good.double()).to(got.dtype).numpy())
             (tmp_path / "got.npy").write_bytes(buffer.getvalue())
             found.append(compare(f"output{index}", tmp_path / "got.npy", want, program.tolerance_of(index)))
-        yield layer, found
+        yield module_path(layer), found
 
 
 @pytest.mark.parametrize(
@@ -93,15 +94,35 @@ def _verdicts(folder: Path, tmp_path: Path) -> Iterator[tuple[str, list[Comparis
     [pytest.param(*pair, marks=() if pair in SAMPLE else pytest.mark.long) for pair in PROGRAMS],
 )
 def test_one_per_cent_in_one_layer_is_seen(tmp_path: Path, model: str, scheme: str) -> None:
-    hidden = {}
-    for layer, outputs in _verdicts(_exported(model, scheme), tmp_path):
+    folder = _exported(model, scheme)
+    layers, hidden = 0, {}
+    for layer, outputs in _verdicts(folder, tmp_path):
+        layers += 1
         if not any(one.verdict == "differs" for one in outputs):
             hidden[layer] = [(one.max_abs, one.tolerance) for one in outputs]
-    assert set(hidden) == set(UNSEEN.get((model, scheme), ())), hidden
+    if (model, scheme) not in HIDES:
+        assert not hidden
+        return
+    with numpy.load(folder / "layers0.npz") as arrays:
+        limits = dict(zip(arrays["names"].tolist(), arrays["limits"].tolist(), strict=True))
+    assert {name: limits[name] for name in hidden if limits[name] < _NEARLY} == {}
+    assert layers - len(hidden) >= layers // 2 - 1, "what is near the output, or carries all of it, is seen"
+
+
+def test_a_layer_that_is_wrong_is_named(tmp_path: Path) -> None:
+    folder = _exported("mixed", "fp16")
+    allowed = load_program(folder).tolerance
+    assert allowed.layers is not None
+    assert (allowed.layers.count, allowed.layers.seen) == (7, 7)
+    found = dict(_verdicts(folder, tmp_path))
+    # The query's and the key's scale do the same to their product.
+    for layer, named in {"value": "value", "up": "up", "head": "head", "query": "(query|key)"}.items():
+        (one,) = found[layer]
+        assert re.search(f"as if {named} gave 1.0[01]\\d+ times what it should, and rounding does 1 ± 0.00", one.why)
 
 
 def test_the_sample_has_every_scheme() -> None:
-    assert set(PROGRAMS) > SAMPLE
+    assert set(PROGRAMS) > SAMPLE | HIDES
     assert {scheme for _, scheme in SAMPLE} == {scheme for _, scheme in everything()}
 
 

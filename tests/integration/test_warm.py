@@ -17,6 +17,7 @@ import pytest
 
 from core.paths import ROOT
 from core.program import load_program
+from models.export import export as exporting
 from models.warm import client
 
 pytestmark = pytest.mark.export
@@ -162,6 +163,33 @@ def test_a_life_of_the_warm_exporter(here: Path) -> None:
     os.kill(other, signal.SIGKILL)
     _ended(other)
     assert server(here) == 0
+
+
+def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path) -> None:
+    cache = str(here / "cache")
+    variables = {"SLIPWAY_WARM": "yes", "SLIPWAY_CACHE": cache, "SLIPWAY_DIST": str(tmp_path)}
+
+    def run(model: str, *words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", "--jobs", "2", "--no-warm", *words],
+            cwd=here, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600,
+            check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    before = server(here)
+    code, said = run("linear")
+    assert code == 0, said
+    made = {one.name: load_program(one).sha256 for one in (tmp_path / "programs").iterdir()}
+    assert set(made) == {f"linear-{scheme}" for scheme in ("fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w")}
+    assert made["linear-qs8"] == load_program(exporting("linear", "qs8", out=tmp_path / "alone")).sha256
+    assert said.count("linear-qs8: loading the exporter") == 1, "in a copy of one process"
+
+    code, said = run("net.py:crashing")
+    assert (code, said.count("ended with SIGSEGV")) == (6, 5), said
+    assert "Traceback" not in said
+    assert server(here) == before
+    assert not list((here / "cache" / "warm").glob("*/once-*"))
 
 
 def _copies(pid: int) -> list[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from core.errors import TransferError
-from core.program import Tolerance
+from core.errors import ProgramError, TransferError
+from core.program import Layers, Tolerance
 from deploy.run.compare import BFLOAT16, Comparison, compare, digest, load, unreferenced
 
 LOOSE = Tolerance(atol=0.1, rtol=0.0, why="test")
@@ -58,6 +59,57 @@ def test_many_small_differences_are_no_rounding(tmp_path: Path) -> None:
     close = infinite.copy()
     close[4] += np.float32(0.01)
     assert check(tmp_path, close, infinite, allowed).verdict == "agrees"
+
+
+def _patterns(folder: Path) -> tuple[Tolerance, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A tolerance with patterns of two layers over every second element, a reference, and the patterns."""
+    random = np.random.default_rng(0)
+    want, moves = random.normal(size=2000).astype(np.float32), random.normal(size=(2, 1000))
+    scale = np.abs(moves).max(axis=1)
+    np.savez(
+        folder / "layers0.npz", names=np.array(["first", "second"]), moves=(moves / scale[:, None]).astype(np.float16),
+        scale=scale, elements=np.arange(0, 2000, 2, dtype=np.int32), limits=np.array([0.0025, 0.02]),
+    )  # fmt: skip
+    layers = Layers(file="layers0.npz", count=2, seen=1)
+    return Tolerance(atol=0.2, rtol=0.0, why="test", rms=0.05, gain=0.01, layers=layers), want, moves
+
+
+def test_differences_that_follow_a_layers_pattern_are_no_rounding(tmp_path: Path) -> None:
+    allowed, want, moves = _patterns(tmp_path)
+    noise = np.random.default_rng(1).normal(size=2000) * 0.02
+
+    def found(first: float, second: float, more: float = 1.0) -> Comparison:
+        got = want + noise * more
+        got[::2] += first * moves[0] + second * moves[1]
+        return check(tmp_path, got.astype(np.float32), want, allowed)
+
+    assert found(0, 0).verdict == "agrees"
+    assert found(0.001, 0.01).verdict == "agrees"
+    seen = found(0.01, 0)
+    assert (seen.verdict, seen.outside) == ("differs", 0)
+    # Half of what rounding does to every element: the root mean square alone hides it.
+    assert re.fullmatch(
+        r"no element is outside 0\.2, but as if first gave 1\.0\d+ times what it should, and rounding does 1 ± 0\.0025",
+        seen.why,
+    )
+    assert found(0, -0.03).why.count("as if second gave 0.97") == 1
+    assert found(0.2, 0).outside > 0
+    assert found(0.2, 0).why.startswith("as if first gave 1.2")
+    assert found(0, 0, more=100).why == "", "elements are outside, and it is no layer's pattern"
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "other"])
+def test_patterns_that_do_not_fit_are_named(tmp_path: Path, damage: str) -> None:
+    allowed, want, _ = _patterns(tmp_path)
+    file = tmp_path / "layers0.npz"
+    if damage == "missing":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[:900])
+    else:
+        want = want[:100]
+    with pytest.raises(ProgramError, match=r"layers0\.npz does not fit its program"):
+        check(tmp_path, want + np.float32(0.1), want, allowed)
 
 
 def test_relative_part_counts_from_the_reference(tmp_path: Path) -> None:
