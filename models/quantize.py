@@ -77,6 +77,16 @@ def _half(model: Prepared) -> Quantized:
     return Quantized(capture(model.module.half(), inputs, model.dynamic_shapes, model.strict), inputs)
 
 
+def _state_after(model: Prepared) -> dict[str, Any]:
+    """Buffers as the methods before this one leave them: what its calibration begins with; none for the only one."""
+    if not model.before:
+        return {}
+    with torch.no_grad(), state.unchanged(model.module):
+        for one in model.before:
+            one.module(*(each.clone() for each in one.inputs))
+        return {name: one.detach().clone() for name, one in model.module.named_buffers()}
+
+
 def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quantizer: Any) -> Any:
     """PT2E quantization: export, put observers, calibrate, convert, export again."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -85,9 +95,13 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
     # Without checks of the inputs: those are a module that other quantizers' passes do not take.
     graph = capture(module, model.inputs, shapes, model.strict).module(check_guards=False)
     own = {name: one.detach().clone() for name, one in graph.named_buffers()}
+    found = _state_after(model)
     with haste.in_quantizing():
         prepared = prepare_pt2e(graph, quantizer)
     with torch.no_grad():
+        for name, one in prepared.named_buffers():
+            if name in found:
+                one.copy_(found[name])
         for number, sample in enumerate(samples, 1):
             progress.at(f"calibrating with sample {number} of {len(samples)}")
             prepared(*sample)
@@ -101,18 +115,38 @@ def _pt2e(module: Any, model: Prepared, samples: Sequence[tuple[Any, ...]], quan
     return capture(convert_pt2e(prepared), model.inputs, shapes)
 
 
-def _xnnpack_quantizer(options: Options) -> Any:
-    """Upstream's quantizer for XNNPACK, set as the options say."""
+def _whole(node: Any) -> bool:
+    """Whether the node's value is of whole numbers."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not value.is_floating_point()
+
+
+def _xnnpack_quantizer(chosen: Callable[[Any], bool], per_channel: bool = True, dynamic: bool = False) -> Any:
+    """Upstream's quantizer for XNNPACK, which leaves whole numbers as they are.
+
+    Args:
+        chosen: which nodes it may quantize.
+    """
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
 
-    config = get_symmetric_quantization_config(is_per_channel=not options.per_tensor)
-    quantizer = XNNPACKQuantizer().set_global(config)
-    if options.layers:
-        quantizer.set_filter_function(lambda node: kind_of(options.layers, module_path(node)) != "float")
-    return quantizer
+    class Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # the exporter's types are not read here
+        def transform_for_annotation(self, model: Any) -> Any:
+            """Upstream's, which makes a float32 tensor of each number that is added: tokens would become float."""
+            whole = {node: node.args for node in model.graph.nodes if _whole(node)}
+            model = super().transform_for_annotation(model)
+            for node, args in whole.items():
+                node.args = args
+            for node in reversed(model.graph.nodes):
+                if node.op == "get_attr" and not node.users:
+                    model.graph.erase_node(node)
+            model.recompile()
+            return model
+
+    config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
+    return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
 def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantized:
@@ -121,7 +155,9 @@ def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantize
         file, _, function = options.quantizer.rpartition(":")
         quantizer = call(Path(file).expanduser().resolve(), function)
     else:
-        quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(options)
+        quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(
+            lambda node: kind_of(options.layers, module_path(node)) != "float", not options.per_tensor
+        )
     notes = () if model.calibration else (
         "calibrated on the example inputs only: return calibration samples for scales that fit real data",)  # fmt: skip
     samples = model.calibration or (model.inputs,)
@@ -134,18 +170,12 @@ def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantize
 
 def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
     """Quantize the convolutions dynamically (torchao has linear layers only), then export."""
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
 
     def is_convolution(node: Any) -> bool:
         # The quantizer also passes weights and biases here, which are not calls.
         return node.op != "call_function" or "aten::conv" in getattr(getattr(node.target, "_schema", None), "name", "")
 
-    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
-    quantizer = XNNPACKQuantizer().set_global(config).set_filter_function(is_convolution)
-    return _pt2e(module, model, [model.inputs], quantizer)
+    return _pt2e(module, model, [model.inputs], _xnnpack_quantizer(is_convolution, dynamic=True))
 
 
 def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> Quantized:

@@ -80,6 +80,42 @@ def test_decode_finds_what_prefill_left(folder: Path, device: Device, dist: Path
     assert (alone.verdict, alone.program.method, len(alone.outputs)) == ("identical", "prefill", 1)
 
 
+@pytest.mark.parametrize(
+    "scheme",
+    ["qd8_qb4w", "qs8", pytest.param("qd8_qc8w", marks=pytest.mark.long), pytest.param("fp16", marks=pytest.mark.long)],
+)
+def test_methods_in_a_scheme_generate_the_hosts_tokens(device: Device, dist: Path, tmp_path: Path, scheme: str) -> None:
+    folder = export(MODEL, scheme, out=tmp_path)
+    program = load_program(folder)
+    assert program.quantization.skipped == ()
+    assert not [one for one in program.warnings if "calibrated on" not in one]
+    # Upstream's quantizer would make floats of the tokens in qs8.
+    assert {one.dtype for one in (*program.outputs, *program.before[0].outputs)} == {"int64"}
+    for engine in ("lean", "executorch"):
+        bundle = lend_bundle(dist, device.target, engine)
+        result = deploy(device, bundle, folder, generate.settings_for(folder, 32, DEFAULT), listeners=[])
+        assert [one.verdict for one in result.outputs] == ["identical", "identical"]
+        assert result.path is not None
+        tokens = numpy.load(result.path.with_suffix("") / "output0.npy")[0].tolist()
+        assert tokens == numpy.load(folder / program.executions[31][0].file)[0].tolist()
+        assert 0 not in tokens
+
+
+def test_a_method_is_calibrated_with_the_state_that_those_before_leave(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom models.methods import Methods\n\n\nclass Kept(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.layer = torch.nn.Linear(8, 8)\n"
+        "        self.register_buffer('kept', torch.zeros(1, 8))\n\n"
+        "    def put(self, x):\n        self.kept.copy_(x)\n        return x + 0.0\n\n"
+        "    def use(self, x):\n        y = self.layer(self.kept)\n        self.kept.copy_(self.kept + 0 * x)\n"
+        "        return y\n\n\n"
+        "def make():\n    torch.manual_seed(0)\n"
+        "    return Kept(), Methods(put=(torch.randn(1, 8) * 20,), use=(torch.ones(1, 8),))\n"
+    )
+    program = load_program(export(f"{tmp_path / 'net.py'}:make", "qs8", out=tmp_path / "out"))
+    assert not [one for one in program.warnings if "away from the model" in one]
+
+
 def test_executorchs_own_llama_generates_the_hosts_tokens(device: Device, dist: Path, tmp_path: Path) -> None:
     folder = export(f"{ROOT / 'tests/fixtures/llama/own.py'}:make_methods", out=tmp_path / "programs")
     program = load_program(folder)
