@@ -121,6 +121,22 @@ def test_a_layer_that_is_wrong_is_named(tmp_path: Path) -> None:
         assert re.search(f"as if {named} gave 1.0[01]\\d+ times what it should, and rounding does 1 ± 0.00", one.why)
 
 
+@pytest.mark.parametrize("scheme", ["fp32", "qd8_qc8w"])
+def test_small_outputs_have_small_tolerances(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n\ndef make():\n    torch.manual_seed(0)\n"
+        "    net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16))\n"
+        "    with torch.no_grad():\n        net[2].weight.mul_(1e-6)\n        net[2].bias.mul_(1e-6)\n"
+        "    return net, (torch.randn(4, 32),)\n"
+    )
+    folder = export(f"{tmp_path / 'net.py'}:make", scheme, out=tmp_path / "out")
+    want = numpy.load(folder / "output0.npy")
+    for name, factor in {"wrong": FAULT, "nothing": 0.0}.items():
+        numpy.save(tmp_path / f"{name}.npy", (want * factor).astype(numpy.float32))
+        found = compare(name, tmp_path / f"{name}.npy", folder / "output0.npy", load_program(folder).tolerance)
+        assert found.verdict == "differs", found
+
+
 def test_the_sample_has_every_scheme() -> None:
     assert set(PROGRAMS) > SAMPLE | HIDES
     assert {scheme for _, scheme in SAMPLE} == {scheme for _, scheme in everything()}
