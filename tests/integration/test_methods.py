@@ -98,7 +98,7 @@ def test_methods_in_a_scheme_generate_the_hosts_tokens(device: Device, dist: Pat
         assert result.path is not None
         tokens = numpy.load(result.path.with_suffix("") / "output0.npy")[0].tolist()
         assert tokens == numpy.load(folder / program.executions[31][0].file)[0].tolist()
-        assert 0 not in tokens
+        assert len(set(tokens)) > 4, "tokens that are all the same prove little"
 
 
 def test_a_method_is_calibrated_with_the_state_that_those_before_leave(tmp_path: Path) -> None:
