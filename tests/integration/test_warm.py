@@ -186,7 +186,7 @@ def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path)
     assert said.count("linear-qs8: loading the exporter") == 1, "in a copy of one process"
 
     code, said = run("net.py:crashing")
-    assert (code, said.count("ended with SIGSEGV")) == (6, 5), said
+    assert (code, said.count("ended with SIGSEGV")) == (6, 10), said  # when it ends, and in the list of failures
     assert "Traceback" not in said
     assert server(here) == before
     assert not list((here / "cache" / "warm").glob("*/once-*"))

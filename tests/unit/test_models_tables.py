@@ -70,6 +70,8 @@ def test_no_torch_is_needed_to_know_what_is_there() -> None:
 
 def test_all_is_every_combination_that_makes_sense() -> None:
     assert combinations("all", "all") == everything()
+    assert combinations("net.py:make", "all") == [("net.py:make", scheme) for scheme in load_schemes()]
+    assert combinations("net.py:make", "all", "onnx") == [("net.py:make", "fp32"), ("net.py:make", "qs8")]
     assert combinations("all", "qd8_qb4w") == [(name, "qd8_qb4w") for name in ("linear", "mlp", "mixed")]
     assert combinations("matmul", "all") == [("matmul", "fp32"), ("matmul", "fp16")]
 
