@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import AnswerError, TransferError
 from core.plain import one_line, plain, says
+from deploy.devices import darwin
 from deploy.devices.facts import DeviceFacts, State
 from deploy.devices.roots import refusal
 from deploy.scripts import script
@@ -39,6 +40,9 @@ _LINES = 2000
 _MOST = 1 << 50
 """The largest plausible number of kibibytes, kilohertz or cores."""
 
+DARWIN = "Darwin"
+"""The name of a Mac's system."""
+
 END = "\n@@end\n"
 """The last line of the probe."""
 
@@ -58,14 +62,15 @@ def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadli
         root: the folder that Slipway may fill, as in the inventory.
         needs: what the bundle needs: its loader and libraries are looked for by name.
     """
-    done = run(
-        transport,
-        ["sh", "-c", script("probe"), "probe", *arguments(root, needs)],
-        deadline=deadline,
-        doing="asking the device what it is",
-        most=ANSWER,
-    )
-    return parse(done.text)
+
+    def ask(text: str) -> str:
+        words = ["sh", "-c", text, "probe", *arguments(root, needs)]
+        return run(transport, words, deadline=deadline, doing="asking the device what it is", most=ANSWER).text
+
+    said = ask(script("probe"))
+    facts = parse(said)
+    unknown = facts.system == DARWIN and "\n@@darwin\n" not in said  # a Mac that is just being added
+    return parse(ask(script("probe", mac=True))) if unknown else facts
 
 
 def arguments(root: str, needs: Needs | None) -> list[str]:
@@ -115,19 +120,20 @@ def parse(text: str) -> DeviceFacts:
     loaders = tuple(dict.fromkeys(parts["loaders"]))
     zones = _zones(parts["zones"])
     properties = _properties(parts["android"])
+    mac = darwin.parse(parts["darwin"])
     return DeviceFacts(
         system=system[0],
         machine=system[1],
         kernel=system[2],
         hostname=system[3] if len(system) > 3 else "",
         board=_phone(properties) or _first(parts, "board"),
-        cpu=_cpu(cpuinfo),
-        cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
+        cpu=_cpu(cpuinfo) or mac.cpu,
+        cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()) or mac.features,
         cores=_count(_first(parts, "online")) or _integer(_first(parts, "cores")) or 1,
         android=properties.get("ro.build.version.release", ""),
         api_level=_integer(properties.get("ro.build.version.sdk", "")),
         abis=_abis(properties),
-        memory_total=memory.get("MemTotal", 0),
+        memory_total=memory.get("MemTotal", 0) or mac.memory_total,
         libc=_libc(glibc, loaders),
         glibc=glibc,
         glibcxx=_glibcxx(parts["glibcxx"]),
@@ -145,7 +151,7 @@ def parse(text: str) -> DeviceFacts:
             max_frequency_khz=_integer(_first(parts, "maxfrequency")),
             temperature_c=max(zones.values(), default=None),
             zones=zones,
-            load1=_number((_first(parts, "load").split() or [""])[0]),
+            load1=_number((_first(parts, "load").split() or [mac.load])[0]),
             memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
         ),
     )

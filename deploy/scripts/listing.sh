@@ -2,6 +2,8 @@
 # What garbage collection decides upon: the device's clock (s), links, files with size, age and links, and which
 # files of the store each bundle and each program holds.
 
+. ./lib/stat.sh
+
 cd "$1" 2>/dev/null || exit 0
 echo "now $(date +%s)"
 for link in current/* previous/*; do

@@ -11,12 +11,15 @@
 # A process's number is told from an equal one of another pid namespace by when that namespace's first process was
 # started; where that is hidden, by the namespace's own name.
 #
+# The node's name has no blank at its end: read, by which it comes back, takes that away.
+#
 # A full disk is told by a program's echo: dash's own calls it an I/O error.
 #
 # The holder is a process on the device: when that process is gone, or the device was restarted, the lock is free at
 # once. It beats by order of the other side, a line each, into a file that is overwritten in place (a full disk stops
 # no beat), and gives the lock back when its input ends, which is what a broken connection does by itself.
 
+. ./lib/start.sh
 . ./lib/survey.sh
 . ./lib/discard.sh
 . ./lib/root.sh
@@ -29,18 +32,8 @@ if [ "$there" = no ] && ! said=$(mkdir -p lock incoming store bundles programs r
   [ "$make" = yes ] || { echo absent; exit 0; }
   echo "$said" >&2; exit 1
 fi
-boot='' machine='' node=''
-{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
-{ read -r machine </etc/machine-id; } 2>/dev/null
-{ read -r node </proc/sys/kernel/hostname; } 2>/dev/null || node=$(uname -n)
-node="$node $machine"
-start_of() {
-  start=
-  { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
-  # shellcheck disable=SC2086 # a field each
-  set -- ${line##*) }
-  [ "$1" = Z ] || start=${20}
-}
+# shellcheck disable=SC2154 # lib/start.sh sets boot, node and machine
+node=$node${machine:+ $machine}
 start_of 1
 space=${start:-$(readlink /proc/self/ns/pid 2>/dev/null)}
 latest() {

@@ -3,6 +3,7 @@
 # SHA256 BYTES SHA256-OF-THESE-BYTES where there is one.
 
 . ./lib/digest.sh
+. ./lib/stat.sh
 
 cd "$1" || exit 1
 owner=$2; shift 2

@@ -6,7 +6,12 @@
 cd "$1" 2>/dev/null || { echo none; exit 0; }
 now=$(readlink "current/$2") before=$(readlink "previous/$2")
 [ -n "$before" ] && [ "$before" != "$now" ] || { echo none; exit 0; }
-if command -v sha256sum >/dev/null 2>&1 && ! said=$(cd "previous/$2/." && sha256sum -c SHA256SUMS 2>&1); then
+sums=
+if command -v sha256sum >/dev/null 2>&1; then sums=sha256sum; elif command -v shasum >/dev/null 2>&1; then
+  sums='shasum -a 256'
+fi
+# shellcheck disable=SC2086 # a program and its option
+if [ -n "$sums" ] && ! said=$(cd "previous/$2/." && $sums -c SHA256SUMS 2>&1); then
   echo damaged; echo "$said" | grep -v ': OK$'
   exit 0
 fi

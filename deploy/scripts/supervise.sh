@@ -9,12 +9,13 @@
 # For its first second, before the lifeline is sure to be there, the timer looks after the supervisor itself.
 # SIGPIPE is ignored once the command is started: dash says "Killed" on a stream that the broken connection has closed.
 
+. ./lib/living.sh
+
 pidfile=$1 limit=$2 pauses=$3 cwd=$4; shift 4
 [ -d "$cwd" ] || mkdir "$cwd" || exit 126
 cd "$cwd" || exit 126
 exec 3<&0 </dev/null
-if command -v setsid >/dev/null 2>&1; then setsid "$@" 3<&- & child=$!; group=-$child
-else "$@" 3<&- & child=$!; group=$child; fi
+. ./lib/group.sh
 trap '' PIPE
 [ -z "$pidfile" ] || echo "$child" >"$pidfile"
 end() {
@@ -25,7 +26,6 @@ end() {
   done
   kill -KILL "$group"
 }
-living() { { read -r stat <"/proc/$1/stat"; } 2>/dev/null && case ${stat##*) } in [ZX]*) false;; esac; }
 (
   before=$!
   trap '[ "$!" = "$before" ] || kill -KILL $!; exit 0' TERM

@@ -48,11 +48,14 @@ class Tiny:
         return result
 
 
-def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEMENTS, digests: str = "no") -> Tiny:
+def make(
+    folder: Path, name: str = "model", seed: int = 1, elements: int = ELEMENTS, digests: str = "no", mac: bool = False
+) -> Tiny:
     """Write it below ``folder``; another ``seed`` gives other bytes.
 
     Args:
         digests: whether the runner says what it read: ``yes``, ``no``, the ``wrong`` digest, or it ``fails``.
+        mac: whether it is for an Arm Mac, with the tools of one.
     """
     noise = random.Random(seed)  # noqa: S311 - the same bytes every time
     path = folder / "bundle"
@@ -63,6 +66,7 @@ def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEME
         .with_name("tiny_runner.sh")
         .read_text(encoding="utf-8")
         .replace("digests=no", f"digests={digests}", 1)
+        .replace("sha256sum", "shasum -a 256" if mac else "sha256sum")
     )
     (path / "bin/pte_runner").write_text(runner)
     (path / "bin/pte_runner").chmod(0o755)
@@ -73,7 +77,8 @@ def make(folder: Path, name: str = "model", seed: int = 1, elements: int = ELEME
     ]
     manifest = Manifest(
         target=host_target().name, engine="tiny", toolchain="none", created="2026-01-01T00:00:00Z",
-        needs=Needs(os="linux", machine=__import__("platform").machine(), libc="static"),
+        needs=Needs(os="macos", machine="arm64", libc="static") if mac
+        else Needs(os="linux", machine=__import__("platform").machine(), libc="static"),
         offers=Offers(engine="tiny", engine_version="1", backends=(), operators=(), kleidiai=False, verified="native"),
         files=tuple(entries),
     )  # fmt: skip

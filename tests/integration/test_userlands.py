@@ -11,12 +11,15 @@ import pytest
 from core.errors import DeviceBusyError
 from core.files import sha256_file
 from deploy.devices.conditions import Files, wrapped
+from deploy.devices.identify import choose_target
 from deploy.devices.probe import probe
 from deploy.store import gc
 from deploy.store.store import Blob, Store
-from deploy.transport.base import run
+from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
+from deploy.transport.wrapped import MacTransport
 from deploy.upkeep.upkeep import Rolled, rollback_bundle
+from tests.support import bsd
 from tests.support.processes import gone
 from tests.support.userlands import USERLANDS, UserlandTransport, userland
 
@@ -27,8 +30,12 @@ def soon() -> Deadline:
     return Deadline.after(60)
 
 
-@pytest.fixture(scope="module", params=USERLANDS)
-def transport(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> UserlandTransport:
+@pytest.fixture(scope="module", params=(*USERLANDS, "bsd"))
+def transport(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> UserlandTransport | MacTransport:
+    if request.param == "bsd":
+        return MacTransport(UserlandTransport(bsd.bsd(tmp_path_factory.mktemp("bin") / "bsd"), bsd.ENVIRONMENT))
     return UserlandTransport(userland(request.param, tmp_path_factory.mktemp("bin") / request.param))
 
 
@@ -42,11 +49,11 @@ def blobs(tmp_path: Path) -> list[Blob]:
     return made
 
 
-def test_they_are_alone(transport: UserlandTransport) -> None:
+def test_they_are_alone(transport: Transport) -> None:
     assert run(transport, ["sh", "-c", "command -v python3"], deadline=soon(), check=False).code != 0
 
 
-def test_commands_that_end_at_once_are_not_waited_for(transport: UserlandTransport, tmp_path: Path) -> None:
+def test_commands_that_end_at_once_are_not_waited_for(transport: Transport, tmp_path: Path) -> None:
     begun = time.monotonic()
     for _ in range(100):  # mksh lost the end of some: the supervisor's own helpers held the channel open
         run(transport, ["true"], deadline=Deadline.after(10), cwd=str(tmp_path))
@@ -54,14 +61,27 @@ def test_commands_that_end_at_once_are_not_waited_for(transport: UserlandTranspo
     assert gone(str(tmp_path))
 
 
-def test_the_probe(transport: UserlandTransport, tmp_path: Path) -> None:
+def test_the_probe(transport: Transport, tmp_path: Path) -> None:
     facts = probe(transport, str(tmp_path / "x"), None, soon())
-    assert (facts.system, facts.root, facts.writable) == ("Linux", str(tmp_path / "x"), True)
+    mac = facts.system == "Darwin"
+    assert mac == (run(transport, ["uname", "-s"], deadline=soon()).text != "Linux\n")
+    assert (facts.system, facts.root, facts.writable) == (facts.system, str(tmp_path / "x"), True)
+    if isinstance(transport, MacTransport):
+        assert isinstance(transport.inner, UserlandTransport)
+        unknown = probe(transport.inner, str(tmp_path / "x"), None, soon())
+        assert unknown.model_copy(update={"free": facts.free}) == facts, "a device that is just being added"
+        assert (facts.board, facts.cpu, facts.memory_total) == ("Mac14,2", "Apple M2", 17_179_869_184)
+        assert (facts.state.load1, facts.state.memory_available) == (1.52, bsd.AVAILABLE)
+        assert {"asimd", "asimddp", "i8mm", "bf16"} <= set(facts.cpu_features)
+        assert "sme" not in facts.cpu_features
+        assert choose_target(facts) == "macos-arm64"
+        assert facts.noexec is False
+        assert probe(transport, str(transport.inner.folder.parent / "stick" / "root"), None, soon()).noexec is True
     assert (facts.free or 0) > 0
     assert facts.cores == len(os.sched_getaffinity(0)) or facts.cores >= 1
 
 
-def test_the_whole_protocol(transport: UserlandTransport, tmp_path: Path, blobs: list[Blob]) -> None:
+def test_the_whole_protocol(transport: Transport, tmp_path: Path, blobs: list[Blob]) -> None:
     root = tmp_path / "it's $(here)"
     with Store(transport, str(root)) as store, Store(transport, str(root)) as other:
         facts, kind, nothing = store.ask([], None, soon())
@@ -107,7 +127,7 @@ def test_the_whole_protocol(transport: UserlandTransport, tmp_path: Path, blobs:
     assert gone(str(tmp_path))
 
 
-def _run_in_one_trip(transport: UserlandTransport, store: Store, blobs: list[Blob]) -> None:
+def _run_in_one_trip(transport: Transport, store: Store, blobs: list[Blob]) -> None:
     looks = store.arrange("programs/x", {"-n $(x)": blobs[1]}, soon())
     assert list(looks) == ["programs/x/-n $(x)"]
     (folder := Path(store.path("programs/x"))).touch()

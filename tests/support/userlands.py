@@ -52,10 +52,10 @@ def _wrapper(path: Path, argv: Sequence[str]) -> None:
 class UserlandTransport(LocalTransport):
     """This machine, its commands found in one folder alone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Sequence[str] = ()) -> None:
         super().__init__("userland")
-        self._folder = folder
+        self.folder, self._environment = folder, environment
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
         """See `deploy.transport.base.Transport`."""
-        return LocalChannel(["/usr/bin/env", f"PATH={self._folder}", *argv])
+        return LocalChannel(["/usr/bin/env", *self._environment, f"PATH={self.folder}", *argv])

@@ -4,6 +4,7 @@
 digest() {
   if command -v sha256sum >/dev/null 2>&1; then got=$(sha256sum <"$1") || return 1
   elif command -v openssl >/dev/null 2>&1; then got=$(openssl dgst -sha256 <"$1") || return 1
+  elif command -v shasum >/dev/null 2>&1; then got=$(shasum -a 256 <"$1") || return 1
   elif toybox sha256sum </dev/null >/dev/null 2>&1; then got=$(toybox sha256sum <"$1") || return 1
   elif busybox sha256sum </dev/null >/dev/null 2>&1; then got=$(busybox sha256sum <"$1") || return 1
   else got=unable; fi

@@ -2,6 +2,8 @@
 # Arguments: paths below incoming, runs, bundles, programs, store, weights or lock. A run whose process group still lives loses
 # it first; that it is the run's is told by its working folder, since after a restart the number may be anybody's.
 
+. ./lib/cwd.sh
+
 discard() {
   for name in "$@"; do
     shift
@@ -15,8 +17,7 @@ discard() {
     { read -r child <"$name/.pid"; } 2>/dev/null
     case $child in
       ''|*[!0-9]*) ;;
-      *) [ ! -d "/proc/$child" ] || [ "$(readlink "/proc/$child/cwd")" != "$(pwd -P)/$name" ] ||
-        kill -KILL "-$child" 2>/dev/null;;
+      *) [ "$(cwd_of "$child")" != "$(pwd -P)/$name" ] || kill -KILL "-$child" 2>/dev/null;;
     esac
     set -- "$@" "$name"
   done

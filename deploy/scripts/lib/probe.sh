@@ -19,6 +19,7 @@ lines_of() {
     say "$line"; count=$((count + 1))
   done 2>/dev/null <"$1"
 }
+. ./lib/hardware.sh
 named() { echo "$1"; echo "$4"; echo "$3"; echo "$2"; }
 probe() {
 part system
@@ -31,14 +32,7 @@ near=$root; while [ ! -d "$near" ] && [ "$near" != / ]; do near=${near%/*}; near
 part near; cd "$near" && pwd -P
 part writable; [ -w "$near" ] && echo yes
 part df; df -Pk "$near" 2>/dev/null
-part mounts; lines_of /proc/mounts
-part cpuinfo; lines_of /proc/cpuinfo first
-part board; unended /proc/device-tree/model || unended /sys/class/dmi/id/product_name
-part online; first_line /sys/devices/system/cpu/online ||
-  { part cores; getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo; }
-part memory
-for f in 1 2 3; do read -r line && echo "$line"; done 2>/dev/null </proc/meminfo
-part load; first_line /proc/loadavg
+hardware
 part loaders; for f in $3; do [ -e "$f" ] && echo "$f"; done
 dirs="/lib/$2 /usr/lib/$2 /lib64 /usr/lib64 /lib /usr/lib /usr/local/lib /system/lib64 /system/lib"
 find_library() { p=; for d in $dirs; do [ ! -e "$d/$1" ] || { p=$d/$1; return; }; done; }

@@ -10,6 +10,8 @@
 # A marker that is empty is one that a power cut or a full disk caught; of the latter dash's own echo says "I/O error",
 # the program's says what it is. Two sessions that make a root at the same time both go on.
 
+. ./lib/stat.sh
+
 nl='
 '
 refused() { echo "refused $1"; echo "$2"; exit 0; }

@@ -1,6 +1,8 @@
 # shellcheck shell=sh
 # How the device is doing. $sys is where sysfs is.
 
+. ./lib/load.sh
+
 state() {
   echo "@@$1"
   # shellcheck disable=SC2154 # the script that includes this sets it
@@ -22,9 +24,6 @@ state() {
     { read -r bits <"$f"; } 2>/dev/null && echo "throttled $bits"
   done
   command -v vcgencmd >/dev/null 2>&1 && vcgencmd get_throttled 2>/dev/null
-  { read -r load rest </proc/loadavg; } 2>/dev/null && echo "load $load"
-  for n in 1 2 3; do
-    read -r key rest && case $key in MemAvailable:) echo "$key $rest";; esac
-  done 2>/dev/null </proc/meminfo
+  load
   echo "@@end"
 }

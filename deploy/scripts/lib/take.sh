@@ -1,6 +1,9 @@
 # shellcheck shell=sh
 # What a run left: the files that are small, and the device's own clock.
 
+. ./lib/stat.sh
+. ./lib/clock.sh
+
 take() {
   left=$1 chosen='' found=''
   for f in result.json output*.npy; do
@@ -16,5 +19,3 @@ take() {
   # shellcheck disable=SC2086 # names without spaces
   [ -z "$chosen" ] || cat $chosen
 }
-# shellcheck disable=SC2034 # the script that includes this reads it
-clock() { now=; { read -r now rest </proc/uptime; } 2>/dev/null; }
