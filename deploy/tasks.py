@@ -7,6 +7,7 @@ from typing import Any
 
 import invoke
 
+from core import console
 from core.cli import JSON, number, setting, task
 
 
@@ -70,6 +71,7 @@ def devices_run(
         execute.split(args),
         [Path(name.strip()) for name in files.split(",") if name.strip()],
         number("timeout", setting(c, "timeout", timeout), 1, 0, whole=False),
+        say=console.note,
     )
     report_devices.executed(done, json)
     if done.code:

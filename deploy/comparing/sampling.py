@@ -129,6 +129,7 @@ def run(
             steps,
             lambda deadline, transport: _Sampling(device, bundle, job, needs, steps, deadline, transport),
             lambda session, _attempt: session.all_of(settings, names, found, done),
+            wait=settings.wait,
         )
     return [found[number] for number in range(len(samples))]
 

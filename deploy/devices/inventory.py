@@ -58,6 +58,8 @@ class Device(BaseModel):
     user: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.\\@-]*)?$")
     serial: str = Field(default="", pattern=r"^[A-Za-z0-9_.:%\[\]-]*$", max_length=200)
     """What adb calls it, as ``adb devices`` has it; ``address:port`` is connected first. Empty: the only one there."""
+    jump: str = Field(default="", pattern=r"^([A-Za-z0-9_\[][A-Za-z0-9_.:%@\[\],-]*)?$")
+    """SSH hosts to go through, ``user@host:port``; unset: what ``~/.ssh/config`` says."""
     key: Path | None = None
     """Private key file; ``~`` is expanded. Without it the agent's keys and ``~/.ssh/id_*`` are offered."""
     known_hosts: Path | None = None
@@ -76,8 +78,14 @@ class Device(BaseModel):
     """The source of its address: ``labgrid``, with ``place`` and ``coordinator``."""
     coordinator: str = Field(default="", pattern=r"^([A-Za-z0-9_\[][A-Za-z0-9_.:%\[\]-]*)?$")
     """Address and port of a labgrid coordinator; unset: ``LG_COORDINATOR``, else this machine's."""
-    place: str = Field(default="", pattern=r"^([A-Za-z0-9_.][A-Za-z0-9_.-]*)?$")
-    """The labgrid place, or an alias of it."""
+    place: str = Field(default="", pattern=r"^([A-Za-z0-9_.][A-Za-z0-9_.-]*|\+[A-Za-z0-9]*)?$")
+    """The labgrid place, or an alias of it, or ``+`` and a reservation's token; unset: ``LG_PLACE``."""
+    place_tags: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*=[A-Za-z0-9_.-]*$")], ...] = ()
+    """Tags of the labgrid places of which any may be taken, instead of a name: ``board=pi4``."""
+    power_cycle: bool = Field(default=True, strict=True)
+    """Whether the power of its labgrid place is cycled when it cannot be reached; with a power switch in the place."""
+    boot_seconds: Annotated[float, Field(gt=0, le=3600, strict=True)] = 120.0
+    """Seconds that it has to answer after its power was cycled."""
     tags: tuple[str, ...] = ()
     fixtures: tuple[str, ...] = ()
     """Properties to select it by, such as attached hardware: ``camera``."""
@@ -120,10 +128,14 @@ class Device(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Device:
-        if self.source == "labgrid" and (self.transport != "ssh" or not self.place or self.virtual or self.host):
+        if self.source == "labgrid" and (self.transport == "local" or self.virtual or self.host or self.serial):
             raise ValueError(
-                'a labgrid device has transport = "ssh", place = "..." and no host: the place gives the address'
+                'a labgrid device has transport = "ssh" or "adb" and no host or serial: the place gives the address'
             )
+        if self.place and self.place_tags:
+            raise ValueError("place and place_tags exclude each other: a name, or tags")
+        if (self.place or self.place_tags or self.coordinator) and self.source != "labgrid":
+            raise ValueError('place, place_tags and coordinator go with source = "labgrid"')
         if self.transport == "ssh" and not (self.host or self.virtual or self.source):
             raise ValueError('an ssh device needs host = "..." (or virtual = "...")')
         if (self.cpu or self.wine) and (self.transport != "local" or self.target == HOST or (self.cpu and self.wine)):

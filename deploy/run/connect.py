@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
+    from deploy.lab.labgrid import Borrowed
     from deploy.transport.adb.transport import AdbTransport
     from deploy.transport.ssh.config import Address
 
@@ -54,13 +57,28 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.transport.local import LocalTransport
 
         return LocalTransport(device.name)
-    if device.transport == "adb":
-        return open_adb(device, deadline)
+    connect = open_adb if device.transport == "adb" else _open_ssh
     if device.source == "labgrid":
         from deploy.lab.labgrid import open_place
 
-        return open_place(device, deadline, _open_ssh)
-    return _open_ssh(device, deadline)
+        return open_place(device, deadline, connect)
+    return connect(device, deadline)
+
+
+@contextlib.contextmanager
+def borrowed(device: Device, wait: float, say: Callable[[str], None]) -> Iterator[Borrowed]:
+    """Hold a lab's device for the block, as the device that the block yields; other devices need nothing.
+
+    Args:
+        wait: seconds to wait for it while others use it; ``say`` is called with what is waited for.
+
+    Raises:
+        ConfigError, DeviceBusyError, UnreachableError
+    """
+    from deploy.lab import labgrid
+
+    with labgrid.borrowed(device, wait, say) as held:
+        yield held
 
 
 def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
@@ -99,7 +117,7 @@ def ssh_address(device: Device) -> Address:
         from deploy.lab.labgrid import locate
 
         device = locate(device, NEVER)
-    found = configured(device.name, device.host, device.user, device.port, listed=_listed(device))
+    found = configured(device.name, device.host, device.user, device.port, device.jump, listed=_listed(device))
     if device.key:
         found = replace(found, key=device.key, key_given=True, keys=())
     if device.known_hosts:
@@ -119,10 +137,11 @@ def _listed(device: Device) -> bool:
 
 def _open_ssh(device: Device, deadline: Deadline) -> Transport:
     from deploy.transport.ssh.transport import open_ssh
+    from deploy.transport.wrapped import MacTransport
 
     found = open_ssh(ssh_address(device), deadline)
     if WINDOWS not in found.server:
-        return found
+        return MacTransport(found) if device.target.startswith("macos-") else found
     from deploy.transport.windows.transport import WindowsTransport
 
     try:

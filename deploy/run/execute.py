@@ -19,7 +19,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run.connect import open_device, ready
+from deploy.run.connect import borrowed, open_device, ready
 from deploy.run.machine import machine_of
 from deploy.run.preflight import RUNS, at_least
 from deploy.store.store import Blob, Store, Survey
@@ -58,12 +58,14 @@ def execute(
     files: Sequence[Path] = (),
     timeout: float = 0,
     progress: Callable[[int], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Executed:
     """Lock ``device`` and run ``executable`` on it, in a folder of its own, which is removed afterwards.
 
     Args:
         files: files for its working folder, under their own names.
         timeout: seconds from the first attempt to connect to the end; 0 takes the device's own.
+        say: called with what is waited for: a lab's device that others use is, for ``timeout`` seconds more.
 
     Raises:
         UsageError: a file is missing, or two have the same name. PreflightError: it cannot run on the device.
@@ -72,8 +74,10 @@ def execute(
     blobs = _blobs(executable, files)
     target = target_of(device, executable)
     ready(device, target)
-    deadline = Deadline.after(timeout or device.timeout)
-    with open_device(device, deadline) as transport:
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(borrowed(device, timeout or device.timeout, say))
+        deadline = Deadline.after(timeout or device.timeout)
+        transport = stack.enter_context(open_device(held.device, deadline))
         needs = needs_of(executable, files)
         machine = machine_of(device, target)
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)

@@ -72,4 +72,5 @@ def deploy(
         lambda deadline, transport: Session(device, bundle, job, needs, steps, deadline, transport),
         lambda session, attempt: session.go(settings, attempt),
         bundle.manifest.target,
+        settings.wait,
     )

@@ -73,7 +73,7 @@ class Session:
     ) -> None:
         self.device, self.bundle, self.job, self.needs = device, bundle, job, needs
         self.steps, self.deadline, self.transport = steps, deadline, transport
-        self.conditions = Conditions()
+        self.conditions, self.power_cycled = Conditions(), ""  # the latter: why the power was cycled before
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
         self.digest = bundle_digest(bundle)
@@ -120,7 +120,7 @@ class Session:
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
             outputs += self._others(store, settings)
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
-        result = result.model_copy(update={"attempts": attempts})
+        result = result.model_copy(update={"attempts": attempts, "power_cycled": self.power_cycled})
         return result.model_copy(update={"path": write(result)})
 
     def arrive(self, store: Store, settings: Settings) -> tuple[DeviceFacts, list[Finding], Survey, Voucher]:

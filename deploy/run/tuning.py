@@ -381,4 +381,5 @@ def _connected(
         lambda deadline, transport: TuningSession(device, bundle, job, needs, steps, deadline, transport),
         lambda session, _attempt: work(session),
         bundle.manifest.target,
+        settings.wait,
     )

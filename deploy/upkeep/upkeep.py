@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from core import console
 from core.errors import BundleError, ConfigError, TransferError
 from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
-from deploy.run.connect import open_device, ready
+from deploy.run.connect import borrowed, open_device, ready
 from deploy.scripts import script
 from deploy.store import gc
 from deploy.store.gc import Collected
@@ -77,8 +78,11 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
         ConfigError: the device has no store. DeviceBusyError: see ``wait`` (s).
     """
     ready(device)
-    deadline = Deadline.after(device.timeout)
-    with open_device(device, deadline) as transport:
+    with (
+        borrowed(device, wait, console.note) as held,
+        open_device(held.device, Deadline.after(device.timeout)) as transport,
+    ):
+        deadline = Deadline.after(device.timeout)
         facts = probe(transport, device_root(device), None, deadline)
         with Store(transport, facts.root) as store:
             survey = store.open([], Deadline.after(deadline.left() + wait), wait=wait)

@@ -105,9 +105,13 @@ def proxied(to: int) -> Iterator[Proxy]:
         while True:
             try:
                 near, _ = listener.accept()
-                far = socket.create_connection(("127.0.0.1", to))
             except OSError:
                 return
+            try:
+                far = socket.create_connection(("127.0.0.1", proxy.to))
+            except OSError:  # what is behind is off
+                near.close()
+                continue
             for sock in (near, far):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with proxy.lock:

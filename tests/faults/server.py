@@ -156,16 +156,22 @@ async def _pump(source: Any, sink: Any) -> None:
 
 @contextlib.contextmanager
 def serve(
-    folder: Path, authorized: bool = True, with_sftp: bool = True, version: str = "", files: type[Sftp] | None = None
+    folder: Path,
+    authorized: bool = True,
+    with_sftp: bool = True,
+    version: str = "",
+    files: type[Sftp] | None = None,
+    port: int = 0,
 ) -> Iterator[Device]:
     """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``.
 
     Args:
         version: what the server says of itself; empty: what asyncssh says.
         files: its SFTP server.
+        port: where it listens; 0: on a free one.
     """
     home = folder / "home"
-    home.mkdir(parents=True)
+    home.mkdir(parents=True, exist_ok=True)
     host_key = asyncssh.generate_private_key("ssh-ed25519")
     client = asyncssh.generate_private_key("ssh-ed25519")
     client_key = folder / "id"
@@ -173,9 +179,10 @@ def serve(
     client_key.chmod(0o600)
     allowed = client if authorized else asyncssh.generate_private_key("ssh-ed25519")
     (folder / "authorized_keys").write_bytes(allowed.export_public_key("openssh"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    if not port:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = int(free.getsockname()[1])
     device = Device(home, port, host_key, client_key, folder / "known_hosts", Faults())
     device.record(host_key)
     ready, stop = threading.Event(), asyncio.Event()

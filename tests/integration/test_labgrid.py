@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import getpass
+import re
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
 from deploy.devices.inventory import Device
-from deploy.lab.labgrid import VARIABLE, Coordinator, own_name
+from deploy.lab.places import PLACE, lease
+from deploy.lab.session import VARIABLE
 from deploy.run.connect import ssh_address
 from deploy.run.events import Event
 from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
-from deploy.transport.deadline import NEVER
 from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.deploying import Deploying, program
+from tests.support.lab import Lab, service
 from tests.support.processes import gone, marked
 from tests.support.small_program import small_program
 from toolchains.build.builder import build
@@ -34,77 +33,6 @@ from toolchains.targets import host_target
 __all__ = ["program"]
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
-
-HERE = Path(sys.executable).parent
-
-
-class Lab:
-    """A coordinator, an exporter of ``services``, and a place for each."""
-
-    def __init__(self, folder: Path, services: dict[str, tuple[int, str]]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        resources = "".join(
-            f"{name}:\n  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: {user}\n"
-            for name, (port, user) in services.items()
-        )
-        (folder / "resources.yaml").write_text(resources)
-        self.folder = folder
-        self.processes = [self._start("labgrid-coordinator", "-l", self.address)]
-        self.wait(self._answers)  # an exporter that is started before it is there ends
-        self.processes.append(self._start("labgrid-exporter", "-c", self.address, "-n", "rack", "resources.yaml"))
-        self.wait(lambda: all(f"rack/{name}/" in self.client("resources") for name in services))
-        for name in services:
-            self.client("-p", name, "create")
-            self.client("-p", name, "add-match", f"rack/{name}/NetworkService")
-        self.client("-p", next(iter(services)), "add-alias", "by-another-name")
-
-    def _answers(self) -> bool:
-        host, _, port = self.address.partition(":")
-        with socket.socket() as probe:
-            return probe.connect_ex((host, int(port))) == 0
-
-    def _start(self, *words: str) -> subprocess.Popen[bytes]:
-        log = (self.folder / f"{words[0]}.log").open("wb")
-        with log:
-            return subprocess.Popen([HERE / words[0], *words[1:]], cwd=self.folder, stdout=log, stderr=log)
-
-    def client(self, *words: str, user: str = "") -> str:
-        """labgrid's own client."""
-        done = subprocess.run(
-            [HERE / "labgrid-client", "-x", self.address, *words], cwd=self.folder, capture_output=True, text=True,
-            env={**os.environ, **({"LG_USERNAME": user, "LG_HOSTNAME": "elsewhere"} if user else {})}, check=False,
-        )  # fmt: skip
-        return done.stdout + done.stderr
-
-    def holder(self, place: str) -> str:
-        """Who has ``place``; empty for nobody."""
-        (line,) = [line for line in self.client("-p", place, "show").splitlines() if "acquired: " in line]
-        return line.partition("acquired: ")[2].strip().removeprefix("None")
-
-    @staticmethod
-    def wait(happened: Callable[[], bool], seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < end, "it never happened"
-            time.sleep(0.2)
-
-    def close(self) -> None:
-        for process in reversed(self.processes):
-            process.send_signal(signal.SIGTERM)
-        ended = [_ended(process) for process in self.processes]
-        assert all(ended)
-
-
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it ended by itself; it is ended anyway."""
-    try:
-        process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +48,9 @@ def pi() -> virtual.Endpoint:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device, pi: virtual.Endpoint) -> Iterator[Lab]:
-    services = {"board": (board.port, server.USER), "pi": (pi.port, pi.user)}
-    running = Lab(tmp_path_factory.mktemp("lab"), services)
+def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device) -> Iterator[Lab]:
+    resources = dict.fromkeys(("board", "spare"), service(board.port, server.USER))
+    running = Lab(tmp_path_factory.mktemp("lab"), resources)
     yield running
     running.close()
 
@@ -140,32 +68,19 @@ def device(lab: Lab, board: server.Device) -> Device:
     )  # fmt: skip
 
 
+def inventory(folder: Path, device: Device) -> Path:
+    """A file with ``device``, for another process."""
+    file = folder / "devices.toml"
+    file.write_text(
+        f'[{device.name}]\ntransport = "ssh"\nsource = "labgrid"\ncoordinator = "{device.coordinator}"\n'
+        f'place = "{device.place}"\nkey = "{device.key}"\nknown_hosts = "{device.known_hosts}"\n'
+    )
+    return file
+
+
 @pytest.fixture(autouse=True)
 def _own_results(dist: Path) -> None:
     """Results go to a folder of the test's own."""
-
-
-def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, program: Path) -> None:
-    device = Device(
-        name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi", target="linux-arm64",
-        key=pi.key, known_hosts=pi.known_hosts, tags=("emulated",),
-    )  # fmt: skip
-    assert device.emulated
-    done = execute(device, small_program("linux-arm64"), ["echo", "from the rack"])
-    assert (done.code, done.stdout) == (0, b"from the rack\n")
-    assert lab.holder("pi") == ""
-    held: list[str] = []
-
-    def listen(event: Event) -> None:
-        if (event.step, event.kind) == ("run", "start"):
-            held.append(lab.holder("pi"))
-
-    result = deploy(
-        device, build("linux-arm64"), program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
-    )  # fmt: skip
-    assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
-    assert held == [own_name()]
-    assert lab.holder("pi") == ""
 
 
 def test_the_place_is_held_for_the_deploy_and_given_back(
@@ -193,11 +108,113 @@ def test_what_was_mine_before_stays_mine(lab: Lab, device: Device, small: Tiny) 
 
 def test_a_place_of_somebody_else(lab: Lab, device: Device, small: Tiny) -> None:
     lab.client("-p", "board", "acquire", user="somebody")
-    with pytest.raises(DeviceBusyError, match="desk is in use by elsewhere/somebody: the place board is acquired"):
-        small.deploy(device)
-    assert lab.holder("board") == "elsewhere/somebody"
+    for wait in (0, 1):
+        with pytest.raises(DeviceBusyError, match="desk is in use by elsewhere/somebody: the place board is acquired"):
+            small.deploy(device, wait=wait)
+        assert lab.holder("board") == "elsewhere/somebody"
+        assert lab.client("reservations") == ""
     lab.client("-p", "board", "release", user="somebody")
     small.deploy(device)
+
+
+def test_a_place_is_waited_for(lab: Lab, device: Device, small: Tiny) -> None:
+    """In the coordinator's own queue, where labgrid's users are, too."""
+    said: list[str] = []
+
+    def listen(event: Event) -> None:
+        if event.kind == "note" and "waits" in event.text:
+            said.append(event.text)
+            lab.client("-p", "board", "release", user="somebody")
+
+    lab.client("-p", "board", "acquire", user="somebody")
+    small.deploy(device, wait=60, timeout=20, listeners=[listen])
+    assert re.fullmatch(
+        r"desk waits up to 60 s for the place board \(elsewhere/somebody\) \(reservation \w{10}\)", said[0]
+    )
+    assert (lab.holder("board"), lab.client("reservations")) == ("", "")
+    # Somebody's reservation keeps the place from others, and gives way to its own user.
+    token = lab.client("reserve", "name=board", "--shell").strip().partition("=")[2]
+    small.deploy(device)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PLACE, f"+{token}")
+        small.deploy(device.model_copy(update={"place": ""}))
+    lab.client("cancel-reservation", token)
+    token = lab.client("reserve", "name=board", "--shell", user="somebody").strip().partition("=")[2]
+    with pytest.raises(DeviceBusyError, match="desk is in use: the place board is reserved"):
+        small.deploy(device, wait=0)
+    lab.client("cancel-reservation", token)
+
+
+def test_ctrl_c_ends_the_wait(lab: Lab, device: Device, small: Tiny, tmp_path: Path) -> None:
+    lab.client("-p", "board", "acquire", user="somebody")
+    running = Deploying(inventory(tmp_path, device), "desk", small.bundle, small.model)
+    running.wait_for(lambda: "name=board" in lab.client("reservations"))
+    running.interrupt()
+    assert running.end()[0] == 130
+    assert lab.client("reservations") == ""
+    assert lab.holder("board") == "elsewhere/somebody"
+    lab.client("-p", "board", "release", user="somebody")
+
+
+def test_a_place_by_its_tags(lab: Lab, device: Device, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.client("-p", "board", "set-tags", "kind=desk", "ram=8g")
+    lab.client("-p", "spare", "set-tags", "kind=spare", "ram=8g")
+    held: list[str] = []
+    tagged = device.model_copy(update={"place": "", "place_tags": ("kind=desk", "ram=8g")})
+    small.deploy(tagged, listeners=[lambda event: held.append(lab.holder("board")) if event.step == "run" else None])
+    assert all(held)
+    assert len(held) >= 1
+    # Of two places with the tag, the free one is taken.
+    lab.client("-p", "spare", "acquire", user="somebody")
+    small.deploy(device.model_copy(update={"place": "", "place_tags": ("ram=8g",)}), wait=0)
+    lab.client("-p", "spare", "release", user="somebody")
+    with pytest.raises(ConfigError, match="has no place with the tags kind=desk, ram=4g") as caught:
+        small.deploy(device.model_copy(update={"place": "", "place_tags": ("kind=desk", "ram=4g")}))
+    assert "board, spare" in caught.value.cause
+    monkeypatch.setenv(PLACE, "board")
+    small.deploy(device.model_copy(update={"place": ""}))
+    monkeypatch.delenv(PLACE)
+    with pytest.raises(ConfigError, match="desk names no labgrid place"):
+        small.deploy(device.model_copy(update={"place": ""}))
+
+
+def test_two_at_once_in_one_process_and_in_two(
+    lab: Lab, device: Device, small: Tiny, board: server.Device, tmp_path: Path
+) -> None:
+    """The one that ends first leaves the place to the other, and the last one releases it.
+
+    gRPC gives two channels of a process one connection, by which the coordinator knows a session.
+    """
+    first, second = lease(device), lease(device.model_copy(update={"place": "spare"}))
+    third = lease(device)
+    first.close()
+    assert lab.holder("board") != ""
+    other = Deploying(inventory(tmp_path, device), "desk", small.bundle, small.model, 5000)
+    other.wait_for(lambda: ["sleep", "4242"] in marked(str(board.home)).values())
+    failed: list[BaseException] = []
+
+    def also() -> None:
+        try:
+            with pytest.raises(UnreachableError):
+                lease(device.model_copy(update={"coordinator": "127.0.0.1:1"}))
+            lease(device.model_copy(update={"place": "spare"})).close()
+        except BaseException as error:  # noqa: BLE001 - of a thread: it is looked at below
+            failed.append(error)
+
+    threads = [threading.Thread(target=also) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == []
+    assert lab.holder("spare") != "", "the first user's, still"
+    second.close()
+    assert lab.holder("spare") == ""
+    third.close()
+    assert lab.holder("board") != "", "the other process has it"
+    other.interrupt()
+    assert other.end()[0] == 130
+    assert lab.holder("board") == ""
 
 
 def test_it_is_given_back_after_a_failure(lab: Lab, device: Device, small: Tiny, tmp_path: Path) -> None:
@@ -212,12 +229,7 @@ def test_it_is_given_back_after_a_failure(lab: Lab, device: Device, small: Tiny,
 def test_it_is_given_back_after_ctrl_c(
     lab: Lab, device: Device, small: Tiny, board: server.Device, tmp_path: Path
 ) -> None:
-    inventory = tmp_path / "devices.toml"
-    inventory.write_text(
-        f'[desk]\ntransport = "ssh"\nsource = "labgrid"\ncoordinator = "{lab.address}"\nplace = "board"\n'
-        f'key = "{device.key}"\nknown_hosts = "{device.known_hosts}"\n'
-    )
-    running = Deploying(inventory, "desk", small.bundle, small.model, 5000)
+    running = Deploying(inventory(tmp_path, device), "desk", small.bundle, small.model, 5000)
     running.wait_for(lambda: ["sleep", "4242"] in marked(str(board.home)).values())
     assert lab.holder("board") != ""
     running.interrupt()
@@ -229,13 +241,37 @@ def test_it_is_given_back_after_ctrl_c(
 def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny) -> None:
     with pytest.raises(ConfigError, match="has no place 'bord'") as caught:
         small.deploy(device.model_copy(update={"place": "bord"}))
-    assert "board, pi" in caught.value.cause
+    assert "board, spare" in caught.value.cause
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(UnreachableError, match=f"coordinator {nobody} cannot be reached"):
-        Coordinator(device.model_copy(update={"coordinator": nobody}), NEVER)
-    lab.client("-p", "board", "add-match", "rack/pi/NetworkService")
+        lease(device.model_copy(update={"coordinator": nobody}))
+    lab.client("-p", "board", "add-match", "rack/spare/NetworkService")
     with pytest.raises(ConfigError, match="has several NetworkService"):
         small.deploy(device)
-    lab.client("-p", "board", "del-match", "rack/pi/NetworkService")
+    lab.client("-p", "board", "del-match", "rack/spare/NetworkService")
     assert lab.holder("board") == ""
+
+
+def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, program: Path) -> None:
+    lab.export("tower", {"pi": service(pi.port, pi.user)})
+    device = Device(
+        name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi", target="linux-arm64",
+        key=pi.key, known_hosts=pi.known_hosts, tags=("emulated",),
+    )  # fmt: skip
+    assert device.emulated
+    done = execute(device, small_program("linux-arm64"), ["echo", "from the rack"])
+    assert (done.code, done.stdout) == (0, b"from the rack\n")
+    assert lab.holder("pi") == ""
+    held: list[str] = []
+
+    def listen(event: Event) -> None:
+        if (event.step, event.kind) == ("run", "start"):
+            held.append(lab.holder("pi"))
+
+    result = deploy(
+        device, build("linux-arm64"), program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
+    )  # fmt: skip
+    assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
+    assert held == [f"{socket.gethostname()}/{getpass.getuser()}"]
+    assert lab.holder("pi") == ""

@@ -10,7 +10,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.faults import server
-from tests.integration.test_labgrid import Lab
+from tests.support.lab import Lab, service
 
 pytestmark = pytest.mark.virtual
 
@@ -29,16 +29,9 @@ def test_places_of_two_exporters_are_used_at_once(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     with server.serve(tmp_path / "one" / "board") as one, server.serve(tmp_path / "two" / "board") as two:
         boards = {"desk": one, "shelf": two}
-        lab = Lab(tmp_path / "lab", {"desk": (one.port, server.USER)})
+        lab = Lab(tmp_path / "lab", {"desk": service(one.port, server.USER)})
         try:
-            (tmp_path / "lab" / "cellar.yaml").write_text(  # the coordinator keeps its own in resources.yaml
-                f"shelf:\n  NetworkService:\n"
-                f"    address: 127.0.0.1\n    port: {two.port}\n    username: {server.USER}\n"
-            )
-            lab.processes.append(lab._start("labgrid-exporter", "-c", lab.address, "-n", "cellar", "cellar.yaml"))
-            lab.wait(lambda: "cellar/shelf/" in lab.client("resources"), 300)
-            lab.client("-p", "shelf", "create")
-            lab.client("-p", "shelf", "add-match", "cellar/shelf/NetworkService")
+            lab.export("cellar", {"shelf": service(two.port, server.USER)})
             inventory = tmp_path / "devices.toml"
             inventory.write_text(
                 "".join(

@@ -34,6 +34,7 @@ from deploy.virtual.state import Folder, read_state
 from tests.conftest import Inv
 from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, left_over, own_devices, refuses, runs_programs
+from tests.support.lab import Lab
 from tests.support.small_program import small_program
 
 __all__ = ["program"]
@@ -241,6 +242,29 @@ def test_it_is_added_by_its_serial(
     assert (again.returncode, "already" in again.stderr) == (3, True)
     nobody = inv("devices.add", "--adb", "R5CT0000000", env=env)
     assert (nobody.returncode, f"adb sees {phone.serial}" in nobody.stderr) == (20, True)
+
+
+def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """labgrid exports where adbd listens, or a phone on the network with its bootloader's port."""
+    monkeypatch.setenv(PORT_VARIABLE, str(virtual_adb.running_port()))
+    port = int(phone.serial.rpartition(":")[2])
+    phones = {
+        "service": f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: shell\n",
+        "fastboot": "  AndroidNetFastboot:\n    address: 127.0.0.1\n",
+    }
+    lab = Lab(tmp_path, phones)
+    try:
+        device = Device(
+            name="desk", transport="adb", source="labgrid", coordinator=lab.address, place="service",
+            target="android-arm64", tags=("emulated",),
+        )  # fmt: skip
+        for place, given in (("service", 0), ("fastboot", port)):
+            with open_device(device.model_copy(update={"place": place, "port": given})) as transport:
+                assert ask(transport, "getprop ro.product.cpu.abilist") == "arm64-v8a\n"
+                assert lab.holder(place) != ""
+        assert [lab.holder(place) for place in phones] == ["", ""]
+    finally:
+        lab.close()
 
 
 def test_a_port_where_no_adbd_listens(phone: AdbTransport) -> None:

@@ -144,9 +144,24 @@ def test_a_place_of_a_lab(tmp_path: Path) -> None:
     assert load_devices(write(tmp_path, LAB + 'tags = ["emulated"]\n'))["desk"].emulated
 
 
+def test_a_place_by_its_tags(tmp_path: Path) -> None:
+    tagged = LAB.replace('place = "rack-3"', 'place_tags = ["kind=pi", "ram=8g"]')
+    assert load_devices(write(tmp_path, tagged))["desk"].place_tags == ("kind=pi", "ram=8g")
+    for wrong in ('["kind"]', '["Kind=pi"]', '["kind=p i"]', '"kind=pi"'):
+        with pytest.raises(ConfigError, match=r"table \[desk\] is not a device"):
+            load_devices(write(tmp_path, LAB.replace('place = "rack-3"', f"place_tags = {wrong}")))
+    phone = LAB.replace("ssh", "adb").replace('place = "rack-3"\n', "")
+    assert load_devices(write(tmp_path, phone))["desk"].transport == "adb"
+
+
 @pytest.mark.parametrize(
-    "change", ['host = "a"', 'virtual = "pi"', 'place = ""', 'transport = "adb"', 'source = "else"', 'place = "-p x"']
-)
+    "change",
+    [
+        'host = "a"', 'virtual = "pi"', 'serial = "a"', 'transport = "local"', 'source = "else"', 'source = ""',
+        'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"', 'power_cycle = "no"',
+        'boot_seconds = 0.0',
+    ],
+)  # fmt: skip
 def test_a_place_that_is_none(tmp_path: Path, change: str) -> None:
     key = change.partition(" ")[0]
     kept = "".join(line + "\n" for line in LAB.splitlines() if not line.startswith(f"{key} "))

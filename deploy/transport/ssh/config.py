@@ -12,7 +12,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,20 @@ class Address:
         return f"ssh{port}{jump} {self.user}@{self.host}"
 
 
-def configured(device: str, host: str, user: str = "", port: int = 0, *, listed: bool = True) -> Address:
-    """The address of ``host``, at which the device called ``device`` is reached; ``user`` and ``port`` win if given.
+def configured(
+    device: str, host: str, user: str = "", port: int = 0, jump: str = "", *, listed: bool = True
+) -> Address:
+    """The address of ``host``, at which the device called ``device`` is reached; what is given wins.
+
+    Args:
+        jump: hosts to go through, as ProxyJump has them.
 
     Raises:
         ConfigError: the file cannot be read, or its jumps go in circles.
     """
-    return _look_up(user_config(), device, host, user, port, 0, listed)
+    config = user_config()
+    found = _look_up(config, device, host, user, port, 0, listed)
+    return replace(found, jump=_jumps(config, device, jump, 0, listed), proxy_command="") if jump else found
 
 
 def _look_up(
@@ -119,7 +126,9 @@ def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, liste
         match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d{1,5}))?", part.strip())
         if match is None:
             raise ConfigError(
-                f"{device}: ProxyJump {text!r} of ~/.ssh/config is not a jump host.", "", "[user@]host[:port]"
+                f"{device}: {text!r} is not a host to go through (ProxyJump, jump or LG_PROXY).",
+                "",
+                "[user@]host[:port]",
             )
         host, user, port = match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0
         found = _look_up(config, device, host, user, port, depth + 1, listed)

@@ -1,0 +1,246 @@
+"""A device of a lab that hangs is power-cycled; a lab is reached through an SSH host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from core.errors import UnreachableError
+from core.paths import ROOT, cache_dir
+from deploy.devices.inventory import Device
+from deploy.run.events import Event
+from deploy.run.execute import execute
+from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
+from deploy.virtual import machines as virtual
+from deploy.virtual.state import VARIABLE as DEVICES
+from deploy.virtual.state import Folder, read_state
+from models.export import export
+from tests.faults import proxy, server, tiny
+from tests.faults.tiny import Tiny
+from tests.support.lab import Lab, power, service, switching
+from tests.support.small_program import small_program
+from toolchains.build.builder import build
+from toolchains.targets import host_target
+
+pytestmark = pytest.mark.virtual
+
+
+class Board:
+    """A device over SSH, as a process that can be stopped, ended and started."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self.process: subprocess.Popen[bytes] | None = None
+        self.broken = False
+
+    def set_power(self, on: bool) -> None:
+        """What its power switch does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        if on and not self.broken:
+            (self.folder / "up").unlink(missing_ok=True)
+            argv = [sys.executable, "-m", "tests.support.board", str(self.folder), str(self.port)]
+            self.process = subprocess.Popen(argv, cwd=ROOT)
+
+    def hang(self) -> None:
+        """Its kernel stands still: connections are taken, and nothing answers."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def device(self, lab: Lab, **words: object) -> Device:
+        """The inventory's table."""
+        return Device.model_validate({
+            "name": "desk", "transport": "ssh", "source": "labgrid", "coordinator": lab.address, "place": "board",
+            "target": host_target().name, "key": self.folder / "id", "known_hosts": self.folder / "known_hosts",
+            **words,
+        })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return tiny.make(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(autouse=True)
+def _own_results(dist: Path) -> None:
+    """Results go to a folder of the test's own."""
+
+
+@contextmanager
+def powered(folder: Path) -> Iterator[tuple[Lab, Board, list[str]]]:
+    """A lab with a board, its power switch, and what the switch was told."""
+    board = Board(folder / "board")
+    (folder / "lab").mkdir()
+    with switching(board.set_power) as switch:
+        board.set_power(True)
+        lab = Lab(folder / "lab", {"board": service(board.port, server.USER) + power(switch.port)})
+        try:
+            lab.wait((board.folder / "up").exists)
+            yield lab, board, switch.calls
+        finally:
+            lab.close()
+            board.set_power(False)
+
+
+def test_a_device_that_hangs_is_power_cycled(tmp_path: Path, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    # ~/.ssh/config shortens the wait for a device that is silent
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/config").write_text("Host *\n  ConnectTimeout 2\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with powered(tmp_path) as (lab, board, calls):
+        said: list[str] = []
+
+        def listen(event: Event) -> None:
+            if event.kind == "note":
+                said.append(event.text)
+
+        device = board.device(lab)
+        result = small.deploy(device)
+        assert (calls, result.power_cycled) == ([], "")
+        board.hang()
+        with pytest.raises(UnreachableError):
+            small.deploy(device.model_copy(update={"power_cycle": False}))
+        assert calls == [], "the inventory forbids it"
+        result = small.deploy(device, listeners=[listen])
+        assert calls == ["off", "on"]
+        assert result.power_cycled.startswith("desk at 127.0.0.1")
+        assert said[0].startswith(result.power_cycled)
+        assert said[0].endswith("Cycling the power of its place board.")
+        assert lab.holder("board") == ""
+        # A device that stays dead: once is enough, and the error says what was done.
+        board.broken = True
+        board.hang()
+        with pytest.raises(UnreachableError) as caught:
+            small.deploy(device.model_copy(update={"boot_seconds": 1.0}), retries=1)
+        assert "its power was cycled" in caught.value.cause
+        assert calls == ["off", "on"] * 2
+        assert lab.holder("board") == ""
+
+
+@pytest.mark.long
+def test_a_virtual_pi_that_hangs_is_power_cycled(tmp_path: Path, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU stands still; the switch ends it and boots it anew, behind the port at which the lab has it."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/config").write_text("Host *\n  ConnectTimeout 5\n")
+    monkeypatch.setenv("SLIPWAY_CACHE", str(cache_dir()))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv(DEVICES, str(tmp_path / "devices"))
+    end = virtual.ensure("pi")
+
+    def set_power(on: bool) -> None:
+        if on:
+            wire.to = virtual.ensure("pi").port
+        else:
+            virtual.stop("pi")
+
+    (tmp_path / "lab").mkdir()
+    with proxy.proxied(end.port) as wire, switching(set_power) as switch:
+        known = tmp_path / "known_hosts"
+        known.write_text(end.known_hosts.read_text().replace(f":{end.port} ", f":{wire.port} "))
+        lab = Lab(tmp_path / "lab", {"pi": service(wire.port, end.user) + power(switch.port)})
+        try:
+            device = Device(
+                name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi",
+                target="linux-arm64", key=end.key, known_hosts=known, tags=("emulated",),
+            )  # fmt: skip
+            program = small_program("linux-arm64")
+            assert execute(device, program, ["up"]).stdout == b"up\n"
+            state = read_state(Folder.of("pi"))
+            assert state is not None
+            os.kill(state.qemu.pid, signal.SIGSTOP)
+            result = deploy(
+                device, build("linux-arm64"), export("mlp", "fp32"),
+                Settings(num_executions=1, warmup=0, timeout=300), listeners=[],
+            )  # fmt: skip
+            assert (result.verdict, switch.calls) == ("agrees", ["off", "on"])
+            assert result.power_cycled
+            assert result.facts.machine == "aarch64"
+        finally:
+            lab.close()
+            virtual.stop("pi")
+
+
+def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path) -> None:
+    """LG_PROXY, as labgrid's own client has it: by the user's ssh, and by Slipway's own for the device."""
+    (tmp_path / "lab").mkdir()
+    with server.serve(tmp_path / "gate") as gate, server.serve(tmp_path / "board") as board:
+        lab = Lab(tmp_path / "lab", {"board": service(board.port, server.USER)})
+        try:
+            config = tmp_path / ".ssh/config"
+            config.parent.mkdir()
+            config.write_text(
+                f"Host gate\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+                f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+            )
+            # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
+            (tmp_path / "bin").mkdir()
+            ssh = shutil.which("ssh")
+            assert ssh
+            (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
+            (tmp_path / "bin/ssh").chmod(0o755)
+            inventory = tmp_path / "devices.toml"
+            inventory.write_text(
+                f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
+                f'known_hosts = "{board.known_hosts}"\n'
+            )
+            environment = {
+                **os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+                "LG_COORDINATOR": lab.address, "LG_PLACE": "board", "SLIPWAY_CACHE": str(cache_dir()),
+                "SLIPWAY_DEVICES_FILE": str(inventory),
+            }  # fmt: skip
+            script = tmp_path / "script"
+            script.write_text("#!/bin/sh\necho from the board\n")
+
+            def run(proxy: str) -> subprocess.CompletedProcess[str]:
+                argv = [str(ROOT / "inv"), "devices.run", "desk", str(script)]
+                return subprocess.run(
+                    argv, env={**environment, "LG_PROXY": proxy}, capture_output=True, text=True, check=False
+                )
+
+            done = run("gate")
+            assert (done.returncode, done.stdout) == (0, "from the board\n"), done.stderr
+            assert gate.forwarded == [int(lab.address.rpartition(":")[2]), board.port]
+            assert lab.holder("board") == ""
+            done = run("nowhere.invalid")
+            assert done.returncode == UnreachableError.exit_code
+            assert f"The labgrid coordinator {lab.address} cannot be reached through nowhere.invalid." in done.stderr
+        finally:
+            lab.close()
+
+
+def test_an_exporter_may_be_the_only_way(tmp_path: Path, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is exported with --isolated is reached through the exporter's own sshd."""
+    (tmp_path / "lab").mkdir()
+    (tmp_path / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with server.serve(tmp_path / "gate") as gate, server.serve(tmp_path / "board") as board:
+        lab = Lab(tmp_path / "lab", {"unused": service(board.port, server.USER)})
+        try:
+            lab.export("rack2", {"board": service(board.port, server.USER)}, "--isolated")
+            (tmp_path / ".ssh/config").write_text(
+                f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+                f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+            )
+            small.deploy(Device(
+                name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board",
+                target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
+            ))  # fmt: skip
+            assert gate.forwarded == [board.port]
+        finally:
+            lab.close()

@@ -1,0 +1,139 @@
+"""A labgrid lab on loopback: its own coordinator and exporter, and a power switch that really switches."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HERE = Path(sys.executable).parent
+
+
+def service(port: int, user: str) -> str:
+    """A resource: where a device's SSH server listens."""
+    return f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: {user}\n"
+
+
+def power(port: int, index: int = 0) -> str:
+    """A resource: a power switch of the kind that labgrid calls simplerest."""
+    host = f"http://127.0.0.1:{port}/relay/{{index}}/{{value}}"
+    return f"  NetworkPowerPort:\n    model: simplerest\n    host: '{host}'\n    index: {index}\n"
+
+
+class Lab:
+    """A coordinator, an exporter of ``resources`` (a group each), and a place for each."""
+
+    def __init__(self, folder: Path, resources: dict[str, str]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.folder = folder
+        self.processes = [self._start("labgrid-coordinator", "-l", self.address)]
+        self.wait(self._answers)  # an exporter that is started before it is there ends
+        self.export("rack", resources)
+        self.client("-p", next(iter(resources)), "add-alias", "by-another-name")
+
+    def export(self, exporter: str, resources: dict[str, str], *options: str) -> None:
+        """Start an exporter of ``resources``, and make a place for each."""
+        text = "".join(f"{name}:\n{each}" for name, each in resources.items())
+        (self.folder / f"{exporter}-exports.yaml").write_text(text)  # the coordinator keeps its own in resources.yaml
+        words = ("-c", self.address, "-n", exporter, *options, f"{exporter}-exports.yaml")
+        self.processes.append(self._start("labgrid-exporter", *words))
+        self.wait(lambda: all(f"{exporter}/{name}/" in self.client("resources") for name in resources), 300)
+        for name in resources:
+            self.client("-p", name, "create")
+            self.client("-p", name, "add-match", f"{exporter}/{name}/*")
+
+    def _answers(self) -> bool:
+        host, _, port = self.address.partition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        log = (self.folder / f"{words[0]}-{words[-1]}.log").open("wb")
+        with log:
+            return subprocess.Popen([HERE / words[0], *words[1:]], cwd=self.folder, stdout=log, stderr=log)
+
+    def client(self, *words: str, user: str = "") -> str:
+        """labgrid's own client."""
+        done = subprocess.run(
+            [HERE / "labgrid-client", "-x", self.address, *words], cwd=self.folder, capture_output=True, text=True,
+            env={**os.environ, **({"LG_USERNAME": user, "LG_HOSTNAME": "elsewhere"} if user else {})}, check=False,
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    def holder(self, place: str) -> str:
+        """Who has ``place``; empty for nobody."""
+        (line,) = [line for line in self.client("-p", place, "show").splitlines() if "acquired: " in line]
+        return line.partition("acquired: ")[2].strip().removeprefix("None")
+
+    @staticmethod
+    def wait(happened: Callable[[], bool], seconds: float = 60) -> None:
+        """Wait until ``happened``."""
+        end = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < end, "it never happened"
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """End all processes; each must end by itself."""
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        ended = [_ended(process) for process in self.processes]
+        assert all(ended)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it ended by itself; it is ended anyway."""
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+    return True
+
+
+class Switch:
+    """A power switch with HTTP, as labgrid's driver `simplerest` has it; ``set`` is called with each new state."""
+
+    def __init__(self, set_power: Callable[[bool], None]) -> None:
+        self.calls: list[str] = []
+        """``off`` and ``on``, as they came."""
+        switch = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                value = self.path.rpartition("/")[2]
+                switch.calls.append("on" if value == "1" else "off")
+                set_power(value == "1")
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(value.encode())
+
+            def log_message(self, *_: object) -> None:
+                """Nothing on the terminal."""
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.port = int(self.server.server_address[1])
+
+
+@contextlib.contextmanager
+def switching(set_power: Callable[[bool], None]) -> Iterator[Switch]:
+    """A power switch for the block."""
+    switch = Switch(set_power)
+    thread = threading.Thread(target=switch.server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield switch
+    finally:
+        switch.server.shutdown()
+        switch.server.server_close()
+        thread.join()
