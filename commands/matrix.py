@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from commands import export
 from core.bundle import Bundle
 from core.cli import Words, number
-from core.commands import quote
+from core.commands import quote, typed
 from core.errors import ConfigError, UsageError
 from deploy.matrix import history, matrix, report, shards
 from deploy.matrix.matrix import MatrixRequest
@@ -42,7 +41,7 @@ def run(words: Words) -> None:
         baseline=words["baseline"],
         save_baseline=words["save_baseline"],
         fail_on_regression=words["fail_on_regression"],
-        command=quote(["./inv", *sys.argv[1:]]),
+        command=quote(typed()),
     )
     if words["merge"]:
         _merge(request, listed(words["merge"]), words)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,12 @@ _WIDE = 2000
 def quote(argv: Sequence[str | os.PathLike[str]]) -> str:
     """The command as one would type it."""
     return shlex.join(os.fspath(word) for word in argv)
+
+
+def typed() -> list[str]:
+    """The words that the user typed: `inv` adds the checkout's folder to them."""
+    words = sys.argv[1:]
+    return ["./inv", *(words[2:] if words[:1] == ["--search-root"] else words)]
 
 
 def need(program: str, hint: str) -> str:

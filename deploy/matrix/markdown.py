@@ -9,7 +9,7 @@ from core.plain import plain
 from core.units import counted, duration, elapsed, size, three
 from deploy.matrix.html import headline
 from deploy.matrix.model import CellResult, Matrix
-from deploy.matrix.people import disturbed, exact, failures
+from deploy.matrix.people import disturbed, engines, exact, failures
 
 MOST = 900_000
 """Characters at most; GitHub takes 1 MiB for a step. What is beyond is left out by rows."""
@@ -42,7 +42,11 @@ def text(found: Matrix) -> str:
         ]  # fmt: skip
         lines += table(["cell", "figure", "before", "now", "ratio", "verdict"], rows)
     heads = ["device", "engine", "program", "outcome", "latency p50", "largest error", "program size"]
-    lines += ["", *_limited(table(heads, [_row(cell) for cell in found.cells]), MOST - sum(map(len, lines)))]
+    name = engines(found.cells)
+    lines += [
+        "",
+        *_limited(table(heads, [_row(cell, name(cell)) for cell in found.cells]), MOST - sum(map(len, lines))),
+    ]
     if found.impossible:
         lines += ["", f"{counted(len(found.impossible), 'combination')} cannot be run; the report says why."]
     return "\n".join(lines).rstrip() + "\n"
@@ -54,13 +58,13 @@ def _about(found: Matrix) -> str:
     return "Run " + " ".join(part for part in parts if part) + "." + (" It was interrupted." * found.interrupted)
 
 
-def _row(cell: CellResult) -> list[str]:
+def _row(cell: CellResult, engine: str) -> list[str]:
     notes = ", ".join((*(["throttled"] if cell.throttled else []), *disturbed(cell)))
     time = duration(cell.latency.p50) + (f" ({quoted(notes)})" if notes else "") if cell.latency else ""
     device = quoted(cell.device) + (" (emulated)" if cell.emulated else "")
     error = "" if cell.max_abs is None else three(cell.max_abs)
     program = code(cell.program, cell=True)
-    return [device, quoted(cell.engine), program, _MARKS[cell.outcome], time, error, size(cell.program_bytes)]
+    return [device, quoted(engine), program, _MARKS[cell.outcome], time, error, size(cell.program_bytes)]
 
 
 def _limited(lines: Sequence[str], room: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from core.units import duration, size
@@ -86,3 +86,12 @@ def _cause(cell: CellResult) -> tuple[str, ...]:
     for name in sorted({cell.program, cell.device, cell.target, cell.model}, key=len, reverse=True):
         what = what.replace(name, "*") if name else what
     return (cell.outcome, cell.problem.error, re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", what))
+
+
+def engines(cells: Iterable[CellResult]) -> Callable[[CellResult], str]:
+    """Names a cell's engine, with the target on devices that have cells of several: ``lean (android-arm64)``."""
+    targets: dict[str, set[str]] = {}
+    for cell in cells:
+        targets.setdefault(cell.device, set()).add(cell.target)
+
+    return lambda cell: f"{cell.engine} ({cell.target})" if len(targets[cell.device]) > 1 else cell.engine

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from core.program import ENGINES
 from core.units import counted, three
 from deploy.matrix.model import CellResult
-from deploy.matrix.people import disturbed
+from deploy.matrix.people import disturbed, engines
 
 _FIRST = "fp32"
 """The scheme that others are compared with."""
@@ -48,6 +48,7 @@ def of_engines(cells: Sequence[CellResult]) -> list[Ratio]:
 
 def of_schemes(cells: Sequence[CellResult]) -> list[Ratio]:
     """Each scheme against fp32 of the same model on the same engine."""
+    engine = engines(cells)
     with_first = {_model(cell) for cell in cells if cell.scheme == _FIRST}
     return list(
         _pairs(
@@ -55,7 +56,7 @@ def of_schemes(cells: Sequence[CellResult]) -> list[Ratio]:
             _model,
             lambda cell: cell.scheme,
             lambda cell: cell.scheme != _FIRST,
-            lambda cell: f"{cell.model} on {cell.engine}",
+            lambda cell: f"{cell.model} on {engine(cell)}",
         )
     )
 

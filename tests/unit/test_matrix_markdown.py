@@ -7,7 +7,7 @@ import re
 
 import markdown_it
 
-from deploy.matrix import markdown
+from deploy.matrix import markdown, ratios
 from deploy.matrix.model import Change
 from tests.support.matrices import cell, impossible, matrix, passed, problem
 
@@ -40,6 +40,16 @@ def test_what_failed_comes_first_with_its_cause_and_the_next_command() -> None:
     assert _rendered(text).count("<tr>") == 3
     assert "10 ms" in seen
     assert "100 kB" in seen
+
+
+def test_targets_are_named_where_a_device_has_several() -> None:
+    two = passed(target="android-arm64", key="pi5/android-arm64/lean/mlp-qs8")
+    assert "lean (android-arm64)" in _words(markdown.text(matrix(passed(), two)))
+    assert "(linux-arm64)" not in _words(markdown.text(matrix(passed())))
+    slow = passed(target="android-arm64", scheme="qs8", program="mlp-qs8", key="pi5/android-arm64/lean/mlp-qs8")
+    fast = passed(target="android-arm64", scheme="fp32", program="mlp-fp32", key="pi5/android-arm64/lean/mlp-fp32")
+    (ratio,) = ratios.of_schemes([slow, fast, passed()])
+    assert ratio.model == "mlp on lean (android-arm64)"
 
 
 def test_hostile_words_are_shown_and_do_nothing() -> None:
