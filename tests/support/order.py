@@ -16,6 +16,7 @@ FIRST = (
     "test_virtual_pi",
     "test_inv",
     "test_labgrid",
+    "test_labgrid_power",
     "test_matrix",
     "test_export_mobilenet",
     "test_sdk",
