@@ -160,7 +160,7 @@ def test_a_virtual_pi_that_hangs_is_power_cycled(tmp_path: Path, small: Tiny, mo
                 target="linux-arm64", key=end.key, known_hosts=known, tags=("emulated",),
             )  # fmt: skip
             program = small_program("linux-arm64")
-            assert execute(device, program, ["up"]).stdout == b"up\n"
+            assert execute(device, program, ["echo", "up"]).stdout == b"up\n"
             state = read_state(Folder.of("pi"))
             assert state is not None
             os.kill(state.qemu.pid, signal.SIGSTOP)
