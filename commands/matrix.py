@@ -94,7 +94,8 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
     Raises:
         ConfigError: one goes with none of them. UsageError: an option that is not KEY=VALUE.
     """
-    from models.request import ONNX_SCHEMES, resolve
+    from models.request import resolve
+    from models.schemes import ONNX_SCHEMES
     from models.type_names import type_of
     from models.zoo import everything
 

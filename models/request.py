@@ -19,7 +19,7 @@ from core.paths import ROOT, programs_dir
 from models import closure, packages, variants
 from models.options import Options, parse
 from models.partitioners import check, sets, sources
-from models.schemes import Scheme, get_scheme
+from models.schemes import ONNX_SCHEMES, Scheme, get_scheme
 from models.tables import HERE, RULES
 from models.type_names import scheme_of
 from models.zoo import ZooModel, get_model
@@ -30,8 +30,6 @@ PACKAGES = {
 }
 """The packages whose versions decide what an export gives, by the program's format."""
 WEIGHTS = "SLIPWAY_WEIGHTS"
-ONNX_SCHEMES = ("fp32", "qs8")
-"""Those that ``.onnx`` files come in."""
 
 
 @dataclass(frozen=True)

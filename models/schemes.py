@@ -11,6 +11,9 @@ from core.near import suggestion
 from models.tables import read
 from models.type_names import load_type_names
 
+ONNX_SCHEMES = ("fp32", "qs8")
+"""Those that ``.onnx`` files come in."""
+
 
 @dataclass(frozen=True)
 class Scheme:

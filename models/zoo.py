@@ -9,7 +9,7 @@ from pathlib import Path
 from core.errors import ConfigError
 from core.near import suggestion
 from core.paths import IMPORTS
-from models.schemes import get_scheme, load_schemes
+from models.schemes import ONNX_SCHEMES, get_scheme, load_schemes
 from models.tables import read
 from models.type_names import scheme_of
 
@@ -85,8 +85,6 @@ def combinations(model: str, scheme: str, format: str = "pte") -> list[tuple[str
     if model != "all" and scheme != "all":
         return [(model, scheme)]
     if ":" in model:  # the user's own: nobody knows yet which make sense
-        from models.request import ONNX_SCHEMES
-
         return [(model, each) for each in (ONNX_SCHEMES if format == "onnx" else load_schemes())]
     if scheme != "all":
         get_scheme(scheme)
