@@ -18,18 +18,9 @@ from core.errors import UnreachableError
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
-from deploy.run.execute import execute
-from deploy.run.pipeline import deploy
-from deploy.run.settings import Settings
-from deploy.virtual import machines as virtual
-from deploy.virtual.state import VARIABLE as DEVICES
-from deploy.virtual.state import Folder, read_state
-from models.export import export
-from tests.faults import proxy, server, tiny
+from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.lab import Lab, power, service, switching
-from tests.support.small_program import small_program
-from toolchains.build.builder import build
 from toolchains.targets import host_target
 
 pytestmark = pytest.mark.virtual
@@ -130,50 +121,6 @@ def test_a_device_that_hangs_is_power_cycled(tmp_path: Path, small: Tiny, monkey
         assert "its power was cycled" in caught.value.cause
         assert calls == ["off", "on"] * 2
         assert lab.holder("board") == ""
-
-
-@pytest.mark.long
-def test_a_virtual_pi_that_hangs_is_power_cycled(tmp_path: Path, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    """QEMU stands still; the switch ends it and boots it anew, behind the port at which the lab has it."""
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/config").write_text("Host *\n  ConnectTimeout 5\n")
-    monkeypatch.setenv("SLIPWAY_CACHE", str(cache_dir()))
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv(DEVICES, str(tmp_path / "devices"))
-    end = virtual.ensure("pi")
-
-    def set_power(on: bool) -> None:
-        if on:
-            wire.to = virtual.ensure("pi").port
-        else:
-            virtual.stop("pi")
-
-    (tmp_path / "lab").mkdir()
-    with proxy.proxied(end.port) as wire, switching(set_power) as switch:
-        known = tmp_path / "known_hosts"
-        known.write_text(end.known_hosts.read_text().replace(f":{end.port} ", f":{wire.port} "))
-        lab = Lab(tmp_path / "lab", {"pi": service(wire.port, end.user) + power(switch.port)})
-        try:
-            device = Device(
-                name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi",
-                target="linux-arm64", key=end.key, known_hosts=known, tags=("emulated",),
-            )  # fmt: skip
-            program = small_program("linux-arm64")
-            assert execute(device, program, ["echo", "up"]).stdout == b"up\n"
-            state = read_state(Folder.of("pi"))
-            assert state is not None
-            os.kill(state.qemu.pid, signal.SIGSTOP)
-            result = deploy(
-                device, build("linux-arm64"), export("mlp", "fp32"),
-                Settings(num_executions=1, warmup=0, timeout=300), listeners=[],
-            )  # fmt: skip
-            assert (result.verdict, switch.calls) == ("agrees", ["off", "on"])
-            assert result.power_cycled
-            assert result.facts.machine == "aarch64"
-        finally:
-            lab.close()
-            virtual.stop("pi")
 
 
 def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,14 +49,11 @@ def other_program() -> Path:
 class Deploying:
     """A deploy in a process of its own."""
 
-    def __init__(
-        self, inventory: Path, device: str, bundle: Bundle, where: Path, executions: int = 1,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, inventory: Path, device: str, bundle: Bundle, where: Path, executions: int = 1) -> None:
         argv = [sys.executable, "-m", "tests.support.deploying", str(inventory), device, str(bundle.path), str(where)]
         self.process = subprocess.Popen(
             [*argv, str(executions)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
 
     def wait_for(self, happened: Callable[[], bool], seconds: float = 60) -> None:
