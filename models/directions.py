@@ -172,7 +172,8 @@ def limits(moves: Any, noises: Sequence[Any], flips: Sequence[Any]) -> tuple[flo
     """By what part each layer may seem to give more or less.
 
     A few runs do not say well how far rounding goes along one layer's direction. So the layers are taken together:
-    along any of them, rounding goes some times as far as if it were independent in each element.
+    along any of them, rounding goes some times as far as if it were independent in each element. And along each it may
+    go as far as the worst run did in any: of ten outputs, a flipped rounding follows some layer's pattern by chance.
 
     Args:
         moves: ``[layers, elements]``.
@@ -183,12 +184,13 @@ def limits(moves: Any, noises: Sequence[Any], flips: Sequence[Any]) -> tuple[flo
     most = torch.zeros_like(power)
     for one in (*noises, *flips):
         most = torch.maximum(most, ((moves @ one) / power).abs())
-    deviation = torch.zeros_like(power)
+    worst = max((float(one.square().mean()) for one in (*noises, *flips)), default=0.0)
+    deviation = (worst / power).sqrt()
     if noises:
         together = torch.stack(list(noises))
         along = ((together @ moves.T) / power).square().mean(0)
         alone = together.square().mean() / power
         times = (along / alone).mean() if float(together.square().sum()) else 0.0
-        deviation = torch.maximum(along, times * alone).sqrt()
+        deviation = torch.maximum(deviation, torch.maximum(along, times * alone).sqrt())
     found = STEP * torch.maximum(_SIGMAS * deviation, _ROOM * most)
     return tuple(round(float(one), 6) for one in found.clamp(min=_LEAST))

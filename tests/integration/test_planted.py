@@ -142,6 +142,20 @@ def test_the_sample_has_every_scheme() -> None:
     assert {scheme for _, scheme in SAMPLE} == {scheme for _, scheme in everything()}
 
 
+def test_flipped_roundings_of_few_outputs_are_no_fault_of_a_layer() -> None:
+    import torch
+
+    from models.directions import STEP, limits
+
+    random = torch.Generator().manual_seed(0)
+    moves = 0.01 * torch.randn(50, 10, generator=random, dtype=torch.float64)
+    flips = [0.02 * torch.randn(10, generator=random, dtype=torch.float64) for _ in range(3)]
+    allowed = torch.tensor(limits(moves, [flips[0] * 1e-6] * 3, flips), dtype=torch.float64)
+    for _ in range(300):
+        other = 0.02 * torch.randn(10, generator=random, dtype=torch.float64)
+        assert bool(((moves @ other / moves.square().sum(1)).abs() * STEP <= allowed).all())
+
+
 def test_what_a_flipped_rounding_does_is_measured() -> None:
     path = _exported("mlp", "qd8_qc8w")
     program = load_program(path)
