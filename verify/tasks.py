@@ -89,6 +89,7 @@ def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> Non
         "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead; "
         "with --nets: names of devices, each net is deployed to them with every engine, and nothing is measured",
         "mib": "with --device: MiB to send (default: 64)",
+        "minutes": "with --nets and --device: after so many minutes nothing new begins; the same command goes on",
         "update": "measuring anything but commands: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
@@ -106,6 +107,7 @@ def bench(
     cpu_threads: int = 2,
     device: str = "",
     mib: int = 64,
+    minutes: str = "0",
     update: bool = False,
     json: bool = False,
 ) -> None:
@@ -114,18 +116,20 @@ def bench(
     What --nets exported is kept in dist/nets, what it measured in dist/sweeps: after an interruption, the same command
     continues.
     """
-    if (only and not (nets or operators)) or (again and not nets):
+    limit = number("minutes", minutes, 0, 0, whole=False)
+    if (only and not (nets or operators)) or (again and not nets) or (limit and not (nets and device)):
         from core.errors import UsageError
 
         raise UsageError(
-            "--only goes with --nets or --operators, --again with --nets.", "they choose nets", "./inv bench --nets"
-        )
+            "--only goes with --nets or --operators, --again with --nets, --minutes with --nets and --device.",
+            "they choose nets", "./inv bench --nets",
+        )  # fmt: skip
     if device:
         from verify.bench.transfer import report as report_transfers
         from verify.nets.taken import run as take
 
         if nets:
-            take(device, only, again, json, update)
+            take(device, only, again, json, update, limit)
         else:
             report_transfers(device, number("runs", runs, 1), number("mib", mib, 1), json, update)
         return

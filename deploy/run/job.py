@@ -92,6 +92,11 @@ class Job:
         lines = "".join(f"{blob.sha256} {name}\n" for name, blob in sorted(self.files.items()))
         return hashlib.sha256(lines.encode()).hexdigest()[:32]
 
+    @property
+    def output_bytes(self) -> int:
+        """Size of the outputs' files, as the references show it; 0 without any."""
+        return sum(file.stat().st_size for file in self.references if file.is_file())
+
     def with_reference(self, computed: Computed) -> Job:
         """The job with reference outputs."""
         return replace(

@@ -19,7 +19,7 @@ from deploy.run.needs import Method, ProgramNeeds
 Verdict = Literal["ok", "bad", "unknown"]
 
 _MARGIN = 1 << 20
-"""Bytes left free on the device's disk beside the payload: folders, outputs, the result."""
+"""Bytes left free on the device's disk beside the payload and the outputs: folders, the result."""
 _RUNNER_MEMORY = 16 << 20
 """Bytes of memory of a runner without a program: the measured peak RSS of an empty run is lower."""
 
@@ -61,6 +61,7 @@ def check(
     *,
     upload_bytes: int,
     program_bytes: int,
+    output_bytes: int = 0,
     versions: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Every finding about running ``method`` of the program with ``bundle`` on the device.
@@ -68,11 +69,12 @@ def check(
     Args:
         upload_bytes: payload that the device lacks.
         program_bytes: size of the program.
+        output_bytes: size of the outputs' files; 0 if nobody knows.
         versions: the versions that the program was exported with, by package, if known.
     """
     return [
         *_machine(bundle, facts), *_system(bundle, facts),
-        *_room(facts, upload_bytes, program_bytes + _planned(needs, method)),
+        *_room(facts, upload_bytes, program_bytes + _planned(needs, method), output_bytes),
         *_versions(bundle, versions or {}), *_program(bundle, needs, method),
     ]  # fmt: skip
 
@@ -211,9 +213,9 @@ def _float_abi(facts: DeviceFacts) -> str:
     )
 
 
-def space_needed(upload_bytes: int) -> int:
-    """Bytes that must be free on the device for an upload of ``upload_bytes``."""
-    return upload_bytes + _MARGIN if upload_bytes else 0
+def space_needed(upload_bytes: int, output_bytes: int = 0) -> int:
+    """Bytes that must be free on the device for an upload, and for outputs (0 where nobody knows their size)."""
+    return upload_bytes + output_bytes + (_MARGIN if upload_bytes else 0)
 
 
 def _planned(needs: ProgramNeeds, method: str) -> int:
@@ -222,9 +224,9 @@ def _planned(needs: ProgramNeeds, method: str) -> int:
     return described.planned_bytes if described else 0
 
 
-def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int) -> list[Finding]:
+def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_bytes: int) -> list[Finding]:
     """Disk and memory: the program, what it has planned, and the runner itself."""
-    space = space_needed(upload_bytes)
+    space = space_needed(upload_bytes, output_bytes)
     enough = None if facts.free is None else facts.free >= space
     disk = _finding(
         "free space",

@@ -213,7 +213,7 @@ class Session:
         if survey.pinned:
             words = ["sh", "-c", script("unpin"), "slipway", store.path("governor")]
             run(self.transport, words, deadline=self.deadline, check=False)
-        need = preflight.space_needed(sum(blob.size for blob in missing))
+        need = preflight.space_needed(sum(blob.size for blob in missing), self.job.output_bytes)
         short = facts.free is not None and facts.free < need
         if short:
             limit = max(0, store.survey([], self.deadline).usage - (need - (facts.free or 0)))
@@ -281,14 +281,12 @@ class Session:
 
     def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob], step: Step) -> list[Finding]:
         found = preflight.check(
-            self.bundle,
-            facts,
-            self.needs,
-            self.job.method,
+            self.bundle, facts, self.needs, self.job.method,
             upload_bytes=sum(blob.size for blob in missing),
             program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
+            output_bytes=self.job.output_bytes,
             versions=self.job.program.versions if self.job.program else {},
-        )
+        )  # fmt: skip
         step.show(found)
         error = preflight.failure(found, self.device, self.bundle)
         if error is not None:

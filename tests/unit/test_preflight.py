@@ -39,10 +39,16 @@ def bundle(needs: Needs = NEEDS, **offers: Any) -> Bundle:
 
 
 def rows(
-    facts: DeviceFacts = FACTS, needs: Needs = NEEDS, method: Method = METHOD, upload: int = 1000, program: int = 1000
+    facts: DeviceFacts = FACTS,
+    needs: Needs = NEEDS,
+    method: Method = METHOD,
+    upload: int = 1000,
+    program: int = 1000,
+    outputs: int = 0,
 ) -> list[Finding]:
     described = ProgramNeeds(methods=(method,))
-    return check(bundle(needs), facts, described, "forward", upload_bytes=upload, program_bytes=program)
+    sizes = {"upload_bytes": upload, "program_bytes": program, "output_bytes": outputs}
+    return check(bundle(needs), facts, described, "forward", **sizes)
 
 
 def bad(found: list[Finding]) -> list[str]:
@@ -95,6 +101,14 @@ def test_versions_are_numbers_not_text() -> None:
 
 def test_nothing_to_upload_needs_no_space() -> None:
     assert bad(rows(FACTS.model_copy(update={"free": 0}), upload=0)) == []
+
+
+def test_outputs_need_space_though_nothing_is_uploaded() -> None:
+    """A store that fills a small disk leaves no room for a segmentation's outputs: it is emptied, or the lack is said."""
+    full = FACTS.model_copy(update={"free": 4_000_000})
+    assert bad(rows(full, upload=0, outputs=4_200_000)) == ["free space"]
+    assert bad(rows(full, upload=0, outputs=3_900_000)) == []
+    assert bad(rows(full, upload=1_000_000, outputs=2_500_000)) == ["free space"], "an upload leaves a margin, too"
 
 
 def test_what_the_device_does_not_tell_does_not_stop() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +28,13 @@ from toolchains.targets import get_target, host_target
 from verify.nets.exporting import folder_of
 from verify.nets.table import Exported
 
-SECONDS = 900.0
+SECONDS = 600.0
 """For one deploy: emulated machines are slow, and this machine may be busy."""
+_ONCE = Settings(timeout=SECONDS, num_executions=1, warmup=0, weights_cache=False)
+"""Outputs are compared and nothing is measured: one execution will do. Packed weights for later would only take time, and
+room from the next program."""
+PASSING = ("device-busy", "transfer", "answer")
+"""Kinds of errors that say nothing about the program: the same command tries again."""
 
 
 class Deployed(BaseModel):
@@ -44,8 +50,15 @@ class Deployed(BaseModel):
     """Largest difference between an output and the reference, in tolerances."""
     seconds: float = 0.0
     """Of the whole deploy."""
+    why: str = ""
+    """Why it differs though no element is beyond the tolerance: another shape, or all elements together."""
     error: str = ""
     """Why there is no verdict: the error's kind and sentence."""
+
+    @property
+    def kind(self) -> str:
+        """Of the error; empty without one."""
+        return self.error.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -95,13 +108,13 @@ def summed(result: Result) -> Deployed:
         outside=sum(one.outside for one in result.outputs),
         largest=max(far, default=0.0),
         seconds=round(sum(result.seconds.values()), 1),
+        why=next((one.why for one in result.outputs if one.verdict == "differs" and one.why), ""),
     )
 
 
 def _deploy(place: Place, bundle: Bundle, program: Exported) -> Deployed:
-    settings = Settings(timeout=SECONDS).on(place.device)
     try:
-        return summed(deploy(place.device, bundle, folder_of(program), settings, listeners=[]))
+        return summed(deploy(place.device, bundle, folder_of(program), _ONCE, listeners=[]))
     except UnreachableError:
         raise  # says nothing about the program: the same command goes on here
     except SlipwayError as error:
@@ -126,18 +139,30 @@ def cell_name(place: Place, program: Exported) -> str:
 
 
 def sweep(
-    where: Sequence[tuple[Place, Bundle]], programs: Sequence[Exported], again: bool = False
+    where: Sequence[tuple[Place, Bundle]], programs: Sequence[Exported], again: bool = False, until: float = math.inf
 ) -> dict[str, Deployed]:
-    """Deploy each program to each place, one after another; results by `cell_name`."""
+    """Deploy each program to each place, one after another; results by `cell_name`. None begins after ``until``.
+
+    The smallest programs come first, and each goes to all places: engines of one device share its upload.
+    """
     cells = [
         sweeping.Cell(cell_name(place, one), key(place, bundle, one), partial(_deploy, place, bundle, one))
-        for one in programs
+        for one in sorted(programs, key=_size)
         for place, bundle in where
     ]
-    return sweeping.sweep("deploying", cells, journal(), again=again, remark=_remark)
+    return sweeping.sweep(
+        "deploying", cells, journal(), again=again, until=until,
+        holds=lambda seen: seen.kind not in PASSING, remark=_remark,
+    )  # fmt: skip
+
+
+def _size(program: Exported) -> int:
+    return load_program(folder_of(program), verify=False).size
 
 
 def _remark(seen: Deployed) -> str:
     if seen.error:
         return seen.error.replace("\n", " ")
-    return f"DIFFERS: {seen.outside} elements, {seen.largest:.3g} tolerances" if seen.verdict == "differs" else ""
+    if seen.verdict != "differs":
+        return ""
+    return f"DIFFERS: {seen.outside} elements, {seen.largest:.3g} tolerances" + (f"; {seen.why}" if seen.why else "")

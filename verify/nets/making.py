@@ -29,6 +29,11 @@ from models.schemes import get_scheme
 from verify.nets.table import FLOAT, Exported, Input, Net, load
 
 SEED = 11
+_LAZY = (
+    *("torchaudio", "super_image", "super_image.models", "super_image.data"),
+    *("libreyolo", "libreyolo.models", "libreyolo.models.yolo9", "libreyolo.models.yolox", "libreyolo.training"),
+)
+"""Packages whose start loads what the nets do not need."""
 _SAMPLES = 2
 """For the statistics of batch norms, and for calibration."""
 
@@ -58,7 +63,7 @@ def prepare_packages() -> Any:
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    for package in ("torchaudio", "super_image", "super_image.models", "super_image.data"):
+    for package in _LAZY:
         _without_start(package)
     sys.modules["h5py"] = ModuleType("h5py")  # reads super-image's sets of data
 

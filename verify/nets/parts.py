@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
 
@@ -36,6 +37,24 @@ def clip() -> Any:
     small = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4}
     text = {**small, "vocab_size": 8192, "max_position_embeddings": 16, "eos_token_id": 8191}
     return CLIPModel(CLIPConfig(text_config=text, vision_config={**small, "patch_size": 16}, projection_dim=256))
+
+
+class _Frames(nn.Module):  # type: ignore[misc]  # torch's types are not read here
+    """A net that is also told how many frames there are: all."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, input: Any) -> Any:  # noqa: A002  # the name in the net
+        return self.net(input, torch.full((input.shape[0],), input.shape[1], dtype=torch.int64))[0]
+
+
+def conformer() -> Any:
+    """torchaudio's Conformer, four layers."""
+    from torchaudio.models import Conformer
+
+    return _Frames(Conformer(80, num_heads=4, ffn_dim=256, num_layers=4, depthwise_conv_kernel_size=31))
 
 
 def transformer_encoder() -> Any:

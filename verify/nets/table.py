@@ -18,7 +18,7 @@ from models.tables import read
 TABLE = Path(__file__).with_name("nets.toml")
 FLOAT = "float"
 """``floatN.npy`` beside a program: the float model's outputs."""
-_PARTS = {"ssdlite": "torchvision", "clip": "transformers", "transformer_encoder": "torch"}
+_PARTS = {"ssdlite": "torchvision", "clip": "transformers", "conformer": "torchaudio", "transformer_encoder": "torch"}
 """Packages of what `verify.nets.parts` makes."""
 _INPUT = re.compile(r"(\d+(?:x\d+)*)(?: <(\d+))?")
 
@@ -58,6 +58,10 @@ class Net:
     settings: dict[str, Any] | None = None
     take: tuple[str, ...] = ()
     """Names of the results that are outputs; all tensors when empty."""
+    fails: str = ""
+    """Why upstream's exporter does not take it, if that is known."""
+    issue: str = ""
+    """Where upstream knows that: ``pytorch/executorch#18624``."""
 
     @property
     def package(self) -> str:
@@ -67,7 +71,7 @@ class Net:
 
     @property
     def digest(self) -> str:
-        """Of everything in the row but the schemes."""
+        """Of everything in the row that decides its program, the scheme apart."""
         row = [self.make, self.config, self.settings or {}, list(self.inputs.items()), self.take]
         return sha256_bytes(json.dumps(row, sort_keys=True).encode())
 

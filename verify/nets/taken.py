@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import json
+import math
+import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core import console
-from core.errors import ConfigError
+from core.errors import ConfigError, DeadlineError
 from core.files import write_json
 from core.paths import ROOT
 from core.program import load_program
-from verify.nets.deploying import Deployed, Place, cell_name, journal, places, sweep
+from verify.nets.deploying import SECONDS, Deployed, Place, cell_name, journal, places, sweep
 from verify.nets.exporting import Export, export, folder_of
 from verify.nets.exporting import journal as exports
 from verify.nets.table import Exported, choose, load
 
 KEPT = ROOT / "docs" / "data" / "nets-devices.json"
 NOT_RUN = "not run"
+_ISSUE = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)")
 _FIRST = ["net", "package", "scheme", "export", "size"]
 _WORDS = {"identical": "identical", "agrees": "agrees", "differs": "DIFFERS"}
 
 Row = dict[str, Any]
 
 
-def run(devices: str, only: str, again: bool, as_json: bool, update: bool) -> None:
+def run(devices: str, only: str, again: bool, as_json: bool, update: bool, minutes: float = 0.0) -> None:
     """Export what is missing, deploy it everywhere, print; with ``update`` keep the table for the docs.
 
     With ``update`` and ``only``, what earlier commands exported and deployed from this checkout is kept, too.
+
+    Args:
+        minutes: after so many nothing new begins, neither export nor deploy; 0: everything is done.
 
     Raises:
         ConfigError: ``only`` names nothing, or nothing could be exported. UnreachableError: a device is away.
@@ -35,19 +42,22 @@ def run(devices: str, only: str, again: bool, as_json: bool, update: bool) -> No
     from toolchains.build.builder import build
 
     chosen, where = choose(only), places(devices)
-    made = export(chosen, again)
-    ready = [one for one in chosen if not made[one.name].error]
+    until = time.monotonic() + minutes * 60 if minutes else math.inf
+    made = export(chosen, again, until)
+    ready = [one for one in chosen if one.name in made and not made[one.name].error]
     if not ready:
-        raise ConfigError("None of these nets could be exported.", made[chosen[0].name].error, "--only resnet18")
+        why = next((one.error for one in made.values()), "the time was over")
+        raise ConfigError("None of these nets could be exported.", why, "--only resnet18")
     bundles = {(one.target, one.engine): build(one.target, one.engine) for one in where}
-    seen = sweep([(one, bundles[one.target, one.engine]) for one in where], ready, again)
+    seen = sweep([(one, bundles[one.target, one.engine]) for one in where], ready, again, until)
     result = rows(chosen, where, made, seen)
     if update:
         keep(where, chosen)
     if as_json:
         console.print_json({"places": [one.name for one in where], "rows": result})
     else:
-        console.table("Nets on devices", headings([one.name for one in where]), list(map(line, result)))
+        head = headings([one.name for one in where])
+        console.table("Nets on devices", head, [_filled(line(one), len(head)) for one in result])
 
 
 def rows(
@@ -61,7 +71,7 @@ def rows(
         if exported is None:
             row["error"] = NOT_RUN
         elif exported.error:
-            row |= {"seconds": exported.seconds, "error": exported.error}
+            row |= {"seconds": exported.seconds, "error": _why(one, exported.error)}
         else:
             size = load_program(folder_of(one), verify=False).size
             cells = [seen.get(cell_name(place, one)) for place in where]
@@ -72,6 +82,12 @@ def rows(
             }
         found.append(row)
     return found
+
+
+def _why(program: Exported, error: str) -> str:
+    """What the table says of an export that failed: what is known of the net, or the error without this machine's paths."""
+    known = program.net.fails and f"{program.net.fails} ({program.net.issue})"
+    return known or re.sub(r"The whole log is in \S+ |(?:/[^\s,:]+)+/", "", error)
 
 
 def keep(where: Sequence[Place], programs: Sequence[Exported] = ()) -> None:
@@ -94,17 +110,26 @@ def line(row: Row) -> list[str]:
     cells = [str(row["net"]), str(row["package"]), str(row["scheme"])]
     if "cells" not in row:
         why = str(row["error"]).replace("\n", " ").replace("|", "\\|")
-        return [*cells, NOT_RUN if why == NOT_RUN else f"no: {why}", ""]
+        return [*cells, NOT_RUN if why == NOT_RUN else f"no: {why}", ""]  # its other columns stay empty
     words = [_cell(one) for one in row["cells"]]
     return [*cells, f"{row['seconds']:.0f} s", f"{row['size'] / 1e6:.1f} MB", *words]
+
+
+def _filled(cells: list[str], count: int) -> list[str]:
+    """A row with all its columns: one that was not exported ends early."""
+    return [*cells, *[""] * (count - len(cells))]
 
 
 def _cell(kept: dict[str, Any] | None) -> str:
     if kept is None:
         return NOT_RUN
     seen = Deployed.model_validate(kept)
+    if seen.kind == DeadlineError.kind:
+        return f"over {SECONDS / 60:.0f} min"
     if seen.error:
-        return seen.error.partition(":")[0]
+        return seen.kind
+    if seen.why:
+        return f"{_WORDS[seen.verdict]} (together)"
     return _WORDS[seen.verdict] + (f" ({seen.largest:.2g})" if seen.largest else "")
 
 
@@ -131,6 +156,6 @@ def markdown() -> str:
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for name in order:
         if name in by_name:
-            cells = line(by_name[name])
-            lines.append(f"| {' | '.join([*cells, *[''] * (len(head) - len(cells))])} |")
+            cells = [_ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", one) for one in line(by_name[name])]
+            lines.append(f"| {' | '.join(_filled(cells, len(head)))} |")
     return _summary(kept) + "\n\n" + "\n".join(lines) + "\n"
