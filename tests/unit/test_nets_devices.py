@@ -92,7 +92,9 @@ def test_the_table_says_what_agreed_what_differs_and_what_was_not_tried(
     where = places("pi2,phone")
     made = {
         "good fp32": Export(folder="good-fp32", seconds=41.0),
-        "bad fp32": Export(folder="bad-fp32", seconds=3.0, error="It cannot be made. /home/me/lib/a.py, line 3: a|b\nc"),
+        "bad fp32": Export(
+            folder="bad-fp32", seconds=3.0, error="It cannot be made. /home/me/lib/a.py, line 3: a|b\nc"
+        ),
         "known fp32": Export(folder="known-fp32", seconds=3.0, error="anything"),
     }
     seen = {

@@ -104,7 +104,7 @@ def test_nothing_to_upload_needs_no_space() -> None:
 
 
 def test_outputs_need_space_though_nothing_is_uploaded() -> None:
-    """A store that fills a small disk leaves no room for a segmentation's outputs: it is emptied, or the lack is said."""
+    """A store that fills a small disk leaves no room for large outputs: it is emptied, or the lack is said."""
     full = FACTS.model_copy(update={"free": 4_000_000})
     assert bad(rows(full, upload=0, outputs=4_200_000)) == ["free space"]
     assert bad(rows(full, upload=0, outputs=3_900_000)) == []

@@ -31,8 +31,8 @@ from verify.nets.table import Exported
 SECONDS = 600.0
 """For one deploy: emulated machines are slow, and this machine may be busy."""
 _ONCE = Settings(timeout=SECONDS, num_executions=1, warmup=0, weights_cache=False)
-"""Outputs are compared and nothing is measured: one execution will do. Packed weights for later would only take time, and
-room from the next program."""
+"""Outputs are compared and nothing is measured: one execution will do. Packed weights for later would take time
+and room."""
 PASSING = ("device-busy", "transfer", "answer")
 """Kinds of errors that say nothing about the program: the same command tries again."""
 
