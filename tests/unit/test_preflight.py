@@ -47,8 +47,10 @@ def rows(
     outputs: int = 0,
 ) -> list[Finding]:
     described = ProgramNeeds(methods=(method,))
-    sizes = {"upload_bytes": upload, "program_bytes": program, "output_bytes": outputs}
-    return check(bundle(needs), facts, described, "forward", **sizes)
+    return check(
+        bundle(needs), facts, described, "forward",
+        upload_bytes=upload, program_bytes=program, output_bytes=outputs,
+    )  # fmt: skip
 
 
 def bad(found: list[Finding]) -> list[str]:
