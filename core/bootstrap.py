@@ -30,6 +30,7 @@ LABELS = {
     "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
     "onnx": "the ONNX exporter and its runtime (about 60 MB)",
     "labgrid": "labgrid, for the devices of a lab (about 20 MB)",
+    "debian": "the reader of Debian's archive (about 3 MB)",
     "test": "the test tools",
     "lock": "uv, which makes the locks (about 25 MB)",
     "nets": "packages with nets to measure engines with (about 50 MB)",
@@ -142,31 +143,36 @@ def _write(path: Path, text: str) -> None:
 def _pip_from_debian(venv: Path) -> list[str]:
     """Pip for a Debian Python without ensurepip (python3-venv is missing): Debian's own pip wheel, unpacked.
 
-    Returns the command that installs this wheel into ``venv``, from the file that apt has verified. It needs no root.
+    Returns the command that installs this wheel into ``venv``, from the file that apt has verified. It needs no root:
+    where the system has no lists of packages, as a fresh image, or old ones, apt reads them into a folder here.
     """
-    hint = "apt install python3-venv, then the same command again"
+    hint = "apt install python3-venv (as root), or SLIPWAY_PYTHON=/path/to/another/python3; then the same command again"
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         fail("This Python cannot make virtual environments.", "its ensurepip module is missing", hint)
     folder = venv / ".slipway" / "pip"
-    folder.mkdir(parents=True, exist_ok=True)
-    got = subprocess.run(
-        ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "python3-pip-whl"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    files = sorted(folder.glob("*.deb"))
-    if got.returncode or not files:
+    for part in ("lists/partial", "cache/archives/partial"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    apt = ["apt-get", "-q", "-o", "APT::Sandbox::User=root"]
+    own = [*apt, "-o", f"Dir::State::lists={folder / 'lists'}", "-o", f"Dir::Cache={folder / 'cache'}"]
+    trouble = ""
+    for words in ([*apt, "download"], [*own, "update"], [*own, "download"]):
+        what = ["python3-pip-whl"] if words[-1] == "download" else []
+        got = subprocess.run([*words, *what], cwd=folder, capture_output=True, text=True, check=False)
+        trouble = got.stderr if got.returncode else trouble
+        files = sorted(folder.glob("*.deb"))
+        if files:
+            break
+    else:
         fail(
             "This Python cannot make virtual environments.",
-            f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {_last(got.stderr)}",
+            f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {_last(trouble)}",
             hint,
         )
     subprocess.run(["dpkg-deb", "-x", str(files[0]), str(folder)], check=True, capture_output=True)
     wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
     if not wheels:
         fail("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
+    shutil.rmtree(folder / "lists", ignore_errors=True)
     install = ["install", "--no-index", "--no-deps", "--no-input", str(wheels[0])]
     return [str(venv / "bin" / "python"), str(wheels[0] / "pip"), *install]
 

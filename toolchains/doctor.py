@@ -78,16 +78,7 @@ def _debian() -> Check:
     from toolchains.debian import packages as debian
 
     reason = debian.available()
-    if not reason:
-        return Check("Debian packages", True, "through apt, from its own mirror, without root")
-    try:
-        from toolchains.debian import apt as debian_apt
-
-        debian_apt.require()
-        fix = "fix apt's sources"
-    except HostError as error:
-        fix = error.hint
-    return Check("Debian packages", False, reason, fix)
+    return Check("Debian packages", not reason, reason or debian.how(), debian.fix())
 
 
 def _zig() -> Check:
@@ -150,7 +141,6 @@ def _toolchains() -> list[Check]:
 
 def _emulators() -> list[Check]:
     """How each target of today is run here."""
-    from toolchains.debian import apt as debian_apt
     from toolchains.debian import packages as debian
     from toolchains.emulation import emulators, wine
     from toolchains.targets import load_targets
@@ -173,7 +163,7 @@ def _emulators() -> list[Check]:
         elif not target.qemu:
             why = debian.available()
             detail = why or "Wine, from Debian's packages, in namespaces of this user's own"
-            check("Wine", not why, detail, debian_apt.NOT_DEBIAN if why else "", optional=True)
+            check("Wine", not why, detail, debian.fix(), optional=True)
         elif not debian.available():
             check("QEMU", True, f"{target.qemu}, from Debian's packages")
         elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):

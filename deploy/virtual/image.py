@@ -22,7 +22,7 @@ from deploy.virtual import cpio, kernel_modules
 from deploy.virtual import root as virtual_root
 from deploy.virtual.spec import Spec
 from toolchains.debian import packages as debian
-from toolchains.debian.apt import AptError
+from toolchains.debian.client import ArchiveError
 
 _FORMAT = 2
 """Increased when this module changes what it makes of the same packages."""
@@ -74,7 +74,7 @@ def _system(spec: Spec) -> Path:
     packages = spec.system.packages
     try:
         return debian.tree(spec.suite, spec.arch, packages, closure=True, name="system")
-    except AptError as error:
+    except ArchiveError as error:
         if not (spec.other_suite and error.half_updated):
             raise
         note(f"the mirror is updating Debian {spec.suite}: {spec.name} is made of {spec.other_suite}'s packages")

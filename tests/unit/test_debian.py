@@ -17,7 +17,8 @@ from core.errors import HostError
 from core.files import sha256_file
 from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
-from toolchains.debian.apt import AptError, Item
+from toolchains.debian.apt import AptError
+from toolchains.debian.client import Item
 from toolchains.debian.tree import library_folders, unpack
 
 
@@ -219,15 +220,14 @@ def test_a_pinned_package_that_another_suite_still_has_is_had_from_its_folder(
     def planned(self: FakeApt, packages: Sequence[str], closure: bool) -> list[Item]:
         return [replace(item, uri=f"http://mirror/pool/o/{item.name}") for item in plan(self, packages, closure)]
 
-    def helped(self: FakeApt, words: Sequence[str], folder: Path) -> None:
-        uri, file, digest = words
-        assert digest == f"SHA256:{hashlib.sha256(old).hexdigest()}"
+    def got(self: FakeApt, uri: str, file: Path, sha256: str = "") -> None:
+        assert sha256 == hashlib.sha256(old).hexdigest()
         if uri != "http://mirror/pool/o/old_0.9-1_amd64.deb":
             raise AptError("Downloading failed.", "", "", "404  Not Found")
-        Path(file).write_bytes(old)
+        file.write_bytes(old)
 
     monkeypatch.setattr(FakeApt, "plan", planned)
-    monkeypatch.setattr(FakeApt, "_help", helped)
+    monkeypatch.setattr(FakeApt, "_get", got)
     name = "old_1%3a0.9-1_amd64.deb"
     file = debian.binary("bookworm", name, hashlib.sha256(old).hexdigest())
     assert (file.name, file.read_bytes()) == (name, old)

@@ -133,17 +133,35 @@ def test_sources_are_read_from_both_formats_and_unreadable_files_ignored(tmp_pat
 
 def test_without_an_archive_the_error_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian_sources, "read_sources", list)
+    monkeypatch.setattr(debian_sources, "TEMPLATE", tmp_path / "Debian.info")
     monkeypatch.delenv(debian_sources.VARIABLE, raising=False)
-    with pytest.raises(HostError, match=debian_sources.VARIABLE):
+    with pytest.raises(HostError, match="names no mirror") as caught:
         debian_sources.find_mirror()
+    assert debian_sources.VARIABLE in caught.value.hint
     keyring = tmp_path / "debian-archive-keyring.gpg"
     keyring.touch()
     monkeypatch.setattr(debian_sources, "KEYRINGS", (keyring,))
     monkeypatch.setenv(debian_sources.VARIABLE, "http://mirror.example/debian")
     assert debian_sources.find_mirror() == debian_sources.Mirror(("http://mirror.example/debian",), keyring)
     keyring.unlink()
-    with pytest.raises(HostError, match="debian-archive-keyring"):
+    assert debian_sources.find_mirror().keyring is None, "the archive's own package of keys is taken"
+    monkeypatch.setenv(debian_sources.KEYRING_VARIABLE, str(keyring))
+    with pytest.raises(HostError, match="not a file"):
         debian_sources.find_mirror()
+
+
+def test_a_relative_of_debian_knows_its_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Ubuntu, whose own sources are of another archive."""
+    monkeypatch.delenv(debian_sources.VARIABLE, raising=False)
+    ubuntu = "deb http://mirror.example/ubuntu noble main universe\n"
+    monkeypatch.setattr(debian_sources, "read_sources", lambda: list(parse_list(ubuntu)))
+    template = tmp_path / "Debian.info"
+    template.write_text(
+        "ChangelogURI: http://log.example/debian/%s\n\nSuite: {series}-security\nBaseURI: http://s.example/\n\n"
+        "Suite: {series}\nRepositoryType: deb\nBaseURI: http://mirror.example/debian/\nComponent: main\n"
+    )
+    monkeypatch.setattr(debian_sources, "TEMPLATE", template)
+    assert debian_sources.find_mirror().uris == ("http://mirror.example/debian/",)
 
 
 def test_uris_and_specs() -> None:
@@ -179,10 +197,16 @@ def test_what_apt_says_becomes_a_cause_and_a_hint(output: str, retry: bool, abse
     assert output.removeprefix("E: ") in error.cause
 
 
-def test_without_apt_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_apt_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "not Debian-like" in debian.available()
-    with pytest.raises(HostError, match="qemu-user") as caught:
+    monkeypatch.delenv(debian_sources.VARIABLE, raising=False)
+    monkeypatch.setattr(debian_sources, "APT", tmp_path / "etc/apt")
+    monkeypatch.setattr(debian_sources, "read_sources", list)
+    monkeypatch.setattr(debian_sources, "TEMPLATE", tmp_path / "Debian.info")
+    assert "it has no apt" in debian.available()
+    assert debian_sources.VARIABLE in debian.fix()
+    assert "by Slipway itself" in debian.how()
+    with pytest.raises(HostError, match="names no mirror") as caught:
         debian.fetch("bookworm", "amd64", ["hello"])
-    assert "apt-get" in caught.value.cause
+    assert f"export {debian_sources.VARIABLE}=" in caught.value.hint

@@ -73,10 +73,11 @@ def test_a_full_disk_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_a_machine_without_apt_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debian, "available", lambda: "it is not Debian-like: apt-get not installed")
+    monkeypatch.setattr(debian, "available", lambda: "This machine names no mirror: it has no apt")
+    monkeypatch.setattr(debian, "fix", lambda: "export SLIPWAY_DEBIAN_MIRROR=ADDRESS")
     bad = {check.name: check for check in doctor.checks() if not check.ok and not check.optional}
     assert {"Debian packages", "linux-arm64 with zig"} <= set(bad)
-    assert "Debian" in bad["linux-arm64 with zig"].fix
+    assert "SLIPWAY_DEBIAN_MIRROR" in bad["linux-arm64 with zig"].fix
 
 
 def test_a_machine_without_a_pinned_zig(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,8 @@ def test_whether_builds_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert (found.ok, found.fix) == (False, "unset SLIPWAY_CCACHE")
     monkeypatch.delenv("SLIPWAY_CCACHE")
-    monkeypatch.setattr(debian, "available", lambda: "it is not Debian-like: apt-get not installed")
+    monkeypatch.setattr(debian, "available", lambda: "This machine names no mirror: it has no apt")
+    monkeypatch.setattr(debian, "fix", lambda: "export SLIPWAY_DEBIAN_MIRROR=ADDRESS")
     monkeypatch.setenv("PATH", "/nowhere")
     found = {check.name: check for check in doctor.checks()}["ccache"]
     assert not found.ok

@@ -26,7 +26,7 @@ from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write
 from core.paths import ROOT, cache_dir, portable
 from toolchains.compilers import ccache, hardening
 from toolchains.compilers.families import Compilers, family
-from toolchains.debian import fetch_source
+from toolchains.debian import deb, fetch_source
 from toolchains.targets import Target, host_target
 
 LOCK = "conan"
@@ -118,7 +118,8 @@ def _environment() -> dict[str, str]:
     drop = ("CC", "CXX", "AR", "RANLIB", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PYTHONPATH")
     for name in drop:
         kept.pop(name, None)
-    path = os.pathsep.join([os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    folders = [os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
+    path = os.pathsep.join([*folders, *(os.fspath(folder) for folder in [deb.stand_in()] if folder)])
     return {**kept, "PATH": path, "CONAN_HOME": os.fspath(home()), "CONAN_LOG_LEVEL": "verbose", "NO_COLOR": "1"}
 
 

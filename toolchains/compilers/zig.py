@@ -39,11 +39,10 @@ def usable(target: Target) -> str:
         return f"no zig is pinned for {_host()} (only for {known}): add its wheel's sha256 to toolchains/tools.toml"
     if target.libc != "glibc":
         return ""  # zig brings the C and the C++ library of every other target
-    from toolchains.debian import apt as debian_apt
     from toolchains.debian import packages as debian
 
     reason = debian.available()
-    return f"{reason.replace(': ', ', ')}: {debian_apt.NOT_DEBIAN}" if reason else ""
+    return f"{reason.replace(': ', ', ')}: {debian.fix()}" if reason else ""
 
 
 def caches() -> dict[str, str]:

@@ -6,8 +6,6 @@ timeouts). Signatures are always checked; settings that would allow unsigned arc
 
 from __future__ import annotations
 
-import contextlib
-import lzma
 import os
 import re
 import shutil
@@ -17,24 +15,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote as quote_path
-from urllib.parse import unquote
 
 from core.commands import need, process, quote, run
 from core.console import step
-from core.errors import HostError
 from core.files import write_atomic
 from core.output import EDGE, read_back
-from core.paths import cache_dir
+from toolchains.debian.client import ArchiveError, Client, Item, downloading, retrying
+from toolchains.debian.keys import keyring
 from toolchains.debian.sources import find_mirror
-
-FRESH_SECONDS = 7 * 24 * 3600
-"""Lists older than this are read again before something is downloaded."""
-
-NOT_DEBIAN = (
-    "install what your distribution offers instead: qemu-user (8 or newer), qemu-system for Arm, and a GNU cross "
-    "compiler with its sysroot; or run Slipway in a Debian container"
-)
 
 _TRANSIENT = re.compile(
     r"Temporary failure|Could not connect|Unable to connect|Connection (?:timed out|failed|reset|refused)"
@@ -56,30 +44,18 @@ _NOT_TAKEN_OVER = re.compile(
 )
 
 
-class AptError(HostError):
-    """apt failed; ``transient``: may succeed when tried again, ``absent``: the lists lack it or are out of date."""
+class AptError(ArchiveError):
+    """apt failed; ``output`` is what it said."""
 
     def __init__(self, what: str, cause: str, hint: str, output: str) -> None:
-        super().__init__(what, cause, hint)
-        self.retry = bool(_TRANSIENT.search(output))
-        self.absent = bool(_ABSENT.search(output))
-        self.half_updated = bool(_HALF_UPDATED.search(output))
-
-
-@dataclass(frozen=True)
-class Item:
-    """One file apt would download, as ``--print-uris`` lists it."""
-
-    uri: str
-    name: str
-    size: int
-    sha256: str
-
-    @property
-    def spec(self) -> str:
-        """``package=version``, which names this file to ``apt-get download``."""
-        package, version, _ = self.name.removesuffix(".deb").split("_", 2)
-        return f"{package}={unquote(version)}"
+        super().__init__(
+            what,
+            cause,
+            hint,
+            retry=bool(_TRANSIENT.search(output)),
+            absent=bool(_ABSENT.search(output)),
+            half_updated=bool(_HALF_UPDATED.search(output)),
+        )
 
 
 def parse_uris(text: str) -> list[Item]:
@@ -91,25 +67,9 @@ def parse_uris(text: str) -> list[Item]:
     return items
 
 
-def why_unusable() -> str:
-    """Why apt cannot be used on this machine; empty if it can."""
-    try:
-        require()
-        find_mirror()
-    except HostError as error:
-        return f"{error.what} {error.cause}"
-    return ""
-
-
-def require() -> None:
-    """Raise the `HostError` with a way out if apt cannot be used."""
-    missing = [program for program in ("apt-get", "apt-config", "dpkg-deb") if shutil.which(program) is None]
-    if missing:
-        raise HostError(
-            "Debian packages are not available on this machine.",
-            f"it is not Debian-like: {', '.join(missing)} not installed",
-            NOT_DEBIAN,
-        )
+def missing_programs() -> list[str]:
+    """The programs of apt and dpkg that this machine lacks; without them the archive is read by `Reader`."""
+    return [program for program in ("apt-get", "apt-config", "dpkg-deb") if shutil.which(program) is None]
 
 
 def _acquire_settings() -> list[str]:
@@ -127,18 +87,8 @@ def _environment(config: Path | None) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True)
-class Apt:
-    """apt for one suite and architecture. Callers hold the lock ``debian-<suite>-<arch>``."""
-
-    suite: str
-    arch: str
-    sources: bool = False
-    """Read the list of source packages instead of that of binary ones."""
-
-    @property
-    def folder(self) -> Path:
-        """This state's folder in the cache."""
-        return cache_dir("debian", f"{self.suite}-{'source' if self.sources else self.arch}")
+class Apt(Client):
+    """Debian's archive through this system's apt."""
 
     def _configure(self) -> None:
         """Write the private configuration; it is read first, so it can switch the system's off.
@@ -152,7 +102,7 @@ class Apt:
         write_atomic(
             folder / "sources.d/debian.sources",
             f"Types: {'deb-src' if self.sources else 'deb'}\nURIs: {' '.join(mirror.uris)}\nSuites: {self.suite}\n"
-            f"Components: main\nArchitectures: {self.arch}\nSigned-By: {mirror.keyring}\n",
+            f"Components: main\nArchitectures: {self.arch}\nSigned-By: {keyring(mirror)}\n",
         )
         settings = {
             "Dir::Etc::main": "/dev/null",
@@ -179,7 +129,7 @@ class Apt:
         write_atomic(folder / "apt.conf", "\n".join(lines) + "\n")
 
     def _run(self, words: Sequence[str], cwd: Path, what: str, watch: Callable[[], None] | None = None) -> str:
-        argv = [need("apt-get", NOT_DEBIAN), "-q", *words]
+        argv = [need("apt-get", "apt is Debian's and its relatives'"), "-q", *words]
         environment = _environment(self.folder / "apt.conf")
         # Files, not pipes: nothing reads a pipe while the download is watched.
         with (
@@ -230,7 +180,7 @@ class Apt:
         """Read the archive's lists again, signatures checked."""
         self._configure()
         with step(f"reading Debian {self.suite}'s list of packages ({self.arch})", "debian-lists", announce=False):
-            _retrying(lambda: self._run(["update"], self.folder, f"Reading Debian {self.suite}'s list of packages"))
+            retrying(lambda: self._run(["update"], self.folder, f"Reading Debian {self.suite}'s list of packages"))
         (self.folder / "lists-read").touch()
 
     def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
@@ -248,38 +198,13 @@ class Apt:
         """Download ``items`` into ``folder``; apt compares them with the signed list."""
         self._fetch(["download", *(item.spec for item in items)], items, folder)
 
-    def download_pinned(self, filename: str, sha256: str, folder: Path, newest: Item | None = None) -> Path:
-        """Download a file whose digest is known, while apt refuses the list of packages or knows only ``newest``.
-
-        A mirror in the middle of its update has signed digests of lists that it has not got yet. The list is read
-        unsigned here, only for the folder of the file in the archive.
-        """
-        package, version, arch = filename.removesuffix(".deb").split("_")
-        if newest is not None:
-            # Names in the archive lack the version's epoch.
-            name = f"{package}_{unquote(version).rpartition(':')[2]}_{arch}.deb"
-            uri = f"{newest.uri.rpartition('/')[0]}/{quote_path(name)}"
-            self._help([uri, str(folder / filename), f"SHA256:{sha256}"], folder)
-            return folder / filename
-        mirror = find_mirror().uris[0].rstrip("/")
-        packages = folder / "Packages.xz"
-        self._help([f"{mirror}/dists/{self.suite}/main/binary-{self.arch}/Packages.xz", str(packages)], folder)
-        with lzma.open(packages, "rt", encoding="utf-8") as text:
-            for stanza in text.read().split("\n\n"):
-                fields = dict(line.split(": ", 1) for line in stanza.splitlines() if re.match(r"\S+: ", line))
-                if fields.get("Package") == package and fields.get("Version") == unquote(version):
-                    words = [f"{mirror}/{quote_path(fields['Filename'])}", str(folder / filename), f"SHA256:{sha256}"]
-                    self._help(words, folder)
-                    return folder / filename
-        raise AptError(f"{self.suite}'s list has no {filename}.", "", "the same command again", "404  Not Found")
-
-    def _help(self, words: Sequence[str], folder: Path) -> None:
+    def _get(self, uri: str, file: Path, sha256: str = "") -> None:
+        words = [uri, str(file), *([f"SHA256:{sha256}"] if sha256 else [])]
         argv = ["/usr/lib/apt/apt-helper", "download-file", *words]
-        done = subprocess.run(
-            argv, cwd=folder, env=_environment(self.folder / "apt.conf"), capture_output=True, text=True, check=False
-        )
+        environment = _environment(self.folder / "apt.conf")
+        done = subprocess.run(argv, cwd=file.parent, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise self._error(argv, f"Downloading {words[0]}", done.stderr or done.stdout)
+            raise self._error(argv, f"Downloading {uri}", done.stderr or done.stdout)
 
     def plan_source(self, package: str) -> list[Item]:
         """Upstream's tarballs of a source package."""
@@ -287,27 +212,10 @@ class Apt:
         what = f"Looking up the source of {package} in Debian {self.suite}"
         return parse_uris(self._run(["source", "--tar-only", "--print-uris", package], self.folder, what))
 
-    def download_source(self, package: str, items: Sequence[Item], folder: Path) -> None:
+    def download_source(self, _package: str, items: Sequence[Item], folder: Path) -> None:
         """Download upstream's tarballs of a source package into ``folder``."""
-        self._fetch(["source", "--tar-only", "--download-only", package], items, folder)
+        self._fetch(["source", "--tar-only", "--download-only", _package], items, folder)
 
     def _fetch(self, words: Sequence[str], items: Sequence[Item], folder: Path) -> None:
-        count = f"{len(items)} packages" if len(items) > 1 else items[0].name.split("_")[0]
-        total = sum(item.size for item in items)
-        with step(f"downloading {count} (Debian {self.suite})", announce=False) as shown:
-
-            def watch() -> None:
-                # A file may be renamed while we look.
-                with contextlib.suppress(FileNotFoundError):
-                    shown.bytes(sum(file.stat().st_size for file in folder.rglob("*")), total)
-
-            _retrying(lambda: self._run(words, folder, f"Downloading {count} from Debian {self.suite}", watch))
-
-
-def _retrying(step: Callable[[], object]) -> None:
-    """Run ``step``; again, up to three times with growing pauses, when the network was at fault."""
-    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
-
-    transient = retry_if_exception(lambda error: isinstance(error, AptError) and error.retry)
-    policy = Retrying(retry=transient, stop=stop_after_attempt(3), wait=wait_exponential(1, max=8), reraise=True)
-    policy(step)
+        what = f"Downloading packages from Debian {self.suite}"
+        downloading(self.suite, items, folder, lambda watch: self._run(words, folder, what, watch))

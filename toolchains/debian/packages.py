@@ -1,7 +1,7 @@
-"""Debian packages without root: the one place that knows apt.
+"""Debian packages without root, through this system's apt, or by our own reader where there is no apt.
 
 Serves sysroots, emulators, kernels and upstream tarballs. Every file is checked against the archive's signed
-lists by apt itself, then kept; the same request again is answered from the cache with no network.
+lists, then kept; the same request again is answered from the cache with no network.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import Any
 from urllib.parse import unquote
 
 from core import console, sealed
-from core.commands import run
 from core.errors import HostError
 from core.files import disk_errors, locked, new_folder, sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
-from toolchains.debian.apt import FRESH_SECONDS, Apt, AptError, Item, require, why_unusable
+from toolchains.debian.apt import Apt, missing_programs
+from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item
+from toolchains.debian.deb import control
+from toolchains.debian.reader import Reader
+from toolchains.debian.sources import find_mirror
 from toolchains.debian.tree import own_loader_argv, unpack
 
 __all__ = ["available", "binary", "control", "fetch", "installed_program", "source", "tree", "versions"]
@@ -34,7 +37,31 @@ _STAMP = ".slipway-tree.json"
 
 def available() -> str:
     """Why Debian packages are not available on this machine; empty if they are."""
-    return why_unusable()
+    try:
+        find_mirror()
+    except HostError as error:
+        return f"{error.what} {error.cause}"
+    return ""
+
+
+def fix() -> str:
+    """The next step where they are not `available`."""
+    try:
+        find_mirror()
+    except HostError as error:
+        return error.hint
+    return ""
+
+
+def how() -> str:
+    """The way to the archive, for people."""
+    if missing_programs():
+        return "read by Slipway itself, without root, signatures checked by Debian's keys"
+    return "through apt, without root, from this system's own mirror"
+
+
+def _client(suite: str, arch: str, sources: bool = False) -> Client:
+    return (Reader if missing_programs() else Apt)(suite, arch, sources)
 
 
 def _key(suite: str, arch: str, packages: Sequence[str], closure: bool) -> str:
@@ -83,26 +110,26 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
         arch: Debian's name: ``amd64``, ``arm64``, ``armhf``, ``armel``, ``i386``.
 
     Raises:
-        HostError: no apt here, no network, a full disk, or the mirror lacks a package.
+        HostError: no mirror is named, no network, a full disk, or the mirror lacks a package.
     """
     key = _key(suite, arch, packages, closure)
     with locked(f"debian-{suite}-{arch}"):
         files = _cached(suite, arch, key)
         if files is None:
-            require()
+            find_mirror()
             with disk_errors("downloading Debian packages"):
-                files = _download(Apt(suite, arch), packages, closure, key)
+                files = _download(_client(suite, arch), packages, closure, key)
     return files
 
 
-def _download(apt: Apt, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
+def _download(apt: Client, packages: Sequence[str], closure: bool, key: str) -> list[Path]:
     _sweep(apt.folder, ".download.*")
     fresh = False
     if apt.lists_age > FRESH_SECONDS:
         fresh = _refresh(apt)
     try:
         items = _fill_pool(apt, packages, closure)
-    except AptError as error:
+    except ArchiveError as error:
         # The archive moves on: a file the lists name may be gone, a package they lack may have come.
         if fresh or not error.absent:
             raise
@@ -123,22 +150,23 @@ def _sweep(folder: Path, pattern: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _refresh(apt: Apt) -> bool:
+def _refresh(apt: Client) -> bool:
     """Read the lists again; old lists serve on when the network is away, for the files may be here already."""
     had = apt.lists_age != float("inf")
     try:
         apt.refresh()
-    except AptError as error:
+    except ArchiveError as error:
         if not (had and error.retry):
             raise
+        console.note(f"{error.what} What was read before serves on: {error.cause}")
         return False
     return True
 
 
-def _fill_pool(apt: Apt, packages: Sequence[str], closure: bool) -> list[Item]:
+def _fill_pool(apt: Client, packages: Sequence[str], closure: bool) -> list[Item]:
     items = apt.plan(packages, closure)
     if not items:
-        raise HostError(f"apt offered no files for {', '.join(packages)}.", f"suite {apt.suite}", "./inv doctor")
+        raise HostError(f"The archive has no files for {', '.join(packages)}.", f"suite {apt.suite}", "./inv doctor")
     pool = _pool(apt.suite, apt.arch)
     missing = [item for item in items if not _intact(pool / item.name, item.size, item.sha256)]
     if missing:
@@ -214,11 +242,6 @@ def versions(root: Path) -> dict[str, str]:
     return dict(json.loads((root / _STAMP).read_text(encoding="utf-8"))["packages"])
 
 
-def control(package: Path, field: str) -> str:
-    """A field of a package's description: ``control(file, "Depends")``."""
-    return run(["dpkg-deb", "--field", package, field], what=f"Reading {package.name}").stdout.strip()
-
-
 def source(suite: str, package: str, filename: str, sha256: str) -> Path:
     """Upstream's tarball of a Debian source package, whatever the suite's version is now, if its digest is right.
 
@@ -231,19 +254,19 @@ def source(suite: str, package: str, filename: str, sha256: str) -> Path:
     with locked(f"debian-{suite}-source"), disk_errors("downloading sources"):
         if file.is_file() and sha256_file(file) == sha256:
             return file
-        require()
-        apt = Apt(suite, "amd64", sources=True)
+        find_mirror()
+        apt = _client(suite, "amd64", sources=True)
         fresh = _refresh(apt) if apt.lists_age > FRESH_SECONDS else False
         try:
             return _download_source(apt, package, file, sha256)
-        except AptError as error:
+        except ArchiveError as error:
             if fresh or not error.absent:
                 raise
             apt.refresh()
             return _download_source(apt, package, file, sha256)
 
 
-def _download_source(apt: Apt, package: str, file: Path, sha256: str) -> Path:
+def _download_source(apt: Client, package: str, file: Path, sha256: str) -> Path:
     items = apt.plan_source(package)
     if file.name not in {item.name for item in items}:
         raise HostError(
@@ -282,7 +305,7 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
         return file
     try:
         file = fetch(suite, arch, [Item("", filename, 0, "").spec])[0]
-    except AptError as error:
+    except ArchiveError as error:
         if error.half_updated:
             return _despite_lists(suite, filename, sha256, error)
         newest = None if error.retry or not error.absent else _newest(suite, arch, package)
@@ -310,15 +333,15 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
     return file
 
 
-def _despite_lists(suite: str, filename: str, sha256: str, refused: AptError, newest: Item | None = None) -> Path:
+def _despite_lists(suite: str, filename: str, sha256: str, refused: ArchiveError, newest: Item | None = None) -> Path:
     """A pinned file from a mirror that is being updated, whose lists apt refuses, or from one whose lists name only
     ``newest``; ``refused`` if it cannot be had."""
     arch = filename.removesuffix(".deb").rpartition("_")[2]
     pool = _pool(suite, arch)
     with locked(f"debian-{suite}-{arch}"), tempfile.TemporaryDirectory(prefix=".pinned.", dir=pool.parent) as name:
         try:
-            file = Apt(suite, arch).download_pinned(filename, sha256, Path(name), newest)
-        except (AptError, OSError) as error:
+            file = _client(suite, arch).download_pinned(filename, sha256, Path(name), newest)
+        except (ArchiveError, OSError) as error:
             raise refused from error
         if sha256_file(file) != sha256:
             raise refused
@@ -334,8 +357,8 @@ def _newest(suite: str, arch: str, package: str) -> Item | None:
     """The file of ``package`` that the lists name, if they have one."""
     with locked(f"debian-{suite}-{arch}"):
         try:
-            items = Apt(suite, arch).plan([package], closure=False)
-        except AptError:
+            items = _client(suite, arch).plan([package], closure=False)
+        except ArchiveError:
             return None
     return next(iter(items), None)
 

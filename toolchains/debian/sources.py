@@ -18,7 +18,12 @@ from core.errors import HostError
 VARIABLE = "SLIPWAY_DEBIAN_MIRROR"
 """Environment variable that names the mirror where the system's own configuration names none."""
 
+KEYRING_VARIABLE = "SLIPWAY_DEBIAN_KEYRING"
+"""Environment variable that names a file with Debian's keys, instead of the system's or the archive's own."""
+
 APT = Path("/etc/apt")
+TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
+"""Ubuntu's and other relatives' own note of Debian's archive (package python-apt-common)."""
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
@@ -47,7 +52,8 @@ class Mirror:
     """Where Debian's main archive is read from, and the keyring its signatures are checked with."""
 
     uris: tuple[str, ...]
-    keyring: Path
+    keyring: Path | None
+    """None: this system has no keys of Debian's; `toolchains.debian.keys` gets them."""
 
 
 def parse_list(text: str) -> Iterator[Source]:
@@ -155,38 +161,47 @@ def choose(sources: list[Source], codename: str) -> Source | None:
     return best if best is not None and _score(best, codename) else None
 
 
-def find_keyring(source: Source | None = None) -> Path:
-    """The archive's keyring: the complete one of the system, else what the entry itself names.
+def find_keyring(source: Source | None = None) -> Path | None:
+    """The archive's keyring: what the user names, else the complete one of the system, else what the entry names.
 
-    The complete one comes first because an entry may name only its own suite's keys.
+    The complete one comes before the entry's, which may name only its own suite's keys.
 
     Raises:
-        HostError: neither exists.
+        HostError: the file that the user names does not exist.
     """
+    if own := os.environ.get(KEYRING_VARIABLE):
+        if not Path(own).is_file():
+            raise HostError(f"{KEYRING_VARIABLE} names {own}, which is not a file.", "", f"unset {KEYRING_VARIABLE}")
+        return Path(own)
     named = [Path(word) for word in source.signed_by.split() if word.startswith("/")] if source else []
-    for keyring in (*KEYRINGS, *named):
-        if keyring.is_file():
-            return keyring
-    raise HostError(
-        "There is no keyring to check Debian's signatures with.",
-        f"{KEYRINGS[0]} is missing",
-        "sudo apt-get install debian-archive-keyring",
-    )
+    return next((keyring for keyring in (*KEYRINGS, *named) if keyring.is_file()), None)
+
+
+def template_uri() -> str:
+    """The archive's address as a relative of Debian notes it in its own files; empty if it does not."""
+    try:
+        text = TEMPLATE.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    uris = re.findall(r"^BaseURI: *(\S+)$", text, re.MULTILINE)
+    return next((uri for uri in uris if urlsplit(uri).path.rstrip("/") == "/debian"), "")
 
 
 def find_mirror() -> Mirror:
-    """The mirror to use: ``SLIPWAY_DEBIAN_MIRROR``, else the one this system's apt is configured with.
+    """The mirror to use: ``SLIPWAY_DEBIAN_MIRROR``, else the one that this system's own files name.
 
     Raises:
-        HostError: none is configured, or its keyring is missing.
+        HostError: none is named.
     """
     if mirror := os.environ.get(VARIABLE):
         return Mirror((mirror,), find_keyring())
     source = choose(read_sources(), system_codename())
-    if source is None:
-        raise HostError(
-            "This machine's apt is not configured with Debian's archive.",
-            "no enabled entry below /etc/apt carries Debian's main component",
-            f"set {VARIABLE} to the address of a Debian mirror and install debian-archive-keyring",
-        )
-    return Mirror(source.uris, find_keyring(source))
+    if source is not None:
+        return Mirror(source.uris, find_keyring(source))
+    if uri := template_uri():
+        return Mirror((uri,), find_keyring())
+    raise HostError(
+        "This machine names no mirror of Debian's archive.",
+        "no enabled entry below /etc/apt carries Debian's main component" if APT.is_dir() else "it has no apt",
+        f"export {VARIABLE}=ADDRESS, the address of a Debian mirror near you: it has a folder dists",
+    )

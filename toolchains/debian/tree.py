@@ -9,8 +9,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from core.commands import run
 from core.errors import HostError
+from toolchains.debian.deb import extract
 
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
@@ -24,11 +24,7 @@ def unpack(packages: Iterable[Path], root: Path, keep: Sequence[str] = ()) -> No
     that it works wherever it lies; programs lose set-user-id bits, for nothing here needs them.
     """
     for package in packages:
-        run(
-            ["dpkg-deb", "--extract", package, root],
-            what=f"Unpacking {package.name}",
-            hint="free some space when the disk is full; else ./inv clean --cache, then the same command again",
-        )
+        extract(package, root)
     _merge_usr(root)
     if keep:
         _prune(root, keep)

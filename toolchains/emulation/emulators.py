@@ -14,7 +14,6 @@ from pathlib import Path
 
 from core.commands import run
 from core.errors import HostError, NotSupportedError
-from toolchains.debian import apt as debian_apt
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
 from toolchains.emulation.instructions import plugin_argv
@@ -77,7 +76,7 @@ def describe(target: Target, cpu: str = "") -> str:
 def _user_program(name: str, suite: str) -> str:
     if why := debian.available():
         if suite != _SUITE:
-            raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian_apt.NOT_DEBIAN)
+            raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian.fix())
         return _installed((name, f"{name}-static"), why)
     # The package holds forty emulators, half a gigabyte: only those of the table are kept.
     programs = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")

@@ -1,0 +1,140 @@
+"""A small archive in Debian's layout, signed by a key made here, and its server on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import lzma
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from toolchains.debian.deb import need_reader
+
+
+def make_deb(
+    folder: Path, name: str, files: dict[str, str], version: str = "1.0-1", depends: str = "", **more: str
+) -> Path:
+    """A real package for amd64, made by dpkg-deb; ``more`` are further fields."""
+    root = folder / f"{name}-root"
+    (root / "DEBIAN").mkdir(parents=True)
+    fields = {
+        "Package": name,
+        "Version": version,
+        "Architecture": "amd64",
+        "Maintainer": "T <t@t.example>",
+        **({"Depends": depends} if depends else {}),
+        **more,
+        "Description": "test",
+    }
+    (root / "DEBIAN/control").write_text("".join(f"{key}: {value}\n" for key, value in fields.items()))
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    file = folder / f"{name}_{version.rpartition(':')[2]}_amd64.deb"
+    subprocess.run(["dpkg-deb", "-Zxz", "--build", "--root-owner-group", root, file], check=True, capture_output=True)
+    return file
+
+
+def make_key() -> Any:
+    """A key of somebody who signs archives."""
+    need_reader()
+    import pysequoia
+
+    return pysequoia.Tsk.generate("Test Archive <archive@t.example>")
+
+
+@dataclass
+class Archive:
+    """An archive below ``folder``; `publish` writes its signed lists."""
+
+    folder: Path
+    key: Any
+    suite: str = "bookworm"
+    packages: list[Path] = field(default_factory=list)
+    uri: str = ""
+    asked: list[str] = field(default_factory=list)
+    """Paths that the server was asked for."""
+
+    @property
+    def dist(self) -> Path:
+        return self.folder / "dists" / self.suite
+
+    @property
+    def signed(self) -> Path:
+        return self.dist / "InRelease"
+
+    @property
+    def list_file(self) -> Path:
+        """The list of packages by its digest, from which readers get it."""
+        (found,) = (self.dist / "main/binary-amd64/by-hash/SHA256").iterdir()
+        return found
+
+    def publish(self, *, by_hash: bool = True, extra: str = "", **fields: Any) -> None:
+        """Write the lists of what ``packages`` has; ``fields`` change those of the signed list."""
+        stanzas = []
+        pool = self.folder / "pool"
+        pool.mkdir(parents=True, exist_ok=True)
+        for file in self.packages:
+            data = file.read_bytes()
+            (pool / file.name).write_bytes(data)
+            said = subprocess.run(["dpkg-deb", "--field", file], check=True, capture_output=True, text=True).stdout
+            digest = hashlib.sha256(data).hexdigest()
+            stanzas.append(f"{said}Filename: pool/{file.name}\nSize: {len(data)}\nSHA256: {digest}\n")
+        self.write_list("main/binary-amd64/Packages.xz", "\n".join([*stanzas, extra]), by_hash)
+        self.sign(by_hash=by_hash, **fields)
+
+    def write_list(self, path: str, text: str, by_hash: bool = True) -> None:
+        """Write a list of packages, plain and by its digest."""
+        data = lzma.compress(text.encode())
+        file = self.dist / path
+        named = file.parent / "by-hash/SHA256"
+        named.mkdir(parents=True, exist_ok=True)
+        for old in named.iterdir():
+            old.unlink()
+        file.write_bytes(data)
+        if by_hash:
+            (named / hashlib.sha256(data).hexdigest()).write_bytes(data)
+
+    def sign(self, *, by_hash: bool = True, key: Any = None, until: float | None = None, **fields: str) -> None:
+        """Write the signed list of the lists that there are."""
+        import pysequoia
+
+        head = {
+            "Origin": "Debian", "Label": "Debian", "Suite": "oldstable", "Codename": self.suite,
+            "Date": formatdate(time.time() - 3600), "Valid-Until": "" if until is None else formatdate(until),
+            "Acquire-By-Hash": "yes" if by_hash else "no", **fields,
+        }  # fmt: skip
+        rows = []
+        for file in sorted((self.dist / "main").glob("*/*.xz")):
+            data = file.read_bytes()
+            rows.append(f" {hashlib.sha256(data).hexdigest()} {len(data)} {file.relative_to(self.dist)}\n")
+        text = "".join(f"{name}: {value}\n" for name, value in head.items() if value) + "SHA256:\n" + "".join(rows)
+        signer = (key or self.key).signer()
+        self.signed.write_bytes(pysequoia.sign(signer, text.encode(), mode=pysequoia.SignatureMode.CLEAR))
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[None]:
+        """Serve it on 127.0.0.1."""
+        asked = self.asked
+
+        class Handler(SimpleHTTPRequestHandler):
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its own name of it
+                asked.append(self.path)
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(self.folder))) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            self.uri = f"http://127.0.0.1:{server.server_address[1]}"
+            try:
+                yield
+            finally:
+                server.shutdown()
+                thread.join()

@@ -1,0 +1,176 @@
+"""What is in a package, with dpkg-deb and without, and Debian's keys out of its own package."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core import sealed
+from core.errors import HostError
+from tests.support.archive import Archive, make_deb
+from toolchains.debian import deb, keys
+from toolchains.debian import sources as debian_sources
+from toolchains.debian.sources import Mirror
+
+
+@pytest.fixture
+def without_dpkg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deb, "_dpkg", lambda: False)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package with what makes trouble: links of both kinds, modes, odd names, an empty folder."""
+    made = make_deb(tmp_path, "odd", {"usr/bin/su": "su", "usr/share/a b/ü": "text"}, depends="libc6 (>= 2.36)")
+    root = tmp_path / "odd-root"
+    (root / "usr/bin/su").chmod(0o4755)
+    (root / "usr/bin/same").hardlink_to(root / "usr/bin/su")
+    (root / "usr/lib64").mkdir()
+    (root / "usr/lib64/absolute").symlink_to("/usr/bin/su")
+    (root / "usr/lib64/relative").symlink_to("../bin/su")
+    (root / "var/empty").mkdir(parents=True)
+    subprocess.run(["dpkg-deb", "-Zxz", "--build", "--root-owner-group", root, made], check=True, capture_output=True)
+    return made
+
+
+def seen(root: Path) -> dict[str, tuple[Any, ...]]:
+    """Everything below ``root`` as kind, mode, time and bytes."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for path in root.rglob("*"):
+        status, name = path.lstat(), path.relative_to(root).as_posix()
+        if path.is_symlink():
+            found[name] = ("link", os.fspath(path.readlink()))
+        elif path.is_dir():
+            found[name] = ("folder", status.st_mode)
+        else:
+            found[name] = ("file", status.st_mode, int(status.st_mtime), status.st_nlink, path.read_bytes())
+    return found
+
+
+def test_both_ways_unpack_the_same(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    deb.extract(package, one)
+    field = deb.control(package, "Depends")
+    monkeypatch.setattr(deb, "_dpkg", lambda: False)
+    deb.extract(package, other)
+    assert seen(one) == seen(other)
+    assert len(seen(one)) == 12
+    assert sealed.contents(one) == sealed.contents(other)
+    assert deb.control(package, "Depends") == field == "libc6 (>= 2.36)"
+    assert deb.control(package, "Recommends") == ""
+
+
+def test_a_damaged_package_is_refused(tmp_path: Path, package: Path, without_dpkg: None) -> None:
+    whole = package.read_bytes()
+    for data in (b"", whole[:50], whole[:-40], whole.replace(b"data.tar.xz", b"data.tar.zz")):
+        package.write_bytes(data)
+        with pytest.raises(HostError, match="not a whole Debian package"):
+            deb.extract(package, tmp_path)
+
+
+def archived(entries: list[tarfile.TarInfo]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:xz") as tar:
+        for entry in entries:
+            tar.addfile(entry, io.BytesIO(b"x" * entry.size))
+    return out.getvalue()
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.mode, made.size = kind, to, 0o644, int(kind == tarfile.REGTYPE)
+    return made
+
+
+ESCAPES = {
+    "upwards": [entry("./../outside")],
+    "through a link": [entry("./in", tarfile.SYMTYPE, ".."), entry("./in/outside")],
+    "through an absolute link": [entry("./in", tarfile.SYMTYPE, "/tmp"), entry("./in/outside")],  # noqa: S108
+    "a hard link": [entry("./in", tarfile.LNKTYPE, "../../etc/passwd")],
+}
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_nothing_is_written_outside(tmp_path: Path, package: Path, without_dpkg: None, name: str) -> None:
+    members = {"debian-binary": b"2.0\n", "control.tar.xz": archived([]), "data.tar.xz": archived(ESCAPES[name])}
+    data = b"!<arch>\n"
+    for member, content in members.items():
+        data += f"{member:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content
+        data += b"\n" * (len(content) % 2)
+    package.write_bytes(data)
+    root = tmp_path / "deep/root"
+    root.mkdir(parents=True)
+    with pytest.raises(HostError, match="not a whole Debian package"):
+        deb.extract(package, root)
+    assert not list(tmp_path.glob("**/outside"))
+
+
+def test_recipes_find_a_program_of_that_name(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    assert deb.stand_in() is None, "this machine has its own"
+    words = ["dpkg-deb", "--fsys-tarfile", str(package)]
+    own = subprocess.run(words, check=True, capture_output=True).stdout
+    monkeypatch.setattr(deb, "_dpkg", lambda: False)
+    folder = deb.stand_in()
+    assert folder is not None
+    program = shutil.which("dpkg-deb", path=str(folder))
+    assert program is not None
+    done = subprocess.run([program, *words[1:]], check=True, capture_output=True)
+    assert done.stdout == own
+    package.write_bytes(b"!<arch>\n")
+    bad = subprocess.run([program, *words[1:]], check=False, capture_output=True, text=True)
+    assert (bad.returncode, bad.stdout) == (4, "")
+    assert "not a whole Debian package" in bad.stderr
+    assert "Traceback" not in bad.stderr
+
+
+def pinned(package: Path, file: bytes) -> dict[str, Any]:
+    return {
+        "folder": "pool",
+        "file": "usr/share/keyrings/debian-archive-keyring.gpg",
+        "sha256": hashlib.sha256(file).hexdigest(),
+        "packages": {"gone_1_all.deb": "0" * 64, package.name: hashlib.sha256(package.read_bytes()).hexdigest()},
+    }
+
+
+def test_keys_come_out_of_the_pinned_package(
+    tmp_path: Path, without_dpkg: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    package = make_deb(tmp_path, "keys", {"usr/share/keyrings/debian-archive-keyring.gpg": "the keys"})
+    archive = Archive(tmp_path / "archive", None)
+    (archive.folder / "pool").mkdir(parents=True)
+    served = archive.folder / "pool" / package.name
+    monkeypatch.setattr(keys, "table", lambda: {"debian_keys": pinned(package, b"the keys")})
+    with archive.served():
+        mirror = Mirror((archive.uri,), None)
+        with pytest.raises(HostError, match="no keys to check Debian's signatures") as caught:
+            keys.keyring(mirror)
+        assert debian_sources.KEYRING_VARIABLE in caught.value.hint
+        served.write_bytes(package.read_bytes()[:-1] + b"?")
+        with pytest.raises(HostError, match="not the file that was expected"):
+            keys.keyring(mirror)
+        served.write_bytes(package.read_bytes())
+        file = keys.keyring(mirror)
+        assert file.read_bytes() == b"the keys"
+        asked = len(archive.asked)
+        assert keys.keyring(mirror) == file
+        assert len(archive.asked) == asked
+        file.write_bytes(b"other keys")
+        assert keys.keyring(mirror).read_bytes() == b"the keys", "a changed file in the cache is not used"
+        monkeypatch.setattr(keys, "table", lambda: {"debian_keys": pinned(package, b"others")})
+        with pytest.raises(HostError, match="not those that were pinned"):
+            keys.keyring(mirror)
+    own = tmp_path / "own.gpg"
+    assert keys.keyring(Mirror(("http://127.0.0.1:9",), own)) == own, "the system's own keys come first"

@@ -1,0 +1,162 @@
+"""What is in a ``.deb``: by dpkg-deb where it is installed, else by python-debian.
+
+``python -m toolchains.debian.deb --fsys-tarfile FILE`` writes the archive of its files, as ``dpkg-deb`` does: recipes
+call it by that name (`stand_in`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import shlex
+import shutil
+import stat
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from core.commands import run
+from core.errors import HostError, SlipwayError, UsageError
+from core.files import keep_text
+from core.paths import IMPORTS, cache_dir
+
+_HINT = "free some space when the disk is full; else ./inv clean --cache, then the same command again"
+
+
+def _dpkg() -> bool:
+    return shutil.which("dpkg-deb") is not None
+
+
+def need_reader() -> None:
+    """Install python-debian and the OpenPGP library the first time; hosts with apt never need them."""
+    from core.environment import ensure
+
+    ensure("debian")
+
+
+def _opened(package: Path) -> Any:
+    need_reader()
+    from debian.arfile import ArError
+    from debian.debfile import DebError, DebFile
+
+    try:
+        return DebFile(str(package))
+    except (ArError, DebError, ValueError, OSError, EOFError) as error:
+        raise _damaged(package, str(error)) from error
+
+
+def _damaged(package: Path, cause: str) -> HostError:
+    return HostError(f"{package.name} is not a whole Debian package.", cause, _HINT)
+
+
+def extract(package: Path, root: Path) -> None:
+    """Unpack the package's files into ``root``; no maintainer script runs.
+
+    Raises:
+        HostError: it is damaged, has a file outside of ``root``, or the disk is full.
+    """
+    if _dpkg():
+        run(["dpkg-deb", "--extract", package, root], what=f"Unpacking {package.name}", hint=_HINT)
+        return
+    # Whole first: tarfile takes an archive that ends early for one that ends there.
+    with tempfile.TemporaryFile() as plain:
+        write_files_archive(package, plain)
+        plain.seek(0)
+        try:
+            with tarfile.open(fileobj=plain, mode="r:") as tar:
+                for entry in tar:
+                    _extract_entry(tar, entry, root, package)
+        except tarfile.TarError as error:
+            raise _damaged(package, str(error)) from error
+
+
+def _extract_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, package: Path) -> None:
+    parts = [part for part in PurePosixPath(entry.name).parts if part != "/"]
+    path = root.joinpath(*parts)
+    if not parts:
+        return  # the folder itself
+    if ".." in parts or not path.parent.resolve().is_relative_to(root.resolve()):
+        raise _damaged(package, f"{entry.name} would be outside of the folder that it is unpacked into")
+    if entry.isdir():
+        if not path.is_dir():  # a link to a folder stays: /lib in the merged layout
+            path.mkdir(parents=True)
+            path.chmod(entry.mode & 0o7777)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if entry.issym():
+        path.symlink_to(entry.linkname)
+    elif entry.islnk():
+        linked = [part for part in PurePosixPath(entry.linkname).parts if part != "/"]
+        if ".." in linked:
+            raise _damaged(package, f"{entry.name} is a link to {entry.linkname}")
+        path.hardlink_to(root.joinpath(*linked))
+    elif entry.isfile():
+        source = tar.extractfile(entry)
+        if source is None:
+            raise _damaged(package, f"{entry.name} has no bytes")
+        with path.open("wb") as out:
+            shutil.copyfileobj(source, out, 1 << 18)
+        path.chmod(stat.S_IMODE(entry.mode))
+        os.utime(path, (entry.mtime, entry.mtime))
+
+
+def control(package: Path, field: str) -> str:
+    """A field of a package's description: ``control(file, "Depends")``; empty if it has none."""
+    if _dpkg():
+        return run(["dpkg-deb", "--field", package, field], what=f"Reading {package.name}").stdout.strip()
+    deb = _opened(package)
+    try:
+        return str(deb.debcontrol().get(field, "")).strip()
+    finally:
+        deb.close()
+
+
+def write_files_archive(package: Path, out: IO[bytes]) -> None:
+    """Write the tar archive of the package's files, not compressed, to ``out``.
+
+    Raises:
+        HostError: it is damaged, or compressed in a way that Python does not read.
+    """
+    deb = _opened(package)
+    try:
+        member = next(deb.getmember(name) for name in deb.getnames() if name.startswith("data.tar"))
+        kinds: dict[str, Callable[[Any], Any]] = {".xz": lzma.open, ".gz": gzip.open, ".tar": lambda file: file}
+        opened = kinds.get(Path(member.name).suffix)
+        if opened is None:
+            raise _damaged(package, f"its files are in {member.name}, which is neither xz nor gzip")
+        shutil.copyfileobj(opened(member), out, 1 << 18)
+    except (lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+        raise _damaged(package, str(error)) from error
+    finally:
+        deb.close()
+
+
+def stand_in() -> Path | None:
+    """A folder for ``PATH`` with a program ``dpkg-deb``, for recipes on a machine without it; else nothing."""
+    if _dpkg():
+        return None
+    folder = cache_dir("tools", "deb")
+    words = ["/usr/bin/env", f"PYTHONPATH={IMPORTS}", sys.executable, "-m", "toolchains.debian.deb"]
+    keep_text(folder / "dpkg-deb", f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', 0o755)
+    return folder
+
+
+def main(words: Sequence[str]) -> int:
+    """``--fsys-tarfile FILE``; the exit code is the error's own."""
+    try:
+        if len(words) != 2 or words[0] != "--fsys-tarfile":
+            raise UsageError("This command takes two arguments: --fsys-tarfile FILE.", f"got {' '.join(words)}")
+        write_files_archive(Path(words[1]), sys.stdout.buffer)
+    except SlipwayError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

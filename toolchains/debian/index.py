@@ -1,0 +1,178 @@
+"""The archive's lists of packages, ``Packages`` and ``Sources``: looked up by name, parsed only where they are used."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote as quote_path
+
+from toolchains.debian.client import ArchiveError, Item
+
+_NAME = re.compile(r"^Package: *(\S+)$", re.MULTILINE)
+_PROVIDES = re.compile(r"^Provides: *(\S.*)$", re.MULTILINE)
+_PRIORITIES = {name: order for order, name in enumerate(("required", "important", "standard", "optional"))}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One alternative of a dependency: ``libc6 (>= 2.36)``."""
+
+    name: str
+    operator: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Package:
+    """One binary package of the list."""
+
+    name: str
+    version: str
+    arch: str
+    path: str
+    """Below the mirror's address."""
+    size: int
+    sha256: str
+    depends: tuple[tuple[Relation, ...], ...]
+    """Groups of alternatives, of which one each is needed."""
+    conflicts: tuple[Relation, ...]
+    provides: tuple[Relation, ...]
+    priority: str = "optional"
+
+    def item(self, mirror: str) -> Item:
+        """The file as apt names it."""
+        version = self.version.replace(":", "%3a")
+        uri = f"{mirror.rstrip('/')}/{quote_path(self.path)}"
+        return Item(uri, f"{self.name}_{version}_{self.arch}.deb", self.size, self.sha256)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def version_key(version: str) -> Any:
+    """Orders versions as Debian does."""
+    from debian.debian_support import NativeVersion
+
+    return NativeVersion(version)
+
+
+def satisfies(version: str, wanted: Relation) -> bool:
+    """Whether ``version`` of a package is what the relation needs."""
+    if not wanted.operator:
+        return True
+    have, bound = version_key(version), version_key(wanted.version)
+    compared: dict[str, bool] = {
+        "<<": have < bound, "<=": have <= bound, "<": have <= bound,
+        "=": have == bound,
+        ">=": have >= bound, ">": have >= bound, ">>": have > bound,
+    }  # fmt: skip
+    return compared.get(wanted.operator, False)
+
+
+def _relations(groups: Iterable[Iterable[dict[str, Any]]]) -> tuple[tuple[Relation, ...], ...]:
+    return tuple(tuple(Relation(one["name"], *(one.get("version") or ("", ""))) for one in group) for group in groups)
+
+
+def safe_path(path: str) -> str:
+    """A path below the mirror's address.
+
+    Raises:
+        ArchiveError: it leads elsewhere.
+    """
+    if not re.fullmatch(r"[\w+.~-][\w+.~/-]*", path, re.ASCII) or ".." in PurePosixPath(path).parts:
+        what = f"The archive's list names {path!r}, which is not a path in the archive."
+        raise ArchiveError(what, "", "./inv doctor")
+    return path
+
+
+def _digest(text: str) -> str:
+    if not _SHA256.fullmatch(text):
+        raise ArchiveError(f"The archive's list has {text!r} in place of a SHA-256.", "", "./inv doctor")
+    return text
+
+
+class Index:
+    """A suite's ``Packages`` for one architecture."""
+
+    def __init__(self, text: str) -> None:
+        self._stanzas: dict[str, list[str]] = {}
+        self._providing: list[str] = []
+        for stanza in text.split("\n\n"):
+            found = _NAME.search(stanza)
+            if found:
+                self._stanzas.setdefault(found[1], []).append(stanza)
+                if "\nProvides:" in stanza:
+                    self._providing.append(stanza)
+
+    def __len__(self) -> int:
+        return len(self._stanzas)
+
+    @functools.cached_property
+    def _providers(self) -> dict[str, list[str]]:
+        """Names of the packages that provide a name, in the list's order."""
+        found: dict[str, list[str]] = {}
+        for stanza in self._providing:
+            name, provides = _NAME.search(stanza), _PROVIDES.search(stanza)
+            for one in provides[1].split(",") if name and provides else ():
+                found.setdefault(one.strip().split(" ")[0].split(":")[0], []).append(name[1] if name else "")
+        return found
+
+    @functools.cache  # noqa: B019 - an index lives as long as the look-up
+    def packages(self, name: str) -> tuple[Package, ...]:
+        """All versions of ``name``, the newest first."""
+        found = [self._parse(stanza) for stanza in self._stanzas.get(name, ())]
+        return tuple(sorted(found, key=lambda package: version_key(package.version), reverse=True))
+
+    def providers(self, wanted: Relation) -> list[Package]:
+        """Packages that provide what the relation needs: as apt, those of a higher priority first."""
+        found: list[Package] = []
+        for name in dict.fromkeys(self._providers.get(wanted.name, ())):
+            for package in self.packages(name)[:1]:
+                for given in package.provides:
+                    # A versioned need is met only by a versioned Provides (Debian Policy 7.5).
+                    if given.name == wanted.name and (
+                        not wanted.operator or (given.version and satisfies(given.version, wanted))
+                    ):
+                        found.append(package)
+                        break
+        return sorted(found, key=lambda package: _PRIORITIES.get(package.priority, len(_PRIORITIES)))
+
+    @staticmethod
+    def _parse(stanza: str) -> Package:
+        from debian.deb822 import Packages
+
+        fields = Packages(stanza)
+        relations = fields.relations
+        needs = (*relations["pre-depends"], *relations["depends"])
+        against = (*relations["conflicts"], *relations["breaks"])
+        return Package(
+            name=fields["Package"],
+            version=fields["Version"],
+            arch=fields["Architecture"],
+            path=safe_path(fields["Filename"]),
+            size=int(fields["Size"]),
+            sha256=_digest(fields["SHA256"].lower()),
+            depends=_relations(needs),
+            conflicts=tuple(one for group in _relations(against) for one in group),
+            provides=tuple(one for group in _relations(relations["provides"]) for one in group),
+            priority=fields.get("Priority", "optional"),
+        )
+
+
+def source_files(text: str, package: str, mirror: str) -> list[Item]:
+    """Upstream's tarballs of the newest version of a source package in a list ``Sources``; none if it lacks it."""
+    from debian.deb822 import Sources
+
+    stanzas = [stanza for stanza in text.split("\n\n") if (found := _NAME.search(stanza)) and found[1] == package]
+    if not stanzas:
+        return []
+    newest = max((Sources(stanza) for stanza in stanzas), key=lambda fields: version_key(fields["Version"]))
+    folder = safe_path(newest["Directory"])
+    return [
+        Item(f"{mirror.rstrip('/')}/{quote_path(f'{folder}/{name}')}", name, int(row["size"]), _digest(row["sha256"]))
+        for row in newest["Checksums-Sha256"]
+        if re.search(r"\.tar\.\w+$", name := safe_path(row["name"])) and ".debian.tar." not in name and "/" not in name
+    ]

@@ -1,0 +1,218 @@
+"""Debian's archive without apt: read by ourselves, checked by the archive's own keys.
+
+The signed list of a suite names its lists of packages by digest, and these name the packages by digest. Everything is
+refused that does not match; what was read is kept, and checked again each time that it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import lzma
+import re
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.console import step
+from core.errors import HostError
+from core.files import disk_errors, sha256_bytes, write_atomic
+from toolchains.debian import http, release
+from toolchains.debian.client import ArchiveError, Client, Item, downloading, retrying
+from toolchains.debian.closure import Closure, find
+from toolchains.debian.deb import need_reader
+from toolchains.debian.index import Index, source_files
+from toolchains.debian.keys import keyring
+from toolchains.debian.sources import find_mirror
+
+_MOST_RELEASE = 4 << 20
+"""Bytes of a suite's signed list; sid's has 0.2 MB."""
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+
+
+@dataclass(frozen=True)
+class Reader(Client):
+    """Debian's archive over HTTP."""
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder / "archive"
+
+    @property
+    def _signed(self) -> Path:
+        return self._kept / "InRelease"
+
+    def _list_file(self, sha256: str) -> Path:
+        return self._kept / f"{'Sources' if self.sources else 'Packages'}-{sha256[:16]}.xz"
+
+    @property
+    def _list_path(self) -> str:
+        return "main/source/Sources.xz" if self.sources else f"main/binary-{self.arch}/Packages.xz"
+
+    @property
+    def lists_age(self) -> float:
+        """Seconds since the lists were read; infinite when there are none."""
+        if not self._signed.is_file() or self._kept_release() is None:
+            return float("inf")
+        return max(0.0, time.time() - self._signed.stat().st_mtime)
+
+    def _kept_release(self) -> release.Release | None:
+        """What was read before, if it is whole."""
+        try:
+            return release.read(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
+        except (OSError, ArchiveError):
+            return None
+
+    def refresh(self) -> None:
+        """Read the archive's lists again.
+
+        Raises:
+            ArchiveError: not signed by Debian, too old, of another suite, or changed on its way.
+            HostError: there are no keys to check signatures with.
+        """
+        if not _PLAIN.fullmatch(self.suite) or not _PLAIN.fullmatch(self.arch):
+            raise ArchiveError(f"There is no Debian {self.suite} for {self.arch}.", "", "./inv doctor", absent=True)
+        need_reader()
+        mirror = find_mirror()
+        keys = keyring(mirror)
+        base = f"{mirror.uris[0].rstrip('/')}/dists/{self.suite}"
+        self._kept.mkdir(parents=True, exist_ok=True)
+        said = f"reading Debian {self.suite}'s list of packages ({self.arch})"
+        with (
+            disk_errors("reading Debian's lists"),
+            tempfile.TemporaryDirectory(prefix=".lists.", dir=self.folder) as name,
+            step(said, "debian-lists", announce=False) as shown,
+        ):
+            signed = Path(name, "InRelease")
+            retrying(lambda: http.get(f"{base}/InRelease", signed, most=_MOST_RELEASE))
+            raw = signed.read_bytes()
+            new = release.read(raw, keys, self.suite)
+            release.check_age(self.suite, new, self._kept_release(), time.time())
+            size, digest = self._named(new)
+            file = self._list_file(digest)
+            if not (file.is_file() and sha256_bytes(file.read_bytes()) == digest):
+                fresh = Path(name, "list.xz")
+                retrying(lambda: self._get_list(base, new, fresh, lambda: shown.bytes(_size(fresh), size)))
+                fresh.replace(file)
+            # The signed list last: what was read before stays whole until then.
+            write_atomic(self._signed, raw)
+        for old in self._kept.glob("*.xz"):
+            if old != file:
+                old.unlink(missing_ok=True)
+
+    def _named(self, signed: release.Release) -> tuple[int, str]:
+        """Size and SHA-256 of the list of packages."""
+        if self._list_path not in signed.files:
+            what = "source packages" if self.sources else f"packages for {self.arch}"
+            raise ArchiveError(
+                f"Debian {self.suite} has no list of {what}.",
+                f"its signed list names no {self._list_path}",
+                "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
+                absent=True,
+            )
+        return signed.files[self._list_path]
+
+    def _get_list(self, base: str, signed: release.Release, file: Path, watch: Callable[[], None]) -> None:
+        """The list of packages: by its digest, under which a mirror that is being updated still has the old one."""
+        size, digest = self._named(signed)
+        if signed.by_hash:
+            folder = self._list_path.rpartition("/")[0]
+            with contextlib.suppress(_AbsentError):
+                _unless_absent(f"{base}/{folder}/by-hash/SHA256/{digest}", file, size, digest, watch)
+                return
+        http.get(f"{base}/{self._list_path}", file, size=size, sha256=digest, watch=watch)
+
+    def _text(self) -> str:
+        """The list of packages; its digest and the signature of the list that names it are checked each time."""
+        need_reader()
+        signed = release.read(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
+        size, digest = self._named(signed)
+        file = self._list_file(digest)
+        raw = file.read_bytes() if file.is_file() else b""
+        if len(raw) != size or sha256_bytes(raw) != digest:
+            self._signed.unlink(missing_ok=True)
+            raise ArchiveError(
+                f"The kept list of Debian {self.suite}'s packages is damaged.",
+                "something has changed a file in Slipway's cache",
+                "the same command again, which reads it again",
+                absent=True,
+            )
+        return lzma.decompress(raw).decode("utf-8")
+
+    def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
+        """The files that are to be downloaded, sorted by name; touches no network."""
+        index = _index(self)
+        found = [find(index, spec, self.suite) for spec in packages]
+        if closure:
+            chosen = Closure(index, self.suite)
+            chosen.add(found)
+            found = list(chosen.chosen.values())
+        mirror = find_mirror().uris[0]
+        return [package.item(mirror) for package in dict.fromkeys(found)]
+
+    def download(self, items: Sequence[Item], folder: Path) -> None:
+        """Download ``items`` into ``folder``; each is compared with the signed list."""
+        downloading(self.suite, items, folder, lambda watch: _get_all(items, folder, watch))
+
+    def plan_source(self, package: str) -> list[Item]:
+        """Upstream's tarballs of a source package."""
+        items = source_files(self._text(), package, find_mirror().uris[0])
+        if not items:
+            raise ArchiveError(
+                f"Debian {self.suite} has no source package {package}.",
+                "its list does not name it",
+                "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
+                absent=True,
+            )
+        return items
+
+    def download_source(self, _package: str, items: Sequence[Item], folder: Path) -> None:
+        """Download upstream's tarballs of a source package into ``folder``."""
+        self.download(items, folder)
+
+    def _get(self, uri: str, file: Path, sha256: str = "") -> None:
+        http.get(uri, file, sha256=sha256)
+
+
+class _AbsentError(Exception):
+    """The mirror has no file by its digest."""
+
+
+def _unless_absent(uri: str, file: Path, size: int, sha256: str, watch: Callable[[], None]) -> None:
+    try:
+        http.get(uri, file, size=size, sha256=sha256, watch=watch)
+    except ArchiveError as error:
+        if error.absent:
+            raise _AbsentError from error
+        raise
+
+
+def _size(file: Path) -> int:
+    with contextlib.suppress(OSError):
+        return file.stat().st_size
+    return 0
+
+
+def _get_all(items: Sequence[Item], folder: Path, watch: Callable[[], None]) -> None:
+    for item in items:
+        file = folder / item.name
+        if not (file.is_file() and file.stat().st_size == item.size):  # from the try before this one
+            http.get(item.uri, file, size=item.size, sha256=item.sha256, watch=watch)
+
+
+def _index(reader: Reader) -> Index:
+    if not reader._signed.is_file():
+        raise ArchiveError(f"Debian {reader.suite}'s lists were not read.", "", "the same command again", absent=True)
+    return _parsed(reader, reader._signed.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(reader: Reader, _: int) -> Index:
+    """A list has 60 MB, and a build asks for several packages of it."""
+    try:
+        return Index(reader._text())
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        what = f"Debian {reader.suite}'s list cannot be unpacked."
+        raise HostError(what, str(error), "./inv clean --cache") from error
