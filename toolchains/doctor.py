@@ -263,7 +263,7 @@ def report(as_json: bool) -> None:
     if bad:
         raise HostError(
             f"This machine lacks {', '.join(check.name for check in bad)}.",
-            "; ".join(check.detail for check in bad),
+            "; ".join(dict.fromkeys(check.detail for check in bad)),
             bad[0].fix,
             [check.name for check in bad],
         )

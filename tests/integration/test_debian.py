@@ -1,4 +1,4 @@
-"""The Debian client and the emulators against the real archive."""
+"""The Debian clients and the emulators against the real archive."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from core import sealed
 from core.errors import HostError
 from core.paths import ROOT
 from toolchains.debian import apt as debian_apt
+from toolchains.debian import deb as debian_deb
 from toolchains.debian import packages as debian
+from toolchains.debian import sources as debian_sources
+from toolchains.debian.reader import Reader
 from toolchains.debian.sources import Mirror, find_mirror
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
@@ -100,6 +104,28 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError:
         return b""
+
+
+def test_without_apt_the_same_files_come(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's own mirror, read by apt and by Slipway itself, which gets Debian's keys from there, too."""
+    wanted = ["hello", "python3-numpy"]
+    debian.fetch("bookworm", "armhf", ["hello"])
+    by_apt = debian_apt.Apt("bookworm", "armhf").plan(wanted, closure=True)
+    tree = debian.tree("bookworm", "armhf", ["hello"])
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(debian, "missing_programs", lambda: ["apt-get"])
+    monkeypatch.setattr(debian_deb, "_dpkg", lambda: False)
+    monkeypatch.setattr(debian_sources, "KEYRINGS", ())
+    monkeypatch.setenv(debian_sources.VARIABLE, find_mirror().uris[0])
+    monkeypatch.delenv(debian_sources.KEYRING_VARIABLE, raising=False)
+    other = debian.tree("bookworm", "armhf", ["hello"])
+    assert sealed.contents(other) == sealed.contents(tree)
+    assert list((tmp_path / "other/debian/keys").glob("*.gpg"))
+    by_us = Reader("bookworm", "armhf").plan(wanted, closure=True)
+    assert len(by_apt) > 40
+    assert {(item.name, item.size, item.sha256) for item in by_us} == {
+        (item.name, item.size, item.sha256) for item in by_apt
+    }
 
 
 def test_what_is_not_there_is_said(cache: Path) -> None:

@@ -159,8 +159,11 @@ def test_a_broken_environment_is_made_again(lived_in: Path) -> None:
 
 
 def test_a_debian_python_without_venv_support(clone: Path) -> None:
-    # As on a fresh Debian: python3 is there, python3-venv (ensurepip) is not.
-    script = 'mount -t tmpfs none /usr/lib/python3.11/ensurepip && SLIPWAY_PYTHON=/usr/bin/python3 exec "$0" --version'
+    # As on a fresh Debian: python3 is there, python3-venv (ensurepip) and apt's lists of packages are not.
+    script = (
+        "mount -t tmpfs none /usr/lib/python3.11/ensurepip && mount -t tmpfs none /var/lib/apt/lists && "
+        'SLIPWAY_PYTHON=/usr/bin/python3 exec "$0" --version'
+    )
     done = subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")],
         capture_output=True,

@@ -40,7 +40,7 @@ def available() -> str:
     try:
         find_mirror()
     except HostError as error:
-        return f"{error.what} {error.cause}"
+        return f"{error.what.rstrip('.')}: {error.cause}"
     return ""
 
 
