@@ -12,11 +12,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -39,11 +41,15 @@ LABELS = {
     "openvino": "what exports for OpenVINO need (about 60 MB)",
     "arm": "what exports for Ethos-U and VGF need (about 70 MB)",
     "server": "Conan's server, for tests (about 1 MB)",
+    "adb": "the client of adb (about 7 MB)",
 }
 """The sets: extras of the project in pyproject.toml.
 
 Those from ``nets`` on go into folders of their own (`install_apart`), all others into one environment.
 """
+_OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
+"""Sets whose wheels are named for x86-64, and used on 64-bit Arm: adbutils is Python, and its adb for macOS
+runs on both."""
 _REFUSED = re.compile(
     r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
     re.DOTALL,
@@ -61,6 +67,25 @@ class SetupError(Exception):
 def fail(what: str, cause: str, hint: str) -> NoReturn:
     """Raise a `SetupError` in the project's three-part form."""
     raise SetupError(f"{what}\nCause: {cause}\nTry: {hint}")
+
+
+def unsupported(system: str, machine: str, triple: str) -> tuple[str, str, str] | None:
+    """What happened, why and what to try, where packages that everything needs do not exist for a Python; else None.
+
+    Args:
+        system, machine: as platform.system() and platform.machine() name them.
+        triple: what the Python was built for, ``x86_64-alpine-linux-musl``.
+    """
+    if system == "Windows":
+        what, why = "Slipway does not run on Windows itself.", "its compilers, emulators and devices need Linux"
+        return what, why, "in the Windows Subsystem for Linux (wsl --install -d Debian): ./inv --list"
+    if "musl" in triple:
+        what = "Slipway does not run on Linux with the C library musl (Alpine)."
+        return what, "PyTorch, adb and other packages have no builds for it", "in a container of Debian: ./inv --list"
+    if system == "Darwin" and machine == "x86_64":
+        what, why = "Slipway does not run on Macs with Intel processors.", "PyTorch and others no longer support them"
+        return what, why, "SLIPWAY_PYTHON=/path/to/an/arm64/python3 on a Mac with Apple's processor; else Linux"
+    return None
 
 
 def lock_file(name: str) -> Path:
@@ -403,18 +428,19 @@ def install_apart(name: str, venv: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as fresh:
         target = Path(fresh) / "packages"
-        install_listed(lock_file(name), venv, target, LABELS[name])
+        install_listed(lock_file(name), venv, target, LABELS[name], _OF_ANOTHER.get(name, {}).get(platform.system()))
         target.rename(folder)
 
 
-def install_listed(lock: Path, venv: Path, target: Path, label: str) -> None:
-    """Install what a lock lists into the folder ``target``, with the pip of ``venv``.
+def install_listed(lock: Path, venv: Path, target: Path, label: str, of: str | None = None) -> None:
+    """Install what a lock lists into the folder ``target``, with the pip of ``venv``; wheels ``of`` another platform.
 
     Raises:
         SetupError: no network, no space, no wheel for this Python.
     """
     count = len(locked(lock.read_text(encoding="utf-8")))
-    _pip(venv, [*pip_words(venv / "bin" / "python"), "--target", str(target), "-r", str(lock)], label, count)
+    words = [*pip_words(venv / "bin" / "python"), "--target", str(target), *(["--platform", of] if of else [])]
+    _pip(venv, [*words, "-r", str(lock)], label, count)
 
 
 def pip_words(python: Path) -> list[str]:
@@ -430,6 +456,9 @@ def pip_words(python: Path) -> list[str]:
 
 def main(name: str, venv: Path) -> int:
     """Make the environment if it is missing or broken, then go on inside it."""
+    built_for = f"{sysconfig.get_config_var('HOST_GNU_TYPE')} {sysconfig.get_config_var('SOABI')}"
+    if refused := unsupported(platform.system(), platform.machine(), built_for):
+        fail(*refused)
     _lock(venv)
     ready = venv / ".slipway" / "venv.txt"
     python = venv / "bin" / "python"

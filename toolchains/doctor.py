@@ -78,7 +78,7 @@ def _debian() -> Check:
     from toolchains.debian import packages as debian
 
     reason = debian.available()
-    return Check("Debian packages", not reason, reason or debian.how(), debian.fix())
+    return Check("Debian packages", not reason, reason or debian.how(), debian.fix() if reason else "")
 
 
 def _zig() -> Check:
@@ -161,15 +161,16 @@ def _emulators() -> list[Check]:
             fix = "a machine of that kind as a device (docs/devices.md)"
             check("elsewhere", False, f"not run here: {target.proof}", fix, optional=True)
         elif not target.qemu:
-            why = debian.available()
+            why = debian.runnable()
             detail = why or "Wine, from Debian's packages, in namespaces of this user's own"
             check("Wine", not why, detail, debian.fix(), optional=True)
-        elif not debian.available():
+        elif not debian.runnable():
             check("QEMU", True, f"{target.qemu}, from Debian's packages")
         elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):
             check("QEMU", True, f"{path}, this system's own")
         else:
-            check("QEMU", False, f"no {target.qemu}", "install your distribution's qemu-user, 8 or newer")
+            fix = debian.fix() if debian.runnable() else "install your distribution's qemu-user, 8 or newer"
+            check("QEMU", False, f"no {target.qemu}", fix, optional=platform.system() != "Linux")
     return found
 
 

@@ -59,7 +59,7 @@ def _abigail(name: str) -> list[str]:
     Raises:
         HostError: it is not available here.
     """
-    reason = debian.available()
+    reason = debian.runnable()
     if not reason:
         pinned = table()["abigail"]
         package = f"abigail-tools={pinned['version']}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import sys
 import time
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from core.commands import quote
 from core.console import step
-from core.errors import ConfigError, UnreachableError
+from core.errors import ConfigError, HostError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
 from core.paths import IMPORTS
 from deploy.virtual.answer import answers
@@ -104,16 +105,42 @@ def ensure(name: str) -> Endpoint:
 
     Raises:
         ConfigError: no such device.
-        HostError: QEMU or Debian's packages are not available.
+        HostError: QEMU or Debian's packages are not available; or KVM is wanted and cannot be had.
         UnreachableError: it was started and its server did not answer in time.
     """
     spec, folder = get_spec(name), Folder.of(name)
     with disk_errors(f"starting {name}"):
         state = _up(folder)
+        _check_host(spec)
+        _check_kvm(spec, folder, running=state is not None)
         if state is None:
             with locked(folder.lock):
                 state = _up(folder) or _boot(spec, folder)
     return Endpoint(HOST, state.port, spec.user, folder.key, folder.known_hosts)
+
+
+def _check_host(spec: Spec) -> None:
+    if platform.system() != "Linux":
+        raise HostError(
+            f"The virtual device {spec.name} does not run on {platform.system()}.",
+            "what starts and ends virtual devices relies on Linux",
+            "a device of your own (./inv devices.add --ssh USER@HOST), or Slipway on Linux (docs/hosts.md)",
+        )
+
+
+def _check_kvm(spec: Spec, folder: Folder, running: bool) -> None:
+    """Refuse, before anything is fetched, what the user wants by KVM and cannot have so."""
+    from toolchains.emulation import kvm
+
+    if not kvm.wanted():
+        return
+    kvm.machine_argv(spec.name, spec.arch, spec.qemu)
+    if running and "kvm" not in Launch.read(folder).argv:
+        raise HostError(
+            f"The virtual device {spec.name} runs already, emulated.",
+            f"it was started without {kvm.VARIABLE}=on",
+            f"./inv devices.stop {spec.name}, then the same command again",
+        )
 
 
 def start(name: str) -> Endpoint:
@@ -208,11 +235,14 @@ def _idle_seconds(spec: Spec) -> float:
 
 
 def _launch(spec: Spec, files: Image, folder: Folder) -> None:
+    from toolchains.emulation import kvm
     from toolchains.emulation.emulators import system_argv
 
+    own = kvm.wanted()
+    machine = kvm.machine_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
     argv = [
-        *system_argv(spec.arch, spec.emulator), *spec.qemu, "-nodefaults", "-display", "none", "-monitor", "none",
-        "-serial", f"file:{folder.console}", "-no-reboot",
+        *system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
+        "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
         "-kernel", str(files.kernel), "-initrd", str(folder.initrd),
         "-append", f"{spec.append} slipway.time={time.time():.0f}",
         # restrict: the machine reaches nothing; only this forward reaches it.

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from core import environment
 from core.errors import (
     AuthenticationError,
     ConfigError,
@@ -27,7 +28,16 @@ from core.errors import (
 from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.files import Files
 from deploy.transport.adb.port import PORT_VARIABLE, default_port
-from deploy.transport.adb.server import Seen, Server, attach, parse_devices, pick, running_server, users_server
+from deploy.transport.adb.server import (
+    Seen,
+    Server,
+    adb_program,
+    attach,
+    parse_devices,
+    pick,
+    running_server,
+    users_server,
+)
 from deploy.transport.adb.transport import AdbChannel
 from deploy.transport.deadline import Deadline
 
@@ -389,9 +399,41 @@ def test_a_file_longer_than_allowed_is_none(line: tuple[Files, list[socket.socke
     assert not (tmp_path / "file").exists()
 
 
-def test_a_machine_without_adbutils_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """adbutils has no wheel for 64-bit Arm, and nothing is built from sources there."""
-    monkeypatch.setitem(sys.modules, "adbutils", None)
+def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on 64-bit Arm."""
+    (tmp_path / "adbutils").mkdir()
+    names = "AdbClient = AdbConnection = object\nclass AdbError(Exception): pass\n"
+    (tmp_path / "adbutils/__init__.py").write_text(names)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(environment, "apart", lambda name: {"adb": tmp_path}[name])
+    monkeypatch.setattr(sys, "path", [name for name in sys.path if "site-packages" not in name])
+    monkeypatch.delitem(sys.modules, "adbutils")
     monkeypatch.delitem(sys.modules, "deploy.transport.adb.library")
-    with pytest.raises(HostError, match="cannot reach devices over adb"):
-        importlib.import_module("deploy.transport.adb.library")
+    library = importlib.import_module("deploy.transport.adb.library")
+    assert sys.modules["adbutils"].__file__ == str(tmp_path / "adbutils/__init__.py")
+    assert library.AdbClient is object
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "brought"),
+    [("Linux", "x86_64", True), ("Linux", "aarch64", False), ("Darwin", "arm64", True)],
+)
+def test_which_adb_starts_servers(
+    system: str, machine: str, brought: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.delenv("ADBUTILS_ADB_PATH", raising=False)
+    own = tmp_path / "adb"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = adb_program()
+    assert found.endswith("adbutils/binaries/adb") if brought else found == str(own)
+    own.unlink()
+    if not brought:
+        with pytest.raises(HostError, match="no adb on this machine") as caught:
+            adb_program()
+        assert "apt-get install adb" in caught.value.hint

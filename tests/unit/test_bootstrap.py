@@ -38,3 +38,36 @@ def test_ctrl_c_while_pip_starts_ends_it(tmp_path: Path, monkeypatch: pytest.Mon
         bootstrap._pip(tmp_path, [sys.executable, "-c", "import time; time.sleep(600)"], "nothing", 1)
     (child,) = started
     assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "built_for", "words"),
+    [
+        ("Linux", "x86_64", "x86_64-pc-linux-gnu cpython-311-x86_64-linux-gnu", ""),
+        ("Linux", "aarch64", "aarch64-unknown-linux-gnu None", ""),
+        ("Darwin", "arm64", "aarch64-apple-darwin24.0.0 cpython-313-darwin", ""),
+        ("Linux", "x86_64", "x86_64-alpine-linux-musl cpython-312-x86_64-linux-musl", "musl (Alpine)"),
+        ("Linux", "aarch64", "None cpython-313-aarch64-linux-musl", "musl (Alpine)"),
+        ("Darwin", "x86_64", "x86_64-apple-darwin23.6.0 cpython-312-darwin", "Intel processors"),
+        ("Windows", "AMD64", "None None", "does not run on Windows itself"),
+    ],
+)
+def test_a_machine_without_the_packages_is_refused_at_the_door(
+    system: str,
+    machine: str,
+    built_for: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    triple, soabi = (None if word == "None" else word for word in built_for.split())
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("sysconfig.get_config_var", {"HOST_GNU_TYPE": triple, "SOABI": soabi}.get)
+    monkeypatch.setattr(bootstrap, "_make_venv", lambda venv: bootstrap.fail("went on", "", ""))
+    assert bootstrap.guarded(["core", str(tmp_path / "venv")]) == 4
+    lines = capsys.readouterr().err.splitlines()
+    assert (words or "went on") in lines[0]
+    assert [line.partition(":")[0] for line in lines[1:]] == ["Cause", "Try"]
+    assert not (tmp_path / "venv").exists()

@@ -55,7 +55,7 @@ def jdk() -> Path:
         own = Path(found).resolve().parent.parent
         if _version(own) >= _OLDEST:
             return own
-    if why := debian.available():
+    if why := debian.runnable():
         raise HostError(f"There is no JDK {_OLDEST} or newer on this machine.", why, "install one, or set JAVA_HOME")
     pinned = table()["jdk"]
     root = debian.tree(pinned["suite"], host_arch(), tuple(pinned["packages"]))

@@ -320,7 +320,7 @@ def _zstd() -> list[str]:
 
     if own := shutil.which("zstd"):
         return [own]
-    if debian.available():
+    if debian.runnable():
         return [need("zstd", "install zstd: it packs the SDK's archive")]
     root = debian.tree("bookworm", host_arch(), ["zstd"], closure=True)
     return list(map(str, debian.installed_program(root, "usr/bin/zstd")))

@@ -38,7 +38,7 @@ def describe() -> tuple[bool, str]:
     """Whether builds go through ccache here, and which one or why not. Nothing is fetched."""
     if off():
         return False, f"switched off by {SWITCH}"
-    reason = debian.available()
+    reason = debian.runnable()
     if not reason:
         return True, f"Debian's, {table()['ccache']['size']}B at most, {console.shown(cache_dir('ccache'))}"
     if installed := shutil.which("ccache"):
@@ -50,7 +50,7 @@ def _program() -> list[str]:
     """Argv of ccache; empty if it is not available."""
     if off():
         return []
-    if not debian.available():
+    if not debian.runnable():
         try:
             root = debian.tree(table()["ccache"]["suite"], host_arch(), ["ccache"], closure=True)
             return debian.installed_program(root, "usr/bin/ccache")

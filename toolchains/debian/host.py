@@ -9,17 +9,22 @@ from core.errors import HostError
 _HOST_ARCHS = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+def known_arch() -> str:
+    """Debian's name of this machine's architecture; empty where its programs do not run."""
+    return _HOST_ARCHS.get(platform.machine().lower(), "") if platform.system() == "Linux" else ""
+
+
 def host_arch() -> str:
     """Debian's name of this machine's architecture, whose programs are fetched.
 
     Raises:
         HostError: a machine that Debian's emulators are not built for, or not Linux.
     """
-    machine = platform.machine().lower()
-    if platform.system() != "Linux" or machine not in _HOST_ARCHS:
+    arch = known_arch()
+    if not arch:
         raise HostError(
-            f"There is no emulator for {platform.system()} on {machine}.",
-            "Slipway's emulators are Debian's, for Linux on x86_64 and aarch64",
-            "run Slipway in a Debian container",
+            f"Debian's programs do not run on {platform.system()} on {platform.machine().lower()}.",
+            "emulators, virtual devices and Wine come from Debian, for Linux on x86_64 and aarch64",
+            "run Slipway on Linux, in a container or a virtual machine (docs/hosts.md)",
         )
-    return _HOST_ARCHS[machine]
+    return arch

@@ -23,11 +23,24 @@ from core.paths import cache_dir
 from toolchains.debian.apt import Apt, missing_programs
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item
 from toolchains.debian.deb import control
+from toolchains.debian.host import host_arch
 from toolchains.debian.reader import Reader
 from toolchains.debian.sources import find_mirror
 from toolchains.debian.tree import own_loader_argv, unpack
 
-__all__ = ["available", "binary", "control", "fetch", "installed_program", "source", "tree", "versions"]
+__all__ = [
+    "available",
+    "binary",
+    "control",
+    "fetch",
+    "fix",
+    "how",
+    "installed_program",
+    "runnable",
+    "source",
+    "tree",
+    "versions",
+]
 
 _RECORD = 1
 """Raised when the shape of a record or of an unpacked tree changes."""
@@ -44,10 +57,20 @@ def available() -> str:
     return ""
 
 
+def runnable() -> str:
+    """Why programs of Debian's packages do not run on this machine; empty if they do."""
+    try:
+        host_arch()
+    except HostError as error:
+        return f"{error.what.rstrip('.')}: {error.cause}"
+    return available()
+
+
 def fix() -> str:
     """The next step where they are not `available`."""
     try:
         find_mirror()
+        host_arch()
     except HostError as error:
         return error.hint
     return ""

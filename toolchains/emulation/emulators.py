@@ -74,7 +74,7 @@ def describe(target: Target, cpu: str = "") -> str:
 
 
 def _user_program(name: str, suite: str) -> str:
-    if why := debian.available():
+    if why := debian.runnable():
         if suite != _SUITE:
             raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian.fix())
         return _installed((name, f"{name}-static"), why)
@@ -84,12 +84,13 @@ def _user_program(name: str, suite: str) -> str:
     return str(root / "usr/bin" / name)
 
 
-def system_argv(arch: str, suite: str = "forky") -> list[str]:
+def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[str]:
     """QEMU for a whole machine; Debian's also counts the instructions of programs (`instructions`).
 
     Args:
         arch: Debian's name, ``arm64``, ``armhf`` or ``armel``.
         suite: whose QEMU; a newer one models processors that an older one does not know.
+        count: whether it counts; only emulated instructions can be.
 
     Raises:
         NotSupportedError: no machine of that architecture.
@@ -98,11 +99,11 @@ def system_argv(arch: str, suite: str = "forky") -> list[str]:
     program = _PROGRAMS.get(arch)
     if program is None:
         raise NotSupportedError(f"There are no virtual devices of architecture {arch}.", hint="./inv devices.list")
-    if why := debian.available():
+    if why := debian.runnable():
         return [_installed((program,), why)]
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)
     argv = debian.installed_program(root, f"usr/bin/{program}")
-    return [*argv, "-L", str(root / "usr/share/qemu"), *plugin_argv(argv)]
+    return [*argv, "-L", str(root / "usr/share/qemu"), *(plugin_argv(argv) if count else [])]
 
 
 def _installed(names: tuple[str, ...], why: str) -> str:

@@ -18,7 +18,7 @@ from core.errors import HostError, NotSupportedError
 from core.files import locked, new_folder, write_atomic
 from core.paths import cache_dir
 from toolchains.debian import packages as debian
-from toolchains.debian.host import host_arch
+from toolchains.debian.host import host_arch, known_arch
 from toolchains.targets import Target
 
 _SUITE = "bookworm"
@@ -109,7 +109,7 @@ _WINES = {
 
 def runs(target: Target) -> bool:
     """Whether Wine on this machine runs the target's programs."""
-    return target.os == "windows" and target.machine in _WINES and host_arch() == "amd64"
+    return target.os == "windows" and target.machine in _WINES and known_arch() == "amd64"
 
 
 def _wine(target: Target) -> _Wine:

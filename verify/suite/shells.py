@@ -32,7 +32,7 @@ def program() -> list[str]:
         HostError: this machine has neither.
     """
     pinned = table()["shellcheck"]
-    reason = debian.available()
+    reason = debian.runnable()
     if not reason:
         package = f"shellcheck={pinned['version']}"
         root = debian.tree(pinned["suite"], host_arch(), [package], closure=True, name="shellcheck")

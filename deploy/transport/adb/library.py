@@ -1,18 +1,16 @@
-"""The one import of adbutils, which has no wheel for some machines (64-bit Arm): a sentence there, no traceback."""
+"""The one import of adbutils. It has no wheel for 64-bit Arm: there it comes from a folder of its own."""
 
 from __future__ import annotations
 
-import platform
+import importlib.util
+import os
+import sys
 
-from core.errors import HostError
+from core import environment
 
-try:
-    from adbutils import AdbClient, AdbConnection, AdbError, adb_path
-except ModuleNotFoundError as error:
-    raise HostError(
-        "This machine cannot reach devices over adb.",
-        f"the package adbutils has no wheel for {platform.system()} on {platform.machine()}",
-        "deploy to them from an x86-64 machine, or reach them by SSH",
-    ) from error
+if importlib.util.find_spec("adbutils") is None:
+    sys.path.append(os.fspath(environment.apart("adb")))
 
-__all__ = ["AdbClient", "AdbConnection", "AdbError", "adb_path"]
+from adbutils import AdbClient, AdbConnection, AdbError
+
+__all__ = ["AdbClient", "AdbConnection", "AdbError"]

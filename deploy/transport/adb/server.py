@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import platform
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -25,7 +27,7 @@ from tenacity.stop import stop_base
 
 from core.errors import AuthenticationError, ConfigError, HostError, UnreachableError
 from core.plain import says
-from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError, adb_path
+from deploy.transport.adb.library import AdbClient, AdbConnection, AdbError
 from deploy.transport.adb.port import HOST, PORT_VARIABLE, default_port, listens
 
 if TYPE_CHECKING:
@@ -270,12 +272,14 @@ def adb_program() -> str:
     import adbutils
 
     brought = os.path.join(os.path.dirname(adbutils.__file__), "binaries", "adb")  # noqa: PTH118, PTH120
-    if os.access(brought, os.X_OK):
+    # On 64-bit Arm only macOS' is for this processor, too (core/bootstrap.py).
+    foreign = platform.system() == "Linux" and platform.machine() != "x86_64"
+    if os.access(brought, os.X_OK) and not foreign:
         return brought
-    try:
-        return str(adb_path())
-    except AdbError as error:
-        raise HostError("There is no adb on this machine.", str(error), "sudo apt-get install adb") from error
+    own = os.environ.get("ADBUTILS_ADB_PATH") or shutil.which("adb")
+    if own is None:
+        raise HostError("There is no adb on this machine.", "adb is not on PATH", "sudo apt-get install adb")
+    return own
 
 
 def listed(server: Server, seconds: float = 10.0) -> list[Seen]:
