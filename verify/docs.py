@@ -179,6 +179,13 @@ def architecture() -> str:
     return filled("docs/architecture.md", {"rooms": house.sentences()})
 
 
+def hosts() -> str:
+    """``docs/hosts.md`` with the table that the code and ``docs/data/hosts.toml`` make."""
+    from verify import hosts as verify_hosts
+
+    return filled("docs/hosts.md", {"hosts": verify_hosts.markdown()})
+
+
 def operators() -> str:
     """``docs/operators.md``, from ``docs/data/operators.json``."""
     from verify.operators import coverage as operator_coverage
@@ -232,6 +239,7 @@ def main() -> None:
     write_atomic(ROOT / "docs" / "development.md", development())
     write_atomic(ROOT / "docs" / "deploy.md", transfers())
     write_atomic(ROOT / "docs" / "embedding.md", embedding())
+    write_atomic(ROOT / "docs" / "hosts.md", hosts())
     write_atomic(ROOT / "docs" / "lean.md", lean())
     write_atomic(ROOT / "docs" / "nets.md", nets())
     write_atomic(ROOT / "docs" / "kleidiai.md", lab())

@@ -30,6 +30,7 @@ def test_generated_parts_are_up_to_date() -> None:
     assert update.onnx() == _read("docs/onnx.md"), "python -m verify.docs writes it"
     assert update.faults_markdown() == _read("docs/faults.md"), "python -m verify.docs writes it"
     assert update.errors_markdown() == _read("docs/errors.md"), "python -m verify.docs writes it"
+    assert update.hosts() == _read("docs/hosts.md"), "python -m verify.docs writes it"
     assert update.lean() == _read("docs/lean.md"), "python -m verify.docs writes it"
     assert update.lab() == _read("docs/kleidiai.md"), "python -m verify.docs writes it"
     assert update.nets() == _read("docs/nets.md"), "python -m verify.docs writes it"
