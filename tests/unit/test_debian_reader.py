@@ -132,6 +132,14 @@ def test_a_changed_package_is_refused(archive: Archive, tmp_path: Path, change: 
     assert list((tmp_path / "cache").rglob("*.deb")) == []
 
 
+def test_what_a_killed_process_left_is_removed(archive: Archive, tmp_path: Path) -> None:
+    left = tmp_path / "cache/debian/bookworm-amd64/.lists.abc/list.xz"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    refresh()
+    assert not left.parent.exists()
+
+
 def test_an_older_list_never_takes_the_place_of_a_newer_one(
     archive: Archive, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import lzma
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -79,6 +80,8 @@ class Reader(Client):
         keys = keyring(mirror)
         base = f"{mirror.uris[0].rstrip('/')}/dists/{self.suite}"
         self._kept.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(".lists.*"):  # of a process that was killed; the caller holds the lock
+            shutil.rmtree(left, ignore_errors=True)
         said = f"reading Debian {self.suite}'s list of packages ({self.arch})"
         with (
             disk_errors("reading Debian's lists"),
