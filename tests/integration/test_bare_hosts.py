@@ -41,7 +41,14 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, home: Path, words: Sequence[str], **more: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
-    env = {**kept, "HOME": "/home", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLIPWAY_VENV": "/home/venv", "LANG": "C.UTF-8", **more}
+    env = {
+        **kept,
+        "HOME": "/home",
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "SLIPWAY_VENV": "/home/venv",
+        "LANG": "C.UTF-8",
+        **more,
+    }
     unshared = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
     return subprocess.run(
         [*unshared, "sh", "-c", ENTER, "sh", root, ROOT, home, root, *words],

@@ -55,7 +55,11 @@ def test_a_package_is_locked_alike_in_every_set() -> None:
     seen: dict[str, str] = {}
     for name in SETS:
         for package, lines in bootstrap.locked(bootstrap.lock_file(name).read_text(encoding="utf-8")).items():
-            assert seen.setdefault(package, lines) == lines, package
+            if name == "adb":  # in a folder of its own, on the machines for which the core set has none
+                plain = re.sub(r" ; .*(?= \\\n)", "", seen[package])
+                assert (lines, seen[package].count(" ; ")) == (plain, 1)
+            else:
+                assert seen.setdefault(package, lines) == lines, package
 
 
 def test_builds_beside_the_index_are_those_of_the_pins_with_a_local_version() -> None:
