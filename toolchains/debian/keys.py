@@ -12,7 +12,7 @@ from pathlib import Path
 from core.errors import HostError
 from core.files import locked, sha256_file, write_atomic
 from core.paths import cache_dir
-from toolchains.debian import deb, http
+from toolchains.debian import deb
 from toolchains.debian.client import ArchiveError, retrying
 from toolchains.debian.sources import KEYRING_VARIABLE, Mirror
 from toolchains.tools import table
@@ -56,6 +56,8 @@ def _pinned(mirror: Mirror) -> Path:
 
 
 def _unpack(mirror: Mirror, path: str, sha256: str, scratch: Path) -> Path:
+    from toolchains.debian import http
+
     package, files = scratch / "keys.deb", scratch / "files"
     uri = f"{mirror.uris[0].rstrip('/')}/{path}"
     retrying(lambda: http.get(uri, package, sha256=sha256, most=_MOST))

@@ -24,7 +24,6 @@ from toolchains.debian.apt import Apt, missing_programs
 from toolchains.debian.client import FRESH_SECONDS, ArchiveError, Client, Item
 from toolchains.debian.deb import control
 from toolchains.debian.host import host_arch
-from toolchains.debian.reader import Reader
 from toolchains.debian.sources import find_mirror
 from toolchains.debian.tree import own_loader_argv, unpack
 
@@ -84,7 +83,11 @@ def how() -> str:
 
 
 def _client(suite: str, arch: str, sources: bool = False) -> Client:
-    return (Reader if missing_programs() else Apt)(suite, arch, sources)
+    if not missing_programs():
+        return Apt(suite, arch, sources)
+    from toolchains.debian.reader import Reader
+
+    return Reader(suite, arch, sources)
 
 
 def _key(suite: str, arch: str, packages: Sequence[str], closure: bool) -> str:
