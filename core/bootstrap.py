@@ -81,9 +81,12 @@ def unsupported(system: str, machine: str, triple: str) -> tuple[str, str, str] 
         return what, why, "in the Windows Subsystem for Linux (wsl --install -d Debian): ./inv --list"
     if "musl" in triple:
         what = "Slipway does not run on Linux with the C library musl (Alpine)."
-        return what, "PyTorch, adb and other packages have no builds for it", "in a container of Debian: ./inv --list"
+        return what, "PyTorch and adb have no builds for it", "in a container of Debian: ./inv --list"
     if system == "Darwin" and machine == "x86_64":
-        what, why = "Slipway does not run on Macs with Intel processors.", "PyTorch and others no longer support them"
+        what, why = (
+            "Slipway does not run on Macs with Intel processors.",
+            "PyTorch and cryptography no longer support them",
+        )
         return what, why, "SLIPWAY_PYTHON=/path/to/an/arm64/python3 on a Mac with Apple's processor; else Linux"
     return None
 
