@@ -78,8 +78,8 @@ def fix() -> str:
 def how() -> str:
     """The way to the archive, for people."""
     if missing_programs():
-        return "read by Slipway itself, without root, signatures checked by Debian's keys"
-    return "through apt, without root, from this system's own mirror"
+        return "read by Slipway itself, signatures checked"
+    return "through apt, from its own mirror, without root"
 
 
 def _client(suite: str, arch: str, sources: bool = False) -> Client:
