@@ -72,9 +72,7 @@ def fail(what: str, cause: str, hint: str) -> NoReturn:
 def unsupported(system: str, machine: str, triple: str) -> tuple[str, str, str] | None:
     """What happened, why and what to try, where packages that everything needs do not exist for a Python; else None.
 
-    Args:
-        system, machine: as platform.system() and platform.machine() name them.
-        triple: what the Python was built for, ``x86_64-alpine-linux-musl``.
+    ``triple`` is what the Python was built for, ``x86_64-alpine-linux-musl``; the others are ``platform``'s names.
     """
     if system == "Windows":
         what, why = "Slipway does not run on Windows itself.", "its compilers, emulators and devices need Linux"
