@@ -12,7 +12,7 @@ from core.errors import UsageError
 from core.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.engine_flags import LEAN, check_limits, engine_flags
-from deploy.run.job import Computed, check_engine
+from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
 
@@ -43,8 +43,12 @@ def run(words: Words) -> None:
         settings = settings.model_copy(update={"num_executions": 1, "warmup": 0})
     given, engine = _bundle(words, device)
     if program:
+        require_program(program)
+        require_files((*files["inputs"], *files["expected"]))
         engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")
         check_engine(program, engine)
+    else:
+        _check_model(words, ENGINES.get(engine, "pte"))
     if (settings.kleidiai or settings.cpu_features) and not engine:
         engine = LEAN  # no other engine can
     check_limits(engine, settings.kleidiai, settings.cpu_features)
@@ -69,6 +73,22 @@ def run(words: Words) -> None:
     if words["tune"]:
         _tune(device, bundle, path, settings)
     report.result(deploy(device, bundle, path, settings, compute=compute), words["json"])
+
+
+def _check_model(words: Words, format: str) -> None:  # noqa: A002
+    """Refuse an unknown model, scheme or option now: a build may take minutes.
+
+    Raises:
+        ConfigError, ExportError: as `models.request.resolve`.
+    """
+    from models.options import pairs
+    from models.options import words as names
+    from models.request import resolve
+    from models.zoo import combinations
+
+    for model, scheme in combinations(words["model"], words["scheme"], format):
+        chosen = pairs(words["options"])
+        resolve(model, scheme, partitioners=names(words["partitioners"]), options=chosen, format=format)
 
 
 def _tune(device: Device, bundle: Bundle, path: Path, settings: Settings) -> None:

@@ -158,6 +158,31 @@ def check_bundle(job: Job, bundle: Bundle) -> None:
     check_engine(job.model.source, bundle.manifest.engine, job.program)
 
 
+def require_files(files: Sequence[Path]) -> None:
+    """Refuse inputs or expected outputs that are not there.
+
+    Raises:
+        UsageError: names them.
+    """
+    missing = [str(file) for file in files if not file.is_file()]
+    if missing:
+        raise UsageError(f"There is no file {', '.join(missing)}.", "", "give .npy files, comma-separated", missing)
+
+
+def require_program(path: Path) -> None:
+    """Refuse a path where nothing is.
+
+    Raises:
+        ProgramError: there is neither a file nor a folder.
+    """
+    if not (path.is_file() or path.is_dir()):
+        raise ProgramError(
+            f"There is no program {path}.",
+            "it is neither a .pte or .onnx file nor a folder of ./inv export",
+            "./inv models, then ./inv export --model NAME",
+        )
+
+
 def load_job(path: Path, program: Program | None = None, settings: Settings = DEFAULT) -> Job:
     """The job for ``path``: an export's folder, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
@@ -169,9 +194,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
         ProgramError: missing, truncated or changed. UsageError: an input or expected file is missing.
     """
     inputs, shapes, expected, method = settings.inputs, settings.input_shapes, settings.expected, settings.method
-    missing = [str(file) for file in (*inputs, *expected) if not file.is_file()]
-    if missing:
-        raise UsageError(f"There is no file {', '.join(missing)}.", "", "give .npy files, comma-separated", missing)
+    require_files((*inputs, *expected))
     if path.is_dir() or program is not None:
         program = _with_method(program or load_program(path), method)
         own = not inputs and not shapes
@@ -194,12 +217,7 @@ def load_job(path: Path, program: Program | None = None, settings: Settings = DE
             else (),
             first=_first(program.before) if own else (),
         )
-    if not path.is_file():
-        raise ProgramError(
-            f"There is no program {path}.",
-            "it is neither a .pte or .onnx file nor a folder of ./inv export",
-            "./inv models, then ./inv export --model NAME",
-        )
+    require_program(path)
     if path.name == DESCRIPTION:
         return load_job(path.parent, None, settings)
     return Job(
