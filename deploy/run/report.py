@@ -80,9 +80,8 @@ def _summary(value: Result) -> None:
     latency, upload = value.runner.latency_ms, value.upload
     times = "emulated" if value.emulated else ""
     moved = f"{size(upload.bytes)} in {files(upload.files)}"
-    there = (
-        f"; {size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
-    )
+    there = f"{size(upload.present_bytes)} in {files(upload.present_files)} were there" if upload.present_files else ""
+    uploaded = [moved if upload.files else "nothing", *([there] if there else [])]
     # What an emulator says of its board (linux,dummy-virt) says less than the inventory: virtual Raspberry Pi 4.
     board = value.title.partition(":")[0] if value.emulated else ""
     machine = (board or value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
@@ -97,7 +96,7 @@ def _summary(value: Result) -> None:
         *_conditions(value),
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],
         ["peak RSS", size(value.runner.peak_rss_bytes)],
-        ["uploaded", (moved if upload.files else "nothing (everything was there)") + there],
+        ["uploaded", "; ".join(uploaded)],
         *_verified(value),
         *([["power-cycled", f"once: {value.power_cycled}"]] if value.power_cycled else []),
         ["took", f"{sum(value.seconds.values()):.1f} s"],

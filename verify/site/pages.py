@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from core.paths import ROOT
@@ -76,6 +77,21 @@ def moved(text: str, page: Path) -> tuple[str, set[str]]:
     return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text), sources
 
 
+_NAMED = re.compile(r"\[(?P<file>[\w-]+\.md)\]\((?P<to>(?P=file)(?:#[\w-]*)?)\)")
+"""A link whose text is the file's name, as pages have them for a forge."""
+
+
+def titled(text: str, titles: Mapping[str, str]) -> str:
+    """The text with a page's title in place of its file's name, which a reader of the site never sees."""
+    return _NAMED.sub(lambda found: f"[{titles.get(found['file'], found['file'])}]({found['to']})", text)
+
+
+def _title(file: Path) -> str:
+    """A page's first heading."""
+    heading = re.search(r"^# (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return heading[1] if heading else file.name
+
+
 def hidden(path: str) -> str:
     """A path without names that begin with a dot: MkDocs leaves those out."""
     return "/".join(part.lstrip(".") for part in path.split("/"))
@@ -88,8 +104,10 @@ def stage(folder: Path) -> None:
         FileNotFoundError: a page links to a source that does not exist.
     """
     linked: set[str] = set()
+    titles = {name: _title(file) for name, file in pages().items()}
     for name, file in pages().items():
         text, sources = moved(file.read_text(encoding="utf-8"), file)
+        text = titled(text, titles)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
         text = text.replace("<details>", '<details markdown="1">')
         if MESSAGES in text:
