@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from commands.given import build_for, list_of, program_of
+from commands.given import build_for, check_model, list_of, program_of
 from core.bundle import Bundle, find_bundle
 from core.cli import Words, number
 from core.errors import UsageError
@@ -48,7 +48,7 @@ def run(words: Words) -> None:
         engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")
         check_engine(program, engine)
     else:
-        _check_model(words, ENGINES.get(engine, "pte"))
+        check_model(words, ENGINES.get(engine, "pte"))
     if (settings.kleidiai or settings.cpu_features) and not engine:
         engine = LEAN  # no other engine can
     check_limits(engine, settings.kleidiai, settings.cpu_features)
@@ -73,22 +73,6 @@ def run(words: Words) -> None:
     if words["tune"]:
         _tune(device, bundle, path, settings)
     report.result(deploy(device, bundle, path, settings, compute=compute), words["json"])
-
-
-def _check_model(words: Words, format: str) -> None:  # noqa: A002
-    """Refuse an unknown model, scheme or option now: a build may take minutes.
-
-    Raises:
-        ConfigError, ExportError: as `models.request.resolve`.
-    """
-    from models.options import pairs
-    from models.options import words as names
-    from models.request import resolve
-    from models.zoo import combinations
-
-    for model, scheme in combinations(words["model"], words["scheme"], format):
-        chosen = pairs(words["options"])
-        resolve(model, scheme, partitioners=names(words["partitioners"]), options=chosen, format=format)
 
 
 def _tune(device: Device, bundle: Bundle, path: Path, settings: Settings) -> None:

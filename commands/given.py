@@ -38,6 +38,22 @@ def program_of(words: Words) -> Path | None:
     return None
 
 
+def check_model(words: Words, format: str) -> None:  # noqa: A002
+    """Refuse an unknown model, scheme or option now: a build may take minutes.
+
+    Raises:
+        ConfigError, ExportError: as `models.request.resolve`.
+    """
+    from models.options import pairs
+    from models.options import words as names
+    from models.request import resolve
+    from models.zoo import combinations
+
+    for model, scheme in combinations(words["model"], words["scheme"], format):
+        partitioners = names(str(words.get("partitioners") or ""))
+        resolve(model, scheme, partitioners=partitioners, options=pairs(words.get("options") or ""), format=format)
+
+
 def build_for(target: str, engine: str, toolchain: str) -> Bundle:
     """The bundle, built if need be."""
     from toolchains.build.builder import build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commands.given import build_for, list_of, program_of
+from commands.given import build_for, check_model, list_of, program_of
 from core.bundle import Bundle
 from core.cli import Words, number
 from core.errors import UsageError
@@ -58,6 +58,8 @@ def prepare(words: Words, device: Device, program: Path | None) -> tuple[Bundle,
             "only the engine lean can compute a layer in several ways",
             "the same with --engine lean",
         )
+    if program is None:
+        check_model(words, "pte")
     bundle = build_for(words["target"] or device.target, ENGINE, words["toolchain"])
     if program is None:
         from commands.export import combined

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from core import console
 from core.files import write_atomic
 from core.program import ENGINES
+from core.units import duration
 from deploy.comparing.model import Accuracy, Compared, Row, accurate
 from deploy.matrix import plots
 from deploy.matrix.html import template
@@ -78,7 +79,7 @@ def _costs(one: Row) -> list[str]:
 
 
 def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f} ms"
+    return "" if value is None else duration(value)
 
 
 def _cosine(value: float | None) -> str:

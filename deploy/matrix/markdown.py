@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from core.plain import plain
-from core.units import counted, duration, elapsed, size, three
+from core.units import counted, duration, elapsed, size
 from deploy.matrix.html import headline
 from deploy.matrix.model import CellResult, Matrix
 from deploy.matrix.people import disturbed, engines, exact, failures
@@ -62,7 +62,7 @@ def _row(cell: CellResult, engine: str) -> list[str]:
     notes = ", ".join((*(["throttled"] if cell.throttled else []), *disturbed(cell)))
     time = duration(cell.latency.p50) + (f" ({quoted(notes)})" if notes else "") if cell.latency else ""
     device = quoted(cell.device) + (" (emulated)" if cell.emulated else "")
-    error = "" if cell.max_abs is None else three(cell.max_abs)
+    error = "" if cell.max_abs is None else f"{cell.max_abs:.2g}"
     program = code(cell.program, cell=True)
     return [device, quoted(engine), program, _MARKS[cell.outcome], time, error, size(cell.program_bytes)]
 

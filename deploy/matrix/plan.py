@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import ConfigError, NotSupportedError, UsageError
+from core.near import nearest, suggestion
 from core.program import ENGINES
 from deploy.devices.inventory import HOST, Device
 from deploy.matrix.words import Expression, Words
@@ -243,8 +244,8 @@ def _pick(kind: str, patterns: Sequence[str], names: Iterable[str]) -> tuple[str
         if not fnmatch.filter(known, pattern) and pattern != "all":
             raise ConfigError(
                 f"There is no {kind} {pattern!r}.",
-                f"there are {', '.join(known)}",
-                f"--{kind}s '{known[0]}'",
+                f"{suggestion(pattern, known)}there are {', '.join(known)}",
+                f"--{kind}s '{nearest(pattern, known) or known[0]}'",
                 [pattern],
             )
     return tuple(name for name in known if any(p == "all" or fnmatch.fnmatchcase(name, p) for p in patterns))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from core import console
 from core.errors import UsageError
-from core.units import counted
+from core.units import counted, duration
 from deploy.matrix.model import CellResult, Matrix
 from deploy.matrix.plan import Cell, Plan
 from deploy.matrix.words import quoted
@@ -120,15 +120,15 @@ def _row(cell: CellResult) -> list[str]:
         f"{cell.engine}\n{cell.target}",
         cell.program,
         _MARKS[cell.outcome] + (" (kept)" if cell.reused else ""),
-        f"{latency.p50:.3f}, {latency.p90:.3f} ms{slow}" if latency else "",
-        f"{emulated.p50:.1f} ms" if emulated else "",
+        f"{duration(latency.p50)}, {duration(latency.p90)}{slow}" if latency else "",
+        duration(emulated.p50) if emulated else "",
         "" if error is None else f"{error:.3g}",
     ]
 
 
 def _time(cell: CellResult) -> str:
     if cell.latency:
-        return f"p50 {cell.latency.p50:.3f} ms"
+        return f"p50 {duration(cell.latency.p50)}"
     return "emulated"
 
 

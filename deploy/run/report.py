@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
-from core.units import took
+from core.units import duration, took
 
 if TYPE_CHECKING:
     from core.live import Step
@@ -90,8 +90,8 @@ def _summary(value: Result) -> None:
         ["engine", f"{value.bundle.engine} {value.bundle.engine_version} for {value.bundle.target}"],
         *_engine_rows(value),
         ["load", times or load_text(value.runner)],
-        ["latency p50", times or f"{latency.p50:.3f} ms"],
-        ["latency p90", times or f"{latency.p90:.3f} ms"],
+        ["latency p50", times or duration(latency.p50)],
+        ["latency p90", times or duration(latency.p90)],
         *generate.rows(value),
         *_conditions(value),
         ["executions", f"{latency.count} after {latency.warmup} warm-up, {value.runner.threads} threads"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import deploy
+from commands import deploy, tune
 from core import front
 from core.paths import ROOT
 
@@ -40,3 +40,9 @@ def test_before_a_build(
     said = capsys.readouterr()
     assert said.out == ""
     assert what in said.err.splitlines()[0]
+
+
+def test_before_a_build_for_tuning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(tune, "build_for", lambda *_: pytest.fail("it built"))
+    assert front.run(["--search-root", str(ROOT), "tune", "--device", "local", "--model", "mobilnet"]) == 3
+    assert "did you mean mobilenet_v2?" in capsys.readouterr().err
