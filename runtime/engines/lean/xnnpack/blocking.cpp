@@ -28,6 +28,10 @@ namespace {
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kTasksPerThread = 16;
+// A core with AVX-512; others take longer, and sharing pays the sooner.
+constexpr std::size_t kProductsPerCycle = 32;
+constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
+constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
 
 std::size_t ceiling(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -43,6 +47,8 @@ std::size_t columns_together(const Context& context) {
 template <typename Compute>
 void in_blocks(std::size_t tile, std::size_t together, std::size_t row, std::size_t column, std::size_t rows,
                std::size_t columns, Compute compute) {
+  // Fewer calls, and a kernel of one row computes several panels side by side.
+  together = rows <= tile ? columns : together;
   for (std::size_t n = 0; n < columns; n += together) {
     for (std::size_t m = 0; m < rows; m += tile) {
       compute(row + m, column + n, std::min(tile, rows - m), std::min(together, columns - n));
@@ -94,34 +100,69 @@ struct Blocks {
   std::size_t columns;
 };
 
+// What a layer multiplies, and the bytes that each row and each column of weights adds to a task's reading.
+struct Work {
+  std::size_t others;  // groups
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t depth;
+  std::size_t tile;
+  std::size_t panel;
+  std::size_t row_bytes;
+  std::size_t column_bytes;
+
+  std::size_t row_blocks(const Blocks& blocks) const { return ceiling(rows, blocks.rows) / blocks.rows; }
+  std::size_t column_blocks(const Blocks& blocks) const {
+    return ceiling(columns, blocks.columns) / blocks.columns;
+  }
+  std::size_t tasks(const Blocks& blocks) const {
+    return others * row_blocks(blocks) * column_blocks(blocks);
+  }
+  // What half the rows in a task costs: all weights are read once more for every block of rows; or half the
+  // columns: all rows.
+  std::size_t added_by_rows(const Blocks& blocks) const {
+    return row_blocks(blocks) * columns * column_bytes;
+  }
+  std::size_t added_by_columns(const Blocks& blocks) const {
+    return column_blocks(blocks) * rows * row_bytes;
+  }
+  // Roughly, of one thread: multiplications, or what is read for them.
+  std::size_t cycles() const {
+    const std::size_t read = columns * column_bytes + rows * row_bytes;
+    return others * std::max(rows * columns * depth / kProductsPerCycle, read / kBytesPerCycle);
+  }
+};
+
 // Rows that stay near, all columns; less of both until every thread has enough to do.
-Blocks blocks_of(std::size_t others, std::size_t rows, std::size_t columns, std::size_t tile,
-                 std::size_t panel, std::size_t row_bytes, std::size_t threads) {
-  const std::size_t resident = std::max(kRowsBytes / std::max<std::size_t>(row_bytes, 1) / tile * tile, tile);
-  Blocks found = {std::min(resident, ceiling(rows, tile)), ceiling(columns, panel)};
-  const auto tasks = [&] {
-    return others * (ceiling(rows, found.rows) / found.rows) *
-           (ceiling(columns, found.columns) / found.columns);
-  };
-  while (threads > 1 && tasks() < threads * kTasksPerThread) {
-    if (found.rows > 2 * tile) {
-      found.rows = ceiling(found.rows / 2, tile);
-    } else if (found.columns > panel) {
-      found.columns = ceiling(found.columns / 2, panel);
-    } else if (found.rows > tile) {
-      found.rows = tile;
-    } else {
+Blocks blocks_of(const Work& work, std::size_t threads) {
+  const std::size_t resident =
+      std::max(kRowsBytes / std::max<std::size_t>(work.row_bytes, 1) / work.tile * work.tile, work.tile);
+  const std::size_t wanted =
+      threads == 1 ? 1 : std::min(threads * kTasksPerThread, work.cycles() / kLeastTask);
+  if (threads > 1 && wanted <= 1) {
+    return {ceiling(work.rows, work.tile), ceiling(work.columns, work.panel)};
+  }
+  Blocks found = {std::min(resident, ceiling(work.rows, work.tile)), ceiling(work.columns, work.panel)};
+  while (work.tasks(found) < wanted) {
+    const bool rows = found.rows > work.tile;
+    const bool columns = found.columns > work.panel;
+    if (!rows && !columns) {
       break;
+    }
+    if (rows && (!columns || work.added_by_rows(found) <= work.added_by_columns(found))) {
+      found.rows = ceiling(found.rows / 2, work.tile);
+    } else {
+      found.columns = ceiling(found.columns / 2, work.panel);
     }
   }
   return found;
 }
 
-void set_tiles(compute_parameters* compute, std::size_t first, std::size_t tile, std::size_t panel,
-               std::size_t row_bytes, std::size_t threads) {
-  const std::size_t others = first == 0 ? 1 : compute->range[0];
-  const Blocks blocks =
-      blocks_of(others, compute->range[first], compute->range[first + 1], tile, panel, row_bytes, threads);
+void set_tiles(compute_parameters* compute, std::size_t first, Work work, std::size_t threads) {
+  work.others = first == 0 ? 1 : compute->range[0];
+  work.rows = compute->range[first];
+  work.columns = compute->range[first + 1];
+  const Blocks blocks = blocks_of(work, threads);
   compute->tile[0] = blocks.rows;
   compute->tile[1] = blocks.columns;
 }
@@ -131,33 +172,49 @@ bool is(Task task, Function* function) {
   return reinterpret_cast<void (*)()>(task) == reinterpret_cast<void (*)()>(function);
 }
 
+// Neighbours share most of their windows: how many pixels of a window are its own. In an image of one column,
+// as a sequence is, the next window is the one below.
+std::size_t own_pixels(const xnn_operator& op) {
+  const std::size_t height = std::max<std::size_t>(op.kernel_height, 1);
+  return op.output_width == 1 ? std::min<std::size_t>(std::max<std::size_t>(op.stride_height, 1), height)
+                              : height;
+}
+
 void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
   const bool two = compute->type == xnn_parallelization_type_2d_tile_2d;
   const bool three = compute->type == xnn_parallelization_type_3d_tile_2d;
   if (op->ukernel.type == xnn_microkernel_type_igemm) {
     const igemm_context& igemm = op->context.igemm.igemm;
-    const std::size_t panel = igemm.cn_stride >> igemm.log2_csize;
-    // Neighbours share most of their windows: about a row's height of it is its own.
-    const std::size_t row_bytes = igemm.kc * std::max<std::size_t>(op->kernel_height, 1);
+    Work work = {};
+    work.depth = igemm.kc * igemm.ks >> igemm.log2_csize;
+    work.tile = tile_rows(igemm);
+    work.panel = igemm.cn_stride >> igemm.log2_csize;
+    work.row_bytes = igemm.kc * own_pixels(*op);
+    work.column_bytes = igemm.w_stride;
     if (two && is(compute->task_2d_tile_2d, &xnn_compute_igemm)) {
       compute->task_2d_tile_2d = &compute_igemm;
-      set_tiles(compute, 0, tile_rows(igemm), panel, row_bytes, threads);
+      set_tiles(compute, 0, work, threads);
     } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_igemm)) {
       compute->task_3d_tile_2d = &compute_grouped_igemm;
-      set_tiles(compute, 1, tile_rows(igemm), panel, row_bytes, threads);
+      set_tiles(compute, 1, work, threads);
     }
     return;
   }
   gemm_context& gemm = op->context.gemm.gemm.gemm;
-  const std::size_t panel = gemm.cn_stride >> gemm.log2_csize;
+  Work work = {};
+  work.depth = gemm.k_scaled >> gemm.log2_csize;
+  work.tile = compute->tile[0];
+  work.panel = gemm.cn_stride >> gemm.log2_csize;
+  work.row_bytes = gemm.k_scaled;
+  work.column_bytes = gemm.w_stride;
   if (two && is(compute->task_2d_tile_2d, &xnn_compute_gemm)) {
-    gemm.mr = compute->tile[0];
+    gemm.mr = work.tile;
     compute->task_2d_tile_2d = &compute_gemm;
-    set_tiles(compute, 0, gemm.mr, panel, gemm.k_scaled, threads);
+    set_tiles(compute, 0, work, threads);
   } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_gemm)) {
-    gemm.mr = compute->tile[0];
+    gemm.mr = work.tile;
     compute->task_3d_tile_2d = &compute_grouped_gemm;
-    set_tiles(compute, 1, gemm.mr, panel, gemm.k_scaled, threads);
+    set_tiles(compute, 1, work, threads);
   }
 }
 

@@ -214,6 +214,76 @@ inline __attribute__((always_inline)) const Half* ON(tap)(typename Vector::Type 
   return weights;
 }
 
+// A row's elements from `begin` on, at most kConverted of them, as float32.
+inline __attribute__((always_inline)) const float* ON(single)(const float* row, std::size_t begin,
+                                                              std::size_t, float*) {
+  return row + begin;
+}
+
+inline __attribute__((always_inline)) const float* ON(single)(const Half* row, std::size_t begin,
+                                                              std::size_t count, float* converted) {
+  ON(convert)(row + begin, count, converted);
+  return converted;
+}
+
+// One row has few sums, and each waits for its last one: kPanels whole panels are computed side by side.
+template <std::size_t kPanels, std::size_t kVectors, typename Element>
+inline __attribute__((always_inline)) void ON(side_by_side)(const Panels<Element>& p, const Element* weights,
+                                                            char* c) {
+  const std::size_t next = kVectors * kLanes * (p.depth + 1);
+  typename Vector::Type sums[kPanels][kVectors];
+#pragma GCC unroll 8
+  for (std::size_t q = 0; q < kPanels; ++q) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      sums[q][v] = Vector::load(weights + q * next + v * kLanes);
+    }
+  }
+  weights += kVectors * kLanes;
+  alignas(64) float converted[kConverted];
+  for (std::size_t begin = 0; begin < p.depth; begin += kConverted) {
+    const std::size_t some = p.depth - begin < kConverted ? p.depth - begin : kConverted;
+    const float* row = ON(single)(ON(row_of)(p, p.rows[0]), begin, some, converted);
+    for (std::size_t k = 0; k < some; ++k, weights += kVectors * kLanes) {
+      const typename Vector::Type element = Vector::broadcast(row + k);
+#pragma GCC unroll 8
+      for (std::size_t q = 0; q < kPanels; ++q) {
+#pragma GCC unroll 4
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          sums[q][v] =
+              Vector::multiply_add(element, Vector::load(weights + q * next + v * kLanes), sums[q][v]);
+        }
+      }
+    }
+  }
+  const typename Vector::Type least = Vector::broadcast(&p.least);
+  const typename Vector::Type greatest = Vector::broadcast(&p.greatest);
+#pragma GCC unroll 8
+  for (std::size_t q = 0; q < kPanels; ++q) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      Vector::store(reinterpret_cast<Element*>(c + q * p.panel_stride) + v * kLanes,
+                    Vector::clamp(sums[q][v], least, greatest));
+    }
+  }
+}
+
+// The panels of one row that can be computed side by side; true when none is left.
+template <std::size_t kPanels, std::size_t kVectors, typename Element>
+inline __attribute__((always_inline)) bool ON(several)(const Panels<Element>& p, const Element** weights,
+                                                       char** c, std::size_t* left) {
+  constexpr std::size_t kColumns = kVectors * kLanes;
+  for (; *left >= kPanels * kColumns; *left -= kPanels * kColumns) {
+    ON(side_by_side)<kPanels, kVectors>(p, *weights, *c);
+    *weights += kPanels * kColumns * (p.depth + 1);
+    *c += kPanels * p.panel_stride;
+  }
+  if constexpr (kPanels > 2) {
+    return ON(several)<kPanels / 2, kVectors>(p, weights, c, left);
+  }
+  return *left == 0;
+}
+
 template <std::size_t kRows, std::size_t kVectors, typename Element>
 void ON(panels)(const Panels<Element>& p) {
   constexpr std::size_t kColumns = kVectors * kLanes;
@@ -228,7 +298,14 @@ void ON(panels)(const Panels<Element>& p) {
     taps = 1;
     depth = p.taps * p.depth;
   }
-  for (std::size_t left = p.columns;;) {
+  std::size_t left = p.columns;
+  if constexpr (kRows == 1) {
+    constexpr std::size_t kPanels = kVectors == 1 ? 8 : kVectors == 2 ? 4 : 2;
+    if (p.taps == 1 && ON(several) < kPanels, kVectors > (p, &weights, &c, &left)) {
+      return;
+    }
+  }
+  for (;;) {
     typename Vector::Type sums[kRows][kVectors];
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < kRows; ++r) {
