@@ -222,7 +222,7 @@ def commands() -> str:
 
 
 def api() -> str:
-    """``docs/api.md``, from the C header and the Python package."""
+    """``docs/api.md``, from the C and C++ headers, the Java sources and the Python package."""
     from verify.site import api_page
 
     return api_page.markdown()

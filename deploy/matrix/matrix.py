@@ -28,6 +28,7 @@ from deploy.matrix import markdown as matrix_markdown
 from deploy.matrix import merge as matrix_merge
 from deploy.matrix import report as matrix_report
 from deploy.matrix.model import PATIENCE, CellResult, Change, Impossible, Matrix
+from deploy.matrix.people import exact
 from deploy.matrix.plan import Cell, Exportable, Plan, Selection, plan
 from deploy.matrix.run import JOURNAL, Build, Export, Filling
 from deploy.matrix.shards import part
@@ -221,18 +222,19 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
             [cell.key for cell in found.failures],
         )
     if found.threshold is not None and found.regressions:
+        many = f"{counted(len(found.regressions), 'figure')} {'is' if len(found.regressions) == 1 else 'are'}"
         worst = max(found.regressions, key=lambda change: change.ratio or 0.0)
         raise RegressionError(
-            f"{len(found.regressions)} figures are worse than {found.baseline} by more than {found.threshold:.0%}.",
-            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}",
+            f"{many} worse than {found.baseline} by more than {found.threshold:.0%}.",
+            f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}",
             f"{report} shows all; --save-baseline accepts what there is now",
             list(dict.fromkeys(change.key for change in found.regressions)),
         )
     if found.threshold is not None and found.uncertain:
         worst = max(found.uncertain, key=lambda change: change.ratio or 0.0)
         raise UncertainError(
-            f"{len(found.uncertain)} figures look worse than {found.baseline} allows, and may not be.",
-            f"{worst.key}: {worst.what} was {worst.before}, is {worst.now}; {worst.why}",
+            f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows, or may not.",
+            f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}; {worst.why}",
             "the same again when the device is idle and cool, with --rounds 10",
             list(dict.fromkeys(change.key for change in found.uncertain)),
         )

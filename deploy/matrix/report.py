@@ -14,6 +14,7 @@ from core import console
 from core.errors import UsageError
 from core.units import counted, duration
 from deploy.matrix.model import CellResult, Matrix
+from deploy.matrix.people import exact
 from deploy.matrix.plan import Cell, Plan
 from deploy.matrix.words import quoted
 
@@ -90,9 +91,13 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
         )
     shown = [change for change in found.changes if change.verdict in {"worse", "better", "cannot tell"}]
     if found.baseline:
-        same = sum(change.verdict == "same" for change in found.changes)
         out = Counter(change.why for change in found.changes if change.verdict == "not compared")
-        left = "; ".join(f"{count} not compared: {why}" for why, count in out.items())
+        left = [f"{count} not compared: {why}" for why, count in out.items()]
+        count = sum(change.verdict == "same" for change in found.changes)
+        same = "; ".join([f"{counted(count, 'figure')} the same", *left])
+        if not shown:
+            console.say(f"Against {found.baseline}: {same}.")
+            return
         console.table(
             f"Against {found.baseline}",
             ["cell", "figure", "before", "now", "ratio", "verdict"],
@@ -100,14 +105,14 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
                 [
                     each.key,
                     each.what,
-                    each.before,
-                    each.now,
+                    exact(each.before),
+                    exact(each.now),
                     f"{each.ratio:.2f}" if each.ratio else "–",
                     f"{each.verdict}: {each.why}" if each.why else each.verdict,
                 ]
                 for each in shown
             ],
-            f"{same} figures the same" + (f"; {left}" if left else ""),
+            same,
         )
 
 
@@ -136,9 +141,10 @@ def _caption(found: Matrix, folder: Path) -> str:
     counts = Counter(cell.outcome for cell in found.cells)
     words = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     kept = sum(cell.reused for cell in found.cells)
+    emulated = " Emulated times say nothing about speed." * any(cell.emulated_time for cell in found.cells)
     return (
-        f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.seconds:.0f} s. Emulated times say nothing "
-        f"about speed. {console.shown(folder / 'report.html')}"
+        f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.seconds:.0f} s.{emulated} "
+        f"{console.shown(folder / 'report.html')}"
     )
 
 

@@ -127,10 +127,10 @@ def test_how_a_matrix_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     slow = Change(key=passed().key, what="latency p50", before="10.000 ms", now="20.000 ms", ratio=2.0, verdict="worse")
     worse = (slow,)
     bad = matrix(passed(latency=times(2)), baseline="base.json", threshold=0.1, changes=worse)
-    with pytest.raises(RegressionError, match=r"1 figures are worse than base.json by more than 10%") as caught:
+    with pytest.raises(RegressionError, match=r"1 figure is worse than base.json by more than 10%") as caught:
         room.check(bad, tmp_path, str(tmp_path / "never.json"))
     assert caught.value.exit_code == 34
-    assert "latency p50 was 10.000 ms, is 20.000 ms" in caught.value.cause
+    assert "latency p50 was 10 ms, is 20 ms" in caught.value.cause
     failed = passed(outcome="failed", problem=problem())
     with pytest.raises(MatrixError, match="1 of 1 cells failed") as wrong:
         room.check(matrix(failed, baseline="base.json", threshold=0.1, changes=worse), tmp_path)

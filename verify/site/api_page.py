@@ -1,4 +1,4 @@
-"""``docs/api.md``: the C and Python interfaces, from the comments of ``slipway.h`` and the package's docstrings."""
+"""``docs/api.md``: the interfaces of C, C++, Java and Python, from the comments and docstrings in their sources."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import ast
 import re
 from dataclasses import dataclass, field
 
+from core.errors import ConfigError
 from core.paths import ROOT
+from verify.site import declared
+from verify.site.declared import Declaration
 from verify.site.text import plain
 
 HEADER = ROOT / "runtime" / "include" / "slipway" / "slipway.h"
+CPP = HEADER.with_suffix(".hpp")
+JAVA = ROOT / "bindings" / "java" / "org" / "slipway"
 PACKAGE = ROOT / "bindings" / "python" / "slipway_runtime"
-HEAD = """# C and Python interfaces
+HEAD = """# C, C++, Java and Python interfaces
 
-This page lists what [libslipway](embedding.md) offers to C and Python programs. [embedding.md](embedding.md) shows how
-to use it, also from C++: `slipway.hpp` wraps the same functions in classes.
+This page lists what [libslipway](embedding.md) offers to programs in C, C++, Java and Python.
+[embedding.md](embedding.md) shows how to use it.
 
-`python -m verify.docs` writes this page from [slipway.h](../runtime/include/slipway/slipway.h) and the docstrings of
-`slipway_runtime`.
+`python -m verify.docs` writes this page from [slipway.h](../runtime/include/slipway/slipway.h),
+[slipway.hpp](../runtime/include/slipway/slipway.hpp), the Java classes beside
+[Program.java](../bindings/java/org/slipway/Program.java), and the docstrings of `slipway_runtime`.
 
 """
 _COMMENT = re.compile(r"/\*\*(.*?)\*/", re.DOTALL)
@@ -96,34 +102,103 @@ def _clean(comment: str) -> str:
 
 def _marked(text: str) -> str:
     """Names of the interface as code."""
-    parts = re.split(r"(`[^`]+`|\b(?:SLIPWAY|slipway)_\w+)", text)
+    parts = re.split(r"(`[^`]+`|\b(?:SLIPWAY|slipway)_\w+|\b\w+(?:(?:::|\.)\w+)*\(\)|\b\w+::\w+)", text)
     return "".join(
         part if part.startswith("`") else f"`{part}`" if index % 2 else plain(part) for index, part in enumerate(parts)
     )
 
 
-def _overview() -> str:
-    """The header's first comment."""
-    found = _COMMENT.search(HEADER.read_text(encoding="utf-8"))
+def _overview(text: str, language: str) -> str:
+    """A header's first comment."""
+    found = _COMMENT.search(text)
     assert found is not None
     lines = [re.sub(r"^ \* ?", "", line) for line in found[1].splitlines()]
     text = "\n".join(line for line in lines if not line.startswith("@file")).strip()
     blocks = []
     for block in re.split(r"\n\s*\n", text.removeprefix("@brief ")):
         if block.startswith("    "):
-            blocks.append("```c\n" + "\n".join(line[4:] for line in block.splitlines()) + "\n```")
+            blocks.append(f"```{language}\n" + "\n".join(line[4:] for line in block.splitlines()) + "\n```")
         else:
             blocks.append(re.sub(r"\b(slipway_\w+|SLIPWAY_\w+)", r"`\1`", block))
     return "\n\n".join(blocks)
 
 
 def c_markdown() -> str:
-    """The C interface."""
-    parts = ["## C\n\n", _overview(), "\n"]
-    for section in c_sections():
+    """The C interface.
+
+    Raises:
+        ConfigError: a declaration has no comment.
+    """
+    parts = ["## C\n\n", _overview(HEADER.read_text(encoding="utf-8"), "c"), "\n"]
+    sections = c_sections()
+    bare = [one.code for section in sections for one in section.entries if not one.comment]
+    _require(bare, HEADER.name)
+    for section in sections:
         parts.append(f"\n### {section.title}\n")
         parts += [f"\n```c\n{one.code}\n```\n" + (f"\n{one.comment}\n" * bool(one.comment)) for one in section.entries]
     return "".join(parts)
+
+
+def cpp_markdown() -> str:
+    """The C++ interface."""
+    text = CPP.read_text(encoding="utf-8")
+    found = commented(text, CPP.name)
+    parts = ["\n## C++\n\n", _overview(text, "cpp"), "\n"]
+    functions = [one for one in found if not one.name]
+    parts += [_type(one, "cpp", "slipway::") for one in found if one.name]
+    return "".join([*parts, "\n### Functions of slipway::\n", *(_entry(one, "cpp") for one in functions)])
+
+
+def java_markdown() -> str:
+    """The Java interface: the package's public classes."""
+    parts = ["\n## Java\n"]
+    for path in sorted(JAVA.glob("*.java")):
+        found = commented(path.read_text(encoding="utf-8"), path.name, java=True)
+        parts += [_type(one, "java", "org.slipway.") for one in found]
+    return "".join(parts)
+
+
+def commented(text: str, name: str, *, java: bool = False) -> list[Declaration]:
+    """What a C++ header or a Java file, of this name, declares for others.
+
+    Raises:
+        ConfigError: a declaration has no comment.
+    """
+    found = declared.together(declared.declarations(text, java=java))
+    _require([f"line {line}: {code}" for line, code in declared.bare(found)], name)
+    return found
+
+
+def _require(bare: list[str], name: str) -> None:
+    """Refuse declarations without a comment."""
+    if bare:
+        raise ConfigError(
+            f"{name} has public declarations without a comment: {len(bare)}.", "\n".join(bare),
+            "write what each is for, in /** ... */ above it, then python -m verify.docs",
+        )  # fmt: skip
+
+
+def _type(one: Declaration, language: str, of: str) -> str:
+    """A class or enum with its members."""
+    whole = one.code.endswith("}") or re.search("template|extends|implements", one.code)
+    head = f"\n### {of}{one.name}\n" + (_entry(one, language) if whole else f"\n{_comment(one, language)}\n")
+    inner = [_type(each, language, f"{of}{one.name}.") for each in one.members if each.name]
+    return "".join([head, *(_entry(each, language) for each in one.members if not each.name), *inner])
+
+
+def _entry(one: Declaration, language: str) -> str:
+    code = one.code if one.code.endswith("}") else one.code.replace("\n", ";\n") + ";"
+    return f"\n```{language}\n{code}\n```\n\n{_comment(one, language)}\n"
+
+
+def _comment(one: Declaration, language: str) -> str:
+    """A comment as Markdown: Javadoc's marks become ours."""
+    text = one.comment
+    if language == "java":
+        text = re.sub(r"\{@link #?([^}]+)\}", lambda found: f"`{found[1].replace('#', '.')}`", text)
+        text = re.sub(r"\{@code ((?:[^{}]|\{[^{}]*\})*)\}", r"`\1`", text).replace("<p>", "")
+        text = re.sub(r"@throws (\w+)", r"@return `\1`:", text)
+    return _clean(text)
 
 
 def python_markdown() -> str:
@@ -185,4 +260,4 @@ def _code(text: str) -> str:
 
 def markdown() -> str:
     """The page."""
-    return HEAD + c_markdown() + python_markdown()
+    return HEAD + c_markdown() + cpp_markdown() + java_markdown() + python_markdown()

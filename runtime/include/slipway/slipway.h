@@ -145,6 +145,7 @@ SLIPWAY_API slipway_code slipway_error_code(const slipway_error* error);
 SLIPWAY_API const char* slipway_error_message(const slipway_error* error);
 /** What to do about it; may be empty. Valid until the error is freed. */
 SLIPWAY_API const char* slipway_error_fix(const slipway_error* error);
+/** Frees an error. */
 SLIPWAY_API void slipway_error_free(slipway_error* error);
 
 /** @} @name Threads @{ */
@@ -161,12 +162,14 @@ SLIPWAY_API void slipway_error_free(slipway_error* error);
 SLIPWAY_API slipway_error* slipway_pool_create(uint32_t threads, slipway_pool** pool);
 /** How many threads compute. */
 SLIPWAY_API uint32_t slipway_pool_threads(const slipway_pool* pool);
+/** Gives a pool up; its threads end when no program uses them any more. */
 SLIPWAY_API void slipway_pool_free(slipway_pool* pool);
 
 /** @} @name Options @{ */
 
 /** Options with their defaults; NULL when there is no memory. */
 SLIPWAY_API slipway_options* slipway_options_create(void);
+/** Frees options; programs that were loaded with them need them no more. */
 SLIPWAY_API void slipway_options_free(slipway_options* options);
 /** Computes on these threads. Default: a pool of the program's own, with one thread for each physical core.
  */
@@ -215,6 +218,7 @@ SLIPWAY_API slipway_error* slipway_program_load_memory(const void* data, size_t 
 SLIPWAY_API slipway_error* slipway_program_load_descriptor(int descriptor, uint64_t offset, uint64_t size,
                                                            const slipway_options* options,
                                                            slipway_program** program);
+/** Frees a program with its methods and the memory of their outputs. */
 SLIPWAY_API void slipway_program_free(slipway_program* program);
 
 /** How many methods are ready. */
@@ -245,7 +249,9 @@ SLIPWAY_API uint64_t slipway_program_weights_found(const slipway_program* progra
 
 /** The method's name; valid as long as the method. */
 SLIPWAY_API const char* slipway_method_name(const slipway_method* method);
+/** How many inputs a method takes. */
 SLIPWAY_API size_t slipway_method_input_count(const slipway_method* method);
+/** How many outputs a method gives. */
 SLIPWAY_API size_t slipway_method_output_count(const slipway_method* method);
 /** @return SLIPWAY_USAGE when there is no such input. */
 SLIPWAY_API slipway_error* slipway_method_input_spec(const slipway_method* method, size_t index,

@@ -75,6 +75,7 @@ class Error {
   /** Takes over an error of the C API; NULL for no error. */
   explicit Error(slipway_error* error) : error_(error, &slipway_error_free) {}
 
+  /** The class of the error. */
   slipway_code code() const { return slipway_error_code(error_.get()); }
   /** What happened, as a sentence. */
   std::string message() const { return slipway_error_message(error_.get()); }
@@ -89,19 +90,25 @@ class Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  /** Of a value. */
+  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  /** Of an error. */
   Result(Error error) : state_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
+  /** Whether there is a value. */
   bool ok() const { return state_.index() == 0; }
+  /** The same as ok(). */
   explicit operator bool() const { return ok(); }
-  /** Only when ok(). */
+  /** The value; only when ok(). */
   T& get() { return *std::get_if<0>(&state_); }
   const T& get() const { return *std::get_if<0>(&state_); }
+  /** The same as get(). */
   T& operator*() { return get(); }
   const T& operator*() const { return get(); }
+  /** A member of the value: only when ok(). */
   T* operator->() { return &get(); }
   const T* operator->() const { return &get(); }
-  /** Only when not ok(). */
+  /** The error; only when not ok(). */
   const Error& error() const { return *std::get_if<1>(&state_); }
 
  private:
@@ -111,16 +118,20 @@ class [[nodiscard]] Result {
 /** Success, or an error. */
 class [[nodiscard]] Status {
  public:
+  /** Success. */
   Status() = default;
+  /** Takes over an error of the C API; NULL: success. */
   Status(slipway_error* error) {  // NOLINT(google-explicit-constructor)
     if (error != nullptr) {
       error_ = std::make_shared<Error>(error);
     }
   }
 
+  /** Whether there is no error. */
   bool ok() const { return error_ == nullptr; }
+  /** The same as ok(). */
   explicit operator bool() const { return ok(); }
-  /** Only when not ok(). */
+  /** The error; only when not ok(). */
   const Error& error() const { return *error_; }
 
  private:
@@ -130,16 +141,22 @@ class [[nodiscard]] Status {
 /** A row-major tensor in memory that somebody else owns. To copy it copies no elements. */
 class Tensor {
  public:
+  /** Without memory, of kUnknown. */
   Tensor() = default;
+  /** Of the C API's tensor, over the same memory. */
   explicit Tensor(const slipway_tensor& tensor) : tensor_(tensor) {}
 
+  /** The type of the elements. */
   ScalarType scalar_type() const { return static_cast<ScalarType>(tensor_.dtype); }
+  /** The number of dimensions. */
   std::size_t dim() const { return tensor_.rank; }
   /** Elements along a dimension; 0 when there is no such dimension. */
   std::int64_t size(std::size_t dimension) const {
     return dimension < tensor_.rank ? tensor_.sizes[dimension] : 0;
   }
+  /** Elements along each dimension, the outermost first. */
   std::vector<std::int64_t> sizes() const { return {tensor_.sizes, tensor_.sizes + tensor_.rank}; }
+  /** The number of elements. */
   std::size_t numel() const {
     std::size_t count = 1;
     for (std::size_t i = 0; i < tensor_.rank; ++i) {
@@ -150,17 +167,20 @@ class Tensor {
   /** Bytes of all elements. */
   std::size_t nbytes() const { return numel() * slipway_dtype_size(tensor_.dtype); }
 
+  /** The elements, of whatever type. */
   void* data() const { return tensor_.data; }
   /** The elements; nullptr when they are of another type. */
   template <typename T>
   const T* const_data() const {
     return mutable_data<T>();
   }
+  /** The same to write to. */
   template <typename T>
   T* mutable_data() const {
     return scalar_type() == v1::scalar_type<T>() ? static_cast<T*>(tensor_.data) : nullptr;
   }
 
+  /** The C API's tensor. */
   const slipway_tensor& c_tensor() const { return tensor_; }
 
  private:
@@ -194,6 +214,7 @@ inline Tensor from_blob(void* data, const std::vector<std::int64_t>& sizes, Scal
   return Tensor(tensor);
 }
 
+/** The same with the type of the elements that `data` points to. */
 template <typename T>
 Tensor from_blob(T* data, const std::vector<std::int64_t>& sizes, std::size_t readable = 0) {
   static_assert(scalar_type<T>() != ScalarType::kUnknown, "name the type: from_blob(data, sizes, type)");
@@ -203,7 +224,11 @@ Tensor from_blob(T* data, const std::vector<std::int64_t>& sizes, std::size_t re
 /** Threads that programs may share. To copy it starts no threads. */
 class Pool {
  public:
-  /** @param threads how many compute, the caller's own among them; 0: one for each physical core. */
+  /**
+   * Starts threads.
+   *
+   * @param threads how many compute, the caller's own among them; 0: one for each physical core.
+   */
   static Result<Pool> create(std::uint32_t threads = 0) {
     slipway_pool* pool = nullptr;
     if (slipway_error* error = slipway_pool_create(threads, &pool)) {
@@ -212,7 +237,9 @@ class Pool {
     return Pool(pool);
   }
 
+  /** How many threads compute. */
   std::uint32_t threads() const { return slipway_pool_threads(pool_.get()); }
+  /** The C API's pool, which stays this object's. */
   const slipway_pool* c_pool() const { return pool_.get(); }
 
  private:
@@ -233,12 +260,18 @@ struct LoadOptions {
 /** One method of a program, which must outlive it. To copy it copies no method. */
 class Method {
  public:
+  /** Of the C API's method, which stays its program's. */
   explicit Method(slipway_method* method) : method_(method) {}
 
+  /** The name that the program has for it. */
   std::string name() const { return slipway_method_name(method_); }
+  /** How many inputs it takes. */
   std::size_t num_inputs() const { return slipway_method_input_count(method_); }
+  /** How many outputs it gives. */
   std::size_t num_outputs() const { return slipway_method_output_count(method_); }
+  /** What the method declares of an input; an error when there is no such input. */
   Result<slipway_spec> input_spec(std::size_t index) const { return spec(&slipway_method_input_spec, index); }
+  /** What the method declares of an output; an error when there is no such output. */
   Result<slipway_spec> output_spec(std::size_t index) const {
     return spec(&slipway_method_output_spec, index);
   }
@@ -284,6 +317,7 @@ class Method {
     return outputs;
   }
 
+  /** The C API's method, which stays its program's. */
   slipway_method* c_method() const { return method_; }
 
  private:
@@ -322,6 +356,7 @@ class Program {
     });
   }
 
+  /** The methods that are ready. */
   std::vector<std::string> method_names() const {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < slipway_program_method_count(program_.get()); ++i) {
@@ -353,6 +388,7 @@ class Program {
   /** Writes packed weights to LoadOptions::weights_cache. */
   Status keep_weights() { return slipway_program_keep_weights(program_.get()); }
 
+  /** The C API's program, which stays this object's. */
   slipway_program* c_program() const { return program_.get(); }
 
  private:

@@ -28,6 +28,7 @@ public final class Method {
     given = new Tensor[inputs.size()];
   }
 
+  /** The name that the program has for it. */
   public String name() {
     return name;
   }

@@ -30,6 +30,7 @@ public final class Pool implements AutoCloseable {
     return handle;
   }
 
+  /** Gives the threads up; they end when no program uses them any more. */
   @Override
   public synchronized void close() {
     if (handle != 0) {

@@ -74,6 +74,7 @@ public final class Tensor {
     return new Tensor(memory, dtype, shape, null);
   }
 
+  /** The type of the elements. */
   public DType dtype() {
     return dtype;
   }

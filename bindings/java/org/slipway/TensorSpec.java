@@ -35,14 +35,17 @@ public final class TensorSpec {
     shape = Arrays.copyOfRange(numbers, HEAD, numbers.length);
   }
 
+  /** What it is. */
   public Kind kind() {
     return kind;
   }
 
+  /** The type of the elements. */
   public DType dtype() {
     return dtype;
   }
 
+  /** How far sizes may differ from the declared ones. */
   public Dynamism dynamism() {
     return dynamism;
   }
