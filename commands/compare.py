@@ -32,12 +32,14 @@ def run(words: Words) -> None:
     Raises:
         MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
     """
+    from models.samples import reading
     from models.schemes import load_schemes
     from models.type_names import schemes_of
 
     model = str(words["model"])
     if not model or "," in model or "*" in model or model == "all":
         raise UsageError("A comparison is of one model.", f"--model is {model!r}", "./inv compare --model mobilenet_v2")
+    reading.check(words["data"])
     schemes = schemes_of(list_of(words["schemes"] or "all"))
     own = ":" in model or "/" in model
     request = MatrixRequest(
@@ -52,7 +54,8 @@ def run(words: Words) -> None:
     most = number("samples", words["samples"], 1, 0)
     metric = _metric(words["metric"])
     request, programs = catalogue(request, words["variants"])
-    cells = matrix.planned(request, programs).cells
+    plan = matrix.planned(request, programs)
+    cells = plan.cells
     with tempfile.TemporaryDirectory() as folder:
         samples = _samples(model, words["data"], most or _SAMPLES, Path(folder))
         bundles: dict[tuple[str, str], Bundle] = {}
@@ -76,6 +79,7 @@ def run(words: Words) -> None:
         found = compare(
             model, samples, cells, filled.cells, parts, request.settings,
             many=bool(most), metric=metric, metric_name=words["metric"],
+            impossible=[f"{what}: {why}" for what, why, _ in plan.reasons()],
         )  # fmt: skip
     report.write(found, where)
     report.report(found, where, words["json"])
@@ -89,7 +93,7 @@ def _check(found: Compared) -> None:
         raise MatrixError(
             f"{len(wrong)} of {len(found.rows)} programs failed or differ from their references.",
             f"{first.program} on {first.device} ({first.engine}): "
-            + (first.problem.what if first.problem else first.outcome),
+            + (first.problem.short(first.program) if first.problem else first.outcome),
             "--schemes with the others leaves them out",
             [one.program for one in wrong],
         )
@@ -108,6 +112,7 @@ def _metric(text: str) -> Metric | None:
 
     if not functions.is_function(text):
         raise UsageError(f"--metric {text!r} names no function.", "", "--metric path/to/file.py:function", [text])
+    functions.file_of(text)
     ensure_export()  # such a file may import torch
     file, function = functions.function_of(text)
 

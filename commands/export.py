@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
     from deploy.matrix.plan import Exportable
+    from models.request import Request
 
 
 def run(words: Words) -> None:
@@ -100,40 +100,59 @@ def together(
         at_once: how many exports run together.
         keep: use an exporter that waits in memory.
     """
-    from models.current import current
+    from models.export import raise_failures
     from models.request import resolve
 
     if at_once < 1:
         raise UsageError(f"--jobs is {at_once}.", "it is the number of exports that run together", "--jobs 2")
     requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
-    if force or not all(current(request) for request in requests):
-        from core.environment import ensure_export, ensure_onnx
-        from models import warm
-
-        (ensure_onnx if format == "onnx" else ensure_export)()
-        warm.export(requests, force, at_once, keep)
+    failures = _attempt(requests, format, force, at_once, keep)
+    if failures:
+        raise_failures(failures, len(requests))
     return [request.folder for request in requests]
+
+
+def _attempt(
+    requests: Sequence[Request],
+    format: str,  # noqa: A002
+    force: bool = False,
+    at_once: int = 1,
+    keep: bool = True,
+) -> dict[str, SlipwayError]:
+    """Export the outdated programs; the failures by the requests' names."""
+    from models.current import current
+
+    if not force and all(current(request) for request in requests):
+        return {}
+    from core.environment import ensure_export, ensure_onnx
+    from models import warm
+
+    (ensure_onnx if format == "onnx" else ensure_export)()
+    return warm.attempt(requests, force, at_once, keep)
 
 
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
-
+    from models.request import resolve
     from models.variants import chosen
 
-    def made(some: Sequence[Exportable], format: str, variant: str) -> list[Path]:  # noqa: A002
-        jobs = [(one.source or one.model, one.scheme) for one in some]
-        return together(jobs, *chosen(variant), format=format)
-
+    found: dict[Exportable, Path | SlipwayError] = {}
     for kind, variant in dict.fromkeys((one.format, one.variant) for one in programs):
-        same = [one for one in programs if (one.format, one.variant) == (kind, variant)]
-        if len(same) > 1:  # together, since the exporter takes long to load; the errors are assigned below
-            with contextlib.suppress(SlipwayError):
-                made(same, kind, variant)
-
-    def folder(program: Exportable) -> Path | SlipwayError:
+        # Those of a kind together, since the exporter takes long to load.
+        requests: dict[Exportable, Request] = {}
+        for one in programs:
+            if (one.format, one.variant) != (kind, variant):
+                continue
+            try:
+                names, options = chosen(variant)
+                requests[one] = resolve(
+                    one.source or one.model, one.scheme, partitioners=names, options=options, format=kind
+                )
+            except SlipwayError as error:
+                found[one] = error
         try:
-            return made([program], program.format, program.variant)[0]
+            failures = _attempt(list(requests.values()), kind)
         except SlipwayError as error:
-            return error
-
-    return {program: folder(program) for program in programs}
+            failures = {request.name: error for request in requests.values()}
+        found |= {one: failures.get(request.name, request.folder) for one, request in requests.items()}
+    return {one: found[one] for one in programs}

@@ -121,8 +121,11 @@ def catalogue(request: MatrixRequest, variants: str = "") -> tuple[MatrixRequest
 
 def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -> list[Exportable]:
     """The programs that can be asked for, as one variant makes them."""
+    from models.options import parse
+    from models.partitioners import why_not
     from models.request import resolve
-    from models.variants import chosen
+    from models.schemes import get_scheme
+    from models.variants import chosen, suffix
 
     names, options = chosen(text)
     found, why = [], None
@@ -136,6 +139,9 @@ def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -
             program = resolve(one.source or one.model, one.scheme, partitioners=names, options=options)
         except ConfigError as error:
             why = error
+            if never := why_not(names, parse(options), get_scheme(one.scheme).dynamic) if names else "":
+                label = f"{one.name}{suffix(names, parse(options))}"
+                found.append(replace(one, name=label, variant=text, why_not=never))
             continue
         if program.name != one.name:
             found.append(replace(one, name=program.name, variant=text))

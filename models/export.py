@@ -218,9 +218,8 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
                     finally:
                         stages.close()
             except ExportError as error:
-                raise ExportError(
-                    f"{request.name}: {error.what} The whole log is in {log}.", error.cause, error.hint, error.names
-                ) from error
+                cause = "\n".join(filter(None, [error.cause, f"The whole log is in {shown(log)}"]))
+                raise ExportError(f"{request.name}: {error.what}", cause, error.hint, error.names) from error
             write_json(folder / DESCRIPTION, program.model_dump(mode="json"))
     _say(program, request.folder)
     _forget()
@@ -265,14 +264,9 @@ def export(
         return export_request(request, force, own)
 
 
-@contextlib.contextmanager
-def _collect(name: str, failures: dict[str, SlipwayError]) -> Iterator[None]:
-    """Note a foreseen failure under ``name`` and go on."""
-    try:
-        yield
-    except SlipwayError as error:
-        failures[name] = error
-        note(f"{name}: failed: {error.what}")
+def failed(name: str, error: SlipwayError) -> str:
+    """``mlp-qs8: failed: torch.export of the model failed.``, with the name once."""
+    return f"{name}: failed: {error.what.removeprefix(f'{name}: ')}"
 
 
 def raise_failures(failures: Mapping[str, SlipwayError], count: int) -> None:
@@ -286,7 +280,9 @@ def raise_failures(failures: Mapping[str, SlipwayError], count: int) -> None:
     if failures:
         raise ExportError(
             f"{len(failures)} of {count} exports failed.",
-            "\n".join(f"{name}: {error.what} {error.cause}" for name, error in failures.items()),
+            "\n".join(
+                f"{name}: {error.what.removeprefix(f'{name}: ')} {error.cause}" for name, error in failures.items()
+            ),
             "export one alone to see all of its message",
             list(failures),
         )
@@ -318,14 +314,29 @@ def export_many(
             continue
         name, scheme = (job.model, job.scheme) if isinstance(job, Job) else job
         requests.append(resolve(name, scheme, partitioners=partitioners, options=options, out=out, format=format))
-    folders: list[Path] = []
+    raise_failures(attempt(requests, force), len(requests))
+    return [request.folder for request in requests]
+
+
+def attempt(requests: Sequence[Request], force: bool) -> dict[str, SlipwayError]:
+    """Export several; the failures by the requests' names. With several, each is noted when it happens."""
     failures: dict[str, SlipwayError] = {}
     with contextlib.ExitStack() as stack:
         hosts: dict[str, Host] = {}  # by the programs' format: a runtime reads one
         for request in requests:
-            with _collect(request.name, failures):
+            with _collected(request.name, failures, aloud=len(requests) > 1):
                 if request.format not in hosts:
                     hosts[request.format] = stack.enter_context(Host(log_path("host"), request.format))
-                folders.append(export_request(request, force, hosts[request.format]))
-    raise_failures(failures, len(requests))
-    return folders
+                export_request(request, force, hosts[request.format])
+    return failures
+
+
+@contextlib.contextmanager
+def _collected(name: str, failures: dict[str, SlipwayError], aloud: bool) -> Iterator[None]:
+    """Keep a foreseen failure under ``name``, and go on."""
+    try:
+        yield
+    except SlipwayError as error:
+        failures[name] = error
+        if aloud:
+            note(failed(name, error))

@@ -20,7 +20,7 @@ from core.errors import ExportError, SlipwayError
 from models import causes, progress, state
 from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
 
-_ANY_HINT = "--partitioners none, to see whether the delegate is to blame"
+_ANY_HINT = "--partitioners none (with --scheme fp32 or qs8), to see whether the delegate is to blame"
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
 

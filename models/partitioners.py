@@ -21,6 +21,8 @@ DEFAULT = ("xnnpack",)
 NONE = "none"
 """Given alone: no delegate at all, portable kernels only."""
 
+_NOT_DYNAMIC = (NONE, "xnnpack-float")
+"""Those that leave dynamically quantized layers to the portable kernels, which do not have torchao's operators."""
 
 _ELSEWHERE = {
     "qualcomm": "it needs Qualcomm's SDK",
@@ -135,6 +137,23 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
                 [option],
             )
     return chosen
+
+
+def why_not(names: Sequence[str], options: Options, dynamic: bool) -> str:
+    """Why these partitioners make no program of a scheme; empty if they do.
+
+    Args:
+        dynamic: the scheme finds scales at run time.
+    """
+    limited = options.config_precisions and "dynamic_quant" not in options.config_precisions
+    left = _NOT_DYNAMIC + (("xnnpack",) if limited else ())
+    if not dynamic or not all(name in left for name in names):
+        return ""
+    precisions = f" and config_precisions={','.join(options.config_precisions)}" if limited else ""
+    return (
+        "dynamic quantization needs a backend that computes it, as XNNPACK does: ExecuTorch's portable kernels do not, "
+        f"and with partitioners={','.join(names)}{precisions} the layers are left to them"
+    )
 
 
 def make(names: Sequence[str], options: Options) -> list[Any]:

@@ -18,7 +18,7 @@ from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
 from models import closure, packages, variants
 from models.options import Options, parse
-from models.partitioners import check, sets, sources
+from models.partitioners import check, sets, sources, why_not
 from models.schemes import ONNX_SCHEMES, Scheme, get_scheme
 from models.tables import HERE, RULES
 from models.type_names import scheme_of
@@ -195,6 +195,13 @@ def resolve(
     if chosen.quantizer:
         _user_file(chosen.quantizer)
     offered = check(partitioners, chosen) if format == "pte" else ()
+    if why := why_not(offered, chosen, kind.dynamic):
+        raise ConfigError(
+            f"Scheme {scheme} makes no program with these partitioners.",
+            why,
+            "--partitioners xnnpack, which is the default; or --scheme fp32 or qs8",
+            [scheme, *offered],
+        )
     name = f"{label}-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
     return Request(
         model,

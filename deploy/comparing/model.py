@@ -96,6 +96,8 @@ class Compared(_Model):
     """The figure that decides how accurate a program is."""
     rows: tuple[Row, ...]
     suggestions: tuple[Suggestion, ...] = ()
+    impossible: tuple[str, ...] = ()
+    """What was asked for, too, and why it cannot be."""
 
 
 def row(

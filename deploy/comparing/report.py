@@ -42,8 +42,22 @@ def report(found: Compared, folder: Path, as_json: bool = False) -> None:
         f"{found.model}, {samples}",
         columns,
         rows,
-        "\n".join([*lines, f"* no other row of the device beats it. {console.shown(folder / REPORT)}"]),
+        "\n".join(
+            [*lines, f"* no other row of the device beats it. {console.shown(folder / REPORT)}", *troubles(found)]
+        ),
     )
+
+
+def troubles(found: Compared) -> list[str]:
+    """A line for each program that failed, however often, and for what is impossible."""
+    places: dict[str, list[str]] = {}
+    for one in found.rows:
+        if one.problem and not one.samples:
+            line = f"{one.program} {one.outcome}: {one.problem.short(one.program)}"
+            places.setdefault(line, []).append(f"{one.engine} on {one.device}")
+    lines = [f"{line} ({', '.join(where)})" for line, where in places.items()]
+    more = ["The page has the whole of each message."] if lines else []
+    return [*lines, *more, *(f"impossible: {one}" for one in found.impossible)]
 
 
 def table(found: Compared) -> tuple[list[str], list[list[str]]]:
@@ -70,7 +84,7 @@ def figures(accuracy: Accuracy, has: list[str]) -> list[str]:
 
 def _costs(one: Row) -> list[str]:
     if one.problem and not one.samples:
-        return [f"{one.outcome}: {one.problem.what}", *[""] * 6]
+        return [one.outcome, *[""] * 6]
     slow = " throttled" if one.throttled else ""
     times = ["emulated"] * 2 if one.emulated else [_ms(one.p50) + slow, _ms(one.load)]
     mark = "DIFFERS" if one.outcome == "differs" else "*" if one.front else ""

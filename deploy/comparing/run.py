@@ -70,6 +70,7 @@ def compare(
     many: bool,
     metric: Metric | None = None,
     metric_name: str = "",
+    impossible: Sequence[str] = (),
 ) -> Compared:
     """Give the samples to every program that ran, and compare what it gives.
 
@@ -78,6 +79,7 @@ def compare(
         parts: a cell's bundle and program.
         many: give emulated devices all samples, not only the first `EMULATED`.
         metric: the user's own measure.
+        impossible: what was asked for, too, and why it cannot be.
     """
     known: Mapping[str, CellResult] = {one.key: one for one in results}
     labelled = samples.labelled
@@ -117,4 +119,5 @@ def compare(
     return Compared(
         model=model, data=samples.source, metric=metric_name, created=now(), samples=len(samples.each),
         of=samples.of, reference=reference, by=by, rows=found, suggestions=suggested(found, by),
+        impossible=tuple(impossible),
     )  # fmt: skip

@@ -50,6 +50,10 @@ class Problem(_Model):
         """From an error that was caught."""
         return cls.model_validate(error.to_json())
 
+    def short(self, program: str) -> str:
+        """What happened and the first line of the cause, without the name of the program."""
+        return f"{self.what.removeprefix(f'{program}: ')} {self.cause.partition(chr(10))[0]}".strip()
+
 
 class Times(_Model):
     """Milliseconds over the timed executions."""

@@ -38,6 +38,8 @@ class Exportable:
     """Another name of the scheme, for expressions: Arm's."""
     variant: str = ""
     """Other partitioners or options (`models.variants.chosen`); empty: the usual ones."""
+    why_not: str = ""
+    """Why it cannot be exported; empty if it can."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def _candidates(devices: Mapping[str, Device], catalogue: Sequence[Exportable], 
                         found = known.get((model, scheme, kind), [])
                         why = why_engine or ("" if found else _no_scheme(model, scheme, kind, catalogue))
                         for program in found or [Exportable(f"{model}-{scheme}", model, scheme, kind)]:
-                            yield Cell(at, target.name, engine, program, why)
+                            yield Cell(at, target.name, engine, program, why or program.why_not)
 
 
 def _asked_for(device: Device, only: Expression) -> bool:

@@ -38,17 +38,25 @@ def users_code(file: Path, doing: str) -> Iterator[None]:
         sys.path.remove(os.fspath(file.parent))
 
 
+def file_of(text: str) -> Path:
+    """The file.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(text.rpartition(":")[0]).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"There is no file {path}.", f"named by {text}", "path/to/file.py:function", [text])
+    return path.resolve()
+
+
 def function_of(text: str) -> tuple[Path, Callable[..., Any]]:
     """The file, and its function.
 
     Raises:
         ConfigError: there is no such file or function. ExportError: the file cannot be imported.
     """
-    file, _, name = text.rpartition(":")
-    path = Path(file).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", f"named by {text}", "path/to/file.py:function", [text])
-    path = path.resolve()
+    path, name = file_of(text), text.rpartition(":")[2]
     spec = importlib.util.spec_from_file_location(f"slipway_own_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path} cannot be imported.", "", "give it a name that ends in .py", [text])

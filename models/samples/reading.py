@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import UsageError
+from models.samples import functions
 
 LABELS = "labels"
 _FORMS = (
@@ -38,6 +39,26 @@ class Found:
     of: int
 
 
+def check(data: str) -> None:
+    """Whether samples can be read from ``data``: a cheap look before the exporter is installed and loaded.
+
+    Raises:
+        UsageError: it is neither a file nor a folder of samples. ConfigError: there is no such file of a function.
+    """
+    if functions.is_function(data):
+        functions.file_of(data)
+    elif data and not _is_npz(path := Path(data).expanduser()) and not path.is_dir():
+        raise _absent(data)
+
+
+def _is_npz(path: Path) -> bool:
+    return path.suffix == ".npz" and path.is_file()
+
+
+def _absent(data: str) -> UsageError:
+    return UsageError(f"There is no data {data!r}.", "it is neither a .npz file nor a folder", _FORMS, [data])
+
+
 def read(data: str, examples: Sequence[Any], most: int) -> Found:
     """Up to ``most`` samples of a ``.npz`` file or a folder.
 
@@ -50,9 +71,9 @@ def read(data: str, examples: Sequence[Any], most: int) -> Found:
     path = Path(data).expanduser()
     if path.is_dir():
         return _folder(path, examples, most)
-    if path.suffix == ".npz" and path.is_file():
+    if _is_npz(path):
         return _npz(path, examples, most)
-    raise UsageError(f"There is no data {data!r}.", "it is neither a .npz file nor a folder", _FORMS, [data])
+    raise _absent(data)
 
 
 def pairs(source: str, value: Any, examples: Sequence[Any], of: int = 0) -> Found:

@@ -242,6 +242,7 @@ class Exports:
         one = _ask(self.folder, request, self.force)
         if one is None:
             self.outcome[request.name] = None
+            self.display.done(request.name)
             return
         self.running.append(one)
         self.display.show(request.name, "loading the exporter", None, one.begun)
@@ -357,8 +358,9 @@ def export(requests: Sequence[Request], force: bool, at_once: int, keep: bool) -
     display = Display(sys.stderr, done)
     try:
         with exporter(display, requests[0].name, keep) as folder:
-            display.done(requests[0].name)
-            if folder is not None:
+            if folder is None:
+                display.done(requests[0].name)
+            else:
                 exports = Exports(folder, requests, force, at_once, display)
                 exports.run()
                 outcome.update(exports.outcome)

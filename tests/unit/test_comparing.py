@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from core.errors import UsageError
+from commands import compare as command
+from core import environment
+from core.errors import ConfigError, UsageError
 from core.samples import Sample
 from deploy.comparing import metrics, report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.comparing.run import accuracy
 from deploy.comparing.sampling import fitted, widened
+from deploy.matrix.model import Problem
 from models.samples import reading
 
 
@@ -94,6 +97,46 @@ def test_the_report_says_emulated_instead_of_times() -> None:
     assert "<int8>" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert Compared.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_failure_is_one_line_and_its_message_is_behind_it() -> None:
+    why = {
+        "error": "export",
+        "exit_code": 6,
+        "what": "int8: Lowering failed.",
+        "cause": "no kernel\nits <log>",
+        "try": "x",
+    }
+    failed = Row(
+        device="board", emulated=False, engine="lean", target="linux-arm64", program="int8", scheme="int8",
+        outcome="failed", problem=Problem.model_validate(why),
+    )  # fmt: skip
+    found = Compared(
+        model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1",
+        rows=(failed, failed.model_copy(update={"engine": "executorch"})), impossible=("int4: needs a backend",),
+    )  # fmt: skip
+    columns, (_, first, _) = report.table(found)
+    assert first[columns.index("top-1") + 1] == "failed"
+    assert not any("Lowering" in cell for cell in first)
+    assert report.troubles(found) == [
+        "int8 failed: Lowering failed. no kernel (lean on board, executorch on board)",
+        "The page has the whole of each message.",
+        "impossible: int4: needs a backend",
+    ]
+    page = report.html(found)
+    assert page.count("Lowering failed. no kernel</summary>") == page.count("<details") == 2
+    assert page.count("its &lt;log&gt;") == 2
+    assert "<li>int4: needs a backend</li>" in page
+
+
+def test_missing_data_are_missed_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "ensure", lambda name: pytest.fail(f"{name} was installed"))
+    (tmp_path / "a.txt").write_text("1")
+    for data in ("nope.npz", str(tmp_path / "nope"), str(tmp_path / "a.txt"), f"{tmp_path / 'nope.py'}:samples"):
+        with pytest.raises((UsageError, ConfigError), match="There is no"):
+            command.run(cast("Any", {"model": "mlp", "data": data}))
+    reading.check(str(tmp_path))
+    reading.check("")
 
 
 def _npz(folder: Path, **arrays: Any) -> str:

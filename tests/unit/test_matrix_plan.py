@@ -176,9 +176,11 @@ def test_variants_are_programs_of_their_own_where_they_make_sense() -> None:
     asked, programs = catalogue(asked, "none group=64 group=32;per_op_mode=true")
     found = plan(DEVICES, programs, Selection(devices=("pi",), models=asked.models, schemes=asked.schemes))
     assert [cell.program.name for cell in found.cells] == [
-        "mlp-fp32", "mlp-fp32-none", "mlp-qd8_qb4w", "mlp-qd8_qb4w-none", "mlp-qd8_qb4w-group_64",
-        "mlp-qd8_qb4w-per_op_mode-group_32",
+        "mlp-fp32", "mlp-fp32-none", "mlp-qd8_qb4w", "mlp-qd8_qb4w-group_64", "mlp-qd8_qb4w-per_op_mode-group_32",
     ]  # fmt: skip
+    (never,) = found.impossible
+    assert never.program.name == "mlp-qd8_qb4w-none"
+    assert "dynamic quantization needs a backend" in never.why_not
     with pytest.raises(ConfigError, match="group does not go with the scheme fp32"):
         catalogue(MatrixRequest(models=("mlp",), schemes=("fp32",)), "group=64")
     with pytest.raises(ConfigError, match="no partitioner 'nowhere'"):

@@ -46,7 +46,7 @@ def test_programs_of_other_options_have_other_names_and_keys() -> None:
     requests = [
         resolve("mlp", "qd8_qc8w"),
         resolve("mlp", "qd8_qc8w", partitioners=("xnnpack",)),
-        resolve("mlp", "qd8_qc8w", partitioners=("none",)),
+        resolve("mlp", "qd8_qc8w", partitioners=("xnnpack-dynamic",)),
         resolve("mlp", "qd8_qc8w", partitioners=("vulkan", "xnnpack")),
         resolve("mlp", "qd8_qc8w", options={"per_op_mode": True}),
         resolve("mlp", "qd8_qc8w", options={"config_precisions": "fp32,dynamic_quant"}),
@@ -56,7 +56,7 @@ def test_programs_of_other_options_have_other_names_and_keys() -> None:
     names = [one.name for one in requests]
     assert names[:2] == ["mlp-qd8_qc8w"] * 2
     assert names[2:] == [
-        "mlp-qd8_qc8w-none",
+        "mlp-qd8_qc8w-xnnpack-dynamic",
         "mlp-qd8_qc8w-vulkan_xnnpack",
         "mlp-qd8_qc8w-per_op_mode",
         "mlp-qd8_qc8w-config_precisions_fp32_dynamic_quant",
@@ -65,6 +65,19 @@ def test_programs_of_other_options_have_other_names_and_keys() -> None:
     ]
     assert len({key(one) for one in requests[1:]}) == len(requests) - 1
     assert key(requests[0]) == key(requests[1])
+
+
+@pytest.mark.parametrize(
+    ("partitioners", "options"),
+    [(("none",), {}), (("xnnpack-float",), {}), (("xnnpack",), {"config_precisions": "fp32,static_quant"})],
+)
+def test_dynamic_layers_need_a_backend(partitioners: tuple[str, ...], options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve("mlp", "qd8_qb4w", partitioners=partitioners, options=options)
+    assert "dynamic quantization needs a backend that computes it" in caught.value.cause
+    assert ",".join(partitioners) in caught.value.cause
+    resolve("mlp", "qs8", partitioners=partitioners, options=options)
+    resolve("mlp", "qd8_qb4w", partitioners=("xnnpack-float", "vulkan"))
 
 
 def test_a_long_name_ends_in_a_digest() -> None:

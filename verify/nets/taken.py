@@ -87,7 +87,7 @@ def rows(
 def _why(program: Exported, error: str) -> str:
     """What the table says of an export that failed: what is known of the net, or the error without folders."""
     known = program.net.fails and f"{program.net.fails} ({program.net.issue})"
-    return known or re.sub(r"The whole log is in \S+ |(?:/[^\s,:]+)+/", "", error)
+    return known or re.sub(r"\s*The whole log is in \S+|(?:/[^\s,:]+)+/", "", error)
 
 
 def keep(where: Sequence[Place], programs: Sequence[Exported] = ()) -> None:
