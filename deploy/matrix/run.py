@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from core.bundle import Bundle
 from core.errors import SlipwayError
 from core.sweep import Journal
+from core.units import counted
 from deploy.matrix.devices import Worker, together
 from deploy.matrix.model import CellResult, Problem, filled, inputs_of, joined, unfilled
 from deploy.matrix.people import AWAY
@@ -94,7 +95,7 @@ class Filling:
         for target, engine in self.plan.bundles:
             self.watcher.preparing(f"bundle {engine} for {target}")
             self._bundles[target, engine] = _or_problem(partial(self.build, target, engine))
-        self.watcher.preparing(f"{len(self.plan.programs)} programs")
+        self.watcher.preparing(counted(len(self.plan.programs), "program"))
         for program, made in self.export(self.plan.programs).items():
             self._programs[program] = Problem.of(made) if isinstance(made, SlipwayError) else made
         for cell in self.plan.cells:
