@@ -36,14 +36,14 @@ class Quantized:
     """What it is in, if the user has quantized it."""
 
 
-def _explained(doing: str, log_hint: str, run: Callable[[], Any]) -> Any:
-    """``run()``, whose failure becomes an `ExportError` with the end of the exporter's own message."""
+def _explained(doing: str, log_hint: str, run: Callable[[], Any], module: Any) -> Any:
+    """``run()``, whose failure becomes an `ExportError` with the user's line and the exporter's own message."""
     try:
         return run()
     except SlipwayError:
         raise
     except Exception as error:
-        cause, hint = causes.explained(error, otherwise=log_hint)
+        cause, hint = causes.explained(error, module, otherwise=log_hint)
         raise ExportError(f"{doing} failed.", cause, hint) from error
 
 
@@ -149,11 +149,29 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], per_channel: bool = True, 
     return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
+def _made_by_user(name: str) -> Any:
+    """What the user's function returns, or an object of his class.
+
+    Raises:
+        ExportError: it fails, or that is not a quantizer.
+    """
+    from torchao.quantization.pt2e.quantizer import Quantizer
+
+    file, _, function = name.rpartition(":")
+    quantizer = call(Path(file).expanduser().resolve(), function)
+    if not isinstance(quantizer, Quantizer):
+        raise ExportError(
+            f"{name} gave {type(quantizer).__name__}, not a quantizer.",
+            "a quantizer is an object of a class derived from torchao.quantization.pt2e.quantizer.Quantizer",
+            "return XNNPACKQuantizer().set_global(get_symmetric_quantization_config()) to see it work",
+        )
+    return quantizer
+
+
 def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantized:
     """int8 activations with scales from calibration, int8 weights per channel."""
     if options.quantizer:
-        file, _, function = options.quantizer.rpartition(":")
-        quantizer = call(Path(file).expanduser().resolve(), function)
+        quantizer = _made_by_user(options.quantizer)
     else:
         quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(
             lambda node: kind_of(options.layers, module_path(node)) != "float", not options.per_tensor
@@ -163,7 +181,7 @@ def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantize
     samples = model.calibration or (model.inputs,)
     program = _explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
-        lambda: _pt2e(model.module, model, samples, quantizer),
+        lambda: _pt2e(model.module, model, samples, quantizer), model.module,
     )  # fmt: skip
     return Quantized(program, model.inputs, notes)
 
@@ -218,7 +236,7 @@ def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> 
         return capture(module, model.inputs, model.dynamic_shapes, model.strict)
 
     hint = "./inv export --scheme fp32 shows whether the model exports at all"
-    return Quantized(_explained("Dynamic quantization", hint, run), model.inputs)
+    return Quantized(_explained("Dynamic quantization", hint, run, module), model.inputs)
 
 
 def _by_owner(module: Any) -> bool:
@@ -226,6 +244,22 @@ def _by_owner(module: Any) -> bool:
     nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
     weights = (type(one.data) for one in module.parameters())
     return any(is_dequantize(node) for node in nodes) or any(kind is not torch.Tensor for kind in weights)
+
+
+def _refuse_prepared(module: Any) -> None:
+    """Refuse a model that still observes its numbers, which no runtime has a kernel for.
+
+    Raises:
+        ExportError: it has modules of torchao's, or of older torch's, that do so.
+    """
+    for name, one in module.named_modules():
+        if hasattr(one, "calculate_qparams"):
+            raise ExportError(
+                "The model is prepared for quantization, but not quantized.",
+                f"its {name} is a {type(one).__name__}, which only observes numbers",
+                "return convert_pt2e(model)",
+                [name],
+            )
 
 
 def _own_scheme(program: Any) -> Scheme:
@@ -268,8 +302,9 @@ def apply(
         again: another method of the same module was quantized so before: its weights are in the scheme already.
 
     Raises:
-        ExportError: torch.export or the quantizer cannot take it, or it is quantized already.
+        ExportError: torch.export or the quantizer cannot take it, or it is quantized already or half.
     """
+    _refuse_prepared(model.module)
     if scheme.method == "none":
         return _as_it_is(model)
     if not again and _by_owner(model.module):

@@ -57,6 +57,27 @@ def test_a_model_that_its_owner_has_quantized(exported: Exporter, function: str,
     assert caught.value.hint.startswith("--scheme fp32")
 
 
+@pytest.mark.build
+def test_a_model_trained_with_fake_quantization(exported: Exporter, out: Path, tmp_path: Path) -> None:
+    program = exported("trained", "fp32")
+    assert (program.quantization.scheme, program.delegates, program.undelegated) == ("own", 1, ())
+    assert program.agreement is not None
+    assert program.agreement.max_abs <= program.tolerance.atol, "its dropout left things out"
+    assert numpy.abs(_run_by_lean(out / program.name, program, tmp_path)).max() <= program.tolerance.atol
+    with pytest.raises(ExportError, match="prepared for quantization, but not quantized") as caught:
+        exported("half_way", "fp32")
+    assert "convert_pt2e" in caught.value.hint
+
+
+def _run_by_lean(folder: Path, program: Program, to: Path) -> Any:
+    """The differences of the first output from the reference."""
+    bundle = build(host_target().name, "lean")
+    words = [f"--model_path={folder / program.file}", f"--inputs={folder / 'input0.npy'}", f"--output_file={to}/y"]
+    done = subprocess.run([bundle.path / RUNNER, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return numpy.load(to / "y0.npy") - numpy.load(folder / "output0.npy")
+
+
 def test_one_scale_for_all_of_a_weight(exported: Exporter) -> None:
     channels, tensor = exported("plain", "qs8"), exported("plain", "qs8", per_tensor=True)
     assert tensor.size < channels.size, "it has fewer scales"
@@ -69,6 +90,11 @@ def test_an_own_quantizer(exported: Exporter) -> None:
     assert program.quantization.skipped == ()
     assert program.delegates == 1
     assert program.size != exported("plain", "qs8", per_tensor=True).size
+    with pytest.raises(ExportError, match="gave tuple, not a quantizer"):
+        exported("plain", "qs8", quantizer=f"{FILE}:plain")
+    with pytest.raises(ExportError, match="Static quantization failed") as caught:
+        exported("plain", "qs8", quantizer=f"{FILE}:faulty")
+    assert "in annotate: return model.nowhere" in caught.value.cause
 
 
 def test_four_bits_for_each_channel_and_other_groups(exported: Exporter) -> None:
@@ -92,16 +118,7 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.agreement is not None
     assert program.agreement.max_abs <= program.agreement.limit
     folder = out / program.name
-    bundle = build(host_target().name, "lean")
-    words = [
-        f"--model_path={folder / program.file}",
-        f"--inputs={folder / 'input0.npy'}",
-        f"--output_file={tmp_path}/y",
-    ]
-    done = subprocess.run([bundle.path / RUNNER, *words], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    found, wanted = (numpy.load(file) for file in (tmp_path / "y0.npy", folder / "output0.npy"))
-    assert numpy.abs(found - wanted).max() <= program.tolerance.atol
+    assert numpy.abs(_run_by_lean(folder, program, tmp_path)).max() <= program.tolerance.atol
     # One activation may round to the next integer: its step, times a weight below 1/8.
     given = numpy.load(folder / "input0.npy")
     step = (given.max() - given.min()) / 255
