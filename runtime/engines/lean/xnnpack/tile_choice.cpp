@@ -463,6 +463,7 @@ TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadp
                        LayerChoices* choices, const std::vector<std::size_t>* origins)
     : subgraph_(subgraph) {
   making_mutex.lock();
+  nibbles_.emplace(threads);
   for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
     xnn_node& node = subgraph->nodes[i];
     originals_.push_back(reinterpret_cast<void (*)()>(node.create));
@@ -480,6 +481,7 @@ TileChoice::~TileChoice() {
     }
   }
   making = {};
+  nibbles_.reset();
   making_mutex.unlock();
 }
 

@@ -5,10 +5,12 @@
 #include <xnnpack.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lean/xnnpack/layer_choices.h"
+#include "lean/xnnpack/nibble_packing.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/tile_set.h"
 
@@ -62,6 +64,7 @@ class TileChoice {
  private:
   xnn_subgraph_t subgraph_;
   std::vector<void (*)()> originals_;  // how each node's operator is made
+  std::optional<NibblePacking> nibbles_;
 };
 
 }  // namespace slipway::lean
