@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 import pytest
 
+from core.console import shown
 from core.errors import ConfigError, ExportError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
@@ -363,7 +364,7 @@ def test_a_wrong_function_is_told_what_is_wrong(fresh: Exporter, tmp_path: Path,
     assert words in text
     assert "Traceback" not in text
     assert caught.value.hint
-    assert str(log_path(f"wrong-{function}-fp32")) in text
+    assert shown(log_path(f"wrong-{function}-fp32")) in text
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written"
 
 

@@ -24,7 +24,7 @@ constexpr bool kLittle = false;
 #endif
 
 // Eight nibbles, the least first, become the low halves of eight bytes.
-inline std::uint64_t spread(std::uint32_t nibbles) {
+inline std::uint64_t bytes_of_nibbles(std::uint32_t nibbles) {
   std::uint64_t all = nibbles;
   all = (all | all << 16) & 0x0000ffff0000ffffU;
   all = (all | all << 8) & 0x00ff00ff00ff00ffU;
@@ -51,9 +51,10 @@ void pack_some(void* context, std::size_t first, std::size_t count) {
   pack_nibbles(job.panels, job.weights, job.scales, job.input_zero, job.packed, first, first + count);
 }
 
-void pack(std::size_t groups, std::size_t columns, std::size_t depth, std::size_t panel, std::size_t kr,
-          std::size_t sr, std::size_t block, const void* weights, const void* bias, const void* scales,
-          void* packed, std::size_t block_extra, std::size_t panel_extra, const void* params) {
+void pack_blocks(std::size_t groups, std::size_t columns, std::size_t depth, std::size_t panel,
+                 std::size_t kr, std::size_t sr, std::size_t block, const void* weights, const void* bias,
+                 const void* scales, void* packed, std::size_t block_extra, std::size_t panel_extra,
+                 const void* params) {
   const auto& zeros = *static_cast<const xnn_qs8_qc4w_packing_params*>(params);
   const bool fits = kLittle && groups == 1 && kr == kGroup && sr == 1 && depth % kNibblesTogether == 0 &&
                     block % kNibblesTogether == 0 && depth % block == 0 && bias == nullptr &&
@@ -106,8 +107,8 @@ void pack_nibbles(const NibblePanels& panels, const std::uint8_t* weights, const
       for (std::size_t n = 0; n < some; ++n, from += row_bytes, scale += blocks) {
         std::uint32_t halves[2];
         std::memcpy(halves, from, sizeof(halves));
-        const std::uint64_t low = spread(halves[0]);
-        const std::uint64_t high = spread(halves[1]);
+        const std::uint64_t low = bytes_of_nibbles(halves[0]);
+        const std::uint64_t high = bytes_of_nibbles(halves[1]);
         const std::uint64_t bytes = (low | high << 4) ^ 0x8888888888888888U;
         std::memcpy(to + n * kGroup, &bytes, sizeof(bytes));
         const auto total = static_cast<std::int32_t>((low + high) * 0x0101010101010101U >> 56);
@@ -127,11 +128,11 @@ void pack_nibbles(const NibblePanels& panels, const std::uint8_t* weights, const
 
 NibblePacking::NibblePacking(pthreadpool_t threads) {
   threads_now = threads;
-  replace_all(theirs(), &pack);
+  replace_all(theirs(), &pack_blocks);
 }
 
 NibblePacking::~NibblePacking() {
-  replace_all(&pack, theirs());
+  replace_all(&pack_blocks, theirs());
   threads_now = nullptr;
 }
 
