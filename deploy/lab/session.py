@@ -38,6 +38,8 @@ def client() -> Any:
     """The module `labgrid.remote.client`, installed if need be. Its import takes about a second."""
     ensure("labgrid")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its own messages would go to the terminal
+    # What gRPC does at a fork, while its threads run, ends one of ten children with SIGABRT before they begin.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     hook = sys.excepthook
     import labgrid.remote.client as module
 
