@@ -63,9 +63,9 @@ def test_commands_that_end_at_once_are_not_waited_for(transport: Transport, tmp_
 
 def test_the_probe(transport: Transport, tmp_path: Path) -> None:
     facts = probe(transport, str(tmp_path / "x"), None, soon())
-    mac = facts.system == "Darwin"
-    assert mac == (run(transport, ["uname", "-s"], deadline=soon()).text != "Linux\n")
-    assert (facts.system, facts.root, facts.writable) == (facts.system, str(tmp_path / "x"), True)
+    system = "Darwin" if isinstance(transport, MacTransport) else "Linux"
+    assert run(transport, ["uname", "-s"], deadline=soon()).text == f"{system}\n"
+    assert (facts.system, facts.root, facts.writable) == (system, str(tmp_path / "x"), True)
     if isinstance(transport, MacTransport):
         assert isinstance(transport.inner, UserlandTransport)
         unknown = probe(transport.inner, str(tmp_path / "x"), None, soon())

@@ -119,11 +119,11 @@ def test_help_shows_each_option_once(name: str, capsys: pytest.CaptureFixture[st
     assert sorted(shown) == sorted(wanted)
 
 
-@pytest.mark.parametrize("name", ["deploy", "matrix", "compare", "lab"])
-def test_the_options_of_large_tasks_stand_in_groups(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "least"), [("deploy", 4), ("matrix", 4), ("compare", 3), ("lab", 3)])
+def test_the_options_of_large_tasks_stand_in_groups(name: str, least: int, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = _said([name, "--help"], capsys)
     groups = tasks.ns[name].groups
-    assert len(groups) >= 3
+    assert len(groups) >= least
     assert all(f"\n{heading}:\n" in out for heading in groups)
     known = {argument.name.replace("_", "-") for argument in tasks.ns[name].get_arguments()}
     grouped = [option for options in groups.values() for option in options]

@@ -143,7 +143,7 @@ Blocks blocks_of(const Work& work, std::size_t threads) {
     return {ceiling(work.rows, work.tile), ceiling(work.columns, work.panel)};
   }
   Blocks found = {std::min(resident, ceiling(work.rows, work.tile)), ceiling(work.columns, work.panel)};
-  while (work.tasks(found) < wanted) {
+  while (wanted > 1 && work.tasks(found) < wanted) {
     const bool rows = found.rows > work.tile;
     const bool columns = found.columns > work.panel;
     if (!rows && !columns) {
