@@ -7,6 +7,8 @@
 # until they are gone, ever more rarely, for a fork begins anew with each signal. (By KILL bash would report their death
 # on the command's own stream.)
 # For its first second, before the lifeline is sure to be there, the timer looks after the supervisor itself.
+# The connection may break before setsid has run: the command is in this shell's group then, and has no other. So it is
+# also ended by its own number. Should it have begun its group between the two signals, the group has KILL to come.
 # SIGPIPE is ignored once the command is started: dash says "Killed" on a stream that the broken connection has closed.
 
 . ./lib/living.sh
@@ -19,12 +21,12 @@ exec 3<&0 </dev/null
 trap '' PIPE
 [ -z "$pidfile" ] || echo "$child" >"$pidfile"
 end() {
-  kill -TERM "$group"
+  kill -TERM "$group"; kill -TERM "$child"
   for pause in $pauses; do
-    kill -0 "$group" || break
+    kill -0 "$group" || kill -0 "$child" || return
     sleep "$pause" || sleep 1
   done
-  kill -KILL "$group"
+  kill -KILL "$group"; kill -KILL "$child"
 }
 (
   before=$!

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -77,6 +78,21 @@ def test_losing_the_lifeline_ends_the_group(tmp_path: Path) -> None:
                              stdin=subprocess.PIPE, start_new_session=True)  # fmt: skip
     while len(marked(mark)) < 3:
         time.sleep(0.02)
+    assert child.stdin is not None
+    child.stdin.close()
+    assert child.wait(15) == 143
+    assert gone(mark)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.3])
+def test_losing_the_lifeline_before_the_group_is_there(tmp_path: Path, after: float) -> None:
+    mark, slow = str(tmp_path), tmp_path / "bin" / "setsid"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\n{shutil.which('sleep')} 1\nexec {shutil.which('setsid')} \"$@\"\n")
+    slow.chmod(0o755)
+    child = subprocess.Popen(supervised(["sleep", LONG], seconds=99, cwd=mark), stdin=subprocess.PIPE,
+                             env={**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}"})  # fmt: skip
+    time.sleep(after)
     assert child.stdin is not None
     child.stdin.close()
     assert child.wait(15) == 143
