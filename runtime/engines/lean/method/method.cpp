@@ -232,7 +232,12 @@ Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
       missing};
 }
 
+std::string Method::name_of_delegate(std::size_t index) const {
+  return "Delegate " + std::to_string(index) + " of method " + plan_->name()->str();
+}
+
 Status Method::make_delegates() {
+  std::vector<XnnPayload> payloads;
   for (std::size_t i = 0; plan_->delegates() != nullptr && i < plan_->delegates()->size(); ++i) {
     const pte::BackendDelegate& stored = *plan_->delegates()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const std::string backend = stored.id()->str();
@@ -243,12 +248,18 @@ Status Method::make_delegates() {
               kHasXnnpack ? "export the program for XNNPACK (XnnpackPartitioner)" : kRebuild,
               {backend}};
     }
+    Result<XnnPayload> payload =
+        XnnPayload::read(store_.delegate(*stored.processed()), store_, name_of_delegate(i));
+    SLIPWAY_RETURN_IF_ERROR(payload);
+    weights_.plan(payload.value().constants());
+    payloads.push_back(std::move(payload.value()));
+  }
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
     if (context_.choices() != nullptr) {
       context_.choices()->begin(plan_->name()->str() + "/" + std::to_string(i));
     }
-    const std::string what = "Delegate " + std::to_string(i) + " of method " + plan_->name()->str();
     Result<std::unique_ptr<Delegate>> loaded = Delegate::load(
-        context_, store_, weights_, store_.delegate(*stored.processed()), what, recorder_ != nullptr,
+        context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
         recorder_ != nullptr && recorder_->keeps_values(), constants_given(*plan_, values_, i));
     SLIPWAY_RETURN_IF_ERROR(loaded);
     delegates_.push_back(std::move(loaded.value()));

@@ -101,6 +101,7 @@ class Method {
   Status make_tensor(const pte::Tensor& tensor, std::size_t index, TensorView* view);
   Status give_memory(const pte::Tensor& tensor, std::size_t index, TensorView* view);
   Status find_operators(std::vector<const KernelEntry*>* kernels) const;
+  std::string name_of_delegate(std::size_t index) const;
   Status make_delegates();
   Status make_instructions(const std::vector<const KernelEntry*>& kernels);
   Status run_kernel(const Instruction& instruction);

@@ -96,15 +96,12 @@ GivenConstants constants_given(const pte::ExecutionPlan& plan, const std::vector
   return found;
 }
 
-Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, const DataStore& store,
-                                                 PackedWeights& weights, Bytes payload,
-                                                 const std::string& what, bool profile, bool values,
-                                                 const GivenConstants& given) {
+Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, PackedWeights& weights,
+                                                 XnnPayload payload, const std::string& what, bool profile,
+                                                 bool values, const GivenConstants& given) {
   std::unique_ptr<Delegate> made(new Delegate(context, what, profile, values));
   Split split;
-  Result<XnnPayload> read = XnnPayload::read(payload, store, what);
-  SLIPWAY_RETURN_IF_ERROR(read);
-  made->payload_ = std::make_unique<XnnPayload>(std::move(read.value()));
+  made->payload_ = std::make_unique<XnnPayload>(std::move(payload));
   Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
   SLIPWAY_RETURN_IF_ERROR(checked);
   made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));

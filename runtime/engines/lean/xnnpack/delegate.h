@@ -24,10 +24,9 @@ class Delegate {
  public:
   // As XnnDelegate::load. `values`: run node by node, and keep what each gives. `given`: what every call
   // gives that is a constant; it must outlive the delegate.
-  static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, const DataStore& store,
-                                                PackedWeights& weights, Bytes payload,
-                                                const std::string& what, bool profile, bool values,
-                                                const GivenConstants& given);
+  static Result<std::unique_ptr<Delegate>> load(const XnnContext& context, PackedWeights& weights,
+                                                XnnPayload payload, const std::string& what, bool profile,
+                                                bool values, const GivenConstants& given);
 
   // Whether the argument at that index of a call is a result.
   bool produces(std::size_t argument) const { return check_->produces(argument); }

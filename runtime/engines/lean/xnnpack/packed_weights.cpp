@@ -41,13 +41,20 @@ PackedWeights::PackedWeights(const DataStore& store, const WeightsFile* file)
   provider_.delete_cache = [](void*) { return xnn_status_success; };
 }
 
+void PackedWeights::plan(const std::vector<Bytes>& constants) {
+  for (const Bytes& constant : constants) {
+    if (constant.data != nullptr && seen_.insert(constant.data).second) {
+      planned_ += constant.size;
+    }
+  }
+}
+
 void PackedWeights::expect(const std::vector<Bytes>& constants, PackingForms forms) {
   forms_ = std::move(forms);
-  expected_ = 0;
   constants_.clear();
   for (const Bytes& constant : constants) {
-    if (constant.data != nullptr && constants_.emplace(constant.data, constant.size).second) {
-      expected_ += constant.size;
+    if (constant.data != nullptr) {
+      constants_.emplace(constant.data, constant.size);
     }
   }
 }
@@ -223,9 +230,9 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
   if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kWeightsAlignment) {
     // Packed weights take about what the constants take.
     // With a file, most are not packed.
-    const std::size_t all = file_ == nullptr ? expected_ + expected_ / 16 : 0;
-    const std::size_t chunk = std::max({bytes + kWeightsAlignment, all, kLeastChunk});
-    expected_ = 0;
+    const std::size_t planned = file_ == nullptr ? planned_ : 0;
+    const std::size_t chunk = std::max({bytes + kWeightsAlignment, planned + planned / 16, kLeastChunk});
+    planned_ = 0;
     Pages pages = Pages::allocate(chunk);
     if (pages.data() == nullptr && chunk > bytes + kWeightsAlignment) {
       pages = Pages::allocate(bytes + kWeightsAlignment);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,8 +48,9 @@ class PackedWeights {
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
-  // A graph with these constants is about to be made: bytes of all of them, and what their nodes make of
-  // them.
+  // Graphs with these constants will be made: memory for all that are new is taken at once.
+  void plan(const std::vector<Bytes>& constants);
+  // A graph with these constants is about to be made, and this is what its nodes make of them.
   void expect(const std::vector<Bytes>& constants, PackingForms forms);
   // For the operator that is made next: XNNPACK finds its weights packed. Without a packer XNNPACK packs.
   void offer(Packer packer);
@@ -105,7 +107,8 @@ class PackedWeights {
   const DataStore& store_;
   const WeightsFile* file_;
   xnn_weights_cache_provider provider_;
-  std::size_t expected_ = 0;
+  std::size_t planned_ = 0;  // bytes of constants that no chunk was made for
+  std::set<const void*> seen_;  // the constants that were ever planned for
   std::map<const void*, std::size_t> constants_;
   PackingForms forms_;
   Packer packer_;
