@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kWeightsAlignment = 64;  // XNNPACK's of everything it allocates
 constexpr std::size_t kLeastChunk = std::size_t{64} * 1024;
 constexpr std::size_t kLeastForgotten = std::size_t{16} * 1024;  // for less, a call is not worth it
+constexpr std::size_t kForgottenTogether = std::size_t{1} << 20;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
   return bytes + (unit - bytes % unit) % unit;
@@ -276,10 +277,23 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   return packed_.size() - 1;
 }
 
-void PackedWeights::forget(const void* constant) const {
+// Neighbours together: each call makes every thread forget addresses.
+void PackedWeights::forget(const void* constant) {
   const auto found = constants_.find(constant);
-  if (found != constants_.end() && found->second >= kLeastForgotten) {
-    store_.forget({static_cast<const std::uint8_t*>(found->first), found->second});
+  if (found == constants_.end() || found->second < kLeastForgotten) {
+    return;
+  }
+  const auto* data = static_cast<const std::uint8_t*>(found->first);
+  const std::uint8_t* end = read_.data + read_.size;
+  if (read_.data != nullptr && data >= end && static_cast<std::size_t>(data - end) < kForgottenTogether) {
+    read_.size = static_cast<std::size_t>(data - read_.data) + found->second;
+  } else {
+    store_.forget(read_);
+    read_ = {data, found->second};
+  }
+  if (read_.size >= kForgottenTogether) {
+    store_.forget(read_);
+    read_ = {};
   }
 }
 

@@ -102,7 +102,7 @@ class PackedWeights {
   std::size_t take_from_file(const xnn_weights_cache_look_up_key& key);
   std::uint8_t* reserve(std::size_t bytes);
   std::size_t keep(const xnn_weights_cache_look_up_key& key, std::uint8_t* data, std::size_t size);
-  void forget(const void* constant) const;
+  void forget(const void* constant);
 
   const DataStore& store_;
   const WeightsFile* file_;
@@ -110,6 +110,7 @@ class PackedWeights {
   std::size_t planned_ = 0;  // bytes of constants that no chunk was made for
   std::set<const void*> seen_;  // the constants that were ever planned for
   std::map<const void*, std::size_t> constants_;
+  Bytes read_;  // of a file, packed, and not given back yet
   PackingForms forms_;
   Packer packer_;
   std::string offered_form_;  // of the packer's weights, with its layout
