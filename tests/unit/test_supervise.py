@@ -88,7 +88,7 @@ def test_losing_the_lifeline_ends_the_group(tmp_path: Path) -> None:
 def test_losing_the_lifeline_before_the_group_is_there(tmp_path: Path, after: float) -> None:
     mark, slow = str(tmp_path), tmp_path / "bin" / "setsid"
     slow.parent.mkdir()
-    slow.write_text(f"#!/bin/sh\n{shutil.which('sleep')} 1\nexec {shutil.which('setsid')} \"$@\"\n")
+    slow.write_text(f'#!/bin/sh\n{shutil.which("sleep")} 1\nexec {shutil.which("setsid")} "$@"\n')
     slow.chmod(0o755)
     child = subprocess.Popen(supervised(["sleep", LONG], seconds=99, cwd=mark), stdin=subprocess.PIPE,
                              env={**os.environ, "PATH": f"{slow.parent}:{os.environ['PATH']}"})  # fmt: skip

@@ -107,7 +107,7 @@ class PackedWeights {
   const DataStore& store_;
   const WeightsFile* file_;
   xnn_weights_cache_provider provider_;
-  std::size_t planned_ = 0;  // bytes of constants that no chunk was made for
+  std::size_t planned_ = 0;     // bytes of constants that no chunk was made for
   std::set<const void*> seen_;  // the constants that were ever planned for
   std::map<const void*, std::size_t> constants_;
   Bytes read_;  // of a file, packed, and not given back yet

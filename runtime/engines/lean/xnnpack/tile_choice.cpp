@@ -464,6 +464,7 @@ TileChoice::TileChoice(xnn_subgraph_t subgraph, PackedWeights* weights, pthreadp
     : subgraph_(subgraph) {
   making_mutex.lock();
   nibbles_.emplace(threads);
+  panels_.emplace(threads);
   for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
     xnn_node& node = subgraph->nodes[i];
     originals_.push_back(reinterpret_cast<void (*)()>(node.create));
@@ -481,6 +482,7 @@ TileChoice::~TileChoice() {
     }
   }
   making = {};
+  panels_.reset();
   nibbles_.reset();
   making_mutex.unlock();
 }

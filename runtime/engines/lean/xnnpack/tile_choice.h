@@ -12,6 +12,7 @@
 #include "lean/xnnpack/layer_choices.h"
 #include "lean/xnnpack/nibble_packing.h"
 #include "lean/xnnpack/packed_weights.h"
+#include "lean/xnnpack/panel_packing.h"
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;
@@ -65,6 +66,7 @@ class TileChoice {
   xnn_subgraph_t subgraph_;
   std::vector<void (*)()> originals_;  // how each node's operator is made
   std::optional<NibblePacking> nibbles_;
+  std::optional<PanelPacking> panels_;
 };
 
 }  // namespace slipway::lean
