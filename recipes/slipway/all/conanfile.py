@@ -1,3 +1,5 @@
+import difflib
+import re
 from pathlib import Path
 
 from conan import ConanFile
@@ -10,6 +12,27 @@ required_conan_version = ">=2.4"
 
 _KINDS = ("*.cpp", "*.h", "*.hpp", "*.in", "*.map", "*.cmake", "*CMakeLists.txt")
 _OTHERS = ("tests/*", "fuzz/*", "proof/*", "engines/executorch/*", "engines/onnxruntime/*")
+_BACKENDS = ("XnnpackBackend",)
+_NAMES = "operators.txt"
+"""The engine's operators, one a line, beside the recipe in Conan's cache: the sources are not there yet."""
+
+
+def kernels_in(runtime):
+    """Names of the operators that the engine has kernels for, as the option has them: ``aten/add.out``."""
+    files = sorted(Path(runtime, "engines", "lean", "kernels").glob("*.cpp"))
+    found = {name for file in files for name in re.findall(r'"([a-z_]+::[\w.]+)"', file.read_text("utf-8"))}
+    return sorted(name.replace("::", "/") for name in found)
+
+
+def refused(option, value, known):
+    """Why an option's value names what there is not; empty if it does not."""
+    wrong = [] if value in ("all", "none") else [name for name in value.split("+") if name not in known]
+    if not wrong:
+        return ""
+    near = difflib.get_close_matches(wrong[0], known, 1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    shown = f"{', '.join(known[:3])} and {len(known) - 3} more" if len(known) > 3 else ", ".join(known)
+    return f"{option}: there is no {wrong[0]!r}. {meant}It takes all, none, or names with + between them: {shown}"
 
 
 class SlipwayConan(ConanFile):
@@ -43,9 +66,18 @@ class SlipwayConan(ConanFile):
         arm = self.settings.arch == "armv8" and self.settings.os in ("Linux", "Android")
         return arm and self._sources.preferred(self) == "debian"
 
+    @property
+    def _checkout(self):
+        """The checkout: this folder is recipes/slipway/all of it."""
+        return Path(self.recipe_folder).parents[2]
+
+    def export(self):
+        names = "".join(f"{name}\n" for name in kernels_in(self._checkout / "runtime"))
+        Path(self.export_folder, _NAMES).write_text(names, "utf-8")
+
     def export_sources(self):
-        # The sources are the checkout's own: this folder is recipes/slipway/all of it.
-        root = Path(self.recipe_folder).parents[2]
+        # The sources are the checkout's own.
+        root = self._checkout
         if not Path(root, "runtime", "library", "CMakeLists.txt").is_file():
             raise ConanException(f"{root} has no runtime/: this recipe is exported from a checkout of Slipway")
         for pattern in _KINDS:
@@ -78,6 +110,11 @@ class SlipwayConan(ConanFile):
             check_min_cppstd(self, 17)
         if self.settings.compiler == "msvc":
             raise ConanInvalidConfiguration("the engine's sources are for GCC and Clang, on Windows MinGW's")
+        kept = Path(self.recipe_folder, _NAMES)
+        names = kept.read_text("utf-8").split() if kept.is_file() else kernels_in(self._checkout / "runtime")
+        for option, known in (("operators", names), ("backends", _BACKENDS)):
+            if why := refused(option, str(self.options.get_safe(option)), known):
+                raise ConanInvalidConfiguration(why)
         if self.options.shared and self.settings.os in ("Macos", "iOS"):
             raise ConanInvalidConfiguration("there is no shared library for Apple's systems yet: shared=False")
 

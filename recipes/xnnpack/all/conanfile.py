@@ -123,6 +123,10 @@ class XnnpackConan(ConanFile):
         variables["XNNPACK_ENABLE_MEMOPT"] = bool(self.options.memopt)
         variables["XNNPACK_ENABLE_SPARSE"] = bool(self.options.sparse)
         variables["XNNPACK_ENABLE_KLEIDIAI"] = self._kleidiai
+        if self.settings.os not in ("Linux", "Android"):
+            # A process asks the system for AMX's tiles before it uses them, and upstream asks only Linux. Elsewhere the
+            # first tile is an illegal instruction, though the processor says that it has AMX.
+            variables["XNNPACK_ENABLE_AVX512AMX"] = False
         # The packages' own targets are there before upstream looks for its dependencies: nothing is downloaded, and
         # what upstream defines for XNNPACK alone (NOMINMAX on Windows) does not reach them.
         variables["XNNPACK_USE_SYSTEM_LIBS"] = True
