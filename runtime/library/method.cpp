@@ -14,8 +14,9 @@ void put_shape(const Shape& shape, std::uint32_t* rank, std::int64_t* sizes) {
 
 slipway_error* describe_value(const std::vector<ValueSpec>& values, std::size_t index, slipway_spec* spec) {
   if (spec == nullptr || index >= values.size()) {
-    return usage_error("The method has no such input or output, or there is no address for the result.",
-                       "compare with the method's counts");
+    return usage_error(
+        "The index is not one of the method's inputs or outputs, or the address for the result is NULL.",
+        "compare with the method's counts");
   }
   const ValueSpec& value = values[index];
   *spec = {};
@@ -145,19 +146,20 @@ size_t slipway_method_output_count(const slipway_method* method) {
 }
 
 slipway_error* slipway_method_input_spec(const slipway_method* method, size_t index, slipway_spec* spec) {
-  return method == nullptr ? slipway::usage_error("There is no method.", "do not give NULL")
+  return method == nullptr ? slipway::usage_error("The method is NULL.", "do not give NULL")
                            : slipway::describe_value(method->info.inputs, index, spec);
 }
 
 slipway_error* slipway_method_output_spec(const slipway_method* method, size_t index, slipway_spec* spec) {
-  return method == nullptr ? slipway::usage_error("There is no method.", "do not give NULL")
+  return method == nullptr ? slipway::usage_error("The method is NULL.", "do not give NULL")
                            : slipway::describe_value(method->info.outputs, index, spec);
 }
 
 slipway_error* slipway_method_set_input(slipway_method* method, size_t index, const slipway_tensor* input) {
   if (method == nullptr || input == nullptr || index >= method->inputs.size()) {
-    return slipway::usage_error("The method has no such input, or there is no method or tensor.",
-                                "compare with slipway_method_input_count");
+    return slipway::usage_error(
+        "The index is not one of the method's inputs, or the method or the tensor is NULL.",
+        "compare with slipway_method_input_count");
   }
   return slipway::guarded([&] { return slipway::set_input(method, index, *input); });
 }
@@ -168,14 +170,14 @@ int slipway_method_input_copied(const slipway_method* method, size_t index) {
 
 slipway_error* slipway_method_execute(slipway_method* method) {
   if (method == nullptr) {
-    return slipway::usage_error("There is no method.", "do not give NULL");
+    return slipway::usage_error("The method is NULL.", "do not give NULL");
   }
   return slipway::guarded([&] { return slipway::execute(method); });
 }
 
 slipway_error* slipway_method_forward(slipway_method* method, const slipway_tensor* inputs, size_t count) {
   if (method == nullptr || (inputs == nullptr && count != 0)) {
-    return slipway::usage_error("There is no method, or no inputs.", "give neither as NULL");
+    return slipway::usage_error("The method or the inputs are NULL.", "give neither as NULL");
   }
   return slipway::guarded([&] {
     if (count != method->inputs.size()) {
@@ -194,7 +196,7 @@ slipway_error* slipway_method_forward(slipway_method* method, const slipway_tens
 
 slipway_error* slipway_method_output(slipway_method* method, size_t index, slipway_tensor* output) {
   if (method == nullptr || output == nullptr || index >= method->converted.size() || !method->ran) {
-    return slipway::usage_error("The method has no such output, or it has not run.",
+    return slipway::usage_error("The index is not one of the method's outputs, or the method has not run.",
                                 "execute it first, and compare with slipway_method_output_count");
   }
   return slipway::guarded([&] { return slipway::output(method, index, output); });

@@ -160,7 +160,7 @@ slipway_error* slipway_program_find_method(const slipway_program* program, const
                                            slipway_method** method) {
   if (program == nullptr || name == nullptr || method == nullptr) {
     return slipway::usage_error("slipway_program_find_method needs a program, a name and an address.",
-                                "give none of them as NULL");
+                                "give all three");
   }
   for (const std::unique_ptr<slipway_method>& candidate : program->methods) {
     if (candidate->info.name == name) {
@@ -174,7 +174,7 @@ slipway_error* slipway_program_find_method(const slipway_program* program, const
       names += (names.empty() ? "" : ", ") + candidate->info.name;
     }
     return slipway::Status(slipway::Code::kUsage, "Method " + std::string(name) + " is not ready.",
-                           "it is none of those that were loaded: " + names, {name});
+                           "these were loaded: " + names, {name});
   });
 }
 

@@ -186,7 +186,7 @@ Result<std::vector<TraceBlock>> read_etdump(const std::uint8_t* data, std::size_
   limits.max_tables = 100'000'000;  // an event has two, and there are as many events as one records
   flatbuffers::Verifier verifier(data, size, limits);
   if (!verifier.VerifySizePrefixedBuffer<etd::ETDump>(etd::ETDumpIdentifier())) {
-    return Status(Code::kExecution, "The engine's profile cannot be read: it is no ETDump.",
+    return Status(Code::kExecution, "The engine's profile cannot be read: it is not an ETDump.",
                   "run without --profile");
   }
   std::vector<TraceBlock> blocks;

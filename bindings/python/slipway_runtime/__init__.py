@@ -6,8 +6,8 @@
     (logits,) = program.forward(pixels)
 
 Arrays are not copied: inputs are read where they are, and outputs are read-only views of the program's memory, valid
-until its next execution (``numpy.array(logits)`` keeps one). Use a program from one thread at a time; two programs may
-be used by two threads, also on one `Pool`. While a program runs, Python's other threads run, too.
+until its next execution (``numpy.array(logits)`` keeps one). Use a program from one thread at a time; two threads
+may use two programs, also on one `Pool`. While a program runs, Python's other threads run, too.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _UNKNOWN = 0
 _NUMBERS = {text(api.slipway_dtype_name(number)): number for number in range(1, 14)}
 _BFLOAT16 = _NUMBERS["bfloat16"]
 _DTYPES = {number: np.dtype("V2" if number == _BFLOAT16 else name) for name, number in _NUMBERS.items()}
-"""bfloat16, which NumPy lacks, is two bytes without a meaning."""
+"""bfloat16, which NumPy lacks: two bytes that NumPy does not interpret."""
 
 
 def version() -> str:
@@ -94,7 +94,7 @@ class Method:
             The outputs; read-only views of the program's memory, valid until its next execution, without ``copy``.
 
         Raises:
-            InputError: an input does not have the type or shape that the method takes.
+            InputError: an input has another type or shape than the method takes.
             Error: the execution failed.
         """
         arrays = [self._array(index, value) for index, value in enumerate(inputs)]
@@ -159,7 +159,7 @@ class Program:
         """Run a method by its name.
 
         Raises:
-            Error: there is no such method; else as `Method.forward`.
+            Error: the method is not ready or does not exist. The others: as `Method.forward`.
         """
         if name not in self._methods:
             raise Error(2, f"Method {name} is not ready.", f"one of: {', '.join(self._methods)}")
@@ -169,7 +169,7 @@ class Program:
         """Write packed weights to the file that ``weights_cache`` named.
 
         Raises:
-            Error: none was named, or it cannot be written.
+            Error: `load` got no `weights_cache`, or the file cannot be written.
         """
         must(api.slipway_program_keep_weights(self._handle))
 
@@ -189,8 +189,8 @@ def load(
         program: a file's path, or the bytes of one.
         data_path: a file of weights (``.ptd``) that was exported with the program.
         weights_cache: a file that keeps packed weights for the next load.
-        methods: to make ready; all when empty.
-        pool: threads; a pool of the program's own by default, with one for each physical core.
+        methods: which to make ready; all if empty.
+        pool: threads that compute; by default the program's own pool, with one for each physical core.
         max_jumps: rounds of loops in one execution; 0: ten million.
 
     Raises:

@@ -50,7 +50,7 @@ class Error(RuntimeError):
 
 
 class InputError(Error, ValueError):
-    """An input does not have the type or shape that the method takes."""
+    """An input has another type or shape than the method takes."""
 
 
 _FALLIBLE: dict[str, list[object]] = {

@@ -376,11 +376,12 @@ Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::s
   if (!whole) {
     return Status(Code::kFile,
                   path + (graph.ir_version > 0 ? " is cut short or damaged: it does not end where it should."
-                                               : " is no ONNX model."),
+                                               : " is not an ONNX model."),
                   "copy the file again, or export the model again", {path});
   }
   if (graph.ir_version <= 0 || graph.opsets.empty() || graph.nodes.empty()) {
-    return Status(Code::kFile, path + " is no ONNX model: it has no version, no operator set or no nodes.",
+    return Status(Code::kFile,
+                  path + " is not an ONNX model: a version, an operator set or the nodes are missing.",
                   "give a file that torch.onnx.export or another exporter wrote", {path});
   }
   std::sort(graph.data_files.begin(), graph.data_files.end());

@@ -27,7 +27,7 @@ bool ends_with(const std::string& text, const std::string& end) {
 Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
   JsonValue document;
   if (!parse_json(text, &document) || document.kind != JsonValue::Kind::kArray) {
-    return no_profile("it is no JSON array");
+    return no_profile("it is not a JSON array");
   }
   std::vector<NodeEvent> events;
   for (const JsonValue& event : document.items) {

@@ -5,20 +5,19 @@
  *     slipway_program* program = NULL;
  *     slipway_error* error = slipway_program_load("model.pte", NULL, &program);
  *
- * **Errors** are values. A function that can fail returns NULL when it succeeded, else a slipway_error that
- * the caller frees. Then its results were not touched. Nothing here ends the process, prints, throws or
- * handles signals.
+ * **Errors** are values. A function that can fail returns NULL when it succeeded, else a slipway_error. The
+ * caller frees it; the function's results stay as they were. The library never ends the process, prints,
+ * throws or handles signals.
  *
- * **Handles** are opaque. Every `..._create` and `..._load` has a `..._free`; to free NULL does nothing.
+ * **Handles** are opaque. Every `..._create` and `..._load` has a `..._free`; freeing NULL does nothing.
  * Methods belong to their program and end with it.
  *
- * **Threads.** Use a program, its methods and its options from one thread at a time; two programs may be used
- * by two threads at the same time, also when they share a pool. Work of different threads takes turns on a
- * shared pool. Functions without a handle, and those that only read a pool or an error, may be called at any
- * time.
+ * **Threads.** Use a program, its methods and its options from one thread at a time. Two threads may use two
+ * programs at the same time, also when the programs share a pool: then their work takes turns on the pool.
+ * Call functions without a handle, and those that only read a pool or an error, at any time.
  *
  * **Versions.** A program that was compiled with this header runs with every later library of the same
- * SLIPWAY_ABI_VERSION. Functions may be added, structs and numbers stay as they are.
+ * SLIPWAY_ABI_VERSION. Later libraries may add functions; structs and numbers stay as they are.
  *
  * Texts are UTF-8. Sizes are in bytes or elements, as each comment says. Tensors are row-major and in the
  * processor's byte order.
@@ -51,17 +50,17 @@ extern "C" {
 #define SLIPWAY_ABI_VERSION 1
 /** The most dimensions of a tensor. */
 #define SLIPWAY_MAX_DIMS 16
-/** Bytes behind an input's last element that kernels may read; slipway_method_set_input has the reason. */
+/** Bytes behind an input's last element that kernels may read; slipway_method_set_input says why. */
 #define SLIPWAY_READ_BEHIND 64
 
 /** Why something failed. The numbers are also pte_runner's exit codes. */
 typedef enum slipway_code {
   SLIPWAY_OK = 0,
-  SLIPWAY_USAGE = 2,            /**< a function was not called as it must be */
+  SLIPWAY_USAGE = 2,            /**< a function was called in a wrong way */
   SLIPWAY_FILE = 3,             /**< a file cannot be read, or is damaged */
   SLIPWAY_MISSING_OPERATOR = 4, /**< the library has no kernel for an operator of the program */
   SLIPWAY_MISSING_BACKEND = 5,  /**< the library lacks a backend of the program */
-  SLIPWAY_INPUT = 6,            /**< an input does not have the type or shape that the method takes */
+  SLIPWAY_INPUT = 6,            /**< an input has another type or shape than the method takes */
   SLIPWAY_EXECUTION = 7,        /**< the method failed while it ran */
   SLIPWAY_OUTPUT = 8,           /**< a file cannot be written */
   SLIPWAY_MEMORY = 9,           /**< there is not enough memory */
@@ -71,7 +70,7 @@ typedef enum slipway_code {
 
 /** Types of elements. */
 typedef enum slipway_dtype {
-  SLIPWAY_UNKNOWN = 0, /**< a type without a form outside of the library */
+  SLIPWAY_UNKNOWN = 0, /**< a type that only the library itself can read */
   SLIPWAY_BOOL = 1,    /**< one byte: 0 or 1 */
   SLIPWAY_UINT8 = 2,
   SLIPWAY_INT8 = 3,
@@ -96,7 +95,7 @@ typedef enum slipway_dynamism {
 
 /** What an input or output is. */
 typedef enum slipway_kind {
-  SLIPWAY_OTHER = 0,  /**< something without a form outside of the library */
+  SLIPWAY_OTHER = 0,  /**< something that only the library itself can read */
   SLIPWAY_TENSOR = 1, /**< a tensor */
   SLIPWAY_NUMBER = 2  /**< a number: a tensor without dimensions, of int64, float64 or bool */
 } slipway_kind;
@@ -104,7 +103,7 @@ typedef enum slipway_kind {
 /** A tensor in memory that somebody else owns. Fill it with zeros before you set its members. */
 typedef struct slipway_tensor {
   void* data;        /**< the first element */
-  uint64_t readable; /**< of an input: bytes at `data` that may be read, when they are more than its
+  uint64_t readable; /**< of an input: bytes at `data` that may be read, if they are more than its
                           elements take; else 0 */
   int32_t dtype;     /**< a slipway_dtype */
   uint32_t rank;     /**< the number of dimensions; 0 for a single number */
@@ -162,17 +161,16 @@ SLIPWAY_API void slipway_error_free(slipway_error* error);
 SLIPWAY_API slipway_error* slipway_pool_create(uint32_t threads, slipway_pool** pool);
 /** How many threads compute. */
 SLIPWAY_API uint32_t slipway_pool_threads(const slipway_pool* pool);
-/** Gives a pool up; its threads end when no program uses them any more. */
+/** Frees a pool; its threads end when the last program that uses them is freed. */
 SLIPWAY_API void slipway_pool_free(slipway_pool* pool);
 
 /** @} @name Options @{ */
 
-/** Options with their defaults; NULL when there is no memory. */
+/** Options with their defaults; NULL when memory is short. */
 SLIPWAY_API slipway_options* slipway_options_create(void);
-/** Frees options; programs that were loaded with them need them no more. */
+/** Frees options; programs that were loaded with them do not need them afterwards. */
 SLIPWAY_API void slipway_options_free(slipway_options* options);
-/** Computes on these threads. Default: a pool of the program's own, with one thread for each physical core.
- */
+/** Computes on these threads. Default: the program's own pool, with one thread for each physical core. */
 SLIPWAY_API slipway_error* slipway_options_set_pool(slipway_options* options, const slipway_pool* pool);
 /** A file of weights (.ptd) that was exported with the program. */
 SLIPWAY_API slipway_error* slipway_options_set_data_path(slipway_options* options, const char* path);
@@ -193,14 +191,14 @@ SLIPWAY_API slipway_error* slipway_options_set_max_jumps(slipway_options* option
  *
  * @param options may be NULL; is not needed afterwards.
  * @param[out] program to free with slipway_program_free.
- * @return SLIPWAY_FILE, SLIPWAY_USAGE (no such method), SLIPWAY_MISSING_OPERATOR, SLIPWAY_MISSING_BACKEND,
- * SLIPWAY_MEMORY
+ * @return SLIPWAY_FILE, SLIPWAY_USAGE (the program lacks a method that the options name),
+ * SLIPWAY_MISSING_OPERATOR, SLIPWAY_MISSING_BACKEND, SLIPWAY_MEMORY
  */
 SLIPWAY_API slipway_error* slipway_program_load(const char* path, const slipway_options* options,
                                                 slipway_program** program);
 /**
- * Loads a program from memory, which is not copied when `data` is a multiple of 64: then it must stay as it
- * is until the program is freed.
+ * Loads a program from memory. If `data` is a multiple of 64, the memory is not copied: do not change it
+ * until the program is freed.
  *
  * @param size in bytes.
  */
@@ -208,8 +206,8 @@ SLIPWAY_API slipway_error* slipway_program_load_memory(const void* data, size_t 
                                                        const slipway_options* options,
                                                        slipway_program** program);
 /**
- * Loads a program from a part of an open file, for example of an Android package's asset. Not on Windows
- * (SLIPWAY_USAGE).
+ * Loads a program from a part of an open file, for example from an asset of an Android package. On Windows
+ * it fails with SLIPWAY_USAGE.
  *
  * @param descriptor stays open and stays the caller's; may be closed afterwards.
  * @param offset where the program begins, in bytes.
@@ -236,10 +234,9 @@ SLIPWAY_API slipway_method* slipway_program_method_at(const slipway_program* pro
 SLIPWAY_API slipway_error* slipway_program_find_method(const slipway_program* program, const char* name,
                                                        slipway_method** method);
 /**
- * Writes packed weights to the file of slipway_options_set_weights_cache; does nothing when it has all of
- * them.
+ * Writes packed weights to the file of slipway_options_set_weights_cache, unless the file has all of them.
  *
- * @return SLIPWAY_USAGE when the options named no file, SLIPWAY_OUTPUT when it cannot be written.
+ * @return SLIPWAY_USAGE when the options do not name a file, SLIPWAY_OUTPUT when it cannot be written.
  */
 SLIPWAY_API slipway_error* slipway_program_keep_weights(slipway_program* program);
 /** How many blocks of packed weights this load found in that file. */
@@ -253,25 +250,36 @@ SLIPWAY_API const char* slipway_method_name(const slipway_method* method);
 SLIPWAY_API size_t slipway_method_input_count(const slipway_method* method);
 /** How many outputs a method gives. */
 SLIPWAY_API size_t slipway_method_output_count(const slipway_method* method);
-/** @return SLIPWAY_USAGE when there is no such input. */
+/**
+ * What the method declares of an input.
+ *
+ * @return SLIPWAY_USAGE when the method has fewer inputs.
+ */
 SLIPWAY_API slipway_error* slipway_method_input_spec(const slipway_method* method, size_t index,
                                                      slipway_spec* spec);
-/** @return SLIPWAY_USAGE when there is no such output. */
+/**
+ * What the method declares of an output.
+ *
+ * @return SLIPWAY_USAGE when the method has fewer outputs.
+ */
 SLIPWAY_API slipway_error* slipway_method_output_spec(const slipway_method* method, size_t index,
                                                       slipway_spec* spec);
 
 /**
- * Names the memory that an input is read from, at each execution until another is named.
+ * Names the memory that each execution reads an input from, until another call names other memory.
  *
- * The elements are not copied when the method can read them where they are: when the input is row-major in
- * the program (not channels-last), `data` is a multiple of the elements' size, and some bytes behind the last
- * element may be read, too: SLIPWAY_READ_BEHIND of them. They may be read when they are on the same page of
- * memory, or when `readable` says so: allocate as many bytes more, and count them there. Otherwise each
- * execution copies the input. slipway_method_input_copied tells.
+ * The method reads the elements where they are, without a copy, if all of these are true:
+ *
+ * - the input is row-major in the program (not channels-last);
+ * - `data` is a multiple of the size of an element;
+ * - SLIPWAY_READ_BEHIND bytes behind the last element may be read, too: they are on the same page of memory,
+ *   or `readable` counts them. To be sure, allocate that many bytes more, and count them in `readable`.
+ *
+ * Otherwise each execution copies the input; slipway_method_input_copied says so.
  *
  * A method that writes to its own input (`x.add_(1)` on an argument) writes to this memory.
  *
- * @return SLIPWAY_INPUT when type or shape are wrong, SLIPWAY_USAGE when there is no such input.
+ * @return SLIPWAY_INPUT when type or shape is wrong, SLIPWAY_USAGE when the method has fewer inputs.
  */
 SLIPWAY_API slipway_error* slipway_method_set_input(slipway_method* method, size_t index,
                                                     const slipway_tensor* input);
@@ -285,18 +293,18 @@ SLIPWAY_API int slipway_method_input_copied(const slipway_method* method, size_t
  * SLIPWAY_LIMIT
  */
 SLIPWAY_API slipway_error* slipway_method_execute(slipway_method* method);
-/** Sets all inputs, `count` of them, and runs the method once. Errors as of the two functions above. */
+/** Sets all inputs, `count` of them, and runs the method once. Errors: those of the two functions above. */
 SLIPWAY_API slipway_error* slipway_method_forward(slipway_method* method, const slipway_tensor* inputs,
                                                   size_t count);
 
 /**
  * An output of the last execution, by reference.
  *
- * @param[out] output points to memory of the method's: valid until its next execution, its next call of this
- * function for the same output, or until another method of the program runs. Channels-last outputs are copied
- * into row-major order here; all others are not copied.
- * @return SLIPWAY_USAGE when there is no such output or nothing ran, SLIPWAY_EXECUTION when it has no form
- * outside of the library.
+ * @param[out] output points to the method's own memory. It is valid until a method of the program runs, or
+ * until the next call of this function for the same output. Only a channels-last output is copied here, into
+ * row-major order.
+ * @return SLIPWAY_USAGE when the method has fewer outputs or did not run yet, SLIPWAY_EXECUTION when only the
+ * library itself can read the output.
  */
 SLIPWAY_API slipway_error* slipway_method_output(slipway_method* method, size_t index,
                                                  slipway_tensor* output);

@@ -8,9 +8,9 @@
  *     auto outputs = program->forward({slipway::from_blob(pixels.data(), {1, 3, 224, 224})});
  *     if (outputs.ok()) { const float* logits = outputs->at(0).const_data<float>(); }
  *
- * Nothing throws but the standard library's containers. Errors are values: a Result has a value or an Error.
- * Threads and lifetimes are as slipway.h says: use a program from one thread at a time; two programs may be
- * used by two threads, also on one Pool; outputs are valid until the next execution.
+ * Only the standard library's containers throw. Errors are values: a Result has a value or an Error.
+ * Threads and lifetimes are as slipway.h says: use a program from one thread at a time; two threads may use
+ * two programs, also on one Pool; outputs are valid until the next execution.
  */
 #ifndef SLIPWAY_SLIPWAY_HPP_
 #define SLIPWAY_SLIPWAY_HPP_
@@ -72,7 +72,7 @@ constexpr ScalarType scalar_type() {
 /** Why something failed. */
 class Error {
  public:
-  /** Takes over an error of the C API; NULL for no error. */
+  /** Takes over an error of the C API; NULL: success. */
   explicit Error(slipway_error* error) : error_(error, &slipway_error_free) {}
 
   /** The class of the error. */
@@ -86,13 +86,13 @@ class Error {
   std::shared_ptr<slipway_error> error_;
 };
 
-/** A value, or the error that says why there is none. */
+/** A value, or the error that says why it is missing. */
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  /** Of a value. */
+  /** Holds a value. */
   Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  /** Of an error. */
+  /** Holds an error. */
   Result(Error error) : state_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   /** Whether there is a value. */
@@ -127,7 +127,7 @@ class [[nodiscard]] Status {
     }
   }
 
-  /** Whether there is no error. */
+  /** Whether it is a success. */
   bool ok() const { return error_ == nullptr; }
   /** The same as ok(). */
   explicit operator bool() const { return ok(); }
@@ -138,19 +138,19 @@ class [[nodiscard]] Status {
   std::shared_ptr<Error> error_;
 };
 
-/** A row-major tensor in memory that somebody else owns. To copy it copies no elements. */
+/** A row-major tensor in memory that somebody else owns. A copy has the same memory. */
 class Tensor {
  public:
-  /** Without memory, of kUnknown. */
+  /** A tensor without memory, of type kUnknown. */
   Tensor() = default;
-  /** Of the C API's tensor, over the same memory. */
+  /** A tensor over the memory of the C API's tensor. */
   explicit Tensor(const slipway_tensor& tensor) : tensor_(tensor) {}
 
   /** The type of the elements. */
   ScalarType scalar_type() const { return static_cast<ScalarType>(tensor_.dtype); }
   /** The number of dimensions. */
   std::size_t dim() const { return tensor_.rank; }
-  /** Elements along a dimension; 0 when there is no such dimension. */
+  /** Elements along a dimension; 0 beyond the last dimension. */
   std::int64_t size(std::size_t dimension) const {
     return dimension < tensor_.rank ? tensor_.sizes[dimension] : 0;
   }
@@ -167,9 +167,9 @@ class Tensor {
   /** Bytes of all elements. */
   std::size_t nbytes() const { return numel() * slipway_dtype_size(tensor_.dtype); }
 
-  /** The elements, of whatever type. */
+  /** The elements, of any type. */
   void* data() const { return tensor_.data; }
-  /** The elements; nullptr when they are of another type. */
+  /** The elements; nullptr if their type is not T. */
   template <typename T>
   const T* const_data() const {
     return mutable_data<T>();
@@ -190,11 +190,11 @@ class Tensor {
 };
 
 /**
- * A tensor over memory of the caller's, which is not copied and must outlive every use.
+ * A tensor over the caller's memory. It is not copied: keep it as long as the tensor is used.
  *
  * @param sizes elements along each dimension, the outermost first; at most SLIPWAY_MAX_DIMS.
- * @param readable bytes that may be read at `data`, when they are more than the elements take: with
- * SLIPWAY_READ_BEHIND more, a method never has to copy the input (slipway_method_set_input).
+ * @param readable bytes that may be read at `data`, if they are more than the elements take. With
+ * SLIPWAY_READ_BEHIND more, a method need not copy the input (slipway_method_set_input).
  */
 inline Tensor from_blob(void* data, const std::vector<std::int64_t>& sizes, ScalarType type,
                         std::size_t readable = 0) {
@@ -221,7 +221,7 @@ Tensor from_blob(T* data, const std::vector<std::int64_t>& sizes, std::size_t re
   return from_blob(static_cast<void*>(data), sizes, scalar_type<T>(), readable);
 }
 
-/** Threads that programs may share. To copy it starts no threads. */
+/** Threads that programs may share. A copy has the same threads. */
 class Pool {
  public:
   /**
@@ -239,7 +239,7 @@ class Pool {
 
   /** How many threads compute. */
   std::uint32_t threads() const { return slipway_pool_threads(pool_.get()); }
-  /** The C API's pool, which stays this object's. */
+  /** The C API's pool; this object still owns it. */
   const slipway_pool* c_pool() const { return pool_.get(); }
 
  private:
@@ -248,19 +248,19 @@ class Pool {
   std::shared_ptr<slipway_pool> pool_;
 };
 
-/** How to load a program; what is left as it is here is the default. */
+/** How to load a program. The values here are the defaults. */
 struct LoadOptions {
   std::string data_path;            /**< a file of weights (.ptd) that was exported with the program */
   std::string weights_cache;        /**< a file that keeps packed weights for the next load */
-  std::vector<std::string> methods; /**< to make ready; none: all */
-  const Pool* pool = nullptr;       /**< nullptr: a pool of the program's own */
+  std::vector<std::string> methods; /**< which to make ready; empty: all */
+  const Pool* pool = nullptr;       /**< nullptr: the program's own pool */
   std::uint32_t max_jumps = 0;      /**< rounds of loops in one execution; 0: ten million */
 };
 
-/** One method of a program, which must outlive it. To copy it copies no method. */
+/** One method of a program; the program must outlive it. A copy is the same method. */
 class Method {
  public:
-  /** Of the C API's method, which stays its program's. */
+  /** The C API's method; its program still owns it. */
   explicit Method(slipway_method* method) : method_(method) {}
 
   /** The name that the program has for it. */
@@ -269,14 +269,14 @@ class Method {
   std::size_t num_inputs() const { return slipway_method_input_count(method_); }
   /** How many outputs it gives. */
   std::size_t num_outputs() const { return slipway_method_output_count(method_); }
-  /** What the method declares of an input; an error when there is no such input. */
+  /** What the method declares of an input; an error if the method has fewer inputs. */
   Result<slipway_spec> input_spec(std::size_t index) const { return spec(&slipway_method_input_spec, index); }
-  /** What the method declares of an output; an error when there is no such output. */
+  /** What the method declares of an output; an error if the method has fewer outputs. */
   Result<slipway_spec> output_spec(std::size_t index) const {
     return spec(&slipway_method_output_spec, index);
   }
 
-  /** Names the memory that an input is read from, at each execution until another is named. */
+  /** Names the memory that each execution reads an input from, until another call. */
   Status set_input(std::size_t index, const Tensor& input) {
     return slipway_method_set_input(method_, index, &input.c_tensor());
   }
@@ -317,7 +317,7 @@ class Method {
     return outputs;
   }
 
-  /** The C API's method, which stays its program's. */
+  /** The C API's method; its program still owns it. */
   slipway_method* c_method() const { return method_; }
 
  private:
@@ -342,7 +342,7 @@ class Program {
       return slipway_program_load(path.c_str(), c_options, program);
     });
   }
-  /** Loads a program from memory, which must outlive it; `size` in bytes. */
+  /** Loads a program from memory that must outlive it; `size` in bytes. */
   static Result<Program> load(const void* data, std::size_t size, const LoadOptions& options = {}) {
     return load_with(options, [&](const slipway_options* c_options, slipway_program** program) {
       return slipway_program_load_memory(data, size, c_options, program);
@@ -388,7 +388,7 @@ class Program {
   /** Writes packed weights to LoadOptions::weights_cache. */
   Status keep_weights() { return slipway_program_keep_weights(program_.get()); }
 
-  /** The C API's program, which stays this object's. */
+  /** The C API's program; this object still owns it. */
   slipway_program* c_program() const { return program_.get(); }
 
  private:

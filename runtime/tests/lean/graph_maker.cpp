@@ -79,9 +79,9 @@ class Maker {
   }
 
  private:
-  std::uint32_t add_constant(std::size_t size) {
+  std::uint32_t add_constant(std::size_t size, std::uint8_t content = 0x3C) {
     builder_.ForceVectorAlignment(size, 1, 16);
-    const auto storage = builder_.CreateVector(std::vector<std::uint8_t>(size, 0x3C));
+    const auto storage = builder_.CreateVector(std::vector<std::uint8_t>(size, content));
     constants_.push_back(xnn::CreateBuffer(builder_, storage));
     return static_cast<std::uint32_t>(constants_.size() - 1);
   }
@@ -108,7 +108,7 @@ class Maker {
 
   void add_value(const ValueRecipe& value, std::uint32_t id) {
     const bool constant = value.role == ValueRecipe::Role::kConstant;
-    const std::uint32_t index = constant ? add_constant(bytes_of(value)) : 0;
+    const std::uint32_t index = constant ? add_constant(bytes_of(value), value.content) : 0;
     const std::uint32_t flags = constant ? 0 : (value.role == ValueRecipe::Role::kOutput ? 2 : 1);
     const auto tensor = xnn::CreateXNNTensorValue(
         builder_, value.type, static_cast<std::uint32_t>(value.dims.size()),

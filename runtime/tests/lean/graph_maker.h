@@ -18,6 +18,7 @@ struct ValueRecipe {
   std::int32_t zero_point = 0;
   std::int32_t channel_dim = 0;  // of types with a scale for each channel or block
   std::int32_t block_size = 32;
+  std::uint8_t content = 0x3C;  // each byte of a constant
 };
 
 // A node and its values: inputs and constants first, as the node names them, then its outputs. `parameters`

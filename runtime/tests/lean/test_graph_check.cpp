@@ -239,6 +239,20 @@ TEST(convolutions_of_single_pixels_quantize_each_pixel_by_itself) {
   CHECK_EQUAL(pixels, std::size_t{1});
 }
 
+TEST(quantized_weights_are_refused_with_inputs_that_are_not) {
+  for (const auto type : {xnn::XNNDatatype::xnn_datatype_qcint8, xnn::XNNDatatype::xnn_datatype_qcint4}) {
+    GraphRecipe recipe;
+    recipe.kind = xnn::XNodeUnion::XNNFullyConnected;
+    recipe.values = {{xnn::XNNDatatype::xnn_datatype_fp32, {3, 8}},
+                     {type, {6, 8}, ValueRecipe::Role::kConstant},
+                     {xnn::XNNDatatype::xnn_datatype_fp32, {3, 6}, ValueRecipe::Role::kOutput}};
+    recipe.no_bias = true;
+    CHECK_CONTAINS(refusal(recipe), "do not go together");
+    recipe.quantized_by = 1;
+    CHECK_EQUAL(refusal(recipe), "");
+  }
+}
+
 TEST(a_graph_that_says_another_shape_of_its_result_is_refused) {
   for (GraphRecipe recipe : sound_graphs()) {
     std::vector<std::uint32_t>& dims = recipe.values.back().dims;

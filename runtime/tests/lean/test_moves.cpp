@@ -163,3 +163,22 @@ TEST(moves_of_picked_elements) {
     CHECK(to == expected);
   }
 }
+
+TEST(runs_are_picked_in_any_number_of_bytes) {
+  const std::vector<std::int64_t> places = {5, 0, 7, 7, 2};
+  for (const std::size_t element : {std::size_t{1}, std::size_t{2}}) {
+    for (std::size_t run = element; run < 40; run += element) {
+      std::vector<std::uint8_t> from(7 * element + run);
+      std::iota(from.begin(), from.end(), std::uint8_t{1});
+      std::vector<std::uint8_t> to(places.size() * run + 1, 0xFF);
+      pick_runs(run, from.data(), places.data(), static_cast<std::int64_t>(element), places.size(),
+                to.data());
+      std::vector<std::uint8_t> expected(to.size(), 0xFF);
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        std::copy_n(from.data() + static_cast<std::size_t>(places[i]) * element, run,
+                    expected.data() + i * run);
+      }
+      CHECK(to == expected);
+    }
+  }
+}

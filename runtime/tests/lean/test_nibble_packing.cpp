@@ -1,10 +1,12 @@
 // Our packing of 4-bit weights against XNNPACK's own, byte for byte.
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "check.h"
 #include "lean/xnnpack/nibble_packing.h"
+#include "lean/xnnpack/nibble_tile.h"
 
 using namespace slipway::lean;
 
@@ -48,6 +50,55 @@ TEST("4-bit weights are packed as XNNPACK packs them, in any parts") {
           pack_nibbles(panels, weights.data(), scales.data(), 1, found.data(), i - 1, i);
         }
         CHECK(found == expected);
+      }
+    }
+  }
+}
+
+TEST("4-bit weights for our kernel have XNNPACK's order, and the sums of its order for other kernels") {
+  std::uint32_t seed = 1;
+  const auto random = [&seed] { return (seed = seed * 1664525U + 1013904223U) >> 16; };
+  for (const std::size_t columns : {1U, 6U, 15U, 16U, 50U}) {
+    for (const std::size_t block : {std::size_t{32}, std::size_t{96}}) {
+      const std::size_t depth = 2 * block;
+      NibblePanels panels = {columns,
+                             depth,
+                             kNibbleColumns,
+                             block,
+                             kNibbleColumns * sizeof(std::uint16_t),
+                             kNibbleColumns * sizeof(float),
+                             true};
+      std::vector<std::uint8_t> weights(columns * depth / 2);
+      for (std::uint8_t& two : weights) {
+        two = static_cast<std::uint8_t>(random());
+      }
+      std::vector<std::uint16_t> scales(columns * depth / block);
+      for (std::uint16_t& scale : scales) {
+        scale = static_cast<std::uint16_t>(0x3c00 + random() % 0x400);
+      }
+      const std::size_t size = panels.count() * panels.panel_bytes();
+      const xnn_qs8_qc4w_packing_params zeros = {1, 8};
+      const auto theirs = [&](std::size_t together) {
+        std::vector<std::uint8_t> packed(size);
+        xnn_pack_qs8_qb4w_gemm_goi_w(1, columns, depth, kNibbleColumns, together, 1, block, weights.data(),
+                                     nullptr, scales.data(), packed.data(), panels.block_extra,
+                                     panels.panel_extra, &zeros);
+        return packed;
+      };
+      const std::vector<std::uint8_t> sums = theirs(8);
+      const std::vector<std::uint8_t> order = theirs(kNibbleDepth);
+      std::vector<std::uint8_t> found(size);
+      pack_nibbles(panels, weights.data(), scales.data(), 1, found.data(), 0, panels.count());
+      for (std::size_t panel = 0; panel < panels.count(); ++panel) {
+        const std::size_t begin = panel * panels.panel_bytes();
+        const std::size_t start = begin + kNibbleColumns * sizeof(float);
+        CHECK(std::memcmp(found.data() + begin, sums.data() + begin, start - begin) == 0);
+        const std::size_t some = columns - panel * kNibbleColumns;
+        const std::size_t used = (some < kNibbleColumns ? some : kNibbleColumns) * kNibbleDepth;
+        for (std::size_t k = 0; k < depth; k += 2 * kNibbleDepth) {
+          const std::size_t at = start + k / 2 * kNibbleColumns + k / block * panels.block_extra;
+          CHECK(std::memcmp(found.data() + at, order.data() + at, used) == 0);
+        }
       }
     }
   }

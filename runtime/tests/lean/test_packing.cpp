@@ -100,6 +100,11 @@ TEST(packing_depends_on_types_and_quantization) {
   CHECK(quantized(0.5F, 0) != quantized(0.5F, 3));
 }
 
+TEST(packing_depends_on_the_bias_but_not_on_the_weights) {
+  CHECK(forms_of(linear()) != changed_forms([](GraphRecipe& recipe) { recipe.values[2].content = 1; }));
+  CHECK(forms_of(linear()) == changed_forms([](GraphRecipe& recipe) { recipe.values[1].content = 1; }));
+}
+
 TEST(packing_is_not_known_of_weights_that_are_given_at_run_time) {
   CHECK(changed_forms([](GraphRecipe& recipe) { recipe.values[1].role = Role::kInput; }).empty());
   CHECK(forms_of(GraphRecipe{xnn::XNodeUnion::XNNAbs, {linear().values[0], linear().values[3]}}).empty());

@@ -311,6 +311,37 @@ TEST("a depthwise kernel computes windows of any width, and reads nothing behind
   }
 }
 
+TEST("four bytes of every column are packed together by vectors, and summed") {
+  for (const TileSet* set : sets()) {
+    for (const int fixed : {0, -128, 127}) {  // 0: noise; otherwise the largest sums
+      for (const std::size_t count : {4 * set->lanes, 4 * set->lanes + 4, std::size_t{252}, kMostQuadBytes}) {
+        const std::size_t stride = count + 3;
+        const std::size_t step = set->lanes * 4 + 12;
+        std::vector<std::int8_t> columns(set->lanes * stride);
+        std::uint32_t seed = 5;
+        for (std::int8_t& byte : columns) {
+          seed = seed * 1664525U + 1013904223U;
+          byte = static_cast<std::int8_t>(fixed == 0 ? static_cast<int>(seed >> 24) - 128 : fixed);
+        }
+        std::vector<std::uint8_t> packed(count / 4 * step, 0x5a);
+        std::vector<std::uint8_t> expected = packed;
+        std::vector<std::int32_t> sums(set->lanes, 1000);
+        std::vector<std::int32_t> totals = sums;
+        for (std::size_t n = 0; n < set->lanes; ++n) {
+          for (std::size_t k = 0; k < count; ++k) {
+            const std::int8_t byte = columns[n * stride + k];
+            expected[k / 4 * step + n * 4 + k % 4] = static_cast<std::uint8_t>(byte);
+            totals[n] += byte;
+          }
+        }
+        set->pack_quads(columns.data(), stride, count, packed.data(), step, sums.data());
+        CHECK(packed == expected);
+        CHECK(sums == totals);
+      }
+    }
+  }
+}
+
 TEST("narrow layers get narrow tiles, and the columns do not depend on the rows") {
   for (const TileSet* set : sets()) {
     CHECK(choose_tile(*set, TileElement::kFloat, 3136, 8, 72).vectors * set->lanes <= 16);

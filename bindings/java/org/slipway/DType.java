@@ -2,7 +2,7 @@ package org.slipway;
 
 /** Types of elements. */
 public enum DType {
-  /** A type without a form outside of the library. */
+  /** A type that only the library itself can read. */
   UNKNOWN(0, 0),
   /** One byte: 0 or 1. */
   BOOL(1, 1),

@@ -44,15 +44,15 @@ public final class Method {
   }
 
   /**
-   * Names the memory that an input is read from, at each execution until another is named. A method that writes to its
-   * own input writes to this memory.
+   * Names the memory that each execution reads an input from, until another call names other memory. A method that
+   * writes to its own input writes to this memory.
    *
-   * @throws SlipwayException type or shape are wrong, or there is no such input
+   * @throws SlipwayException type or shape is wrong, or the method has fewer inputs
    */
   public void setInput(int index, Tensor input) {
     synchronized (program) {
       program.requireOpen();
-      input.buffer(); // an output of a program that was closed is no input
+      input.buffer(); // throws for an output of a program that was closed
       Native.setInput(handle, index, input.memory(), input.dtype().number, input.shape());
       given[index] = input;
     }
@@ -87,7 +87,7 @@ public final class Method {
    * An output of the last execution, where it is: valid until any method of the program runs again, and until the
    * program is closed.
    *
-   * @throws SlipwayException there is no such output, or nothing ran
+   * @throws SlipwayException the method has fewer outputs, or did not run yet
    */
   public Tensor output(int index) {
     synchronized (program) {

@@ -11,7 +11,7 @@ public final class Options {
   private int maxJumps;
   private final List<String> methods = new ArrayList<>();
 
-  /** Computes on these threads. Default: a pool of the program's own. */
+  /** Computes on these threads. Default: the program's own pool. */
   public Options pool(Pool shared) {
     pool = shared;
     return this;

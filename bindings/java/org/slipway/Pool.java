@@ -30,7 +30,7 @@ public final class Pool implements AutoCloseable {
     return handle;
   }
 
-  /** Gives the threads up; they end when no program uses them any more. */
+  /** Frees the threads; they end when the last program that uses them is closed. */
   @Override
   public synchronized void close() {
     if (handle != 0) {

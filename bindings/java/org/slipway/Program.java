@@ -109,7 +109,7 @@ public final class Program implements AutoCloseable {
     throw new SlipwayException(
         SlipwayException.Code.USAGE,
         "Method " + name + " is not ready.",
-        "it is none of those that were loaded: " + names);
+        "these were loaded: " + names);
   }
 
   /** {@link Method#forward} of the method "forward". */
@@ -118,9 +118,9 @@ public final class Program implements AutoCloseable {
   }
 
   /**
-   * Writes packed weights to the file of {@link Options#weightsCache}; does nothing when it has all of them.
+   * Writes packed weights to the file of {@link Options#weightsCache}; does nothing if the file has all of them.
    *
-   * @throws SlipwayException the options named no file, or it cannot be written
+   * @throws SlipwayException the options do not name a file, or it cannot be written
    */
   public synchronized void keepWeights() {
     requireOpen();

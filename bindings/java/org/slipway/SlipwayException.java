@@ -6,7 +6,7 @@ import java.nio.charset.StandardCharsets;
 public final class SlipwayException extends RuntimeException {
   /** A class of errors: its number is also an exit code of pte_runner. */
   public enum Code {
-    /** A function was not called as it must be. */
+    /** A function was called in a wrong way. */
     USAGE(2),
     /** A file cannot be read, or is damaged. */
     FILE(3),
@@ -14,7 +14,7 @@ public final class SlipwayException extends RuntimeException {
     MISSING_OPERATOR(4),
     /** The library lacks a backend of the program. */
     MISSING_BACKEND(5),
-    /** An input does not have the type or shape that the method takes. */
+    /** An input has another type or shape than the method takes. */
     INPUT(6),
     /** The method failed while it ran. */
     EXECUTION(7),

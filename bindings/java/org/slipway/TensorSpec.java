@@ -6,7 +6,7 @@ import java.util.Arrays;
 public final class TensorSpec {
   /** What it is. */
   public enum Kind {
-    /** Something without a form outside of the library. */
+    /** Something that only the library itself can read. */
     OTHER,
     TENSOR,
     /** A number: a tensor without dimensions, of INT64, FLOAT64 or BOOL. */

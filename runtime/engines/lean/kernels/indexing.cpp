@@ -12,11 +12,12 @@ namespace {
 // Advanced indexing: some dimensions are looked up by tensors that broadcast together, the others are taken
 // whole.
 struct Lookup {
-  Shape shape;                                    // of the result
-  std::vector<std::vector<std::int64_t>> tables;  // one a looked-up dimension: row-major over `common`
-  std::vector<std::size_t> dims;                  // the looked-up dimensions
-  Shape common;                                   // what the index tensors broadcast to
-  std::size_t common_at = 0;                      // where `common` stands in the result
+  Shape shape;  // of the result
+  // One a looked-up dimension, row-major over `common`: how far each entry lies from the first, in elements.
+  std::vector<std::vector<std::int64_t>> tables;
+  std::vector<std::size_t> dims;  // the looked-up dimensions
+  Shape common;                   // what the index tensors broadcast to
+  std::size_t common_at = 0;      // where `common` stands in the result
 
   // The result's shape; then, when there is room for one of that shape, the tables.
   Status prepare(const TensorView& in, const std::vector<TensorView*>& indices);
@@ -118,6 +119,7 @@ Status Lookup::look_up(const TensorView& in) {
   }
   SLIPWAY_RETURN_IF_ERROR(
       check_room(std::uint64_t{total} * sizeof(std::int64_t) * (dims.size() + 1), "what is looked up"));
+  const auto strides = in.strides();
   for (const std::size_t dim : dims) {
     std::array<std::int64_t, kMostDims> steps{};
     std::int64_t step = 1;
@@ -127,7 +129,7 @@ Status Lookup::look_up(const TensorView& in) {
     }
     std::vector<std::int64_t> table;
     if (shapes_[dim] == common) {
-      table = lists_[dim];
+      table = std::move(lists_[dim]);
     } else {
       table.resize(total);
       Steps<1> walk(common, {&steps});
@@ -137,13 +139,20 @@ Status Lookup::look_up(const TensorView& in) {
       }
     }
     const std::int64_t size = in.sizes[dim];
+    const auto outside = [size](std::int64_t entry) { return entry < -size || entry >= size; };
+    // All of them before any is used, and without a branch for each.
+    bool wrong = false;
+    for (const std::int64_t entry : table) {
+      wrong |= outside(entry);
+    }
+    if (wrong) {
+      const std::int64_t entry = *std::find_if(table.begin(), table.end(), outside);
+      return mismatch("index " + std::to_string(entry < 0 ? entry + size : entry) + " is outside dimension " +
+                      std::to_string(dim) + " of " + to_text(in.shape()));
+    }
+    const std::int64_t stride = strides[dim];
     for (std::int64_t& entry : table) {
-      const std::int64_t index = entry < 0 ? entry + size : entry;
-      if (index < 0 || index >= size) {
-        return mismatch("index " + std::to_string(index) + " is outside dimension " + std::to_string(dim) +
-                        " of " + to_text(in.shape()));
-      }
-      entry = index;
+      entry = (entry < 0 ? entry + size : entry) * stride;
     }
     tables.push_back(std::move(table));
   }
@@ -176,7 +185,7 @@ Status Lookup::each(const TensorView& in, F f) const {
     std::int64_t offset = offset_of(i, shape, steps);
     const auto entry = static_cast<std::size_t>(offset_of(i, shape, common_steps));
     for (std::size_t k = 0; k < dims.size(); ++k) {
-      offset += tables[k][entry] * strides[dims[k]];
+      offset += tables[k][entry];
     }
     f(offset, i);
   }
@@ -188,14 +197,14 @@ void Lookup::move(const TensorView& in, const std::array<std::int64_t, kMostDims
   const auto strides = in.strides();
   const std::size_t size = size_of(in.dtype);
   const auto bytes = static_cast<std::int64_t>(size);
-  // Where each entry of the tables lies on either side.
-  std::vector<std::int64_t> places(tables.empty() ? 1 : tables[0].size());
-  for (std::size_t k = 0; k < tables.size(); ++k) {
-    const std::int64_t step = strides[dims[k]];
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      places[i] += tables[k][i] * step;
+  // Where each entry of all tables lies: one table says it itself.
+  std::vector<std::int64_t> sums(tables.empty() ? 1 : tables.size() == 1 ? 0 : tables[0].size());
+  for (const std::vector<std::int64_t>& table : tables) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += table[i];
     }
   }
+  const std::vector<std::int64_t>& places = tables.size() == 1 ? tables[0] : sums;
   std::array<std::int64_t, kMostDims> common_steps{};
   for (std::size_t d = 0; d < common.size(); ++d) {
     common_steps[d] = result_steps[common_at + d];
@@ -240,9 +249,7 @@ void Lookup::move(const TensorView& in, const std::array<std::int64_t, kMostDims
     std::uint8_t* source = looked_up + outer.offsets[0] * bytes;
     std::uint8_t* target = result + outer.offsets[1] * bytes;
     if (together != 0) {
-      for (std::size_t i = 0; i < places.size(); ++i) {
-        move_bytes(target + i * together, source + places[i] * bytes, together);
-      }
+      pick_runs(together, source, places.data(), bytes, places.size(), target);
     } else if (straight) {
       pick(size, source, places.data(), places.size(), target);
     } else {

@@ -103,7 +103,7 @@ void Arguments::take(std::int32_t index, TensorView* view, std::size_t i) {
 
 void Arguments::fail(std::size_t i, const char* expected) {
   if (fault_.ok()) {
-    fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " is no " + expected,
+    fault_ = Status(Code::kFile, "argument " + std::to_string(i) + " must be " + expected,
                     "export the model again, with the version of ExecuTorch that this runner reads");
   }
 }
@@ -111,7 +111,7 @@ void Arguments::fail(std::size_t i, const char* expected) {
 EValue& Arguments::value(std::size_t i) {
   static EValue none;
   if (i >= count_) {
-    fail(i, "argument of this call: it has too few");
+    fail(i, "there: this call has too few");
     none = std::monostate();
     return none;
   }
@@ -123,7 +123,7 @@ TensorView& Arguments::tensor(std::size_t i) {
   if (found.data != nullptr || found.count() == 0) {
     return found;
   }
-  fail(i, "tensor that has memory");
+  fail(i, "a tensor that has memory");
   return no_tensor();
 }
 
@@ -132,7 +132,7 @@ TensorView& Arguments::tensor_without_memory(std::size_t i) {
     take(indices_[i], view, i);
     return *view;
   }
-  fail(i, "tensor");
+  fail(i, "a tensor");
   return no_tensor();
 }
 
@@ -148,7 +148,7 @@ std::int64_t Arguments::integer(std::size_t i) {
   if (const auto* flag = std::get_if<bool>(&found)) {
     return *flag ? 1 : 0;
   }
-  fail(i, "integer");
+  fail(i, "an integer");
   return 0;
 }
 
@@ -173,7 +173,7 @@ double Arguments::real(std::size_t i) {
   if (const auto* flag = std::get_if<bool>(&found)) {
     return *flag ? 1.0 : 0.0;
   }
-  fail(i, "number");
+  fail(i, "a number");
   return 0.0;
 }
 
@@ -195,18 +195,18 @@ std::vector<std::int64_t> Arguments::integers(std::size_t i) {
     for (const std::int32_t item : list->items) {
       const auto* number = std::get_if<std::int64_t>(&(*values_)[static_cast<std::size_t>(item)]);
       if (number == nullptr) {
-        fail(i, "list of integers");
+        fail(i, "a list of integers");
         return {};
       }
       // Sizes, paddings and the like are 32-bit numbers in programs; kernels multiply them with one another.
       if (*number < INT32_MIN || *number > INT32_MAX) {
-        fail(i, "list of sizes");
+        fail(i, "a list of sizes");
         return {};
       }
       found.push_back(*number);
     }
   } else if (!is_none(i)) {
-    fail(i, "list of integers");
+    fail(i, "a list of integers");
   }
   return found;
 }
@@ -219,7 +219,7 @@ std::vector<TensorView*> Arguments::tensors(std::size_t i) {
       TensorView* view = one == nullptr ? nullptr : std::get_if<TensorView>(one);
       if (view != nullptr &&
           ((view->data == nullptr && view->count() != 0) || view->dtype == DType::kUnknown)) {
-        fail(i, "list of tensors that have memory");
+        fail(i, "a list of tensors that have memory");
         return {};
       }
       if (view != nullptr) {
@@ -228,7 +228,7 @@ std::vector<TensorView*> Arguments::tensors(std::size_t i) {
       found.push_back(view);
     }
   } else if (!is_none(i)) {
-    fail(i, "list of tensors");
+    fail(i, "a list of tensors");
   }
   return found;
 }

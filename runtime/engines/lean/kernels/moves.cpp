@@ -77,6 +77,15 @@ void pick_bits(const std::uint8_t* from_bytes, const std::int64_t* places, std::
   }
 }
 
+// Runs of one length, known when this is compiled: moves without calls or branches.
+template <std::size_t Run>
+void pick_short_runs(const std::uint8_t* from, const std::int64_t* places, std::int64_t element,
+                     std::size_t count, std::uint8_t* to) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memmove(to + i * Run, from + places[i] * element, Run);
+  }
+}
+
 }  // namespace
 
 void Move::add(std::int64_t size, std::int64_t to, std::int64_t from) {
@@ -171,6 +180,26 @@ void pick(std::size_t element, const std::uint8_t* from, const std::int64_t* pla
       return pick_bits<std::uint32_t>(from, places, count, to);
     default:
       return pick_bits<std::uint64_t>(from, places, count, to);
+  }
+}
+
+void pick_runs(std::size_t run, const std::uint8_t* from, const std::int64_t* places, std::int64_t element,
+               std::size_t count, std::uint8_t* to) {
+  switch (run) {
+    case 4:
+      return pick_short_runs<4>(from, places, element, count, to);
+    case 6:
+      return pick_short_runs<6>(from, places, element, count, to);
+    case 8:
+      return pick_short_runs<8>(from, places, element, count, to);
+    case 12:
+      return pick_short_runs<12>(from, places, element, count, to);
+    case 16:
+      return pick_short_runs<16>(from, places, element, count, to);
+    default:
+      for (std::size_t i = 0; i < count; ++i) {
+        move_bytes(to + i * run, from + places[i] * element, run);
+      }
   }
 }
 

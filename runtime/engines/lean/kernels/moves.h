@@ -13,8 +13,8 @@ namespace slipway::lean {
 // The first and the last word of what is moved, which overlap unless it has two words.
 template <typename Word>
 void move_ends(std::uint8_t* to, const std::uint8_t* from, std::size_t count) {
-  Word first = 0;
-  Word last = 0;
+  Word first{};
+  Word last{};
   std::memcpy(&first, from, sizeof(Word));
   std::memcpy(&last, from + count - sizeof(Word), sizeof(Word));
   std::memcpy(to, &first, sizeof(Word));
@@ -65,5 +65,8 @@ class Move {
 // to[i] = from[places[i]]: single elements of `element` bytes.
 void pick(std::size_t element, const std::uint8_t* from, const std::int64_t* places, std::size_t count,
           std::uint8_t* to);
+// The same for runs of `run` bytes; a place counts elements of `element` bytes.
+void pick_runs(std::size_t run, const std::uint8_t* from, const std::int64_t* places, std::int64_t element,
+               std::size_t count, std::uint8_t* to);
 
 }  // namespace slipway::lean

@@ -215,7 +215,7 @@ bool nothing_to_choose_from(const TensorView& in) {
 template <bool Largest>
 Status extreme(Arguments& arguments) {
   if (nothing_to_choose_from(arguments.tensor(0))) {
-    return mismatch("there is no largest of no elements");
+    return mismatch("an empty tensor has no largest element");
   }
   return fold_with(arguments, arguments.integers(1), arguments.boolean(2), 3,
                    domain_of(arguments.tensor(0).dtype), Best<Largest>());
@@ -224,7 +224,7 @@ Status extreme(Arguments& arguments) {
 template <bool Largest>
 Status extreme_all(Arguments& arguments) {
   if (nothing_to_choose_from(arguments.tensor(0))) {
-    return mismatch("there is no largest of no elements");
+    return mismatch("an empty tensor has no largest element");
   }
   return fold_with(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Best<Largest>());
 }
@@ -248,7 +248,7 @@ Status argument_of_extreme(Arguments& arguments) {
   TensorView& out = arguments.tensor(3);
   const auto dim = arguments.optional_integer(1);
   if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
-    return mismatch("there is no largest of no elements");
+    return mismatch("an empty tensor has no largest element");
   }
   return indices_of_extremes<Largest>(in, dim ? only(*dim) : std::vector<std::int64_t>{},
                                       arguments.boolean(2), &out);
@@ -259,7 +259,7 @@ template <bool Largest>
 Status extreme_and_index(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   if (!arguments.fault().ok() || nothing_to_choose_from(in)) {
-    return mismatch("there is no largest of no elements");
+    return mismatch("an empty tensor has no largest element");
   }
   const std::vector<std::int64_t> dims = only(arguments.integer(1));
   const bool keep = arguments.boolean(2);

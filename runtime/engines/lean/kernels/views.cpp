@@ -108,7 +108,7 @@ Status permuted(Arguments& arguments, const std::vector<std::int64_t>& dims, std
   }
   if (dims.size() != in.rank ||
       !std::all_of(seen.begin(), seen.begin() + in.rank, [](bool x) { return x; })) {
-    return mismatch("the order of dimensions is none of " + to_text(in.shape()));
+    return mismatch("the order does not name each dimension of " + to_text(in.shape()) + " once");
   }
   return copy_as(out, shape, operand);
 }

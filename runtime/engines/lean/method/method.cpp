@@ -404,7 +404,7 @@ Status Method::run_instructions() {
           const std::size_t count = view->count();
           holds = std::any_of(view->data, view->data + count, [](std::uint8_t byte) { return byte != 0; });
         } else {
-          return {Code::kFile, "A jump's condition is no truth value.", kCopyAgain};
+          return {Code::kFile, "A jump's condition is neither true nor false.", kCopyAgain};
         }
         if (!holds && instruction.to <= index && ++jumps > most_jumps_) {
           return {Code::kLimit,

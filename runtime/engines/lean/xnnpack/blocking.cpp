@@ -1,5 +1,6 @@
 #include "lean/xnnpack/blocking.h"
 
+#include <xnnpack/common.h>
 #include <xnnpack/compute.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
@@ -28,10 +29,14 @@ namespace {
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kTasksPerThread = 16;
+// Fewer weights stay in the second cache, whatever the order.
+constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
 // A core with AVX-512; others take longer, and sharing pays the sooner.
 constexpr std::size_t kProductsPerCycle = 32;
+constexpr std::size_t kLog2Float = 2;
 constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
 constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
+constexpr std::size_t kLookupPiece = std::size_t{16} * 1024;
 
 std::size_t ceiling(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -42,6 +47,15 @@ template <typename Context>
 std::size_t columns_together(const Context& context) {
   const std::size_t panel = context.cn_stride >> context.log2_csize;
   return std::max(panel, kPanelsBytes / context.w_stride / panel * panel);
+}
+
+// How a task goes through its tiles: some panels for all of its rows, or all panels for a tile's rows, as
+// XNNPACK does.
+enum class Order { kPanels, kRows };
+
+template <Order kOrder, typename Context>
+std::size_t together(const Context& context, std::size_t columns) {
+  return kOrder == Order::kRows ? columns : columns_together(context);
 }
 
 template <typename Compute>
@@ -56,18 +70,20 @@ void in_blocks(std::size_t tile, std::size_t together, std::size_t row, std::siz
   }
 }
 
+template <Order kOrder>
 void compute_gemm(void* context, std::size_t row, std::size_t column, std::size_t rows, std::size_t columns) {
   const auto* gemm = static_cast<const gemm_context*>(context);
-  in_blocks(gemm->mr, columns_together(*gemm), row, column, rows, columns,
+  in_blocks(gemm->mr, together<kOrder>(*gemm, columns), row, column, rows, columns,
             [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
               xnn_compute_gemm(gemm, m, n, some, wide);
             });
 }
 
+template <Order kOrder>
 void compute_grouped_gemm(void* context, std::size_t group, std::size_t row, std::size_t column,
                           std::size_t rows, std::size_t columns) {
   const auto* gemm = static_cast<const gemm_context*>(context);
-  in_blocks(gemm->mr, columns_together(*gemm), row, column, rows, columns,
+  in_blocks(gemm->mr, together<kOrder>(*gemm, columns), row, column, rows, columns,
             [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
               xnn_compute_grouped_gemm(gemm, group, m, n, some, wide);
             });
@@ -77,19 +93,21 @@ std::size_t tile_rows(const igemm_context& igemm) {
   return igemm.ks_scaled / (igemm.ks * sizeof(void*));
 }
 
+template <Order kOrder>
 void compute_igemm(void* context, std::size_t row, std::size_t column, std::size_t rows,
                    std::size_t columns) {
   const auto* igemm = static_cast<const igemm_context*>(context);
-  in_blocks(tile_rows(*igemm), columns_together(*igemm), row, column, rows, columns,
+  in_blocks(tile_rows(*igemm), together<kOrder>(*igemm, columns), row, column, rows, columns,
             [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
               xnn_compute_igemm(igemm, m, n, some, wide);
             });
 }
 
+template <Order kOrder>
 void compute_grouped_igemm(void* context, std::size_t group, std::size_t row, std::size_t column,
                            std::size_t rows, std::size_t columns) {
   const auto* igemm = static_cast<const igemm_context*>(context);
-  in_blocks(tile_rows(*igemm), columns_together(*igemm), row, column, rows, columns,
+  in_blocks(tile_rows(*igemm), together<kOrder>(*igemm, columns), row, column, rows, columns,
             [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
               xnn_compute_grouped_igemm(igemm, group, m, n, some, wide);
             });
@@ -110,6 +128,7 @@ struct Work {
   std::size_t panel;
   std::size_t row_bytes;
   std::size_t column_bytes;
+  std::size_t products_per_cycle;  // of XNNPACK's kernels: elements of half the size, twice as many
 
   std::size_t row_blocks(const Blocks& blocks) const { return ceiling(rows, blocks.rows) / blocks.rows; }
   std::size_t column_blocks(const Blocks& blocks) const {
@@ -125,6 +144,10 @@ struct Work {
   }
   std::size_t added_by_columns(const Blocks& blocks) const {
     return column_blocks(blocks) * rows * row_bytes;
+  }
+  // Of one thread, for so many rows and columns of a group.
+  std::size_t cycles(std::size_t some_rows, std::size_t some_columns) const {
+    return ceiling(some_rows, tile) * ceiling(some_columns, panel) * depth / products_per_cycle;
   }
   // Roughly, of one thread: multiplications, or what is read for them.
   std::size_t cycles() const {
@@ -167,6 +190,35 @@ void set_tiles(compute_parameters* compute, std::size_t first, Work work, std::s
   compute->tile[1] = blocks.columns;
 }
 
+// Whether XNNPACK's order, all columns for some rows, would read many weights from memory again and again.
+bool rereads(const compute_parameters& compute, std::size_t first, const Work& work) {
+  return compute.range[first] > work.tile && compute.range[first + 1] * work.column_bytes > kManyWeights;
+}
+
+// Whether XNNPACK's tasks are so short that threads spend their time on asking each other for the next one.
+bool has_short_tasks(const compute_parameters& compute, std::size_t first, const Work& work) {
+  const std::size_t rows = std::min(compute.tile[0], compute.range[first]);
+  const std::size_t columns = std::min(compute.tile[1], compute.range[first + 1]);
+  return (rows < compute.range[first] || columns < compute.range[first + 1]) &&
+         work.cycles(rows, columns) < kLeastTask;
+}
+
+// As many rows in a task as make it long enough; a layer that is short as a whole stays with one thread,
+// unless it has groups.
+void lengthen_tasks(compute_parameters* compute, std::size_t first, const Work& work, std::size_t threads) {
+  const std::size_t rows = compute->range[first];
+  const std::size_t columns = compute->range[first + 1];
+  const std::size_t groups = first == 0 ? 1 : compute->range[0];
+  const std::size_t wanted =
+      std::min(threads * kTasksPerThread, groups * work.cycles(rows, columns) / kLeastTask);
+  if (wanted <= 1) {
+    compute->tile[1] = columns;
+  }
+  const std::size_t others = groups * (ceiling(columns, compute->tile[1]) / compute->tile[1]);
+  const std::size_t parts = std::max<std::size_t>(wanted / others, 1);
+  compute->tile[0] = ceiling((rows + parts - 1) / parts, work.tile);
+}
+
 template <typename Task, typename Function>
 bool is(Task task, Function* function) {
   return reinterpret_cast<void (*)()>(task) == reinterpret_cast<void (*)()>(function);
@@ -180,44 +232,6 @@ std::size_t own_pixels(const xnn_operator& op) {
                               : height;
 }
 
-void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
-  const bool two = compute->type == xnn_parallelization_type_2d_tile_2d;
-  const bool three = compute->type == xnn_parallelization_type_3d_tile_2d;
-  if (op->ukernel.type == xnn_microkernel_type_igemm) {
-    const igemm_context& igemm = op->context.igemm.igemm;
-    Work work = {};
-    work.depth = igemm.kc * igemm.ks >> igemm.log2_csize;
-    work.tile = tile_rows(igemm);
-    work.panel = igemm.cn_stride >> igemm.log2_csize;
-    work.row_bytes = igemm.kc * own_pixels(*op);
-    work.column_bytes = igemm.w_stride;
-    if (two && is(compute->task_2d_tile_2d, &xnn_compute_igemm)) {
-      compute->task_2d_tile_2d = &compute_igemm;
-      set_tiles(compute, 0, work, threads);
-    } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_igemm)) {
-      compute->task_3d_tile_2d = &compute_grouped_igemm;
-      set_tiles(compute, 1, work, threads);
-    }
-    return;
-  }
-  gemm_context& gemm = op->context.gemm.gemm.gemm;
-  Work work = {};
-  work.depth = gemm.k_scaled >> gemm.log2_csize;
-  work.tile = compute->tile[0];
-  work.panel = gemm.cn_stride >> gemm.log2_csize;
-  work.row_bytes = gemm.k_scaled;
-  work.column_bytes = gemm.w_stride;
-  if (two && is(compute->task_2d_tile_2d, &xnn_compute_gemm)) {
-    gemm.mr = work.tile;
-    compute->task_2d_tile_2d = &compute_gemm;
-    set_tiles(compute, 0, work, threads);
-  } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_gemm)) {
-    gemm.mr = work.tile;
-    compute->task_3d_tile_2d = &compute_grouped_gemm;
-    set_tiles(compute, 1, work, threads);
-  }
-}
-
 bool is_ours(const xnn_operator& op) {
   switch (op.ukernel.type) {
     case xnn_microkernel_type_gemm:
@@ -229,12 +243,103 @@ bool is_ours(const xnn_operator& op) {
   }
 }
 
+void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
+  const bool two = compute->type == xnn_parallelization_type_2d_tile_2d;
+  const bool three = compute->type == xnn_parallelization_type_3d_tile_2d;
+  if (!two && !three) {
+    return;
+  }
+  if (op->ukernel.type == xnn_microkernel_type_igemm) {
+    const igemm_context& igemm = op->context.igemm.igemm;
+    Work work = {};
+    work.depth = igemm.kc * igemm.ks >> igemm.log2_csize;
+    work.tile = tile_rows(igemm);
+    work.panel = igemm.cn_stride >> igemm.log2_csize;
+    work.row_bytes = igemm.kc * own_pixels(*op);
+    work.column_bytes = igemm.w_stride;
+    work.products_per_cycle = kProductsPerCycle << (kLog2Float - igemm.log2_csize);
+    if (!is_ours(*op) && !rereads(*compute, two ? 0 : 1, work)) {
+      if (threads == 1 || !has_short_tasks(*compute, two ? 0 : 1, work)) {
+        return;
+      }
+      if (two && is(compute->task_2d_tile_2d, &xnn_compute_igemm)) {
+        compute->task_2d_tile_2d = &compute_igemm<Order::kRows>;
+        lengthen_tasks(compute, 0, work, threads);
+      } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_igemm)) {
+        compute->task_3d_tile_2d = &compute_grouped_igemm<Order::kRows>;
+        lengthen_tasks(compute, 1, work, threads);
+      }
+      return;
+    }
+    if (two && is(compute->task_2d_tile_2d, &xnn_compute_igemm)) {
+      compute->task_2d_tile_2d = &compute_igemm<Order::kPanels>;
+      set_tiles(compute, 0, work, threads);
+    } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_igemm)) {
+      compute->task_3d_tile_2d = &compute_grouped_igemm<Order::kPanels>;
+      set_tiles(compute, 1, work, threads);
+    }
+    return;
+  }
+  gemm_context& gemm = op->context.gemm.gemm.gemm;
+  Work work = {};
+  work.depth = gemm.k_scaled >> gemm.log2_csize;
+  work.tile = compute->tile[0];
+  work.panel = gemm.cn_stride >> gemm.log2_csize;
+  work.row_bytes = gemm.k_scaled;
+  work.column_bytes = gemm.w_stride;
+  work.products_per_cycle = kProductsPerCycle << (kLog2Float - gemm.log2_csize);
+  if (!is_ours(*op) && !rereads(*compute, two ? 0 : 1, work)) {
+    if (threads == 1 || !has_short_tasks(*compute, two ? 0 : 1, work)) {
+      return;
+    }
+    if (two && is(compute->task_2d_tile_2d, &xnn_compute_gemm)) {
+      gemm.mr = work.tile;
+      compute->task_2d_tile_2d = &compute_gemm<Order::kRows>;
+      lengthen_tasks(compute, 0, work, threads);
+    } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_gemm)) {
+      gemm.mr = work.tile;
+      compute->task_3d_tile_2d = &compute_grouped_gemm<Order::kRows>;
+      lengthen_tasks(compute, 1, work, threads);
+    }
+    return;
+  }
+  if (two && is(compute->task_2d_tile_2d, &xnn_compute_gemm)) {
+    gemm.mr = work.tile;
+    compute->task_2d_tile_2d = &compute_gemm<Order::kPanels>;
+    set_tiles(compute, 0, work, threads);
+  } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_gemm)) {
+    gemm.mr = work.tile;
+    compute->task_3d_tile_2d = &compute_grouped_gemm<Order::kPanels>;
+    set_tiles(compute, 1, work, threads);
+  }
+}
+
+// XNNPACK divides bytes that are looked up in a table into pieces of 1 KiB: a core has looked one up before
+// another has asked for the next.
+void set_pieces(compute_parameters* compute) {
+  if (compute->type == xnn_parallelization_type_1d_tile_1d && compute->tile[0] < kLookupPiece) {
+    compute->tile[0] = std::min(compute->range[0], kLookupPiece);
+  }
+}
+
+// Products; on processors that only XNNPACK has kernels for, XNNPACK's order is left.
+bool has_blocks(const xnn_operator& op) {
+  return XNN_ARCH_X86_64 != 0 &&
+         (op.ukernel.type == xnn_microkernel_type_gemm || op.ukernel.type == xnn_microkernel_type_igemm);
+}
+
 }  // namespace
 
 void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
   for (std::size_t i = 0; i < runtime->num_ops; ++i) {
     for (xnn_operator_t op : runtime->opdata[i].operator_objects) {
-      if (op == nullptr || op->state == xnn_run_state_skip || !is_ours(*op)) {
+      if (op == nullptr || op->state == xnn_run_state_skip) {
+        continue;
+      }
+      if (op->lookup_table != nullptr) {
+        set_pieces(&op->compute[0]);
+      }
+      if (!has_blocks(*op)) {
         continue;
       }
       for (compute_parameters& compute : op->compute) {

@@ -436,6 +436,40 @@ void ON(pack_rows)(std::size_t columns, std::size_t depth, std::size_t panel, co
   }
 }
 
+// The bits of a vector as whole numbers.
+using Words = std::uint32_t __attribute__((vector_size(sizeof(Vector::Type))));
+
+// As PackQuads: a vector's lanes of columns are transposed with four bytes of each as one element.
+inline void ON(pack_quads)(const std::int8_t* from, std::size_t stride, std::size_t count, std::uint8_t* to,
+                           std::size_t step, std::int32_t* sums) {
+  constexpr std::size_t kDeep = 4 * kLanes;
+  constexpr std::uint32_t kEverySecondByte = 0x00ff00ffU;
+  Words above = {};  // sums of bytes that are 128 more than they were: of two in each half of a word
+  std::size_t k = 0;
+  for (std::size_t packed = 0; packed < count; packed = k + kDeep) {
+    k = packed + kDeep <= count ? packed : count - kDeep;  // the last ones overlap
+    typename Vector::Type rows[kLanes];
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      rows[i] = Vector::load_any(reinterpret_cast<const float*>(from + i * stride + k));
+      Vector::prefetch(reinterpret_cast<const float*>(from + i * stride + k + 256));
+    }
+    Vector::transpose(rows);
+    const std::size_t seen = (packed - k) / 4;
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      Vector::store(reinterpret_cast<float*>(to + (k / 4 + i) * step), rows[i]);
+      const Words bytes = reinterpret_cast<Words>(rows[i]) ^ 0x80808080U;
+      const Words pairs = (bytes & kEverySecondByte) + (bytes >> 8 & kEverySecondByte);
+      above += i < seen ? Words{} : pairs;
+    }
+  }
+  const Words total = (above & 0xffffU) + (above >> 16);
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    sums[i] += static_cast<std::int32_t>(total[i]) - 128 * static_cast<std::int32_t>(count);
+  }
+}
+
 // A depthwise convolution's window for kPixels neighbours of an output row: what is loaded of the weights
 // serves them all. `left`: channels from `offset` on.
 template <std::size_t kPixels, std::size_t kVectors>

@@ -93,6 +93,7 @@ const TileSet kTiles = {"avx2",
                         static_cast<PackRows<float, float>>(&ON(pack_rows)),
                         static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
                         static_cast<PackRows<float, Half>>(&ON(pack_rows)),
+                        &ON(pack_quads),
                         {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
                         {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
                         SLIPWAY_DEPTHWISE};

@@ -1,13 +1,50 @@
-// What XNNPACK remembers of shapes that it had before.
+// Where XNNPACK's graphs have their intermediate values, in place of XNNPACK's own planner. That one leaves
+// gaps unused, and when memory grows, old and new memory are there at once.
 #pragma once
 
 #include <xnnpack.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lean/method/arenas.h"
+
 namespace slipway::lean {
 
-// Before a graph is reshaped for other shapes: its memory is planned anew. XNNPACK keeps a plan until a value
-// becomes larger than it ever was, though values that share memory under the old shapes may not do so under
-// the new ones, and rows quantized by themselves may be more in fewer bytes.
-void forget_plan(xnn_runtime_t runtime);
+// One block for all graphs: one of them runs at a time, and leaves nothing in it for the next one.
+class WorkMemory {
+ public:
+  // Makes sure that there are so many bytes; false when the system has no more. What was in the block may be
+  // lost, and it may move: version() tells.
+  bool hold(std::size_t bytes);
+  std::uint8_t* data() const { return data_; }
+  std::size_t version() const { return version_; }
+
+ private:
+  Blocks block_;  // small ones come from the heap, where a test sees what reads or writes behind them
+  std::uint8_t* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t version_ = 0;
+};
+
+// The places of a graph's values, for the shapes that it has.
+class MemoryPlan {
+ public:
+  // Finds the shapes of all values, and forgets the places of earlier ones.
+  static xnn_status reshape(xnn_runtime_t runtime);
+  // After reshape().
+  xnn_status make(const xnn_runtime& runtime);
+  // Tells the graph where its values are. It must be set up before it runs, and told again when the memory
+  // has another version.
+  xnn_status apply(xnn_runtime_t runtime, WorkMemory* memory) const;
+
+  std::size_t size() const { return size_; }
+
+ private:
+  std::vector<std::size_t> values_;     // offsets, by the values' ids
+  std::vector<std::size_t> operators_;  // offsets of their own memory
+  std::size_t size_ = 0;                // with what may be read behind the last value
+};
 
 }  // namespace slipway::lean

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lean/xnnpack/nibble_tile.h"
+
 namespace slipway::lean {
 namespace {
 
@@ -14,6 +16,7 @@ using PackBlocks = xnn_packw_gemm_goi_bl_ukernel_fn;
 
 constexpr std::size_t kGroup = kNibblesTogether / 2;  // neighbours in a kernel's row of bytes: its kr
 constexpr std::size_t kPanelsTogether = 2;
+constexpr std::size_t kColumnsTogether = 16;
 
 pthreadpool_t threads_now = nullptr;
 
@@ -23,12 +26,32 @@ constexpr bool kLittle = true;
 constexpr bool kLittle = false;
 #endif
 
-// Eight nibbles, the least first, become the low halves of eight bytes.
-inline std::uint64_t bytes_of_nibbles(std::uint32_t nibbles) {
-  std::uint64_t all = nibbles;
-  all = (all | all << 16) & 0x0000ffff0000ffffU;
-  all = (all | all << 8) & 0x00ff00ff00ff00ffU;
-  return (all | all << 4) & 0x0f0f0f0f0f0f0f0fU;
+using Bytes16 [[gnu::vector_size(16)]] = std::uint8_t;
+
+// Two columns' next sixteen nibbles, in eight bytes each, become two times eight bytes: a nibble and the
+// eighth one behind it in each. `totals`: the columns' sums of nibbles.
+inline void pack_two(const std::uint8_t* one, const std::uint8_t* other, std::uint8_t* to,
+                     std::int32_t* totals) {
+  Bytes16 both;
+  std::memcpy(&both, one, kGroup);
+  std::memcpy(reinterpret_cast<std::uint8_t*>(&both) + kGroup, other, kGroup);
+  const Bytes16 even = both & 0x0f;
+  const Bytes16 odd = both >> 4;
+  const Bytes16 first =
+      __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const Bytes16 second =
+      __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  const Bytes16 low =
+      __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+  const Bytes16 high =
+      __builtin_shufflevector(first, second, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  const Bytes16 packed = (low | high << 4) ^ 0x88;
+  std::memcpy(to, &packed, sizeof(packed));
+  const Bytes16 sums = low + high;
+  std::uint64_t halves[2];
+  std::memcpy(halves, &sums, sizeof(halves));
+  totals[0] = static_cast<std::int32_t>(halves[0] * 0x0101010101010101U >> 56);
+  totals[1] = static_cast<std::int32_t>(halves[1] * 0x0101010101010101U >> 56);
 }
 
 inline float widened(std::uint16_t bfloat16) {
@@ -36,6 +59,112 @@ inline float widened(std::uint16_t bfloat16) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
+}
+
+// Columns `begin` and so many behind it of a panel; weights and scales are theirs.
+void pack_columns(const NibblePanels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
+                  std::int32_t input_zero, std::uint8_t* packed, std::size_t begin, std::size_t count) {
+  const std::size_t row_bytes = panels.depth / 2;
+  const std::size_t blocks = panels.depth / panels.block;
+  const auto zero = static_cast<float>(input_zero);
+  std::uint8_t* starts = packed + begin * sizeof(float);
+  std::uint8_t* to = packed + panels.panel * sizeof(float) + begin * kGroup;
+  float sums[kColumnsTogether];
+  float scale[kColumnsTogether] = {};
+  std::int32_t totals[kColumnsTogether] = {};
+  std::memcpy(sums, starts, count * sizeof(float));
+  for (std::size_t block = 0; block < blocks; ++block, to += panels.block_extra) {
+    for (std::size_t n = 0; n < count; ++n) {
+      scale[n] = widened(scales[n * blocks + block]);
+    }
+    const std::uint8_t* from = weights + block * panels.block / 2;
+    for (std::size_t k = 0; k < panels.block; k += kNibblesTogether, from += kGroup) {
+      std::size_t n = 0;
+      for (; n + 2 <= count; n += 2) {
+        pack_two(from + n * row_bytes, from + (n + 1) * row_bytes, to + n * kGroup, totals + n);
+      }
+      if (n < count) {
+        std::uint8_t alone[2 * kGroup];
+        std::int32_t total[2];
+        pack_two(from + n * row_bytes, from + n * row_bytes, alone, total);
+        std::memcpy(to + n * kGroup, alone, kGroup);
+        totals[n] = total[0];
+      }
+      for (n = 0; n < count; ++n) {
+        const std::int32_t above = totals[n] - 8 * static_cast<std::int32_t>(kNibblesTogether);
+        sums[n] = sums[n] - static_cast<float>(above) * zero * scale[n];
+      }
+      to += panels.panel * kGroup;
+    }
+  }
+  std::memcpy(starts, sums, count * sizeof(float));
+}
+
+using Words4 [[gnu::vector_size(16)]] = std::uint32_t;
+
+// A column's next 32 nibbles in our kernel's order: four bytes have a nibble and the fourth one behind it in
+// each. `totals`: the sums of the first and of the last sixteen.
+inline Words4 pack_quads(const std::uint8_t* from, std::int32_t* totals) {
+  Bytes16 both;
+  std::memcpy(&both, from, sizeof(both));
+  const Bytes16 even = both & 0x0f;
+  const Bytes16 odd = both >> 4;
+  const Bytes16 low =
+      __builtin_shufflevector(even, odd, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+  const Bytes16 high =
+      __builtin_shufflevector(even, odd, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  const Bytes16 sums = low + high;
+  std::uint64_t halves[2];
+  std::memcpy(halves, &sums, sizeof(halves));
+  totals[0] = static_cast<std::int32_t>(halves[0] * 0x0101010101010101U >> 56);
+  totals[1] = static_cast<std::int32_t>(halves[1] * 0x0101010101010101U >> 56);
+  const Bytes16 packed = (low | high << 4) ^ 0x88;
+  Words4 words;
+  std::memcpy(&words, &packed, sizeof(words));
+  return words;
+}
+
+// So many columns of a panel of our kernel's, from the first on. The sums are added as above, so they have
+// the bits that XNNPACK's kernels for this processor read.
+void pack_quad_columns(const NibblePanels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
+                       std::int32_t input_zero, std::uint8_t* packed, std::size_t count) {
+  constexpr std::size_t kUnit = 2 * kNibblesTogether;
+  constexpr std::size_t kWordsApart = kNibbleColumns * kNibbleDepth;
+  const std::size_t row_bytes = panels.depth / 2;
+  const std::size_t blocks = panels.depth / panels.block;
+  const auto zero = static_cast<float>(input_zero);
+  float sums[kNibbleColumns] = {};
+  std::uint8_t* to = packed + sizeof(sums);
+  for (std::size_t block = 0; block < blocks; ++block, to += panels.block_extra) {
+    const std::uint8_t* from = weights + block * panels.block / 2;
+    for (std::size_t k = 0; k < panels.block; k += kUnit, from += kUnit / 2, to += 4 * kWordsApart) {
+      std::int32_t totals[kNibbleColumns][2] = {};
+      for (std::size_t n = 0; n < count; n += 4) {
+        Words4 columns[4] = {};
+        for (std::size_t i = 0; i < std::min<std::size_t>(count - n, 4); ++i) {
+          columns[i] = pack_quads(from + (n + i) * row_bytes, totals[n + i]);
+        }
+        const Words4 half[4] = {__builtin_shufflevector(columns[0], columns[1], 0, 4, 1, 5),
+                                __builtin_shufflevector(columns[2], columns[3], 0, 4, 1, 5),
+                                __builtin_shufflevector(columns[0], columns[1], 2, 6, 3, 7),
+                                __builtin_shufflevector(columns[2], columns[3], 2, 6, 3, 7)};
+        for (std::size_t i = 0; i < 4; i += 2) {
+          const Words4 even = __builtin_shufflevector(half[i], half[i + 1], 0, 1, 4, 5);
+          const Words4 odd = __builtin_shufflevector(half[i], half[i + 1], 2, 3, 6, 7);
+          std::memcpy(to + i * kWordsApart + n * kNibbleDepth, &even, sizeof(even));
+          std::memcpy(to + (i + 1) * kWordsApart + n * kNibbleDepth, &odd, sizeof(odd));
+        }
+      }
+      for (std::size_t n = 0; n < count; ++n) {
+        const float scale = widened(scales[n * blocks + block]);
+        for (const std::int32_t total : totals[n]) {
+          const std::int32_t above = total - 8 * static_cast<std::int32_t>(kNibblesTogether);
+          sums[n] = sums[n] - static_cast<float>(above) * zero * scale;
+        }
+      }
+    }
+  }
+  std::memcpy(packed, sums, count * sizeof(float));
 }
 
 struct Job {
@@ -56,9 +185,10 @@ void pack_blocks(std::size_t groups, std::size_t columns, std::size_t depth, std
                  const void* scales, void* packed, std::size_t block_extra, std::size_t panel_extra,
                  const void* params) {
   const auto& zeros = *static_cast<const xnn_qs8_qc4w_packing_params*>(params);
-  const bool fits = kLittle && groups == 1 && kr == kGroup && sr == 1 && depth % kNibblesTogether == 0 &&
-                    block % kNibblesTogether == 0 && depth % block == 0 && bias == nullptr &&
-                    zeros.kernel_zero_point == 8;
+  const bool quads = kr == kNibbleDepth && panel == kNibbleColumns && block % (2 * kNibblesTogether) == 0;
+  const bool fits = kLittle && groups == 1 && (kr == kGroup || quads) && sr == 1 &&
+                    depth % kNibblesTogether == 0 && block % kNibblesTogether == 0 && depth % block == 0 &&
+                    bias == nullptr && zeros.kernel_zero_point == 8;
   if (!fits) {
     xnn_pack_qs8_qb4w_gemm_goi_w(groups, columns, depth, panel, kr, sr, block,
                                  static_cast<const std::uint8_t*>(weights), static_cast<const float*>(bias),
@@ -66,7 +196,7 @@ void pack_blocks(std::size_t groups, std::size_t columns, std::size_t depth, std
                                  &zeros);
     return;
   }
-  Job job = {{columns, depth, panel, block, block_extra, panel_extra},
+  Job job = {{columns, depth, panel, block, block_extra, panel_extra, kr == kNibbleDepth},
              static_cast<const std::uint8_t*>(weights),
              static_cast<const std::uint16_t*>(scales),
              zeros.input_zero_point,
@@ -95,33 +225,19 @@ PackBlocks theirs() {
 void pack_nibbles(const NibblePanels& panels, const std::uint8_t* weights, const std::uint16_t* scales,
                   std::int32_t input_zero, std::uint8_t* packed, std::size_t first, std::size_t last) {
   const std::size_t row_bytes = panels.depth / 2;
-  const std::size_t blocks = panels.depth / panels.block;
   for (std::size_t at = first; at < last; ++at) {
-    const std::size_t begin = at * panels.panel;
-    const std::size_t some = std::min(panels.panel, panels.columns - begin);
-    std::uint8_t* sums = packed + at * panels.panel_bytes();
-    std::uint8_t* to = sums + panels.panel * sizeof(float);
-    for (std::size_t k = 0; k < panels.depth; k += kNibblesTogether) {
-      const std::uint8_t* from = weights + begin * row_bytes + k / 2;
-      const std::uint16_t* scale = scales + begin * blocks + k / panels.block;
-      for (std::size_t n = 0; n < some; ++n, from += row_bytes, scale += blocks) {
-        std::uint32_t halves[2];
-        std::memcpy(halves, from, sizeof(halves));
-        const std::uint64_t low = bytes_of_nibbles(halves[0]);
-        const std::uint64_t high = bytes_of_nibbles(halves[1]);
-        const std::uint64_t bytes = (low | high << 4) ^ 0x8888888888888888U;
-        std::memcpy(to + n * kGroup, &bytes, sizeof(bytes));
-        const auto total = static_cast<std::int32_t>((low + high) * 0x0101010101010101U >> 56);
-        const std::int32_t above = total - 8 * static_cast<std::int32_t>(kNibblesTogether);
-        float sum;
-        std::memcpy(&sum, sums + n * sizeof(float), sizeof(sum));
-        sum = sum - static_cast<float>(above) * static_cast<float>(input_zero) * widened(*scale);
-        std::memcpy(sums + n * sizeof(float), &sum, sizeof(sum));
-      }
-      to += panels.panel * kGroup;
-      if ((k + kNibblesTogether) % panels.block == 0) {
-        to += panels.block_extra;
-      }
+    const std::size_t some = std::min(panels.panel, panels.columns - at * panels.panel);
+    if (panels.quads) {
+      const std::size_t column = at * panels.panel;
+      pack_quad_columns(panels, weights + column * row_bytes, scales + column * (panels.depth / panels.block),
+                        input_zero, packed + at * panels.panel_bytes(), some);
+      continue;
+    }
+    for (std::size_t begin = 0; begin < some; begin += kColumnsTogether) {
+      const std::size_t column = at * panels.panel + begin;
+      pack_columns(panels, weights + column * row_bytes, scales + column * (panels.depth / panels.block),
+                   input_zero, packed + at * panels.panel_bytes(), begin,
+                   std::min(kColumnsTogether, some - begin));
     }
   }
 }

@@ -1,5 +1,5 @@
-// Packs weights of 4 bits with a scale for each block of the depth, faster than XNNPACK and byte for byte as
-// it does.
+// Packs weights of 4 bits with a scale for each block of the depth: for XNNPACK's kernels, faster than
+// XNNPACK and byte for byte as it does; and for our kernel.
 #pragma once
 
 #include <pthreadpool.h>
@@ -17,6 +17,7 @@ struct NibblePanels {
   std::size_t block = 0;        // elements of the depth that share a scale: a multiple of kNibblesTogether
   std::size_t block_extra = 0;  // bytes that a panel has behind each block
   std::size_t panel_extra = 0;  // and at its end
+  bool quads = false;           // in the order of nibble_tile.h, whose panel it has then
 
   std::size_t count() const { return (columns + panel - 1) / panel; }
   std::size_t panel_bytes() const {

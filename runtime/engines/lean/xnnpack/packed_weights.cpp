@@ -1,5 +1,7 @@
 #include "lean/xnnpack/packed_weights.h"
 
+#include <xnnpack/common.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,7 +9,7 @@
 namespace slipway::lean {
 namespace {
 
-constexpr std::size_t kWeightsAlignment = 64;  // XNNPACK's of everything it allocates
+constexpr std::size_t kWeightsAlignment = 64;  // at least XNNPACK's of everything it allocates
 constexpr std::size_t kLeastChunk = std::size_t{64} * 1024;
 constexpr std::size_t kLeastForgotten = std::size_t{16} * 1024;  // for less, a call is not worth it
 constexpr std::size_t kForgottenTogether = std::size_t{1} << 20;
@@ -125,13 +127,14 @@ std::size_t PackedWeights::pack(const xnn_weights_cache_look_up_key& key) {
       form_of(key.kernel) == nullptr) {
     return SIZE_MAX;
   }
-  const std::size_t size = rounded_up(packer_.size, kWeightsAlignment);
+  const std::size_t size = rounded_up(packer_.size, XNN_ALLOCATION_ALIGNMENT);  // as XNNPACK's sizes
   std::uint8_t* to = reserve(size);
   if (to == nullptr) {
     packer_ = {};  // XNNPACK may find memory for its own order
     return SIZE_MAX;
   }
   packer_.pack(to);
+  std::memset(to + packer_.size, 0, size - packer_.size);  // what was packed there before may be shared
   return keep(key, to, size);
 }
 

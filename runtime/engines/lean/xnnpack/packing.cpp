@@ -1,7 +1,10 @@
 #include "lean/xnnpack/packing.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
+
+#include "checksum.h"
 
 namespace slipway::lean {
 namespace {
@@ -17,13 +20,19 @@ void append(std::string* text, Number number) {
   append(text, &number, sizeof(number));
 }
 
+// Numbers of which the packed weights' size does not depend: they would make texts long.
+void put_content(std::string* text, const void* data, std::size_t size) {
+  const Checksum sum = checksum_of(data, size);
+  append(text, &sum, sizeof(sum));
+}
+
 void put_scales(std::string* text, const XnnPayload& payload, std::uint32_t buffer,
                 const flatbuffers::Vector<float>* inline_scales) {
   if (buffer != 0) {
     const Bytes stored = payload.constant(buffer);
-    append(text, stored.data, stored.size);
+    put_content(text, stored.data, stored.size);
   } else if (inline_scales != nullptr) {
-    append(text, inline_scales->data(), inline_scales->size() * sizeof(float));
+    put_content(text, inline_scales->data(), inline_scales->size() * sizeof(float));
   }
 }
 
@@ -58,6 +67,21 @@ void put_value(std::string* text, const XnnPayload& payload, const Values& value
   }
 }
 
+// XNNPACK packs it, too, and its key has none for layers whose input is quantized at run time.
+void put_bias(std::string* text, const XnnPayload& payload, const Values& values, std::uint32_t id) {
+  const auto found = values.find(id);
+  if (found == values.end()) {
+    return;
+  }
+  const xnn::XNNTensorValue& tensor = *tensor_of(*found->second);
+  const Bytes stored = payload.constant(tensor.constant_buffer_idx());
+  std::size_t bytes = sizeof(float);  // of an element, at most
+  for (std::size_t i = 0; tensor.dims() != nullptr && i < tensor.dims()->size(); ++i) {
+    bytes *= tensor.dims()->data()[i];
+  }
+  put_content(text, stored.data, std::min(bytes, stored.size));
+}
+
 const xnn::_XNNNodeConv* convolution_of(const xnn::XNode& node) {
   switch (node.xnode_union_type()) {
     case xnn::XNodeUnion::XNNConv2d:
@@ -81,6 +105,7 @@ std::string form_of(const XnnPayload& payload, const Values& values, const xnn::
   put_value(&text, payload, values, layer.filter_id(), true);
   put_value(&text, payload, values, layer.bias_id(), true);
   put_value(&text, payload, values, layer.output_id(), false);
+  put_bias(&text, payload, values, layer.bias_id());
   return text;
 }
 

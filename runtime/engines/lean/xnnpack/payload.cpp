@@ -46,7 +46,7 @@ Result<XnnPayload> XnnPayload::read(Bytes bytes, const DataStore& store, const s
   }
   if (graph.size < 2 * kIdentifier || (std::memcmp(graph.data + kIdentifier, "XN00", 4) != 0 &&
                                        std::memcmp(graph.data + kIdentifier, "XN01", 4) != 0)) {
-    return broken(what, "it is no graph of XNNPACK's in a version that this runner reads (XN00, XN01)");
+    return broken(what, "this runner reads XNNPACK's graphs of the versions XN00 and XN01 only");
   }
   XnnPayload payload;
   if (reinterpret_cast<std::uintptr_t>(graph.data) % 16 != 0) {

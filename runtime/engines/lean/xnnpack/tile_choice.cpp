@@ -10,11 +10,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/gathered_windows.h"
+#include "lean/xnnpack/nibble_tiles.h"
+#include "lean/xnnpack/vector_kernels.h"
 #include "lean/xnnpack/winograd.h"
 #include "lean/xnnpack/winograd_plan.h"
 
@@ -326,12 +330,31 @@ ProductKernel best_kernel(const Order& order, const TileSet& set, TileElement el
   return kernels[order.choose(std::move(candidates), chosen)];
 }
 
-// A layer that only XNNPACK has kernels for.
-xnn_status make_theirs(const Order& order) {
-  if (order.has_choice()) {
-    order.choose({}, 0);
+// With weights that we pack, where we do that as XNNPACK does.
+xnn_status make_packed(const Order& order) {
+  Packer packer = making.weights == nullptr ? Packer() : panel_packer(*order.node, order.values);
+  if (packer.pack == nullptr) {
+    return order.make();  // what was offered before stays
   }
-  return order.make();
+  making.weights->offer(std::move(packer));
+  const xnn_status status = order.make();
+  making.weights->offer({});
+  return status;
+}
+
+// A layer that only XNNPACK has kernels for, of one set or of two.
+xnn_status make_theirs(const Order& order) {
+  const std::optional<double> vectors = time_by_vectors(*order.node, order.values);
+  bool chosen = vectors.value_or(1) < 1;
+  if (order.has_choice()) {
+    std::vector<KernelCandidate> candidates;
+    if (vectors) {
+      candidates.push_back({kByVectors, std::max(*vectors, 1.0)});
+    }
+    chosen = order.choose(candidates, chosen ? 0 : candidates.size()) < candidates.size();
+  }
+  const VectorKernels kernels(chosen);
+  return make_packed(order);
 }
 
 // Nothing for nodes that are no depthwise convolution.
@@ -341,6 +364,27 @@ xnn_status make_depthwise(const Order& order, const std::string& ours) {
   }
   const DepthwiseKernels depthwise(*order.node, order.values);
   return order.make();
+}
+
+// A layer with 4-bit weights that have a scale for each block.
+xnn_status make_nibbles(const Order& order, std::size_t rows) {
+  if (order.has_choice() && order.choose({{nibble_choice(rows)}}, 0) != 0) {
+    return order.make();
+  }
+  const NibbleKernels kernels(rows);
+  return order.make();
+}
+
+// A convolution as a product over windows that are gathered first.
+xnn_status make_gathered(const Order& order) {
+  if (order.has_choice() && order.choose({{kByGathering}}, 0) != 0) {
+    return order.make();
+  }
+  const xnn_node product = product_over_windows(*order.node);
+  Order other = order;
+  other.node = &product;
+  const VectorKernels kernels(time_by_vectors(product, order.values).value_or(1) < 1);
+  return make_packed(other);
 }
 
 // A convolution by Winograd's method.
@@ -363,6 +407,35 @@ xnn_status make_winograd(const Order& order, const TileSet& set, const Product& 
   return status;
 }
 
+// Weights in rows are packed by all threads, in XNNPACK's order for kernels that read one element of the
+// depth at a time.
+template <typename Element>
+void offer_packing(const Product& product, std::size_t panel) {
+  if (product.weights == nullptr) {
+    return;
+  }
+  PackingJob job{product, panel, sizeof(Element)};
+  const bool rounded = product.datatype == xnn_datatype_fp32;
+  making.weights->offer(
+      {product.weights, product.bias, product.groups * job.group_size(), [=](std::uint8_t* to) mutable {
+         job.packed = to;
+         pthreadpool_parallelize_2d_tile_1d(
+             making.threads, rounded ? &pack_panels<float, Element> : &pack_panels<Element, Element>, &job,
+             product.groups, job.panels(), kPanelsTogether, 0);
+       }});
+}
+
+// A layer in float16 for XNNPACK's kernels: it packs such weights in one thread, element by element.
+xnn_status make_their_halves(const Order& order) {
+  const xnn_gemm_config* table = xnn_init_f16_gemm_config();
+  if (table != nullptr && table->log2_kr == 0 && table->log2_sr == 0) {
+    offer_packing<Half>(product_of(*order.node, order.values), table->nr);
+  }
+  const xnn_status status = make_theirs(order);
+  making.weights->offer({});
+  return status;
+}
+
 template <typename Element>
 xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Element>& tiles,
                         TileElement element, xnn_gemm_config* table) {
@@ -381,17 +454,7 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
   ChangedConfig narrow(changeable(xnn_init_f32_gemm_nr2_config()));
   config.use(tiles, set.lanes, shape);
   narrow.hide();
-  PackingJob job{product, shape.vectors * set.lanes, sizeof(Element)};
-  if (product.weights != nullptr) {
-    const bool rounded = product.datatype == xnn_datatype_fp32;
-    making.weights->offer(
-        {product.weights, product.bias, product.groups * job.group_size(), [&](std::uint8_t* to) {
-           job.packed = to;
-           pthreadpool_parallelize_2d_tile_1d(
-               making.threads, rounded ? &pack_panels<float, Element> : &pack_panels<Element, Element>, &job,
-               product.groups, job.panels(), kPanelsTogether, 0);
-         }});
-  }
+  offer_packing<Element>(product, shape.vectors * set.lanes);
   const xnn_status status = order.make();
   making.weights->offer({});
   return status;
@@ -404,11 +467,20 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
   if (!depthwise.empty()) {
     return make_depthwise(order, depthwise);
   }
+  if (can_be_gathered(*node, values)) {
+    return make_gathered(order);
+  }
+  if (const std::size_t rows = nibble_rows(*node, values); rows != 0) {
+    return make_nibbles(order, rows);
+  }
   if (const TileSet* set = float_tiles(); set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
     return make_product(order, *set, set->tiles, TileElement::kFloat, changeable(xnn_init_f32_gemm_config()));
   }
-  if (const TileSet* set = half_tiles(); set != nullptr && computes_in(xnn_datatype_fp16, *node, values)) {
-    return make_product(order, *set, set->halves, TileElement::kHalf, changeable(xnn_init_f16_gemm_config()));
+  if (float_tiles() != nullptr && computes_in(xnn_datatype_fp16, *node, values)) {
+    const TileSet* set = half_tiles();
+    return set == nullptr ? make_their_halves(order)
+                          : make_product(order, *set, set->halves, TileElement::kHalf,
+                                         changeable(xnn_init_f16_gemm_config()));
   }
   return make_theirs(order);
 }

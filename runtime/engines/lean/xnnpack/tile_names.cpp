@@ -7,6 +7,7 @@
 
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/nibble_tiles.h"
 #include "lean/xnnpack/tile_choice.h"
 #include "lean/xnnpack/winograd.h"
 
@@ -55,6 +56,9 @@ std::string tile_name(void (*kernel)()) {
     }
     return {};
   };
+  if (std::string name = nibble_name(kernel); !name.empty()) {
+    return name;
+  }
   if (set == nullptr) {
     return {};
   }

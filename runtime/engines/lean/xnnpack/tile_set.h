@@ -31,6 +31,13 @@ template <typename From, typename Element>
 using PackRows = void (*)(std::size_t columns, std::size_t depth, std::size_t panel, const From* weights,
                           const From* bias, Element* packed, std::size_t first, std::size_t last);
 
+// Packs a vector's lanes of columns of bytes, which are `stride` apart: four of a column together, then the
+// next column's; the next four of all of them `step` behind. `count` bytes of each column: a multiple of
+// four, at least of four for each lane, at most kMostQuadBytes. Adds what each column sums up to to `sums`.
+inline constexpr std::size_t kMostQuadBytes = 512;
+using PackQuads = void (*)(const std::int8_t* from, std::size_t stride, std::size_t count, std::uint8_t* to,
+                           std::size_t step, std::int32_t* sums);
+
 // As XNNPACK calls its kernels of depthwise convolutions.
 using FloatDepthwise = void (*)(std::size_t channels, std::size_t width, const float** input,
                                 const float* weights, float* output, std::ptrdiff_t input_stride,
@@ -59,6 +66,7 @@ struct TileSet {
   PackRows<float, float> pack_rows;
   PackRows<Half, Half> pack_halves;
   PackRows<float, Half> pack_rounded;
+  PackQuads pack_quads;
   Tiles<float> tiles;
   Tiles<Half> halves;
   Depthwise depthwise[kDepthwiseKernels];  // fewest taps first

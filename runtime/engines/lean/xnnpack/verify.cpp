@@ -63,7 +63,7 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
       return fault(name_of(fact) + ": " + wrong);
     }
     if (fact.id >= by_id_.size() || by_id_[fact.id] != kNoValue) {
-      return fault(name_of(fact) + " is there twice, or its number is no place among " +
+      return fault(name_of(fact) + " is there twice, or its number is too large for " +
                    std::to_string(values.size()) + " values");
     }
     by_id_[fact.id] = i;

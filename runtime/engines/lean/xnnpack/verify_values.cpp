@@ -27,7 +27,7 @@ Fault read_whole(const xnn::PerTensorQuant& quant, GraphFact* fact) {
   const std::int32_t least = is_signed ? -128 : 0;
   const std::int32_t most = is_wide ? 0 : (is_signed ? 127 : 255);
   if (fact->zero_point < least || fact->zero_point > most) {
-    return "its zero point " + std::to_string(fact->zero_point) + " is none of " + std::to_string(least) +
+    return "its zero point " + std::to_string(fact->zero_point) + " is outside of " + std::to_string(least) +
            " to " + std::to_string(most);
   }
   return is_scale(fact->scale) ? Fault() : "its scale " + std::to_string(fact->scale) + " is impossible";

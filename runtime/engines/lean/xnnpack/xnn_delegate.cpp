@@ -7,6 +7,8 @@
 #include "file_format.h"
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
+#include "lean/xnnpack/byte_tables.h"
+#include "lean/xnnpack/gathered_windows.h"
 #include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/kernel_names.h"
 #include "lean/xnnpack/memory_plan.h"
@@ -141,7 +143,8 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
   xnn_runtime_t runtime = nullptr;
   threads_ = context.threads() == nullptr ? 1 : pthreadpool_get_threads_count(context.threads());
   weights.expect(payload_->constants(), packing_forms(*payload_));
-  const std::vector<std::size_t>& nodes = graph_->origins();
+  std::vector<std::size_t> nodes = graph_->origins();
+  const ByteTables tables(graph_->subgraph(), &nodes);
   for (std::size_t i = 0; context.choices() != nullptr && i < nodes.size(); ++i) {
     layers_.push_back(context.choices()->name_of(nodes[i]));
   }
@@ -153,7 +156,12 @@ Status XnnDelegate::prepare(const XnnContext& context, PackedWeights& weights, c
     return fault("prepare", status);
   }
   runtime_.reset(runtime);
+  if (const xnn_status installed = tables.install(runtime); installed != xnn_status_success) {
+    return fault("prepare", installed);
+  }
+  memory_ = context.memory();
   hook_winograd(runtime);
+  hook_gathered(runtime, *graph_->subgraph());
   weights.confirm(runtime);
   return {};
 }
@@ -254,6 +262,16 @@ Status XnnDelegate::resize_outputs(const std::vector<TensorView*>& arguments, co
 
 Status XnnDelegate::bind(const std::vector<TensorView*>& arguments, bool reshaped) {
   bool changed = reshaped;
+  if (changed || memory_version_ != memory_->version()) {
+    // Another graph needed more memory, or this one does now.
+    const xnn_status placed = plan_.apply(runtime_.get(), memory_.get());
+    if (placed != xnn_status_success) {
+      shaped_ = false;
+      return fault("place the values of", placed);
+    }
+    memory_version_ = memory_->version();
+    changed = true;
+  }
   for (Bound& bound : bound_) {
     TensorView& view = *arguments[bound.external.id];
     void* data = view.data;
@@ -309,8 +327,8 @@ Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const Gra
   SLIPWAY_RETURN_IF_ERROR(done);
   if (changed) {
     shaped_ = false;
-    forget_plan(runtime_.get());
-    const xnn_status status = xnn_reshape_runtime(runtime_.get());
+    xnn_status status = MemoryPlan::reshape(runtime_.get());
+    status = status == xnn_status_success ? plan_.make(*runtime_) : status;
     if (status != xnn_status_success) {
       return fault("reshape", status);
     }
@@ -326,7 +344,7 @@ Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const Gra
 
 std::vector<KernelUse> XnnDelegate::kernels() const {
   // Before its first execution XNNPACK has chosen for no number of rows yet.
-  if (!shaped_ && xnn_reshape_runtime(runtime_.get()) != xnn_status_success) {
+  if (!shaped_ && MemoryPlan::reshape(runtime_.get()) != xnn_status_success) {
     return {};
   }
   return kernels_of(runtime_.get(), layers_);

@@ -16,6 +16,7 @@
 #include "lean/xnnpack/cpu_features.h"
 #include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/layer_choices.h"
+#include "lean/xnnpack/memory_plan.h"
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/verify.h"
 #include "slipway/engine.h"
@@ -54,7 +55,9 @@ class XnnContext {
   void use_threads(pthreadpool_t threads);
 
   pthreadpool_t threads() const { return threads_; }
+  // XNNPACK asks for it, and never puts anything there: values lie in memory().
   xnn_workspace_t workspace() const { return workspace_; }
+  const std::shared_ptr<WorkMemory>& memory() const { return memory_; }
   const KernelLimits& limits() const { return limits_; }
   // What the limits meant on this processor; known after start().
   const UnusedFeatures& unused() const { return unused_; }
@@ -69,6 +72,7 @@ class XnnContext {
   pthreadpool_t threads_ = nullptr;
   LayerChoices* choices_ = nullptr;
   xnn_workspace_t workspace_ = nullptr;
+  std::shared_ptr<WorkMemory> memory_ = std::make_shared<WorkMemory>();
 };
 
 class XnnDelegate {
@@ -122,6 +126,9 @@ class XnnDelegate {
   std::vector<std::string> layers_;  // names of the graph's nodes, where they have some
   std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
   std::vector<Bound> bound_;
+  MemoryPlan plan_;
+  std::shared_ptr<WorkMemory> memory_;
+  std::size_t memory_version_ = 0;
   std::size_t threads_ = 1;
   bool profile_ = false;
   bool shaped_ = false;

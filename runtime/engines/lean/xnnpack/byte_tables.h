@@ -1,0 +1,32 @@
+// Chains of element-by-element nodes that begin and end in 8 bits: a value is dequantized, an activation is
+// computed in floating point, and the result is quantized again. A byte has 256 values, so a table has all
+// results, and one node looks them up.
+#pragma once
+
+#include <xnnpack.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace slipway::lean {
+
+// From a subgraph without an operator to its runtime.
+class ByteTables {
+ public:
+  // Puts one node in the place of each chain of the subgraph's: numbers of nodes change, and `origins`, which
+  // has an entry for each of the first nodes, changes with them. XNNPACK's own kernels compute the results,
+  // once for each byte, so they have the same bits.
+  explicit ByteTables(xnn_subgraph_t subgraph, std::vector<std::size_t>* origins = nullptr);
+
+  // Gives the runtime of that subgraph the tables.
+  xnn_status install(xnn_runtime_t runtime) const;
+
+ private:
+  using Table = std::array<std::uint8_t, 256>;
+  std::map<std::uint32_t, Table> tables_;  // by the number of the node that looks it up
+};
+
+}  // namespace slipway::lean

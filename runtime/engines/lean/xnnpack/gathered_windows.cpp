@@ -1,0 +1,276 @@
+#include "lean/xnnpack/gathered_windows.h"
+
+#include <xnnpack/common.h>
+#include <xnnpack/compute.h>
+#include <xnnpack/config.h>
+#include <xnnpack/node-type.h>
+#include <xnnpack/operator-type.h>
+#include <xnnpack/operator.h>
+#include <xnnpack/subgraph.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <type_traits>
+
+#include "lean/kernels/moves.h"
+
+// XNNPACK's task; its header hides it from C++.
+extern "C" void xnn_compute_gemm(const gemm_context* context, std::size_t row, std::size_t column,
+                                 std::size_t rows, std::size_t columns);
+
+namespace slipway::lean {
+namespace {
+
+// With more channels little of the work is padding.
+constexpr std::size_t kMostGathered = 4;
+// To copy a window of 3x3 takes as long as it saves.
+constexpr std::size_t kLeastPixels = 25;
+// Windows that are gathered at a time stay in the first cache; a kernel's rows are among them.
+constexpr std::size_t kWindowsBytes = std::size_t{16} * 1024;
+constexpr std::size_t kMostWindow = kWindowsBytes / XNN_MAX_MR;
+// Kernels that take fewer channels at once have little padding.
+constexpr unsigned kLeastTogether = 4;
+constexpr std::size_t kSharesPerThread = 8;
+
+// The image and its windows, as they lie in memory.
+struct Image {
+  std::size_t height;
+  std::size_t width;
+  std::size_t channels;
+  std::size_t rows;  // of windows, and how many stand in each
+  std::size_t columns;
+  std::size_t window_height;
+  std::size_t window_width;
+  std::size_t down;  // pixels from one window to the next
+  std::size_t across;
+  std::size_t top;  // padding
+  std::size_t left;
+  std::size_t more_height;  // with the padding of the other side
+  std::size_t more_width;
+  std::uint8_t padding;
+
+  std::size_t row_bytes() const { return window_width * channels; }
+  std::size_t window_bytes() const { return window_height * row_bytes(); }
+};
+
+// What a hooked operator has besides XNNPACK's own context.
+struct GatheredLayer {
+  xnn_reshape_operator_fn reshape;
+  Image image;
+};
+static_assert(std::is_trivially_copyable_v<GatheredLayer>, "XNNPACK frees it without a destructor");
+
+// Behind the product in XNNPACK's context, where layers have more that pack weights at run time.
+constexpr std::size_t kGatheredOffset =
+    (sizeof(gemm_context) + alignof(GatheredLayer) - 1) / alignof(GatheredLayer) * alignof(GatheredLayer);
+static_assert(kGatheredOffset + sizeof(GatheredLayer) <= sizeof(xnn_operator::context),
+              "XNNPACK's operators have room for an image");
+
+GatheredLayer* gathered_of(void* context) {
+  return std::launder(reinterpret_cast<GatheredLayer*>(static_cast<char*>(context) + kGatheredOffset));
+}
+
+// Rows of a window that is inside the image: its bytes are copied without calls.
+template <typename Word>
+void gather_lines(const Image& image, const std::uint8_t* from, std::uint8_t* to) {
+  const std::size_t row = image.row_bytes();
+  for (std::size_t y = 0; y < image.window_height; ++y) {
+    move_ends<Word>(to + y * row, from + y * image.width * image.channels, row);
+  }
+}
+
+struct SixteenBytes {
+  std::uint64_t first;
+  std::uint64_t second;
+};
+
+void gather_inside(const Image& image, const std::uint8_t* from, std::uint8_t* to) {
+  const std::size_t row = image.row_bytes();
+  if (row >= 16 && row <= 32) {
+    gather_lines<SixteenBytes>(image, from, to);
+  } else if (row >= 8 && row <= 16) {
+    gather_lines<std::uint64_t>(image, from, to);
+  } else if (row >= 4 && row <= 8) {
+    gather_lines<std::uint32_t>(image, from, to);
+  } else {
+    for (std::size_t y = 0; y < image.window_height; ++y) {
+      std::memcpy(to + y * row, from + y * image.width * image.channels, row);
+    }
+  }
+}
+
+// A window that reaches over the image's edge; `y` and `x`: its first pixel, with the padding counted.
+void gather_at_edge(const Image& image, const std::uint8_t* pixels, std::size_t y, std::size_t x,
+                    std::uint8_t* to) {
+  const std::size_t row = image.row_bytes();
+  // The columns of the window that are inside.
+  const std::size_t first = std::min(x < image.left ? image.left - x : 0, image.window_width);
+  const std::size_t end = image.left + image.width;  // of the image, counted as `x`
+  const std::size_t last = std::max(first, std::min(x < end ? end - x : 0, image.window_width));
+  for (std::size_t i = 0; i < image.window_height; ++i, to += row) {
+    const std::size_t at = y + i;
+    if (at < image.top || at - image.top >= image.height || first == last) {
+      std::memset(to, image.padding, row);
+      continue;
+    }
+    const std::size_t from = (at - image.top) * image.width + (x + first - image.left);
+    std::memset(to, image.padding, first * image.channels);
+    std::memcpy(to + first * image.channels, pixels + from * image.channels, (last - first) * image.channels);
+    std::memset(to + last * image.channels, image.padding, (image.window_width - last) * image.channels);
+  }
+}
+
+// Windows by their number in the batch, one behind the other.
+void gather_some(const Image& image, const std::uint8_t* images, std::size_t number, std::size_t count,
+                 std::uint8_t* to) {
+  std::size_t column = number % image.columns;
+  std::size_t row = number / image.columns % image.rows;
+  const std::size_t pixels = image.height * image.width;
+  const std::uint8_t* from = images + number / image.columns / image.rows * pixels * image.channels;
+  for (std::size_t i = 0; i < count; ++i, to += image.window_bytes()) {
+    const std::size_t y = row * image.down;
+    const std::size_t x = column * image.across;
+    if (y >= image.top && y - image.top + image.window_height <= image.height && x >= image.left &&
+        x - image.left + image.window_width <= image.width) {
+      gather_inside(image, from + ((y - image.top) * image.width + (x - image.left)) * image.channels, to);
+    } else {
+      gather_at_edge(image, from, y, x, to);
+    }
+    if (++column == image.columns) {
+      column = 0;
+      if (++row == image.rows) {
+        row = 0;
+        from += pixels * image.channels;
+      }
+    }
+  }
+}
+
+// A task of XNNPACK's product: some windows, all channels.
+void compute_gathered(void* context, std::size_t row, std::size_t column, std::size_t rows,
+                      std::size_t columns) {
+  const Image& image = gathered_of(context)->image;
+  alignas(XNN_ALLOCATION_ALIGNMENT) std::uint8_t windows[kWindowsBytes + XNN_EXTRA_BYTES];
+  gemm_context product = *static_cast<const gemm_context*>(context);
+  gather_some(image, static_cast<const std::uint8_t*>(product.a), row, rows, windows);
+  product.a = windows;
+  product.c = static_cast<std::uint8_t*>(product.c) + row * product.cm_stride;
+  for (std::size_t i = 0; i < rows; i += product.mr) {
+    xnn_compute_gemm(&product, i, column, std::min(product.mr, rows - i), columns);
+  }
+}
+
+std::size_t windows_in(std::size_t size, std::size_t padding, std::size_t window, std::size_t step) {
+  return size + padding < window ? 0 : (size + padding - window) / step + 1;
+}
+
+xnn_status reshape_gathered(xnn_operator_data* data, xnn_value* values, std::size_t count,
+                            pthreadpool_t pool) {
+  xnn_operator_t op = data->operator_objects[0];
+  GatheredLayer* gathered = gathered_of(&op->context);
+  Image& image = gathered->image;
+  std::size_t* dims = values[data->inputs[0]].shape.dim;
+  const std::size_t height = dims[1];
+  const std::size_t width = dims[2];
+  image.height = height;
+  image.width = width;
+  image.rows = windows_in(height, image.more_height, image.window_height, image.down);
+  image.columns = windows_in(width, image.more_width, image.window_width, image.across);
+  // For XNNPACK each window is a pixel.
+  dims[1] = image.rows;
+  dims[2] = image.columns;
+  const xnn_status status = gathered->reshape(data, values, count, pool);
+  dims[1] = height;
+  dims[2] = width;
+  if ((status != xnn_status_success && status != xnn_status_reallocation_required) ||
+      op->state == xnn_run_state_skip) {
+    return status;
+  }
+  gemm_context& product = op->context.gemm.gemm.gemm;
+  compute_parameters& compute = op->compute[0];
+  product.mr = compute.tile[0];
+  const std::size_t threads = pthreadpool_get_threads_count(pool);
+  const std::size_t share = threads == 1 ? compute.range[0] : compute.range[0] / (threads * kSharesPerThread);
+  const std::size_t most = std::min(share, kWindowsBytes / image.window_bytes());
+  compute.task_2d_tile_2d = &compute_gathered;
+  compute.tile[0] = std::max<std::size_t>(most / product.mr, 1) * product.mr;
+  compute.tile[1] = compute.range[1];
+  return status;
+}
+
+}  // namespace
+
+bool can_be_gathered(const xnn_node& node, const xnn_value* values) {
+#if XNN_ARCH_X86_64
+  if (node.type != xnn_node_type_convolution_2d) {
+    return false;
+  }
+  const auto& params = node.params.convolution_2d;
+  const xnn_value& input = values[node.inputs[0]];
+  const xnn_value& filter = values[node.inputs[1]];
+  const xnn_value& output = values[node.outputs[0]];
+  const bool quantized = input.datatype == xnn_datatype_qint8 && output.datatype == xnn_datatype_qint8 &&
+                         (filter.datatype == xnn_datatype_qcint8 || filter.datatype == xnn_datatype_qint8) &&
+                         filter.data != nullptr && output.layout == xnn_layout_type_nhwc;
+  const std::size_t pixels = std::size_t{params.kernel_height} * params.kernel_width;
+  // One channel of one result is a depthwise convolution.
+  if (!quantized || params.groups != 1 || params.group_input_channels > kMostGathered ||
+      (params.group_input_channels == 1 && params.group_output_channels == 1) || pixels < kLeastPixels ||
+      pixels > kMostWindow / params.group_input_channels || params.dilation_height != 1 ||
+      params.dilation_width != 1 || (node.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0) {
+    return false;
+  }
+  const xnn_gemm_config* config = xnn_init_qs8_qc8w_gemm_config();
+  return config != nullptr && 1U << (config->log2_kr + config->log2_sr) >= kLeastTogether;
+#else
+  static_cast<void>(node);
+  static_cast<void>(values);
+  return false;
+#endif
+}
+
+xnn_node product_over_windows(const xnn_node& node) {
+  xnn_node product = node;
+  auto& params = product.params.convolution_2d;
+  params.group_input_channels *= std::size_t{params.kernel_height} * params.kernel_width;
+  params.kernel_height = params.kernel_width = 1;
+  params.subsampling_height = params.subsampling_width = 1;
+  params.input_padding_top = params.input_padding_right = 0;
+  params.input_padding_bottom = params.input_padding_left = 0;
+  return product;
+}
+
+void hook_gathered(xnn_runtime_t runtime, const xnn_subgraph& subgraph) {
+  for (std::size_t i = 0; i < runtime->num_ops; ++i) {
+    xnn_operator_data& data = runtime->opdata[i];
+    xnn_operator_t op = data.operator_objects[0];
+    if (op == nullptr || data.id >= subgraph.num_nodes) {
+      continue;
+    }
+    const xnn_node& node = subgraph.nodes[data.id];
+    const auto& params = node.params.convolution_2d;
+    // Made of another node than the graph's.
+    if (node.type != xnn_node_type_convolution_2d || op->ukernel.type != xnn_microkernel_type_gemm ||
+        std::size_t{params.kernel_height} * params.kernel_width == 1) {
+      continue;
+    }
+    Image image = {};
+    image.channels = params.group_input_channels;
+    image.window_height = params.kernel_height;
+    image.window_width = params.kernel_width;
+    image.down = params.subsampling_height;
+    image.across = params.subsampling_width;
+    image.top = params.input_padding_top;
+    image.left = params.input_padding_left;
+    image.more_height = image.top + params.input_padding_bottom;
+    image.more_width = image.left + params.input_padding_right;
+    image.padding = static_cast<std::uint8_t>(runtime->values[data.inputs[0]].quantization.zero_point);
+    new (reinterpret_cast<char*>(&op->context) + kGatheredOffset) GatheredLayer{data.reshape, image};
+    data.reshape = &reshape_gathered;
+  }
+}
+
+}  // namespace slipway::lean

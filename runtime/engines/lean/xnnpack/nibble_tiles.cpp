@@ -1,0 +1,129 @@
+#include "lean/xnnpack/nibble_tiles.h"
+
+#include <xnnpack.h>
+#include <xnnpack/common.h>
+#include <xnnpack/config.h>
+#include <xnnpack/hardware-config.h>
+#include <xnnpack/microfnptr.h>
+#include <xnnpack/microparams.h>
+#include <xnnpack/node-type.h>
+#include <xnnpack/subgraph.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "lean/xnnpack/nibble_tile.h"
+#include "selection.h"
+
+namespace slipway::lean {
+namespace {
+
+static_assert(offsetof(xnn_f32_qb4w_minmax_params, scalar.min) == offsetof(NibbleLimits, least) &&
+                  offsetof(xnn_f32_qb4w_minmax_params, scalar.max) == offsetof(NibbleLimits, greatest) &&
+                  offsetof(xnn_f32_qb4w_minmax_params, scalar.blocksize) == offsetof(NibbleLimits, block),
+              "our kernel reads XNNPACK's parameters");
+static_assert(offsetof(xnn_qd8_quantization_params, zero_point) == offsetof(NibbleRow, zero_point) &&
+                  offsetof(xnn_qd8_quantization_params, inv_scale) == offsetof(NibbleRow, scale) &&
+                  sizeof(xnn_qd8_quantization_params) == sizeof(NibbleRow),
+              "our kernel reads XNNPACK's parameters");
+
+// What XNNPACK's config functions return as constant are variables.
+xnn_gemm_config* nibble_table() {
+  return const_cast<xnn_gemm_config*>(xnn_init_qd8_f32_qb4w_gemm_config());
+}
+
+// Our kernels for one row and for several; null where this build is without them.
+struct NibbleSet {
+  NibbleGemm one = nullptr;
+  NibbleGemm many = nullptr;
+};
+
+NibbleSet nibble_set() {
+#if XNN_ARCH_X86_64
+  if constexpr (has_nibble_layers()) {
+    return {&avx512vnni::nibble_gemm_one_on_avx512vnni, &avx512vnni::nibble_gemm_on_avx512vnni};
+  }
+#endif
+  return {};
+}
+
+bool has_vnni() {
+#if XNN_ARCH_X86_64
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  return hardware != nullptr && hardware->use_x86_avx512vnni;
+#else
+  return false;
+#endif
+}
+
+std::size_t rows_before_last(const xnn_shape& shape) {
+  std::size_t rows = 1;
+  for (std::size_t i = 0; i + 1 < shape.num_dims; ++i) {
+    rows *= shape.dim[i];
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::size_t nibble_rows(const xnn_node& node, const xnn_value* values) {
+  if (node.type != xnn_node_type_fully_connected || nibble_set().many == nullptr || !has_vnni()) {
+    return 0;
+  }
+  const xnn_value& filter = values[node.inputs[1]];
+  const xnn_value& output = values[node.outputs[0]];
+  if (values[node.inputs[0]].datatype != xnn_datatype_qdint8 || filter.datatype != xnn_datatype_qbint4 ||
+      output.datatype != xnn_datatype_fp32 || filter.shape.num_dims != 2 ||
+      (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0) {
+    return 0;
+  }
+  const std::size_t depth = filter.shape.dim[1];
+  const std::size_t most = std::min(kNibbleRows, kNibbleRowsBytes / std::max<std::size_t>(depth, 1));
+  // With few rows a tile reads the weights too often.
+  if (most < kNibbleRows / 3) {
+    return 0;
+  }
+  // As many in each tile, where one does not have all.
+  const std::size_t rows = rows_before_last(output.shape);
+  const std::size_t tiles = (rows + most - 1) / most;
+  return rows <= 1 ? most : (rows + tiles - 1) / tiles;
+}
+
+std::string nibble_choice(std::size_t rows) {
+  return std::to_string(rows) + "x" + std::to_string(kNibbleColumns);
+}
+
+std::string nibble_name(void (*kernel)()) {
+  const NibbleSet set = nibble_set();
+  const bool one = kernel == reinterpret_cast<void (*)()>(set.one);
+  if (set.many == nullptr || (!one && kernel != reinterpret_cast<void (*)()>(set.many))) {
+    return {};
+  }
+  return "slipway_qd8_f32_qb4w_gemm_" + nibble_choice(one ? 1 : kNibbleRows) + "c" +
+         std::to_string(kNibbleDepth) + "__avx512vnni";
+}
+
+NibbleKernels::NibbleKernels(std::size_t rows) {
+  xnn_gemm_config* config = nibble_table();
+  before_ = std::make_unique<xnn_gemm_config>(*config);
+  config->minmax = {};
+  const auto put = [config](std::size_t most, NibbleGemm kernel) {
+    for (auto& function : config->minmax.dqgemm[most - 1].function) {
+      function = reinterpret_cast<xnn_dqgemm_ukernel_fn>(kernel);
+    }
+  };
+  put(rows, nibble_set().many);
+  put(1, nibble_set().one);
+  config->mr = static_cast<std::uint8_t>(rows);
+  config->nr = kNibbleColumns;
+  config->log2_kr = 2;
+  config->log2_sr = 0;
+  config->planes = 2;
+}
+
+NibbleKernels::~NibbleKernels() {
+  *nibble_table() = *before_;
+}
+
+}  // namespace slipway::lean

@@ -1,0 +1,35 @@
+// Layers with 4-bit weights that have a scale for each block, on processors with AVX-512's VNNI: our kernel
+// in place of XNNPACK's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+struct xnn_gemm_config;
+struct xnn_node;
+struct xnn_value;
+
+namespace slipway::lean {
+
+// The rows of our tile for that node; 0 where only XNNPACK has a kernel for it.
+std::size_t nibble_rows(const xnn_node& node, const xnn_value* values);
+
+// What our kernel is called among a layer's candidates: "11x16".
+std::string nibble_choice(std::size_t rows);
+// The kernel's name when it is ours; otherwise empty.
+std::string nibble_name(void (*kernel)());
+
+// While it is there, XNNPACK's table for such layers has our kernel, with so many rows.
+class NibbleKernels {
+ public:
+  explicit NibbleKernels(std::size_t rows);
+  ~NibbleKernels();
+  NibbleKernels(const NibbleKernels&) = delete;
+  NibbleKernels& operator=(const NibbleKernels&) = delete;
+
+ private:
+  std::unique_ptr<xnn_gemm_config> before_;
+};
+
+}  // namespace slipway::lean

@@ -1,0 +1,167 @@
+#include "lean/xnnpack/vector_kernels.h"
+
+#include <xnnpack.h>
+#include <xnnpack/common.h>
+#include <xnnpack/config.h>
+#include <xnnpack/microfnptr.h>
+#include <xnnpack/node-type.h>
+#include <xnnpack/subgraph.h>
+
+// Kernels that the library lacks, or a selective build left out, are null.
+#if XNN_ARCH_X86_64 && defined(__ELF__)
+#define SLIPWAY_KERNEL(name) extern "C" __attribute__((weak)) void name()
+SLIPWAY_KERNEL(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx);
+SLIPWAY_KERNEL(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm);
+SLIPWAY_KERNEL(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm);
+SLIPWAY_KERNEL(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm);
+SLIPWAY_KERNEL(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm);
+SLIPWAY_KERNEL(xnn_pack_qs8_to_qu8_gemm_gio_w);
+SLIPWAY_KERNEL(xnn_pack_qs8_to_qu8_gemm_goi_w);
+SLIPWAY_KERNEL(xnn_pack_qs8_to_qu8_conv_goki_w);
+SLIPWAY_KERNEL(xnn_qs8_to_qu8_packw_gemm_goi_ukernel_x16c8__avx256vnni);
+#undef SLIPWAY_KERNEL
+#endif
+
+namespace slipway::lean {
+namespace {
+
+constexpr std::size_t kVectorRows = 7;
+constexpr std::size_t kVectorColumns = 16;
+constexpr std::size_t kVectorChannels = 8;
+constexpr std::size_t kTileRows = 16;
+constexpr std::size_t kTileColumns = 64;
+constexpr std::size_t kTileChannels = 64;
+
+double parts(std::size_t count, std::size_t unit) {
+  return static_cast<double>((count + unit - 1) / unit);
+}
+
+bool is_bytes(const xnn_value& value) {
+  return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
+}
+
+// What XNNPACK's config functions return as constant are variables.
+xnn_gemm_config* table() {
+  return const_cast<xnn_gemm_config*>(xnn_init_qs8_qc8w_gemm_config());
+}
+
+}  // namespace
+
+ByteProduct byte_product(const xnn_node& node, const xnn_value* values) {
+  ByteProduct found;
+  const bool convolution = node.type == xnn_node_type_convolution_2d;
+  if (!convolution && node.type != xnn_node_type_fully_connected) {
+    return found;
+  }
+  const xnn_value& filter = values[node.inputs[1]];
+  const xnn_value& output = values[node.outputs[0]];
+  if (values[node.inputs[0]].datatype != xnn_datatype_qint8 || !is_bytes(filter) ||
+      output.datatype != xnn_datatype_qint8 || filter.data == nullptr) {
+    return found;
+  }
+  if (convolution) {
+    const auto& params = node.params.convolution_2d;
+    found.columns = params.group_output_channels;
+    found.pixels = std::size_t{params.kernel_height} * params.kernel_width;
+    found.channels = params.group_input_channels;
+    found.groups = params.groups;
+    if (found.channels == 1 && found.columns == 1) {
+      return {};  // a depthwise one
+    }
+  } else if (filter.shape.num_dims == 2) {
+    const bool transposed = (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) != 0;
+    found.columns = filter.shape.dim[transposed ? 1 : 0];
+    found.channels = filter.shape.dim[transposed ? 0 : 1];
+  } else {
+    return found;
+  }
+  found.rows = 1;
+  for (std::size_t i = 0; i + 1 < output.shape.num_dims; ++i) {
+    found.rows *= output.shape.dim[i];
+  }
+  return found;
+}
+
+// The numbers of both are measured, on an Intel processor of the kind that AMX came with.
+double tile_cycles(const ByteProduct& product) {
+  const double steps = static_cast<double>(product.pixels) * parts(product.channels, kTileChannels);
+  return static_cast<double>(product.groups) * parts(product.rows, kTileRows) *
+         (330 + parts(product.columns, kTileColumns) * (270 + 150 * steps));
+}
+
+double vector_cycles(const ByteProduct& product) {
+  const double steps = static_cast<double>(product.pixels) * parts(product.channels, kVectorChannels);
+  const double panels = static_cast<double>(product.groups) * parts(product.columns, kVectorColumns);
+  return product.rows == 1 ? panels * (30 + 2 * steps)
+                           : panels * parts(product.rows, kVectorRows) * (50 + 7.5 * steps);
+}
+
+namespace {
+
+// Whether XNNPACK has both sets of kernels here, and chose AMX.
+bool has_both_sets() {
+#if XNN_ARCH_X86_64 && defined(__ELF__)
+  const xnn_gemm_config* config = xnn_init_qs8_qc8w_gemm_config();
+  const auto kernel = [](void (*function)()) { return function; };
+  return config != nullptr && kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx) != nullptr &&
+         reinterpret_cast<void (*)()>(config->minmax.gemm[kTileRows - 1].function[XNN_UARCH_DEFAULT]) ==
+             kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_16x64c4__avx512amx) &&
+         kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm) != nullptr &&
+         kernel(xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm) != nullptr &&
+         kernel(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm) != nullptr &&
+         kernel(xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm) != nullptr &&
+         kernel(xnn_pack_qs8_to_qu8_gemm_gio_w) != nullptr &&
+         kernel(xnn_pack_qs8_to_qu8_gemm_goi_w) != nullptr &&
+         kernel(xnn_pack_qs8_to_qu8_conv_goki_w) != nullptr;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+std::optional<double> time_by_vectors(const xnn_node& node, const xnn_value* values) {
+  const ByteProduct product = has_both_sets() ? byte_product(node, values) : ByteProduct();
+  return product.rows == 0 ? std::nullopt
+                           : std::optional<double>(vector_cycles(product) / tile_cycles(product));
+}
+
+VectorKernels::VectorKernels(bool wanted) {
+  if (!wanted) {
+    return;
+  }
+#if XNN_ARCH_X86_64 && defined(__ELF__)
+  xnn_gemm_config* config = table();
+  before_ = std::make_unique<xnn_gemm_config>(*config);
+  config->minmax = {};
+  const auto put = [config](std::size_t rows, void (*gemm)(), void (*igemm)()) {
+    for (auto& function : config->minmax.gemm[rows - 1].function) {
+      function = reinterpret_cast<xnn_gemm_ukernel_fn>(gemm);
+    }
+    for (auto& function : config->minmax.igemm[rows - 1].function) {
+      function = reinterpret_cast<xnn_igemm_ukernel_fn>(igemm);
+    }
+  };
+  put(1, xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm,
+      xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_1x16c8__avx512vnni_prfm);
+  put(kVectorRows, xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm,
+      xnn_qs8_qc8w_igemm_minmax_fp32_ukernel_7x16c8__avx512vnni_prfm);
+  config->mr = kVectorRows;
+  config->nr = kVectorColumns;
+  config->log2_kr = 3;
+  // These kernels take the sign from the pixels: the packed weights have other sums.
+  config->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(xnn_pack_qs8_to_qu8_gemm_gio_w);
+  void (*const quick)() = xnn_qs8_to_qu8_packw_gemm_goi_ukernel_x16c8__avx256vnni;
+  config->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(
+      quick != nullptr ? quick : xnn_pack_qs8_to_qu8_gemm_goi_w);
+  config->pack_igemm_goki = reinterpret_cast<xnn_pack_conv_goki_w_fn>(xnn_pack_qs8_to_qu8_conv_goki_w);
+#endif
+}
+
+VectorKernels::~VectorKernels() {
+  if (before_ != nullptr) {
+    *table() = *before_;
+  }
+}
+
+}  // namespace slipway::lean

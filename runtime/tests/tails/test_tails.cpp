@@ -1,0 +1,468 @@
+// Every kind of layer with every number of rows, columns and depth that a kernel's tiles may leave over,
+// against sums of whole numbers. docs/native.md has how to run all of it, and with the kernels of lesser
+// processors.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "check.h"
+#include "last_page.h"
+#include "lean/method/data_store.h"
+#include "lean/xnnpack/cpu_features.h"
+#include "lean/xnnpack/delegate.h"
+#include "lean/xnnpack/packed_weights.h"
+#include "program_builder.h"
+#include "tail_layers.h"
+#include "temporary_folder.h"
+#include "text.h"
+
+using namespace slipway;
+using namespace slipway::lean;
+
+namespace tails {
+namespace {
+
+constexpr std::size_t kGuard = 256;  // bytes around results
+constexpr std::uint8_t kGuardByte = 0xA5;
+constexpr unsigned kThreads = 3;
+
+const char* environment_or(const char* name, const char* otherwise) {
+  const char* found = std::getenv(name);
+  return found == nullptr ? otherwise : found;
+}
+
+// What layers need besides: a store (of some program), XNNPACK without the features that this run leaves out.
+struct TailBench {
+  TailBench() {
+    Result<DataStore> opened = DataStore::open(folder.write("model.pte", make_program()), "");
+    store = std::make_unique<DataStore>(std::move(opened.value()));
+    KernelLimits limits;
+    const std::string left_out = environment_or("SLIPWAY_TESTS_WITHOUT", "");
+    for (const std::string_view name : pieces(left_out, ",")) {
+      if (name == "kleidiai") {
+        limits.kleidiai = false;
+      } else {
+        limits.unused_features.emplace_back(name);
+      }
+    }
+    for (XnnContext* context : {&alone, &together}) {
+      context->limit(limits);
+      CHECK(context->start().ok());
+    }
+    CHECK(together.set_threads(kThreads).value() == kThreads);
+  }
+
+  TemporaryFolder folder;
+  std::unique_ptr<DataStore> store;
+  XnnContext alone;
+  XnnContext together;
+};
+
+TailBench& tail_bench() {
+  static TailBench only;
+  return only;
+}
+
+TensorView view_of(Type type, const std::vector<std::uint32_t>& dims, std::uint8_t* data) {
+  TensorView view;
+  switch (type) {
+    case Type::xnn_datatype_fp16:
+      view.dtype = DType::kFloat16;
+      break;
+    case Type::xnn_datatype_qint8:
+      view.dtype = DType::kInt8;
+      break;
+    case Type::xnn_datatype_quint8:
+      view.dtype = DType::kUInt8;
+      break;
+    default:
+      view.dtype = DType::kFloat32;
+      break;
+  }
+  view.dynamism = Dynamism::kBounded;
+  view.rank = static_cast<std::uint8_t>(dims.size());
+  for (std::uint8_t i = 0; i < view.rank; ++i) {
+    view.sizes[i] = view.bounds[i] = dims[i];
+    view.order[i] = i;
+  }
+  view.data = data;
+  view.capacity = view.bytes();
+  return view;
+}
+
+using KernelNames = std::set<std::string>;
+
+// What is wrong with the layer's results; empty if nothing is.
+std::string compute(const Layer& layer, std::uint32_t seed, KernelNames* kernels) {
+  static LastPage pages[3];
+  const Data data = make_data(layer, seed);
+  const std::vector<std::uint8_t> bytes = make_payload(layer, data);
+  std::vector<std::uint64_t> aligned(bytes.size() / 8 + 9);
+  auto* start = reinterpret_cast<std::uint8_t*>(aligned.data());
+  start += (64 - reinterpret_cast<std::uintptr_t>(start) % 64) % 64;
+  std::copy(bytes.begin(), bytes.end(), start);
+  TailBench& bench = tail_bench();
+  Result<XnnPayload> payload = XnnPayload::read({start, bytes.size()}, *bench.store, "Delegate 0");
+  if (!payload.ok()) {
+    return payload.status().message();
+  }
+  PackedWeights weights(*bench.store);
+  const GivenConstants nothing;
+  Result<std::unique_ptr<Delegate>> made =
+      Delegate::load(seed % 2 == 0 ? bench.alone : bench.together, weights, std::move(payload.value()),
+                     "Delegate 0", false, false, nothing);
+  if (!made.ok()) {
+    return made.status().message();
+  }
+  const std::size_t most = data.expected.size() * element_size(layer.types->output);
+  std::vector<std::uint8_t> results(most + 2 * kGuard);
+  std::vector<TensorView> views;
+  views.push_back(view_of(layer.types->input, input_dims(layer), pages[0].put(data.input)));
+  if (layer.given) {
+    views.push_back(view_of(layer.types->filter, filter_dims(layer), pages[1].put(data.filter)));
+    if (layer.with_bias) {
+      views.push_back(
+          view_of(layer.types->bias, {static_cast<std::uint32_t>(layer.results())}, pages[2].put(data.bias)));
+    }
+  }
+  views.push_back(view_of(layer.types->output, output_dims(layer), results.data() + kGuard));
+  std::vector<TensorView*> arguments;
+  for (TensorView& view : views) {
+    arguments.push_back(&view);
+  }
+  // Then with fewer rows: what was chosen for many computes them, too.
+  const bool again = layer.kind == Kind::kConnected && layer.width > 2;
+  for (const std::size_t rows :
+       {layer.width, again ? 1 + layer.width * 5 % (layer.width - 1) : layer.width}) {
+    Layer part = layer;
+    part.width = rows;
+    if (rows != layer.width) {
+      views.front().sizes[0] = views.back().sizes[0] = static_cast<std::int64_t>(rows);
+    }
+    const std::size_t size = part.pixels() * part.results() * element_size(layer.types->output);
+    std::fill(results.begin(), results.end(), kGuardByte);
+    std::fill_n(results.begin() + kGuard, size, std::uint8_t{0xFF});
+    const Status done = made.value()->execute(arguments);
+    for (const KernelUse& use : made.value()->kernels()) {
+      kernels->insert(use.kernel);
+    }
+    std::string fault = done.ok() ? wrong_result(part, data, results.data() + kGuard) : done.message();
+    const auto guard = [](std::uint8_t one) { return one == kGuardByte; };
+    if (!std::all_of(results.begin(), results.begin() + kGuard, guard) ||
+        !std::all_of(results.begin() + static_cast<std::ptrdiff_t>(kGuard + size), results.end(), guard)) {
+      fault += " bytes beside the results were written";
+    }
+    if (std::memcmp(views[0].data, data.input.data(), data.input.size()) != 0) {
+      fault += " the input was written";
+    }
+    if (!fault.empty()) {
+      return rows == layer.width ? fault : std::to_string(rows) + " rows: " + fault;
+    }
+  }
+  return {};
+}
+
+constexpr Type kF32 = Type::xnn_datatype_fp32;
+constexpr Type kF16 = Type::xnn_datatype_fp16;
+constexpr Type kS8 = Type::xnn_datatype_qint8;
+constexpr Type kU8 = Type::xnn_datatype_quint8;
+constexpr Type kC8 = Type::xnn_datatype_qcint8;
+constexpr Type kC4 = Type::xnn_datatype_qcint4;
+constexpr Type kB4 = Type::xnn_datatype_qbint4;
+constexpr Type kS32 = Type::xnn_datatype_qint32;
+constexpr Type kC32 = Type::xnn_datatype_qcint32;
+
+constexpr Types kFloats = {"f32", kF32, kF32, kF32, kF32};
+constexpr Types kHalves = {"f16", kF16, kF16, kF16, kF16};
+constexpr Types kRounded = {"f16 of f32", kF16, kF32, kF32, kF16};
+constexpr Types kSigned = {"qs8", kS8, kS8, kS32, kS8};
+constexpr Types kChannels = {"qs8 qc8w", kS8, kC8, kC32, kS8};
+constexpr Types kUnsigned = {"qu8", kU8, kU8, kS32, kU8};
+constexpr Types kDynamic = {"qd8 qc8w", kF32, kC8, kF32, kF32, true};
+constexpr Types kDynamicHalves = {"qd8 qc8w f16", kF16, kC8, kF32, kF16, true};
+constexpr Types kNibbles = {"qd8 qc4w", kF32, kC4, kF32, kF32, true};
+constexpr Types kNibblesHalves = {"qd8 qc4w f16", kF16, kC4, kF32, kF16, true};
+constexpr Types kBlocks32 = {"qd8 qb4w of 32", kF32, kB4, kF32, kF32, true, 32};
+constexpr Types kBlocks64 = {"qd8 qb4w of 64", kF32, kB4, kF32, kF32, true, 64};
+constexpr Types kBlocks128 = {"qd8 qb4w of 128", kF32, kB4, kF32, kF32, true, 128};
+constexpr Types kBlocksHalves = {"qd8 qb4w f16", kF16, kB4, kF32, kF16, true, 32};
+
+// One kind of layer, whose sizes are still open: `change` puts rows, columns and depth into it.
+struct LayerFamily {
+  Layer layer;
+  bool fixed_depth = false;
+};
+
+std::size_t turn(const std::vector<std::size_t>& list, std::size_t index) {
+  return list[index % list.size()];
+}
+
+const std::vector<std::size_t>& some_rows() {
+  static const std::vector<std::size_t> all = {1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 4};
+  return all;
+}
+
+const std::vector<std::size_t>& some_columns() {
+  static const std::vector<std::size_t> all = {17, 3, 64, 33, 8, 70, 1, 48, 15, 31, 66, 16, 2};
+  return all;
+}
+
+const std::vector<std::size_t>& some_depths() {
+  static const std::vector<std::size_t> all = {7, 64, 33, 100, 4,  19, 32, 65, 130,
+                                               8, 48, 1,  96,  12, 67, 16, 3};
+  return all;
+}
+
+// Of more than one step of the kernels that take most at a time.
+const std::vector<std::size_t>& large_depths() {
+  static const std::vector<std::size_t> all = {96, 130, 72, 128, 197, 65, 160};
+  return all;
+}
+
+Layer sized(const LayerFamily& family, std::size_t rows, std::size_t columns, std::size_t depth,
+            std::size_t index) {
+  Layer layer = family.layer;
+  const std::size_t block = layer.types->block;
+  const std::size_t deep = block == 0 ? depth : block * (1 + depth % 5);
+  layer.width = rows;
+  layer.columns = columns;
+  layer.depth = family.fixed_depth ? layer.depth : deep;
+  switch (layer.kind) {
+    case Kind::kConvolution:
+    case Kind::kDepthwise:
+      // So many windows side by side.
+      layer.width = (rows - 1) * layer.across + layer.window_width -
+                    std::min<std::size_t>(layer.window_width, std::size_t{2} * layer.padding);
+      layer.width = std::max<std::size_t>(layer.width, 1);
+      layer.height = layer.window_height > 2 * layer.padding ? layer.window_height - 2 * layer.padding : 1;
+      layer.height += index % 3 == 0 ? layer.down : 0;
+      break;
+    case Kind::kTransposed:
+      layer.height = 1 + index % 2;
+      break;
+    default:
+      break;
+  }
+  if (layer.kind == Kind::kDepthwise) {
+    layer.columns = layer.groups;  // of the family: results of a channel
+    layer.groups = columns;
+    layer.depth = 1;
+  } else if (layer.groups > 1) {
+    layer.columns = (columns + 1) / 2;
+    layer.depth = family.fixed_depth ? layer.depth : (layer.depth + 1) / 2;
+  }
+  layer.with_bias = layer.with_bias && index % 5 != 4;
+  return layer;
+}
+
+// SLIPWAY_TESTS_TAILS: "all" for six rounds of different sizes; a number, for one of so many layers.
+struct Amount {
+  std::size_t rounds = 1;
+  std::size_t every = 1;
+};
+
+Amount how_much() {
+  const std::string found = environment_or("SLIPWAY_TESTS_TAILS", "1");
+  if (found == "all") {
+    return {6, 1};
+  }
+  return {1, std::max<std::size_t>(std::strtoul(found.c_str(), nullptr, 10), 1)};
+}
+
+class TailSweep {
+ public:
+  void run(const std::vector<LayerFamily>& families) {
+    for (const LayerFamily& family : families) {
+      ++family_;
+      for (std::size_t round = 0; round < amount_.rounds; ++round) {
+        run_round(family, round);
+      }
+    }
+    if (names_) {
+      for (const std::string& name : kernels_) {
+        std::printf("kernel %s\n", name.c_str());
+      }
+      std::printf("%zu layers\n", layers_);
+    }
+  }
+
+ private:
+  void run_round(const LayerFamily& family, std::size_t round) {
+    std::size_t index = round * 1009;
+    wrong_ = 0;
+    const auto one = [&](std::size_t rows, std::size_t columns, std::size_t depth) {
+      ++index;
+      if ((index + family_) % amount_.every == 0) {
+        run_layer(sized(family, rows, columns, depth, index), static_cast<std::uint32_t>(index));
+      }
+    };
+    const bool shallow = family.fixed_depth || family.layer.kind == Kind::kDepthwise;
+    for (std::size_t rows = 1; rows <= 50; ++rows) {
+      one(rows, turn(some_columns(), rows + round), turn(some_depths(), rows + round));
+      if (!shallow) {
+        one(rows, turn(some_columns(), rows + 3 * round), turn(large_depths(), rows + round));
+      }
+    }
+    for (std::size_t columns = 1; columns <= 70; ++columns) {
+      one(turn(some_rows(), columns + round), columns, turn(some_depths(), columns + 2 * round));
+    }
+    for (const std::size_t columns : {95U, 96U, 97U, 127U, 128U, 129U}) {
+      one(turn(some_rows(), columns + round), columns, turn(some_depths(), columns + 2 * round));
+    }
+    if (shallow) {
+      return;
+    }
+    for (std::size_t depth = 1; depth <= 130; ++depth) {
+      const std::size_t near = (depth + 1) % 16;
+      if (depth <= 36 || near <= 2 || amount_.rounds > 1) {
+        one(turn(some_rows(), depth + round), turn(some_columns(), depth + 3 * round), depth);
+      }
+    }
+    for (const std::size_t depth : {255U, 256U, 257U, 513U}) {
+      one(turn(some_rows(), depth + round), turn(some_columns(), depth + 3 * round), depth);
+    }
+  }
+
+  void run_layer(const Layer& layer, std::uint32_t seed) {
+    if (names_) {
+      std::printf("%s (%u)\n", layer.text().c_str(), seed);
+      std::fflush(stdout);
+    }
+    ++layers_;
+    KernelNames kernels;
+    const std::string fault = compute(layer, seed, &kernels);
+    kernels_.insert(kernels.begin(), kernels.end());
+    if (!fault.empty() && ++wrong_ <= kMostFaults) {
+      std::string names;
+      for (const std::string& name : kernels) {
+        names += " " + name;
+      }
+      FAILED(layer.text() + " (" + std::to_string(seed) + "): " + fault + names);
+    }
+  }
+
+  static constexpr std::size_t kMostFaults = 8;  // of a kind
+
+  const Amount amount_ = how_much();
+  const bool names_ = std::getenv("SLIPWAY_TESTS_NAMES") != nullptr;
+  std::size_t layers_ = 0;
+  std::size_t wrong_ = 0;
+  std::size_t family_ = 0;
+  KernelNames kernels_;
+};
+
+LayerFamily connected(const Types& types, bool given = false, bool across = false) {
+  Layer layer;
+  layer.kind = Kind::kConnected;
+  layer.types = &types;
+  layer.given = given;
+  layer.weights_across = across;
+  return {layer};
+}
+
+LayerFamily windows(Kind kind, const Types& types, std::uint32_t window, std::uint32_t stride,
+                    std::uint32_t padding, std::size_t groups = 1, std::size_t depth = 0,
+                    std::size_t batch = 1) {
+  Layer layer;
+  layer.kind = kind;
+  layer.types = &types;
+  layer.window_height = layer.window_width = window;
+  layer.down = layer.across = stride;
+  layer.padding = padding;
+  layer.groups = groups;
+  layer.batch = batch;
+  layer.depth = depth;
+  return {layer, depth != 0};
+}
+
+LayerFamily batches(const Types& types, std::size_t batch, bool given, bool across) {
+  Layer layer;
+  layer.kind = Kind::kBatch;
+  layer.types = &types;
+  layer.batch = batch;
+  layer.given = given;
+  layer.weights_across = across;
+  layer.with_bias = false;
+  return {layer};
+}
+
+TEST("fully-connected layers leave no tail out") {
+  TailSweep sweep;
+  std::vector<LayerFamily> all = {connected(kFloats, true), connected(kFloats, true, true),
+                                  connected(kHalves, true)};
+  for (const Types* types :
+       {&kFloats, &kHalves, &kRounded, &kSigned, &kChannels, &kUnsigned, &kDynamic, &kDynamicHalves,
+        &kNibbles, &kNibblesHalves, &kBlocks32, &kBlocks64, &kBlocks128, &kBlocksHalves}) {
+    all.push_back(connected(*types));
+  }
+  for (const Types* types : {&kFloats, &kHalves, &kChannels, &kDynamic}) {
+    all.push_back(connected(*types, false, true));
+  }
+  sweep.run(all);
+}
+
+TEST("convolutions leave no tail out") {
+  TailSweep sweep;
+  std::vector<LayerFamily> all;
+  for (const Types* types :
+       {&kFloats, &kRounded, &kSigned, &kChannels, &kUnsigned, &kDynamic, &kDynamicHalves}) {
+    all.push_back(windows(Kind::kConvolution, *types, 1, 1, 0));
+    all.push_back(windows(Kind::kConvolution, *types, 1, 2, 0));
+    all.push_back(windows(Kind::kConvolution, *types, 2, 2, 0));
+    all.push_back(windows(Kind::kConvolution, *types, 3, 1, 1));
+    all.push_back(windows(Kind::kConvolution, *types, 3, 2, 1, 1, 0, 2));
+    all.push_back(windows(Kind::kConvolution, *types, 3, 1, 1, 2));
+    all.push_back(windows(Kind::kConvolution, *types, 1, 1, 0, 3));
+    all.push_back(windows(Kind::kConvolution, *types, 7, 2, 3, 1, 3));
+    all.push_back(windows(Kind::kConvolution, *types, 5, 1, 2, 1, 1));
+  }
+  sweep.run(all);
+}
+
+TEST("depthwise convolutions leave no tail out") {
+  TailSweep sweep;
+  std::vector<LayerFamily> all;
+  for (const Types* types : {&kFloats, &kRounded, &kSigned, &kChannels, &kUnsigned}) {
+    for (const std::uint32_t stride : {1U, 2U}) {
+      all.push_back(windows(Kind::kDepthwise, *types, 3, stride, 1));
+      all.push_back(windows(Kind::kDepthwise, *types, 5, stride, 2));
+    }
+    all.push_back(windows(Kind::kDepthwise, *types, 3, 1, 1, 2));  // two results a channel
+    all.push_back(windows(Kind::kDepthwise, *types, 2, 1, 0));
+    all.push_back(windows(Kind::kDepthwise, *types, 7, 1, 3));
+  }
+  sweep.run(all);
+}
+
+TEST("transposed convolutions leave no tail out") {
+  TailSweep sweep;
+  std::vector<LayerFamily> all;
+  for (const Types* types : {&kFloats, &kRounded, &kSigned, &kChannels, &kUnsigned, &kDynamic}) {
+    all.push_back(windows(Kind::kTransposed, *types, 2, 2, 0));
+    all.push_back(windows(Kind::kTransposed, *types, 3, 2, 0));
+    all.push_back(windows(Kind::kTransposed, *types, 3, 1, 0, 1, 0, 2));
+    all.push_back(windows(Kind::kTransposed, *types, 4, 2, 1));
+    all.push_back(windows(Kind::kTransposed, *types, 2, 2, 0, 2));
+  }
+  sweep.run(all);
+}
+
+TEST("batches of products leave no tail out") {
+  TailSweep sweep;
+  std::vector<LayerFamily> all;
+  for (const bool across : {false, true}) {
+    for (const Types* types : {&kFloats, &kHalves}) {
+      all.push_back(batches(*types, 3, true, across));
+      all.push_back(batches(*types, 2, false, across));
+    }
+    all.push_back(batches(kDynamic, 2, false, across));
+  }
+  sweep.run(all);
+}
+
+}  // namespace
+}  // namespace tails
