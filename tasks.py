@@ -11,7 +11,7 @@ from typing import Any
 import invoke
 
 from commands import offered
-from commands.groups import DEPLOY, MATRIX, TASKS
+from commands.groups import DEPLOY, EXPORT, MATRIX, TASKS
 from commands.tasks import compare, profiles, tune
 from core import (
     handover,  # noqa: F401  # first of all: another program's Invoke gives way to ./inv
@@ -63,6 +63,7 @@ def doctor(c: Any, cache: bool = False, json: bool = False) -> None:
 
 @task(
     auto_shortflags=False,  # Invoke would run out of sensible letters
+    resumes="the same command again; what was compiled is kept",
     help={
         "target": "what to build for; ./inv targets lists them (default: linux-x86_64)",
         "engine": "which runtime to build (default: the target's own default; without one, its native packages)",
@@ -148,9 +149,11 @@ def prove(
 
 @task(
     auto_shortflags=False,  # Invoke would run out of sensible letters
+    groups=EXPORT,
+    resumes="the same command again; programs that were finished are kept",
     help={
         "model": "a model of the zoo (./inv models lists them), 'all', or yours as path/to/file.py:make_model",
-        "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all' that make sense for the model",
+        "scheme": "fp32, fp16, qs8, qd8_qc8w, qd8_qb4w, or 'all': each one that suits the model",
         "format": "pte for ExecuTorch, onnx for ONNX Runtime (fp32 and qs8) (default: pte)",
         "partitioners": "comma-separated, in priority order; 'none': no delegate (default: xnnpack)",
         "per-op-mode": "one delegate for each operator instead of the largest possible ones",
@@ -158,7 +161,7 @@ def prove(
         "options": "further export options as KEY=VALUE;KEY=VALUE (docs/models.md lists them)",
         "force": "export even if nothing changed",
         "jobs": "how many programs to export at once; each takes 1 to 3 GB of memory (default: 1)",
-        "no-warm": "do not use, and do not leave, an exporter that waits in memory for the next export",
+        "no-warm": "export in a process of its own, which does not wait in memory for the next export",
         "json": "print the program's description as JSON",
     },
 )
@@ -179,9 +182,9 @@ def export(
     """Turn a PyTorch model into a program (.pte or .onnx) with reference inputs and outputs.
 
     The result is dist/programs/<model>-<scheme>/: model.pte, model.etrecord, inputs and outputs as .npy
-    (computed by upstream's runtime here) and program.json, which says what was delegated and what was not,
-    and why. With --format onnx it is <model>-<scheme>-onnx/ with model.onnx. The first export installs torch
-    and what else it takes into .venv.
+    (computed by upstream's runtime here) and program.json, which says what was delegated, what was not, and why.
+    With --format onnx it is <model>-<scheme>-onnx/ with model.onnx. The first export installs torch and the
+    other packages that it needs into .venv.
 
     Example: ./inv export --model mobilenet_v2 --scheme qs8
     """
@@ -224,6 +227,7 @@ def models_add(c: Any, packages: str, model: str = "", json: bool = False) -> No
 @task(
     auto_shortflags=False,  # Invoke would run out of sensible letters
     groups=DEPLOY,
+    resumes="the same command again; what was built, exported and uploaded is kept",
     help={
         "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
         "model": "a model of the zoo, yours as path/to/file.py:make_model, or a program file (default: mobilenet_v2)",
@@ -321,6 +325,7 @@ def deploy(
 @task(
     auto_shortflags=False,
     groups=MATRIX,
+    resumes="the same command with --resume, which keeps the cells that passed",
     help={
         "only": "cells to take, as 'linux-arm64 & (mobilenet* | mlp-qs8) & !phone' (docs/matrix.md)",
         "devices": "comma-separated names or patterns (default: all of the inventory)",

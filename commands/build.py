@@ -24,7 +24,7 @@ def run(words: Words) -> None:
     if words["all"]:
         if any(words.given[name] for name in ("target", "engine", "packages", "sdk", "wheel", "aar", "ops_from")):
             raise UsageError(
-                "--all goes without --target, --engine, --ops-from, --packages, --sdk, --wheel and --aar.",
+                "--all cannot be used with --target, --engine, --ops-from, --packages, --sdk, --wheel or --aar.",
                 "",
                 "./inv build --all",
             )
@@ -35,7 +35,7 @@ def run(words: Words) -> None:
     if words["aar"]:
         if any(words.given[name] for name in ("engine", "packages", "sdk", "wheel", "ops_from")):
             raise UsageError(
-                "--aar goes without --engine, --packages, --sdk, --wheel and --ops-from.", "", "./inv build --aar"
+                "--aar cannot be used with --engine, --packages, --sdk, --wheel or --ops-from.", "", "./inv build --aar"
             )
         from toolchains.build import aar
 
@@ -44,9 +44,11 @@ def run(words: Words) -> None:
         return
     if words["sdk"] or words["wheel"] or (not engine and not words["packages"] and _embedded(words["target"])):
         if any(words.given[name] for name in ("engine", "packages")):
-            raise UsageError("--sdk and --wheel go without --engine and --packages.", "", "./inv build --sdk")
+            raise UsageError("--sdk and --wheel cannot be used with --engine or --packages.", "", "./inv build --sdk")
         if words["wheel"] and words["ops_from"]:
-            raise UsageError("A wheel has all operators: --wheel goes without --ops-from.", "", "./inv build --wheel")
+            raise UsageError(
+                "--wheel cannot be used with --ops-from.", "a wheel has all operators", "./inv build --wheel"
+            )
         from toolchains.build.sdk import build_sdk
         from toolchains.build.wheel import tag, write_wheel
         from toolchains.targets import get_target

@@ -111,7 +111,12 @@ def _metric(text: str) -> Metric | None:
     from models.samples import functions
 
     if not functions.is_function(text):
-        raise UsageError(f"--metric {text!r} names no function.", "", "--metric path/to/file.py:function", [text])
+        raise UsageError(
+            f"--metric {text!r} does not name a function.",
+            "the name follows a colon",
+            "--metric path/to/file.py:function",
+            [text],
+        )
     functions.file_of(text)
     ensure_export()  # such a file may import torch
     file, function = functions.function_of(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from commands.export import install_before_a_build
 from commands.given import build_for, check_model, list_of, program_of
 from core.bundle import Bundle, find_bundle
 from core.cli import Words, number
@@ -12,6 +13,7 @@ from core.errors import UsageError
 from core.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
 from deploy.run.engine_flags import LEAN, check_limits, engine_flags
+from deploy.run.intact import check_whole
 from deploy.run.job import Computed, check_engine, require_files, require_program
 from deploy.run.pipeline import deploy
 from deploy.run.settings import Settings
@@ -47,13 +49,16 @@ def run(words: Words) -> None:
         require_files((*files["inputs"], *files["expected"]))
         engine = engine or ("onnxruntime" if format_at(program) == "onnx" else "")
         check_engine(program, engine)
+        check_whole(program)
+        requests = []
     else:
-        check_model(words, ENGINES.get(engine, "pte"))
+        requests = check_model(words, ENGINES.get(engine, "pte"))
     if (settings.kleidiai or settings.cpu_features) and not engine:
         engine = LEAN  # no other engine can
     check_limits(engine, settings.kleidiai, settings.cpu_features)
     flags = {name: words[name] for name in ("provider", "ort_threads", "ort_spinning", "profile")}
     settings = settings.model_copy(update={"engine_flags": tuple(engine_flags(engine, **flags))})
+    install_before_a_build(requests, ENGINES.get(engine, "pte"))
     bundle = given or build_for(words["target"] or device.target, engine, words["toolchain"])
     kind = ENGINES[bundle.manifest.engine]
     compute = None
@@ -93,7 +98,9 @@ def _bundle(words: Words, device: Device) -> tuple[Bundle | None, str]:
     if not words["bundle"]:
         return None, words["engine"]
     if words.given["engine"] or words.given["toolchain"]:
-        raise UsageError("--bundle goes without --engine and --toolchain.", "a bundle has them", "leave them out")
+        raise UsageError(
+            "--bundle cannot be used with --engine or --toolchain.", "the bundle sets both", "leave them out"
+        )
     found = find_bundle(words["bundle"], words["target"] or device.target)
     return found, found.manifest.engine
 

@@ -104,7 +104,9 @@ def together(
     from models.request import resolve
 
     if at_once < 1:
-        raise UsageError(f"--jobs is {at_once}.", "it is the number of exports that run together", "--jobs 2")
+        raise UsageError(
+            f"--jobs must be at least 1, not {at_once}.", "it is the number of exports that run at once", "--jobs 2"
+        )
     requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
     failures = _attempt(requests, format, force, at_once, keep)
     if failures:
@@ -124,11 +126,32 @@ def _attempt(
 
     if not force and all(current(request) for request in requests):
         return {}
-    from core.environment import ensure_export, ensure_onnx
+    from core.environment import idle_threads_sleep
     from models import warm
 
-    (ensure_onnx if format == "onnx" else ensure_export)()
+    _install(format)
+    idle_threads_sleep()
     return warm.attempt(requests, force, at_once, keep)
+
+
+def _install(format: str) -> None:  # noqa: A002
+    from core.environment import ensure_export, ensure_onnx
+
+    (ensure_onnx if format == "onnx" else ensure_export)()
+
+
+def install_before_a_build(requests: Sequence[Request], format: str) -> None:  # noqa: A002
+    """Install what exporting needs, if anything must be exported: PyTorch's wheel may be missing, a build take minutes.
+
+    Raises:
+        HostError: it could not be installed.
+    """
+    from core.bootstrap import is_installed
+    from core.environment import venv
+    from models.current import current
+
+    if not is_installed(venv(), "export") and not all(current(request) for request in requests):
+        _install(format)
 
 
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.bundle import Bundle
 from core.cli import Words
 from core.errors import UsageError
 from core.program import FORMATS
+
+if TYPE_CHECKING:
+    from models.request import Request
 
 
 def list_of(text: str) -> tuple[str, ...]:
@@ -38,8 +42,8 @@ def program_of(words: Words) -> Path | None:
     return None
 
 
-def check_model(words: Words, format: str) -> None:  # noqa: A002
-    """Refuse an unknown model, scheme or option now: a build may take minutes.
+def check_model(words: Words, format: str) -> list[Request]:  # noqa: A002
+    """Refuse an unknown model, scheme or option now: a build may take minutes. Returns what is to be exported.
 
     Raises:
         ConfigError, ExportError: as `models.request.resolve`.
@@ -49,9 +53,11 @@ def check_model(words: Words, format: str) -> None:  # noqa: A002
     from models.request import resolve
     from models.zoo import combinations
 
-    for model, scheme in combinations(words["model"], words["scheme"], format):
-        partitioners = names(str(words.get("partitioners") or ""))
-        resolve(model, scheme, partitioners=partitioners, options=pairs(words.get("options") or ""), format=format)
+    partitioners, options = names(str(words.get("partitioners") or "")), pairs(words.get("options") or "")
+    return [
+        resolve(model, scheme, partitioners=partitioners, options=options, format=format)
+        for model, scheme in combinations(words["model"], words["scheme"], format)
+    ]
 
 
 def build_for(target: str, engine: str, toolchain: str) -> Bundle:

@@ -13,6 +13,12 @@ TASKS: dict[str, tuple[str, ...]] = {
     "Prove and test Slipway itself": ("test", "bench", "agree", "prove", "operators", "fuzz", "lock"),
 }  # fmt: skip
 """The tasks below the headings of ``./inv --list``."""
+EXPORT = {
+    "What to export": ["model", "scheme", "format"],
+    "How to divide it": ["partitioners", "per-op-mode", "config-precisions", "options"],
+    "How to run the export": ["force", "jobs", "no-warm"],
+    "What is printed": ["json"],
+}
 DEPLOY = {
     "What to run": [
         "model", "scheme", "partitioners", "options", "program", "method", "inputs", "input-shapes", "expected",

@@ -87,7 +87,7 @@ def run(words: Words) -> None:
         SlipwayError: no such run, a run without ETDump, a damaged file, an ETRecord of another program.
     """
     if words["tsv"] and words["json"]:
-        raise UsageError("--tsv and --json exclude each other.", "", "one of them")
+        raise UsageError("--tsv and --json cannot be used together.", "each prints all of the output", "leave one out")
     top = number("top", words["top"], 1, 0)
     patterns = [each for each in words["only"].replace(",", " ").split() if each]
     several = runs_in(Path(words["run"]))
@@ -153,7 +153,9 @@ def _check(words: Words, source: Source, other: Source | None) -> None:
 
     sort((), _order(words, source))
     if words["trace"] and other is not None:
-        raise UsageError("--trace goes without --against.", "a trace is of one run", "./inv inspect RUN --trace FILE")
+        raise UsageError(
+            "--trace cannot be used with --against.", "a trace shows one run", "./inv inspect RUN --trace FILE"
+        )
     if source.emulated and (words["trace"] or words["sort"] in TIMES):
         raise NotSupportedError(
             f"{source.name} has no times to show.",
@@ -232,7 +234,7 @@ def _of_result(path: Path, record: Path | None) -> Source:
         if not now.is_file() or parse_json(now.read_bytes()).get("created") != result.created:
             raise UsageError(f"The ETDump of {path.stem} is gone.", "a later run has replaced it", again)
     if not (latest / kept).is_file():
-        raise UsageError(f"{path.stem} has no profile any more.", f"{shown(latest / kept)} is gone", again)
+        raise UsageError(f"The profile of {path.stem} is gone.", f"{shown(latest / kept)} was removed", again)
     own = programs_dir() / result.program.name / _RECORD
     if record is None and own.is_file():
         record = own
@@ -342,7 +344,7 @@ def _values(words: Words, source: Source, patterns: list[str], top: int) -> None
     other = next((name for name in ("against", "sort", "trace", "warmup") if words[name]), "")
     if other or not words["values"]:
         raise UsageError(
-            f"--values goes without --{other}." if other else "--tolerance goes with --values.",
+            f"--values cannot be used with --{other}." if other else "--tolerance needs --values.",
             "it compares numbers, not times",
             "./inv inspect RUN --values",
         )
@@ -391,7 +393,9 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
         )
     if source.result and source.result.program.method != "forward":
         raise NotSupportedError(
-            "Only values of the method forward are compared.", "ETRecords have the inputs of that one", ""
+            "Only values of the method forward are compared.",
+            "ETRecords have the inputs of that one only",
+            again.replace("--etdump", "--values --method forward"),
         )
     from models.inspection import dump
     from models.progress import Stages

@@ -10,6 +10,7 @@ from core.cli import JSON, Words, task
 
 @task(
     auto_shortflags=False,
+    resumes="the same command again; what was measured is kept",
     help={
         "device": "a device of devices.toml; ./inv devices.list shows them (default: local)",
         "model": "a model of the zoo, yours as path/to/file.py:make_model, or a program file (default: mobilenet_v2)",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from commands.export import install_before_a_build
 from commands.given import build_for, check_model, list_of, program_of
 from core.bundle import Bundle
 from core.cli import Words, number
 from core.errors import UsageError
+from core.program import ENGINES, format_at
 from deploy.devices.inventory import Device, get_device
+from deploy.run.intact import check_whole
+from deploy.run.job import require_program
 from deploy.run.settings import Settings
 
 
@@ -59,7 +63,17 @@ def prepare(words: Words, device: Device, program: Path | None) -> tuple[Bundle,
             "the same with --engine lean",
         )
     if program is None:
-        check_model(words, "pte")
+        install_before_a_build(check_model(words, "pte"), "pte")
+    else:
+        require_program(program)
+        check_whole(program)
+        if format_at(program) != ENGINES[ENGINE]:
+            raise UsageError(
+                f"{program} is an .onnx, and only .pte programs can be tuned.",
+                "only the engine lean can compute a layer in several ways",
+                "./inv export --model NAME, and tune the .pte that it leaves",
+                [str(program)],
+            )
     bundle = build_for(words["target"] or device.target, ENGINE, words["toolchain"])
     if program is None:
         from commands.export import combined

@@ -4,7 +4,7 @@ Runs before anything is installed, so it uses the standard library only. ``./inv
 set; `core.environment` calls it again, in the environment, for the others. Safe to interrupt (a set's stamp
 is written last) and to run twice at once (a lock beside the environment).
 
-    python3 core/bootstrap.py SET VENV
+    python3 -S core/start.py --bootstrap SET VENV
 """
 
 from __future__ import annotations
@@ -363,20 +363,21 @@ def _run_pip(venv: Path, words: list[str], shown: _Line, total: int, scratch: st
         **os.environ,
         "TMPDIR": scratch,
         "PYTHONUNBUFFERED": "1",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_NO_INPUT": "1",
+        **dict.fromkeys(["PIP_DISABLE_PIP_VERSION_CHECK", "PIP_NO_INPUT"], "1"),
+        "PIP_CONSTRAINT": os.devnull,  # the machine's own would turn a missing wheel into a conflict of versions
     }
-    with interrupts_later() as noted:
-        child = subprocess.Popen(
-            words,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=env,
-            start_new_session=True,
-            errors="replace",
-        )
-    try:
+    child: subprocess.Popen[str] | None = None
+    try:  # outside: a Ctrl-C right after the start would leave pip running
+        with interrupts_later() as noted:
+            child = subprocess.Popen(
+                words,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=env,
+                start_new_session=True,
+                errors="replace",
+            )
         if noted:
             raise KeyboardInterrupt
         assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
@@ -390,11 +391,11 @@ def _run_pip(venv: Path, words: list[str], shown: _Line, total: int, scratch: st
             shown.doing = f"{min(count, total)}/{total}  {what}"
         code = child.wait()
     finally:
-        if child.poll() is None:  # Ctrl-C: pip must not go on by itself
+        if child is not None and child.poll() is None:  # Ctrl-C: pip must not go on by itself
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        if child.stdout is not None:
+        if child is not None and child.stdout is not None:
             child.stdout.close()
     if code:
         _explain_pip("".join(lines), log)
@@ -467,21 +468,19 @@ def main(name: str, venv: Path) -> int:
         _make_venv(venv)
         _write(ready, sys.version)
     # From here on the environment's own Python decides which pins apply; the lock goes along.
-    os.execv(python, [str(python), str(Path(__file__)), "--inside", name, str(venv)])  # noqa: S606 - argv, no shell
-
-
-def inside(name: str, venv: Path) -> int:
-    """The second half, in the environment."""
-    install(name, venv)
-    return 0
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # Python's own start must not hear a Ctrl-C
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.environ["SLIPWAY_LISTEN"] = "yes"
+    words = [str(python), "-S", str(ROOT / "core" / "start.py"), "--bootstrap", "--inside", name, str(venv)]
+    os.execv(python, words)  # noqa: S606 - argv, no shell
 
 
 def guarded(words: list[str]) -> int:
-    """`main` or `inside`; every foreseen failure prints a message."""
+    """`main`, or its second half in the environment; every foreseen failure prints a message."""
     try:
-        if words[0] == "--inside":
-            return inside(words[1], Path(words[2]))
-        return main(words[0], Path(words[1]))
+        if words[0] != "--inside":
+            return main(words[0], Path(words[1]))
+        install(words[1], Path(words[2]))
     except SetupError as error:
         say(str(error))
     except OSError as error:
@@ -492,8 +491,6 @@ def guarded(words: list[str]) -> int:
     except KeyboardInterrupt:
         say("Interrupted; the same command again goes on from here.")
         return 130
+    else:
+        return 0
     return EXIT_HOST
-
-
-if __name__ == "__main__":
-    sys.exit(guarded(sys.argv[1:]))

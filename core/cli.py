@@ -12,7 +12,8 @@ import invoke
 
 from core import console, environment
 from core.errors import INTERRUPTED, ConfigError, UsageError
-from core.surprise import understood
+from core.interrupts import from_ctrl_c
+from core.surprise import interrupted, understood
 
 _MOST = 10**9
 """The largest accepted number of runs, threads, seconds or MiB; it also excludes ``inf`` and ``nan``."""
@@ -40,6 +41,7 @@ def task(
     help: dict[str, str],  # noqa: A002 - Invoke's name
     positional: Iterable[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    resumes: str = "",
     **options: Any,
 ) -> Callable[[Callable[..., None]], Any]:
     """Declare a task. A `SlipwayError` in it becomes three lines on stderr and its class's exit code.
@@ -49,7 +51,7 @@ def task(
     With ``--json`` the error is also printed as JSON on stdout, so that a machine never parses prose. If the task has
     already printed its own document, which names what failed, there is no second one.
 
-    ``groups`` has headings for ``--help``, each with the names of options.
+    ``groups`` has headings for ``--help``, each with the names of options. ``resumes`` is the next step after Ctrl-C.
     """
 
     def declare(function: Callable[..., None]) -> Any:
@@ -62,13 +64,15 @@ def task(
                 function(*args, **kwargs)
             except (invoke.exceptions.Exit, invoke.exceptions.UnexpectedExit):
                 raise
-            except KeyboardInterrupt:
-                raise invoke.exceptions.Exit("Interrupted.", INTERRUPTED) from None
             except BrokenPipeError:
                 # The reader of our output closed it (./inv targets | head): that is not an error.
                 sys.stderr.close()
                 raise SystemExit(0) from None
-            except Exception as error:  # noqa: BLE001  # all become a SlipwayError, unforeseen ones too
+            except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # all become a SlipwayError, unforeseen ones too
+                if from_ctrl_c(error):
+                    interrupted()
+                    hint = f"\nTry: {resumes}" if resumes else ""
+                    raise invoke.exceptions.Exit(f"Interrupted.{hint}", INTERRUPTED) from None
                 failed = understood(error)
                 if kwargs.get("json") and console.documents[0] == printed:
                     console.print_json(failed.to_json())

@@ -50,6 +50,8 @@ class Done:
     stderr: str
 
 
+_RUNNERS_MARK = "RUNNER_TRACKING_ID"
+"""GitHub's runner ends all processes with its mark when a job ends."""
 _running: set[subprocess.Popen[bytes]] = set()
 
 
@@ -67,31 +69,44 @@ def process(
     A Ctrl-C raises in the main thread only: what other threads started ends by `end_all`.
     """
     words = [os.fspath(word) for word in argv]
-    with interrupts_later() as interrupted:
-        try:
-            child = subprocess.Popen(
-                words,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-            )
-        except FileNotFoundError as error:
-            raise HostError(f"{words[0]} does not exist.", str(error), "./inv doctor") from error
-    _running.add(child)
-    try:
+    child: subprocess.Popen[bytes] | None = None
+    try:  # outside: a Ctrl-C right after the start would find nobody to end
+        with interrupts_later() as interrupted:
+            try:
+                child = subprocess.Popen(
+                    words,
+                    cwd=cwd,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                )
+            except FileNotFoundError as error:
+                raise HostError(f"{words[0]} does not exist.", str(error), "./inv doctor") from error
+            _running.add(child)
         if interrupted:
             raise KeyboardInterrupt
         yield child
     finally:
-        _running.discard(child)
+        if child is not None:
+            _finish(child)
+
+
+def _finish(child: subprocess.Popen[bytes]) -> None:
+    try:
         if child.poll() is None:
             end_group(child)
+    finally:
+        _running.discard(child)
         for pipe in (child.stdout, child.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def lasting() -> dict[str, str]:
+    """The environment of a process that later commands use, too: another job may use it when this one ends."""
+    return {name: value for name, value in os.environ.items() if name != _RUNNERS_MARK}
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
@@ -100,12 +115,17 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def end_group(child: subprocess.Popen[bytes], grace: float = 3.0) -> None:
-    """End ``child`` and all of the process group it leads: TERM, then KILL after ``grace`` seconds."""
-    _signal_group(child.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(grace)
-    _signal_group(child.pid, signal.SIGKILL)
-    child.wait()
+    """End ``child`` and all of the process group it leads: TERM, then KILL after ``grace`` seconds.
+
+    A second Ctrl-C does not wait for that: KILL comes at once.
+    """
+    try:
+        _signal_group(child.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(grace)
+    finally:
+        _signal_group(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def end_all() -> None:

@@ -22,7 +22,10 @@ __all__ = [
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rich.console import Console
     from rich.progress import Progress, TextColumn
+    from rich.table import Table
+    from rich.text import Text
 
 
 def note(message: str) -> None:
@@ -36,7 +39,7 @@ def say(message: str) -> None:
     """A sentence of a command's result on stdout, folded between words."""
     from core.marks import line
 
-    out().print(line(message))
+    _print(out(), line(message))
 
 
 def shown(path: Path | str) -> str:
@@ -79,6 +82,16 @@ def _left_out(columns: Sequence[str], rows: Sequence[Sequence[str]], optional: S
     return gone
 
 
+def _print(console: Console, grid: Table | Text) -> None:
+    """Print a table or a sentence; a pipe or a file gets it without the blanks that end or fill its lines."""
+    if console.is_terminal:
+        console.print(grid)
+        return
+    with console.capture() as made:
+        console.print(grid)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in made.get().splitlines()))
+
+
 def table(
     title: str,
     columns: Sequence[str],
@@ -97,6 +110,7 @@ def table(
     from rich.text import Text
 
     from core import marks
+    from core.folding import Folding
 
     console = err() if stderr else out()
     rows = list(rows)
@@ -117,10 +131,10 @@ def table(
         grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
         if console.is_terminal:
-            grid.add_row(*(marks.cell(cell, column) for column, cell in zip(columns, row, strict=True)))
+            grid.add_row(*(Folding(marks.cell(cell, column)) for column, cell in zip(columns, row, strict=True)))
         else:
-            grid.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(grid)
+            grid.add_row(*(Folding(Text(plain(cell))) for cell in row))
+    _print(console, grid)
 
 
 def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str], caption: str = "") -> None:
@@ -139,7 +153,7 @@ def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str
             cells = [marks.cell(cell, column) if out().is_terminal else Text(plain(cell)) for column, cell in
                      zip(columns, row, strict=True)]  # fmt: skip
             grid.add_row(Text.assemble("  ", cells[0]), *cells[1:])
-    out().print(grid)
+    _print(out(), grid)
     if caption:
         out().print(Text(plain(caption), style="table.caption"))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from core import bootstrap
@@ -27,11 +30,24 @@ def enter() -> None:
         return
     own = Path(os.environ.get("SLIPWAY_VENV") or ROOT / ".venv")
     if not bootstrap.is_installed(own, "core"):
-        code = subprocess.run([sys.executable, bootstrap.__file__, "core", os.fspath(own)], check=False).returncode
+        code = _begun("core", own).wait()
         if code:
             raise SystemExit(code)
     python = os.fspath(own / "bin" / "python")
     os.execv(python, [python, "-S", os.fspath(ROOT / "core" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
+
+
+def _begun(name: str, folder: Path) -> subprocess.Popen[bytes]:
+    """The bootstrap. It begins deaf to Ctrl-C, for Python would end with a traceback before its first line."""
+    words = [sys.executable, "-S", os.fspath(ROOT / "core" / "start.py"), "--bootstrap", name, os.fspath(folder)]
+    hears = signal.getsignal(signal.SIGINT)
+    if hears is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        return subprocess.Popen(words)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.Popen(words, env={**os.environ, "SLIPWAY_LISTEN": "yes"})
+    finally:
+        signal.signal(signal.SIGINT, hears)
 
 
 def ensure(name: str) -> None:
@@ -49,11 +65,14 @@ def ensure(name: str) -> None:
             "Slipway does not install into a system's Python",
             "./inv, which makes its own environment",
         )
-    script = Path(bootstrap.__file__)
-    child = subprocess.Popen([sys.executable, os.fspath(script), name, os.fspath(here)])
+    child = _begun(name, here)
     try:
         code = child.wait()
     except KeyboardInterrupt:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)  # a terminal's Ctrl-C reaches it, too
+            raise
+        child.send_signal(signal.SIGINT)  # kill, and a CI system that cancels a job, reach this process only
         child.wait()
         raise
     if code == 130:
@@ -102,6 +121,14 @@ def ensure_export() -> None:
                 "a library that it needs is not on this machine",
                 "./inv doctor; pip's output is in .slipway/setup.log in the environment",
             )
+
+
+def idle_threads_sleep() -> None:
+    """Let PyTorch's threads sleep while they have no work, unless the user decided otherwise; before torch is loaded.
+
+    Most of an export is one thread's work. The others would keep a processor busy for milliseconds after each operator.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def ensure_onnx() -> None:

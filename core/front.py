@@ -11,13 +11,14 @@ from invoke.vendor import yaml
 
 from core import console
 from core.errors import INTERRUPTED, ConfigError, SlipwayError, UsageError
+from core.interrupts import from_ctrl_c
 from core.invoked import Slipway
 from core.marks import failure
-from core.surprise import understood
+from core.surprise import interrupted, understood
 from core.usage import refused
 
 
-def _foreseen(error: Exception, program: Slipway, words: list[str]) -> SlipwayError | None:
+def _foreseen(error: BaseException, program: Slipway, words: list[str]) -> SlipwayError | None:
     """What the command line, ``invoke.yaml`` or a variable did wrong before a task began."""
     if isinstance(error, SlipwayError):
         return error
@@ -29,6 +30,9 @@ def _foreseen(error: Exception, program: Slipway, words: list[str]) -> SlipwayEr
     settings = (exceptions.UncastableEnvVar, exceptions.AmbiguousEnvVar, exceptions.UnknownFileType)
     if isinstance(error, (*settings, yaml.YAMLError, ValueError, TypeError)) and not _in_a_task(error):
         cause = " ".join(str(error).split())
+        if mark := getattr(error, "problem_mark", None):
+            found = f"{getattr(error, 'problem', '')}; a bracket, a quote, a blank or a colon may be missing"
+            return ConfigError(f"{mark.name} is not YAML, line {mark.line + 1}.", found, f"correct {mark.name}")
         return ConfigError(
             "An option, a variable INVOKE_... or a file invoke.yaml has a value of the wrong kind.",
             cause,
@@ -82,14 +86,15 @@ def run(words: list[str]) -> int:
         return int(end.code)
     except exceptions.UnexpectedExit as end:
         return int(end.result.exited)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output closed it (./inv --list | head): not an error, but nothing may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001  # the last resort
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  # the last resort
+        if from_ctrl_c(error):
+            interrupted()
+            print("Interrupted.", file=sys.stderr)  # noqa: T201
+            return INTERRUPTED
         failed = _foreseen(error, program, own) or understood(error)
         if "--json" in own and console.documents[0] == printed:
             console.print_json(failed.to_json())

@@ -50,23 +50,18 @@ def main() -> int:
         return 4
     try:
         venv = environment()
-        if not ready(venv):
-            words = [sys.executable, str(HOME / "core" / "bootstrap.py"), "core", str(venv)]
-            child = subprocess.Popen(words)
-            while True:
-                try:
-                    code = child.wait()
-                    break
-                except KeyboardInterrupt:
-                    continue  # the bootstrap, which the same Ctrl-C reaches, says what there is to say
-            if code:
-                return code
-        python = str(venv / "bin" / "python")
-        # Ctrl-C is heard again by core/start.py: before its first line, Python would end with a traceback.
+        start = ["-S", str(HOME / "core" / "start.py")]
+        # It hears Ctrl-C again: before its first line, Python would end with a traceback.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             os.environ["SLIPWAY_LISTEN"] = "yes"
-        os.execv(python, [python, "-S", str(HOME / "core" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
+        if not ready(venv):
+            # The same Ctrl-C reaches the bootstrap, which says what there is to say.
+            code = subprocess.Popen([sys.executable, *start, "--bootstrap", "core", str(venv)]).wait()
+            if code:
+                return code
+        python = str(venv / "bin" / "python")
+        os.execv(python, [python, *start, *sys.argv[1:]])  # noqa: S606 - argv, no shell
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130

@@ -22,8 +22,9 @@ def nearest(name: str, names: Iterable[str], least: float = 0.5) -> str:
 
 
 def did_you_mean(found: Sequence[str]) -> str:
-    """``did you mean a or b?`` for an error's cause; empty without names."""
-    return f"did you mean {' or '.join(found)}?" if found else ""
+    """``did you mean a, b or c?`` for an error's cause; empty without names."""
+    *others, last = found or [""]
+    return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

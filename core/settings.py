@@ -45,7 +45,7 @@ def _unknown(what: str, prefix: str, name: str, names: list[str], where: str) ->
 
     meant = nearest(name, names, 0.6)
     return ConfigError(
-        f"Slipway has no use for {what}.",
+        f"Slipway does not know {what}.",
         f"did you mean {shown(meant)}?" if meant else f"the settings are {', '.join(map(shown, names))}",
         f"rename it {where}" if meant else f"remove it {where}",
         [name],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 import time
 import traceback
@@ -73,8 +74,15 @@ def understood(error: BaseException) -> SlipwayError:
     if isinstance(error, OSError) and (found := _of_the_machine(error)):
         return found
     if isinstance(error, MemoryError):
-        return HostError("This machine has too little free memory.", "", "end other programs, then the same again")
+        return HostError(
+            "This machine has too little free memory.", "", "end other programs, then the same command again"
+        )
     file = _kept(error)
     traceback_note = f"the traceback is in {file}" if file else "its traceback could not be written to a file"
     last = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return DefectError(f"This is a defect of Slipway: {last}", traceback_note, "report it with that file")
+
+
+def interrupted() -> None:
+    """After a Ctrl-C: nothing is printed of objects that it left half made, and that cannot end, such as paramiko's."""
+    sys.unraisablehook = lambda _unraisable: None

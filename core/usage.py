@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Sequence
@@ -41,8 +42,15 @@ def refused(error: Exception, words: Sequence[str], tasks: Sequence[str], core: 
     if found := _VALUELESS.search(said):
         return UsageError(f"--{found['name']} needs a value.", "", manual)
     if found := _MISSING.search(said):
-        return UsageError(f"{task} needs {found['names']}.", "", manual)
+        return UsageError(f"{task} needs {found['names']}.", _meaning(found["names"], context), manual)
     return UsageError(said, "", manual)
+
+
+def _meaning(names: str, context: Any) -> str:
+    """What the help says of the arguments that are missing."""
+    arguments = getattr(context, "args", {})
+    known = ((name, arguments.get(name)) for name in re.findall(r"[\w-]+", names))
+    return "; ".join(f"{name} is {argument.help}" for name, argument in known if argument and argument.help)
 
 
 def _unquoted(quoted: str) -> str:
@@ -60,6 +68,12 @@ def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Se
     if word.startswith("-"):
         what = f"{task} has no option {word}." if task else f"There is no option {word}."
         meant = nearest(word, [*options(context), *options(core)], 0.6) if word.startswith("--") else ""
+    elif flag := _taken_for_a_value(word, context, words):
+        typed = [each for each in words if each not in (flag, f"{flag}={word}", word)]
+        return UsageError(
+            f"{task} has no option {flag}.", "its value is given without an option's name",
+            f"./inv {shlex.join([*typed, word])}",
+        )  # fmt: skip
     elif task and task in words[: _index(words, word)]:
         option = _option_of(word, context)
         meant = "" if option else nearest(word, tasks, 0.6)
@@ -70,9 +84,29 @@ def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Se
     else:
         meant = nearest(word, tasks, 0.6)
         what = f"There is no task {word!r}."
+        if word == "help":
+            task = next((each for each in words[_index(words, word) + 1 :] if each in tasks), "")
+            return UsageError(what, "help is an option", f"./inv {task} --help".replace("  ", " "))
     if not meant:
         return UsageError(what, "", manual)
     return UsageError(what, f"did you mean {meant}?", _corrected(words, word, meant))
+
+
+def _taken_for_a_value(word: str, context: Any, words: Sequence[str]) -> str:
+    """The unknown option before ``word``; empty if there is none.
+
+    Invoke takes it for the positional value: ``--device`` in ``devices.stop --device pi``.
+    """
+    if not any(argument.positional for argument in getattr(context, "positional_args", ())):
+        return ""
+    for before, each in itertools.pairwise(words):
+        if each == word and before.startswith("--") and before not in options(context):
+            return before
+    for each in words:
+        flag, _, value = each.partition("=")
+        if value == word and flag.startswith("--") and flag not in options(context):
+            return flag
+    return ""
 
 
 def _option_of(word: str, context: Any) -> str:
