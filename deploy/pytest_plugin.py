@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from core.bundle import Bundle
 from core.commands import process
 from core.errors import SlipwayError, UsageError
+from core.near import suggestion
 from core.output import lines
 from core.paths import command, folder_of_commands
 from core.plain import plain
@@ -46,11 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("slipway", "Slipway: tests on devices")
     group.addoption(
         "--device", action="append", default=[], metavar="NAME",
-        help="a device of the inventory, 'all', or an expression such as 'linux-arm64 & !emulated'; repeatable (local)",
+        help="a device of the inventory, 'all', or an expression such as 'linux-arm64 & !emulated'; may be repeated "
+        "(default: local)",
     )  # fmt: skip
     group.addoption(
-        "--device-wait", type=float, default=300.0, metavar="SECONDS", help="seconds to wait for a busy device"
-    )
+        "--device-wait", type=float, default=300.0, metavar="SECONDS",
+        help="seconds to wait for a device that another deploy uses (default: 300)",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,7 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         chosen(config.getoption("--device"))
     except SlipwayError as error:
-        raise pytest.UsageError(f"--device: {error}") from error
+        # The expressions are those of ./inv matrix, whose option has another name.
+        raise pytest.UsageError(f"--device: {error}".replace("--only ", "--device ")) from error
 
 
 def chosen(words: Sequence[str]) -> list[Device]:
@@ -77,7 +82,9 @@ def chosen(words: Sequence[str]) -> list[Device]:
     found = [device for device in devices.values() if any(test.fits(words_of(device)) for test in tests)]
     if not found:
         raise UsageError(
-            f"{' and '.join(map(repr, words))} fit no device.", f"there are {', '.join(devices)}", "./inv devices.list"
+            f"No device fits {' and '.join(map(repr, words))}.",
+            f"the devices are {', '.join(devices)}",
+            "./inv devices.list",
         )
     return found
 
@@ -138,10 +145,11 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> De
 
     def call(what: str | Path, scheme: str = "fp32", engine: str = "", check: bool = True, **options: Any) -> Result:
         listeners = [*options.pop("listeners", []), partial(_heard, say)]
-        settings = Settings(**{"wait": request.config.getoption("--device-wait"), **options})
         try:
+            settings = settings_of({"wait": request.config.getoption("--device-wait"), **options})
+            program = exported(what, scheme, say)  # first: it ends at once if PyTorch's wheel is missing
             bundle = built(slipway_device.target, engine, say)
-            result = deploy(slipway_device, bundle, exported(what, scheme, say), settings, listeners=listeners)
+            result = deploy(slipway_device, bundle, program, settings, listeners=listeners)
             if check:
                 result.check()
         except SlipwayError as error:
@@ -157,6 +165,29 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> De
         return result
 
     return call
+
+
+def settings_of(options: dict[str, Any]) -> Settings:
+    """The settings with these values.
+
+    Raises:
+        UsageError: there is no such setting, or a value is not one of it.
+    """
+    try:
+        return Settings(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        known = ", ".join(Settings.model_fields)
+        if first["type"] == "extra_forbidden":
+            raise UsageError(
+                f"slipway_deploy has no setting {name!r}.", f"{suggestion(name, Settings.model_fields)}it has {known}",
+                "correct the test; docs/testing.md lists what slipway_deploy takes", [name],
+            ) from error  # fmt: skip
+        raise UsageError(
+            f"slipway_deploy does not take {name}={first['input']!r}.", first["msg"],
+            "correct the test; docs/testing.md lists what slipway_deploy takes", [name],
+        ) from error  # fmt: skip
 
 
 @pytest.fixture

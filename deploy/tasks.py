@@ -79,6 +79,7 @@ def devices_run(
 
 
 @task(
+    resumes="the same command again; the image is kept",
     help={"name": "the virtual device to boot: pi, pi-zero, phone, ... (./inv devices.list)", "json": JSON},
     name="start",
 )
@@ -113,7 +114,7 @@ def devices_stop(c: Any, name: str, json: bool = False) -> None:
     help={
         "name": "a device of the inventory, or [user@]host[:port]",
         "fingerprint": "SHA256:... as the device itself shows it, instead of a prompt",
-        "replace": "replace another key on record",
+        "replace": "replace the key that is known now",
         "json": JSON,
     },
     name="trust",
@@ -155,7 +156,7 @@ def devices_rollback(c: Any, name: str, target: str = "", engine: str = "", json
 @task(
     help={
         "name": "the device",
-        "days": "remove files that were not used for so many days (default: the device's store_days, else 30)",
+        "days": "remove files that were not used for this number of days (default: the device's store_days, else 30)",
         "gib": "remove the least recently used beyond so much (default: the device's store_gib, else 4)",
         "json": JSON,
     },

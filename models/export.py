@@ -46,7 +46,11 @@ class Job:
 def _ours(folder: Path) -> None:
     """Refuse to replace a folder that an export did not make."""
     if folder.exists() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file():
-        raise ConfigError(f"{folder} is in the way.", "it holds files, but no program", f"move {folder} away")
+        raise ConfigError(
+            f"The export cannot write to {folder}.",
+            "the folder holds other files than a program",
+            f"move {folder} away",
+        )
 
 
 def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:

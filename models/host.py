@@ -112,7 +112,9 @@ class Host:
         if len(line) == ANSWER:
             child.kill()
             raise HostError(
-                "Upstream's runtime answers without end.", "something in its process prints to it", f"read {self.log}"
+                "Upstream's runtime printed more than an answer.",
+                "something else in its process prints",
+                f"read {self.log}",
             )
         if not line:
             code = child.wait()

@@ -84,7 +84,8 @@ def _announce(partitioner: Any, listener: _Listener) -> None:
         progress.at(f"{listener.running} chooses its operators")
         try:
             chosen = choose(program)
-            progress.at(f"{listener.running} compiles {len(chosen.partition_tags)} delegates")
+            count = len(chosen.partition_tags)
+            progress.at(f"{listener.running} compiles {count} delegate{'' if count == 1 else 's'}")
             return chosen
         finally:
             listener.running = ""

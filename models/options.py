@@ -114,14 +114,14 @@ def _flag(name: str, value: Any) -> bool:
         return True
     if text in ("0", "false", "no", "off", ""):
         return False
-    raise ConfigError(f"Option {name} is yes or no, not {value!r}.", "", f"{name}=true", [name])
+    raise ConfigError(f"Option {name} must be true or false, not {value!r}.", "", f"{name}=true", [name])
 
 
 def _whole(name: str, value: Any) -> int:
     text = str(value).strip()
     if text.isascii() and text.isdigit():
         return int(text)
-    raise ConfigError(f"Option {name} is a whole number, not {value!r}.", "", f"{name}=64", [text])
+    raise ConfigError(f"Option {name} must be a whole number, not {value!r}.", "", f"{name}=64", [text])
 
 
 def parse(value: Options | Mapping[str, Any] | None) -> Options:

@@ -15,6 +15,7 @@ from typing import Any
 
 from core.errors import ConfigError, ExportError
 from core.files import sha256_bytes, sha256_file
+from core.near import did_you_mean, near
 from core.paths import ROOT, programs_dir
 from models import closure, packages, variants
 from models.options import Options, parse
@@ -79,6 +80,15 @@ def _defines(tree: ast.Module, name: str) -> bool:
     return False
 
 
+def _lacking(path: Path) -> str:
+    """Why ``path`` may not be there: a misspelt name, or another folder."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    found = near(path.name, sorted(file.name for file in folder.glob("*.py")))
+    return did_you_mean(found) or f"{folder.resolve()} has no file of this name"
+
+
 def _user_file(model: str) -> tuple[Path, str]:
     """File and function of ``path/to/file.py:function``."""
     text, _, function = model.rpartition(":")
@@ -86,9 +96,7 @@ def _user_file(model: str) -> tuple[Path, str]:
         text, function = model, ""
     path = Path(text).expanduser()
     if not path.is_file():
-        raise ConfigError(
-            f"There is no file {path}.", f"asked for as {model}", "--model path/to/file.py:make_model", [text]
-        )
+        raise ConfigError(f"There is no file {path}.", _lacking(path), "--model path/to/file.py:make_model", [text])
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except (SyntaxError, ValueError) as error:
@@ -98,12 +106,19 @@ def _user_file(model: str) -> tuple[Path, str]:
     if not function or not _defines(tree, function):
         has = f"it has {', '.join(functions)}" if functions else "it has no function"
         better = functions[0] if functions else "make_model"
+        hint = f"--model {path}:{better}"
+        if not functions and (classes := [node.name for node in tree.body if isinstance(node, ast.ClassDef)]):
+            has = f"it has only classes: {', '.join(classes)}"
+            hint = (
+                f"add def make_model(): return {classes[-1]}().eval(), (torch.randn(SHAPE),), "
+                f"with the shape of its input, then {hint}"
+            )
         what = (
             f"{path} has no function {function!r}."
             if function
             else f"{model} does not say which function makes the model."
         )
-        raise ConfigError(what, has, f"--model {path}:{better}", [function])
+        raise ConfigError(what, has, hint, [function])
     return path.resolve(), function
 
 
@@ -171,7 +186,7 @@ def resolve(
         known = zoo.schemes_of(format)
         if scheme not in known:
             raise ConfigError(
-                f"Scheme {scheme} makes no sense for {model}{'' if format == 'pte' else f' as .{format}'}.",
+                f"Scheme {scheme} does not suit {model}{'' if format == 'pte' else f' as .{format}'}.",
                 f"{zoo.description} Its schemes are {', '.join(known)}",
                 f"./inv export --model {model} --scheme {known[0]}{'' if format == 'pte' else f' --format {format}'}",
                 [scheme],
@@ -197,7 +212,7 @@ def resolve(
     offered = check(partitioners, chosen) if format == "pte" else ()
     if why := why_not(offered, chosen, kind.dynamic):
         raise ConfigError(
-            f"Scheme {scheme} makes no program with these partitioners.",
+            f"Scheme {scheme} does not work with these partitioners.",
             why,
             "--partitioners xnnpack, which is the default; or --scheme fp32 or qs8",
             [scheme, *offered],

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from core import console
 from core.errors import HostError
@@ -72,6 +74,19 @@ def _pip() -> Check:
     except importlib.metadata.PackageNotFoundError:
         return Check("pip", False, "not in this environment", f"{sys.executable} -m ensurepip")
     return Check("pip", True, f"{version}, set up as pip config list says")
+
+
+def _exporter() -> Check:
+    """Which build of PyTorch exports: on Linux one that the package index lacks and an own index or folder has."""
+    from core import bootstrap
+
+    lock = bootstrap.lock_file("export").read_text(encoding="utf-8")
+    mine = "==" if sys.platform.startswith("linux") else "!="
+    pin = re.search(rf"^torch==(\S+) ; sys_platform {mine} 'linux'", lock, re.MULTILINE)
+    version = pin[1] if pin else "an unknown version"
+    if bootstrap.is_installed(Path(sys.prefix), "export"):
+        return Check("exporter", True, f"torch {version} in this environment")
+    return Check("exporter", True, f"torch {version}, which the first export fetches")
 
 
 def _debian() -> Check:
@@ -176,7 +191,7 @@ def _emulators() -> list[Check]:
 
 def checks() -> list[Check]:
     """All findings, the most important first. Uses no network."""
-    single: list[Callable[[], Check]] = [_python, _disk, _pip, _debian, _zig, _ccache, _conan]
+    single: list[Callable[[], Check]] = [_python, _disk, _pip, _exporter, _debian, _zig, _ccache, _conan]
     return [*(check() for check in single), *_toolchains(), *_emulators()]
 
 

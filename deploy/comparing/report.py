@@ -6,22 +6,18 @@ import json
 import math
 from pathlib import Path
 
-from markupsafe import Markup
-
 from core import console
 from core.files import write_atomic
 from core.program import ENGINES
 from core.units import duration
-from deploy.comparing.model import Accuracy, Compared, Row, accurate
-from deploy.matrix import plots
+from deploy.comparing.model import BEYOND, Accuracy, Compared, Row
+from deploy.comparing.plot import NAMES, plot
 from deploy.matrix.html import template
 from deploy.run.preflight import size
 
 JSON = "compare.json"
 REPORT = "compare.html"
 TEMPLATE = Path(__file__).with_name("compare.html.j2")
-NAMES = {"metric": "metric", "top1": "top-1", "psnr": "PSNR, dB"}
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM, _RIGHT = 860.0, 320.0, 70.0, 18.0, 44.0, 190.0
 
 
 def write(found: Compared, folder: Path) -> None:
@@ -113,69 +109,9 @@ def html(found: Compared) -> str:
         columns=columns,
         rows=list(zip(rows, [*[None] * (len(rows) - len(found.rows)), *found.rows], strict=True)),
         engines=[name for name in ENGINES if any(one.engine == name for one in found.rows)],
-        plots=[(device, plot([one for one in found.rows if one.device == device], found)) for device in devices],
+        plots=[(device, plot([one for one in found.rows if one.device == device], found.by)) for device in devices],
         accuracy=NAMES[found.by],
+        beyond=BEYOND
+        if found.by == "psnr" and any((one.accuracy.psnr or 0.0) > BEYOND for one in found.rows)
+        else None,
     )
-
-
-def plot(rows: list[Row], found: Compared) -> Markup:
-    """Accuracy over the median latency, on an emulated device over the size; the front is a line, its points filled."""
-    shown = [one for one in rows if one.usable and math.isfinite(accurate(one.accuracy, found.by))]
-    if not shown:
-        return Markup("")
-    emulated = shown[0].emulated
-    unit = "kB" if emulated else "ms"
-    costs = [one.size / 1e3 if emulated else max(one.p50 or 0.0, 1e-6) for one in shown]
-    values = [accurate(one.accuracy, found.by) for one in shown]
-    low, high = min(values), max(values)
-    around = 0.02 if found.by == "top1" else 0.5
-    low, high = (
-        (low - around, high + around) if high - low < 1e-9 else (low - (high - low) / 10, high + (high - low) / 10)
-    )
-    scale = plots.log_scale(costs)
-    span = math.log(scale.high / scale.low)
-
-    def at(cost: float, value: float) -> tuple[float, float]:
-        x = _LEFT + math.log(cost / scale.low) / span * (_WIDTH - _LEFT - _RIGHT)
-        return x, _TOP + (high - value) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
-
-    marks = []
-    for tick in scale.ticks():
-        x = at(tick, low)[0]
-        marks += [_line(x, x, _TOP, _HEIGHT - _BOTTOM), plots.caption(x, _HEIGHT - 26, f"{tick:g}", "tick middle")]
-    for step in range(5):
-        value = low + (high - low) * step / 4
-        y = at(scale.low, value)[1]
-        words = f"{value:.1%}" if found.by == "top1" else f"{value:.4g}"
-        marks += [_line(_LEFT, _WIDTH - _RIGHT, y, y), plots.caption(_LEFT - 8, y + 4, words, "tick end")]
-    marks.append(plots.caption((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, f"{_axis(emulated)}, {unit}", "tick middle"))
-    best = [at(cost, value) for one, cost, value in zip(shown, costs, values, strict=True) if one.front]
-    points = sorted(best, key=lambda point: point[0])
-    if len(points) > 1:
-        marks.append(
-            plots.element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_="line dashed")
-        )
-    taken: list[tuple[float, float]] = []
-    for one, cost, value in sorted(zip(shown, costs, values, strict=True), key=lambda each: not each[0].front):
-        x, y = at(cost, value)
-        title = f"{one.program} on {one.engine}: {NAMES[found.by]} {value:.4g}, {cost:.4g} {unit}"
-        label = y + 4
-        while any(abs(x - a) < 110 and abs(label - b) < 13 for a, b in taken):
-            label += 13  # a label below those of its neighbours
-        taken.append((x, label))
-        dot = plots.element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=6 if one.front else 4, class_="dot")
-        words = plots.caption(x + 9, label, one.scheme, "label" if one.front else "tick")
-        css = f"e-{one.engine}" + ("" if one.front else " faint")
-        marks.append(plots.element("g", plots.element("title", title), dot, words, class_=css))
-    return plots.element(
-        "svg", *marks, viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}", role="img", class_="plot",
-        aria_label=f"{NAMES[found.by]} over {_axis(emulated)}", preserveAspectRatio="xMinYMin meet",
-    )  # fmt: skip
-
-
-def _axis(emulated: bool) -> str:
-    return "size of the program" if emulated else "median latency"
-
-
-def _line(x1: float, x2: float, y1: float, y2: float) -> Markup:
-    return plots.element("line", x1=f"{x1:.1f}", x2=f"{x2:.1f}", y1=f"{y1:.1f}", y2=f"{y2:.1f}", class_="grid")

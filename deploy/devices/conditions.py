@@ -216,9 +216,7 @@ def conditions(text: str, governor: str, cores: str, cooled: float) -> Condition
     notes: list[str] = []
     if governor and "governor set" not in reported:
         some = "on some cores" if "governor set on some" in reported else "at all"
-        notes.append(
-            f"governor {governor} not set {some}: the device has no such governor, or the login may not set it"
-        )
+        notes.append(f"governor {governor} not set {some}: the device does not have it, or the login may not set it")
     if cores and "affinity set" not in reported:
         notes.append("not kept to cores: the device has no taskset")
     return Conditions(

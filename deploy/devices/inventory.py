@@ -133,7 +133,7 @@ class Device(BaseModel):
                 'a labgrid device has transport = "ssh" or "adb" and no host or serial: the place gives the address'
             )
         if self.place and self.place_tags:
-            raise ValueError("place and place_tags exclude each other: a name, or tags")
+            raise ValueError("place and place_tags cannot be used together: a name, or tags")
         if (self.place or self.place_tags or self.coordinator) and self.source != "labgrid":
             raise ValueError('place, place_tags and coordinator go with source = "labgrid"')
         if self.transport == "ssh" and not (self.host or self.virtual or self.source):

@@ -103,7 +103,7 @@ def located(device: Device, found: Service) -> Device:
         return type(device).model_validate({**device.model_dump(), **changes})
     except ValueError as error:
         raise ConfigError(
-            f"The place {device.place} is not at an address that Slipway takes.",
+            f"Slipway does not accept the address of the place {device.place}.",
             one_line(f"the lab says {found.user}@{found.host}:{found.port}", 300),
             f"labgrid-client -p {device.place} show",
         ) from error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError, DeviceBusyError, SlipwayError
+from core.near import suggestion
 from deploy.lab.session import DEFAULT, VARIABLE, Lab
 from deploy.lab.sharing import Mark
 from deploy.transport.base import interrupted_after, uninterrupted
@@ -267,20 +268,35 @@ def candidates(lab: Lab, device: Device) -> list[Any]:
         what = f"place {pattern!r}"
     else:
         raise ConfigError(
-            f"{device.name} names no labgrid place.",
-            f"neither place nor place_tags is in its table, and {PLACE} is not set",
+            f"{device.name} does not name a labgrid place.",
+            f"its table lacks place and place_tags, and {PLACE} is not set",
             f"export {PLACE}=NAME, or place = in the table [{device.name}]",
         )
     if not found:
+        names = sorted(places)
+        there = f"there are {', '.join(names) or 'none'}"
+        if device.place_tags:
+            known = dict.fromkeys(f"{key}={value}" for name in names for key, value in places[name].tags.items())
+            there = f"{there}, with {', '.join(sorted(known)) or 'no tags'}"
+        else:
+            there = (
+                suggestion(pattern, {*names, *(each for name in names for each in _aliases(lab, places[name]))}) + there
+            )
         raise ConfigError(
-            f"The labgrid coordinator {lab.address} has no {what}.",
-            f"there are {', '.join(sorted(places)) or 'none'}",
-            f"correct the table [{device.name}] in devices.toml"
-            if device.place or device.place_tags
-            else f"see {PLACE}",
-            sorted(places),
+            f"The labgrid coordinator {lab.address} has no {what}.", there, _correction(lab, device, pattern), names
         )
     return sorted(found, key=lambda place: (place.acquired != lab.name, bool(place.acquired), bool(place.reservation)))
+
+
+def _correction(lab: Lab, device: Device, pattern: str) -> str:
+    """The next step if no place is like ``pattern``, or has the device's tags."""
+    client = f"labgrid-client -x {lab.address}"
+    if pattern.startswith("+"):
+        tokens = f"{client} reservations shows those that there are"
+        return tokens if pattern[1:] or os.environ.get(TOKEN) else f"export {TOKEN}=TOKEN; {tokens}"
+    if device.place or device.place_tags:
+        return f"correct {'place' if device.place else 'place_tags'} = in the table [{device.name}] of devices.toml"
+    return f"export {PLACE}=NAME; {client} places shows them"
 
 
 def _aliases(lab: Lab, place: Any) -> set[str]:

@@ -13,6 +13,7 @@ import concurrent.futures
 import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Coroutine
@@ -62,6 +63,17 @@ class _Complaints(logging.Handler):
             self.last = record.getMessage()
 
 
+def _reason(complaint: str) -> str:
+    """What went wrong, out of a text in which gRPC and labgrid tell how they tried."""
+    for pattern in (_OF_SSH, _OF_NAMES, _OF_CONNECTIONS):
+        if found := pattern.search(complaint):
+            return found[1].strip()
+    return complaint
+
+
+_OF_SSH = re.compile(r"args \[.*\], returncode=\d+ .*b['\"](ssh: .*?)(?:\\r|\\n)*['\"]$", re.DOTALL)
+_OF_NAMES = re.compile(r"errors resolving .*(?:address lookup failed for) (.*?)\]*$", re.DOTALL)
+_OF_CONNECTIONS = re.compile(r"last error: \w+: (?:ipv[46]:\S+: )?(.*)$", re.DOTALL)
 _THREAD = "labgrid"
 _complaints = _Complaints()
 _guard = threading.Lock()
@@ -135,7 +147,7 @@ class Lab:
             module.Error, module.ExecutionError, asyncio.TimeoutError, concurrent.futures.TimeoutError, OSError,
             ValueError,
         ) as error:  # fmt: skip
-            why = _complaints.last or str(error) or f"no answer within {seconds:.0f} s"
+            why = _reason(_complaints.last or str(error)) or f"no answer within {seconds:.0f} s"
             proxy = os.environ.get(PROXY)
             raise UnreachableError(
                 f"The labgrid coordinator {address} cannot be reached" + (f" through {proxy}." if proxy else "."),
@@ -207,7 +219,7 @@ class Lab:
         found = self.session.places.get(name)
         if found is None:
             raise ConfigError(
-                f"The labgrid coordinator {self.address} has no place {name!r} any more.",
+                f"The labgrid coordinator {self.address} no longer has the place {name!r}.",
                 "somebody deleted it",
                 f"labgrid-client -x {self.address} places",
             )

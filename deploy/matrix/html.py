@@ -134,7 +134,7 @@ def _tiles(found: Matrix) -> list[tuple[str, str, str]]:
     devices = len({cell.device for cell in found.cells})
     tiles.append((str(devices), "device" if devices == 1 else "devices", ""))
     tiles += [(str(len(found.impossible)), "impossible", "")] if found.impossible else []
-    tiles.append((elapsed(found.seconds), "in all", ""))
+    tiles.append((elapsed(found.seconds), "in all" if found.jobs == 1 else f"sum over {found.jobs} jobs", ""))
     return tiles
 
 

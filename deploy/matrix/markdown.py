@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from core.plain import plain
-from core.units import counted, duration, elapsed, size
+from core.units import counted, duration, size
 from deploy.matrix.html import headline
 from deploy.matrix.model import CellResult, Matrix
 from deploy.matrix.people import disturbed, engines, exact, failures
@@ -27,7 +27,9 @@ def text(found: Matrix) -> str:
         problem = group.problem
         lines.append(f"- ❌ **{quoted(group.what)}** ({counted(len(group.keys), 'cell')})")
         if problem and problem.cause:
-            lines.append(f"    - Cause: {quoted(problem.cause)}")
+            # Not a new line: what begins one might become a heading or a list.
+            cause = "<br>".join(quoted(line) for line in problem.cause.splitlines() if line.strip())
+            lines.append(f"    - Cause: {cause}")
         if problem and problem.hint:
             lines.append(f"    - Try: {code(problem.hint)}")
         keys = ", ".join(code(key) for key in group.keys[:5])
@@ -53,7 +55,7 @@ def text(found: Matrix) -> str:
 
 
 def _about(found: Matrix) -> str:
-    parts = [f"in {elapsed(found.seconds)}", quoted(f"on {found.host}") if found.host else ""]
+    parts = [f"in {found.took}", quoted(f"on {found.host}") if found.host else ""]
     parts += [f"at {code(found.commit)}" if found.commit else "", f"by {code(found.command)}" if found.command else ""]
     return "Run " + " ".join(part for part in parts if part) + "." + (" It was interrupted." * found.interrupted)
 

@@ -233,9 +233,10 @@ def check(found: Matrix, folder: Path, save_baseline: str = "") -> None:
     if found.threshold is not None and found.uncertain:
         worst = max(found.uncertain, key=lambda change: change.ratio or 0.0)
         raise UncertainError(
-            f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows, or may not.",
+            f"{counted(len(found.uncertain), 'figure')} may be worse than {found.baseline} allows; "
+            "the measurement is too noisy to tell.",
             f"{worst.key}: {worst.what} was {exact(worst.before)}, is {exact(worst.now)}; {worst.why}",
-            "the same again when the device is idle and cool, with --rounds 10",
+            "the same command again when the device is idle and cool, with --rounds 10",
             list(dict.fromkeys(change.key for change in found.uncertain)),
         )
     if save_baseline:

@@ -58,6 +58,7 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
         created=min(part.created for part in parts),
         finished=max(part.finished for part in parts),
         seconds=round(sum(part.seconds for part in parts), 2),
+        jobs=sum(part.jobs for part in parts),
         interrupted=any(part.interrupted for part in parts),
         command=command,
         commit=", ".join(dict.fromkeys(part.commit for part in parts if part.commit)),

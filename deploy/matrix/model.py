@@ -14,6 +14,7 @@ from core.errors import ConfigError, SlipwayError
 from core.files import sha256_file
 from core.program import DESCRIPTION, load_program
 from core.strict_json import parse_json
+from core.units import elapsed
 from deploy.matrix.plan import Cell, Shard
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text
@@ -184,6 +185,9 @@ class Matrix(_Model):
     created: str
     finished: str
     seconds: float
+    """Of a merged matrix: the sum over its jobs."""
+    jobs: int = 1
+    """Matrices of jobs that were merged into it."""
     interrupted: bool = False
     command: str = ""
     """As it was typed."""
@@ -202,6 +206,11 @@ class Matrix(_Model):
     threshold: float | None = None
     """The fraction by which a figure may be worse than the baseline."""
     changes: tuple[Change, ...] = ()
+
+    @property
+    def took(self) -> str:
+        """How long it ran, for people; jobs may have run side by side."""
+        return elapsed(self.seconds) + (f" (sum over {self.jobs} jobs)" if self.jobs > 1 else "")
 
     @property
     def failures(self) -> list[CellResult]:

@@ -145,7 +145,7 @@ def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selecti
         return found
     if found.impossible:
         raise NotSupportedError(
-            "Not one of the selected cells can be run.",
+            "The selected cells cannot run.",
             "; ".join(f"{what}: {why}" for what, why, _count in found.reasons()),
             "./inv targets, ./inv models",
         )

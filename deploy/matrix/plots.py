@@ -1,123 +1,58 @@
-"""The report's plots, drawn as inline SVG: no library, no script, colours from the page's style sheet.
-
-Every function gives safe markup: names and texts are escaped. Lengths are in the units of the drawing's own view box.
-"""
+"""The matrix' plots, from the pieces of `deploy.matrix.drawing`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from core.plain import plain
 from core.units import duration, size, three
+from deploy.matrix.drawing import (
+    LINE,
+    ROW,
+    Frame,
+    Scale,
+    axis,
+    both,
+    broken,
+    caption,
+    element,
+    figure,
+    hit,
+    line,
+    log_scale,
+    rows,
+    ruled,
+    svg,
+)  # fmt: skip
 from deploy.matrix.model import CellResult
 from deploy.matrix.people import disturbed
 
-_WIDTH = 860
-_LABEL = 290
-_RIGHT = 96
-_ROW = 22
 _DOT = 10.0
 """Width of a dot with its gap."""
-_LANE = 12.0
+_LANE = 14.0
 """Height of a second row of dots."""
 _LISTED = 12
 """Cells that a dot's title names."""
-_CHARACTERS = 40
-"""Characters of a label."""
 _SHORT = 38
 """Characters of a line of the label of a small plot."""
-_LINE = 15.0
-
-
-def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
-    """An SVG element; ``class_`` is ``class``, other underscores are dashes."""
-    pairs = ((name.rstrip("_").replace("_", "-"), plain(str(value))) for name, value in attributes.items())
-    words = [Markup('{}="{}"').format(name, value) for name, value in pairs]
-    inside = Markup("").join(child if isinstance(child, Markup) else escape(plain(child)) for child in children)
-    return Markup("<{} {}>{}</{}>").format(tag, Markup(" ").join(words), inside, tag)
-
-
-def _svg(height: float, label: str, *children: Markup) -> Markup:
-    return element(
-        "svg", *children, viewBox=f"0 0 {_WIDTH} {height:g}", role="img", aria_label=label, class_="plot",
-        preserveAspectRatio="xMinYMin meet",
-    )  # fmt: skip
-
-
-def _text(x: float, y: float, words: str, css: str = "", **attributes: object) -> Markup:
-    return element("text", words, x=f"{x:.1f}", y=f"{y:.1f}", class_=css or "label", **attributes)
-
-
-def _label(y: float, words: str, whole: str = "") -> Markup:
-    short = words if len(words) <= _CHARACTERS else words[: _CHARACTERS - 1] + "…"
-    return element(
-        "text", short, element("title", whole or words), x=f"{_LABEL - 10}", y=f"{y + 4:.1f}", class_="label end"
-    )
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Numbers to positions between `_LABEL` and the right margin, logarithmic or from 0 on."""
-
-    low: float
-    high: float
-    log: bool = True
-
-    def at(self, value: float) -> float:
-        """The position of ``value``; a value outside is put at the edge."""
-        value = min(max(value, self.low), self.high)
-        if self.log:
-            span = math.log(self.high) - math.log(self.low)
-            part = (math.log(value) - math.log(self.low)) / span if span else 0.5
-        else:
-            part = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.0
-        return _LABEL + part * (_WIDTH - _LABEL - _RIGHT)
-
-    def ticks(self) -> list[float]:
-        """Round numbers inside."""
-        if not self.log:
-            step = 10 ** math.floor(math.log10(self.high)) if self.high > 0 else 1.0
-            step = step / 2 if self.high / step < 3 else step
-            return [step * i for i in range(int(self.high / step + 1e-9) + 1)]
-        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-        every = max(1, (last - first) // 6)
-        return [10.0**power for power in range(first, last + 1, every)]
-
-
-def log_scale(values: Sequence[float]) -> Scale:
-    """A logarithmic scale of whole decades that holds all positive numbers of ``values``."""
-    good = [value for value in values if value > 0 and math.isfinite(value)] or [1.0]
-    low, high = math.floor(math.log10(min(good))), math.ceil(math.log10(max(good)))
-    return Scale(10.0**low, 10.0 ** (high if high > low else low + 1))
-
-
-def _axis(scale: Scale, height: float, unit: str, words: Callable[[float], str] = "{:g}".format) -> list[Markup]:
-    marks = []
-    for tick in scale.ticks():
-        x = f"{scale.at(tick):.1f}"
-        marks.append(element("line", x1=x, x2=x, y1=4, y2=f"{height - 22:.1f}", class_="grid"))
-        marks.append(_text(scale.at(tick), height - 8, words(tick), "tick middle"))
-    if unit:
-        marks.append(_text(_WIDTH - _RIGHT + 22, height - 8, unit, "tick"))
-    return marks
 
 
 def latency(cells: Sequence[CellResult]) -> Markup:
     """Latency of real devices: a line from the fastest execution to p99, a box from p50 to p90, a mark at p50."""
     shown = [cell for cell in cells if cell.latency]
     shown.sort(key=lambda cell: (cell.device, cell.program, cell.engine))
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _latency(frame, shown)) if shown else Markup("")
+
+
+def _latency(frame: Frame, shown: Sequence[CellResult]) -> Markup:
     times = [cell.latency for cell in shown if cell.latency]
-    scale = log_scale([value for each in times for value in (each.min, each.p99)])
-    height = len(shown) * _ROW + 34
-    marks = _axis(scale, height, "", duration)
-    for row, (cell, each) in enumerate(zip(shown, times, strict=True)):
-        y = row * _ROW + 16.0
+    scale = log_scale([value for each in times for value in (each.min, each.p99)], frame)
+    places = rows(frame, [f"{cell.device} · {cell.program} · {cell.engine}" for cell in shown], [ROW] * len(shown))
+    marks = [*axis(scale, places.bottom, duration), *places.marks]
+    for top, cell, each in zip(places.tops, shown, times, strict=True):
+        y = top + ROW / 2
         title = (
             f"{cell.key}: fastest {each.min:.4g}, p50 {each.p50:.4g}, p90 {each.p90:.4g}, p99 {each.p99:.4g} ms "
             f"over {each.count}"
@@ -126,20 +61,19 @@ def latency(cells: Sequence[CellResult]) -> Markup:
         )
         a, b, c, d = (scale.at(value) for value in (each.min, each.p50, each.p90, each.p99))
         css = f"e-{cell.engine}" + (" faint" if cell.throttled or disturbed(cell) else "")
-        marks += [
-            _label(y, f"{cell.device} · {cell.program} · {cell.engine}"),
+        marks.append(
             element(
                 "g",
                 element("title", title),
-                element("rect", x=_LABEL, y=f"{y - _ROW / 2:.1f}", width=_WIDTH - _LABEL, height=_ROW, class_="hit"),
-                element("line", x1=f"{a:.1f}", x2=f"{d:.1f}", y1=y, y2=y, class_="whisker"),
+                hit(frame, top, ROW),
+                line(a, d, y, y, "whisker"),
                 element("rect", x=f"{b:.1f}", y=y - 5, width=f"{max(c - b, 1.5):.1f}", height=10, class_="box", rx=2),
                 element("circle", cx=f"{b:.1f}", cy=y, r=4, class_="dot"),
-                _text(_WIDTH - _RIGHT + 8, y + 4, duration(each.p50), "value"),
+                figure(frame, y, duration(each.p50)),
                 class_=css,
-            ),
-        ]
-    return _svg(height, "Latency of real devices in milliseconds", *marks)
+            )
+        )
+    return svg(frame, places.height, "Latency of real devices in milliseconds", *marks)
 
 
 @dataclass(frozen=True)
@@ -152,62 +86,53 @@ class Bar:
     css: str = ""
 
 
-def bars(rows: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
+def bars(shown: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
     """Bars from 0 on; ``words`` writes the numbers of the axis."""
-    if not rows:
-        return Markup("")
-    scale = Scale(0, max(*(row.value for row in rows), 1e-9), log=False)
-    height = len(rows) * _ROW + 34
-    marks = _axis(scale, height, "", lambda value: words(value) or "0")
-    for index, row in enumerate(rows):
-        y = index * _ROW + 16.0
-        width = max(scale.at(row.value) - _LABEL, 1.0)
-        marks += [
-            _label(y, row.label),
+    return both(lambda frame: _bars(frame, shown, words, label)) if shown else Markup("")
+
+
+def _bars(frame: Frame, shown: Sequence[Bar], words: Callable[[float], str], label: str) -> Markup:
+    scale = Scale(0, max(*(each.value for each in shown), 1e-9), log=False, frame=frame)
+    places = rows(frame, [each.label for each in shown], [ROW] * len(shown))
+    marks = [*axis(scale, places.bottom, lambda value: words(value) or "0"), *places.marks]
+    for top, each in zip(places.tops, shown, strict=True):
+        width = max(scale.at(each.value) - frame.left, 1.0)
+        marks.append(
             element(
                 "g",
-                element("title", f"{row.label}: {row.text}"),
-                element("rect", x=_LABEL, y=y - 7, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
-                _text(_LABEL + width + 6, y + 4, row.text, "value"),
-                class_=row.css,
-            ),
-        ]
-    return _svg(height, label, *marks)
+                element("title", f"{each.label}: {each.text}"),
+                element("rect", x=frame.left, y=top + 4, width=f"{width:.1f}", height=14, rx=2, class_="bar"),
+                caption(frame.left + width + 6, top + 15, each.text, "value"),
+                class_=each.css,
+            )
+        )
+    return svg(frame, places.height, label, *marks)
 
 
 def errors(cells: Sequence[CellResult]) -> Markup:
     """Largest errors by program: a dot for each cell, a bar at the tolerance; identical outputs are at the left."""
     shown = [cell for cell in cells if cell.max_abs is not None]
-    if not shown:
-        return Markup("")
+    return both(lambda frame: _errors(frame, shown)) if shown else Markup("")
+
+
+def _errors(frame: Frame, shown: Sequence[CellResult]) -> Markup:
     limits = {cell.program: max((o.atol or 0.0 for o in cell.outputs), default=0.0) for cell in shown}
-    values = [float(cell.max_abs or 0.0) for cell in shown]
-    scale = log_scale([*values, *limits.values()])
+    scale = log_scale([*(float(cell.max_abs or 0.0) for cell in shown), *limits.values()], frame)
     zero = scale.low / 10
-    scale = Scale(zero, scale.high)
+    scale = Scale(zero, scale.high, frame=frame)
     programs = sorted(limits)
-    rows = {program: _apart([cell for cell in shown if cell.program == program], scale) for program in programs}
-    heights = {program: _ROW + max(lane for lane, *_rest in row) * _LANE for program, row in rows.items()}
-    height = sum(heights.values()) + 34
-    marks = []
-    for tick in scale.ticks():
-        x = f"{scale.at(tick):.1f}"
-        marks.append(element("line", x1=x, x2=x, y1=4, y2=f"{height - 22:.1f}", class_="grid"))
-        marks.append(_text(scale.at(tick), height - 8, "0" if tick <= zero * 1.5 else f"{tick:g}", "tick middle"))
-    top = 5.0
-    for program in programs:
-        marks.append(_label(top + heights[program] / 2, program))
+    dots = {program: _apart([cell for cell in shown if cell.program == program], scale) for program in programs}
+    heights = [ROW + max(lane for lane, *_rest in dots[program]) * _LANE for program in programs]
+    places = rows(frame, programs, heights)
+    marks = [ruled(scale.at(each), places.bottom, "0" if each <= zero * 1.5 else f"{each:g}") for each in scale.ticks()]
+    marks += places.marks
+    for program, top, height in zip(programs, places.tops, heights, strict=True):
         if limits[program] > 0:
-            limit = f"{scale.at(limits[program]):.1f}"
-            marks.append(
-                element(
-                    "g",
-                    element("title", f"{program}: tolerance {limits[program]:g}"),
-                    element("line", x1=limit, x2=limit, y1=top + 3, y2=top + heights[program] - 3, class_="limit"),
-                )
-            )
-        for lane, at, css, cells_here in rows[program]:
-            y = top + _ROW / 2 + lane * _LANE
+            x = scale.at(limits[program])
+            title = element("title", f"{program}: tolerance {limits[program]:g}")
+            marks.append(element("g", title, line(x, x, top + 3, top + height - 3, "limit")))
+        for lane, at, css, cells_here in dots[program]:
+            y = top + ROW / 2 + lane * _LANE
             lines = [f"{cell.key}: {cell.max_abs or 0.0:.3g}" for cell in cells_here]
             more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
             marks.append(
@@ -215,12 +140,11 @@ def errors(cells: Sequence[CellResult]) -> Markup:
                     "g",
                     element("title", "; ".join(lines[:_LISTED] + more)),
                     element("circle", cx=f"{at:.1f}", cy=f"{y:.1f}", r=4.5, class_="dot"),
-                    *([_text(at + 8, y + 4, f"×{len(lines)}", "tick")] if len(lines) > 1 else []),
+                    *([caption(at + 8, y + 4, f"×{len(lines)}", "tick")] if len(lines) > 1 else []),
                     class_=css,
                 )
             )
-        top += heights[program]
-    return _svg(height, "Largest absolute error by program, with the tolerance", *marks)
+    return svg(frame, places.height, "Largest absolute error by program, with the tolerance", *marks)
 
 
 def _apart(cells: Sequence[CellResult], scale: Scale) -> list[tuple[int, float, str, list[CellResult]]]:
@@ -262,21 +186,10 @@ def _value(value: float, unit: str) -> str:
     return duration(value) if unit == "ms" else size(value) or "0 B" if unit == "B" else f"{three(value)} {unit}"
 
 
-def _lines(label: str) -> list[str]:
-    """A label in lines that fit a small plot, broken after a slash or a dash where that is possible."""
-    lines, rest = [], label
-    while len(rest) > _SHORT:
-        at = max(rest.rfind(mark, 0, _SHORT) for mark in "/-+") + 1
-        at = at if at > _SHORT // 2 else _SHORT
-        lines.append(rest[:at])
-        rest = rest[at:]
-    return [*lines, rest]
-
-
 def history(series: Series) -> Markup:
     """One figure over time, the baseline dashed. The scale begins at 0."""
-    label = _lines(series.label)
-    more = _LINE * (len(label) - 1)
+    label = broken(series.label, _SHORT)
+    more = LINE * (len(label) - 1)
     width, height, left, right, top = 270.0, 110.0 + more, 8.0, 76.0, 30.0 + more
     known = [value for value in series.values if value is not None]
     highest = max([*known, series.baseline or 0.0, 1e-12]) * 1.1
@@ -290,18 +203,13 @@ def history(series: Series) -> Markup:
         (left + index * step, y(value), value, index) for index, value in enumerate(series.values) if value is not None
     ]
     marks = [
-        *(_text(left, 14 + index * _LINE, line, "label") for index, line in enumerate(label)),
-        element("line", x1=left, x2=width - right, y1=height - 10, y2=height - 10, class_="grid"),
+        *(caption(left, 14 + index * LINE, words, "label") for index, words in enumerate(label)),
+        line(left, width - right, height - 10, height - 10),
     ]
     if series.baseline is not None:
-        line = f"{y(series.baseline):.1f}"
-        marks.append(
-            element(
-                "g",
-                element("title", f"baseline {_value(series.baseline, series.unit)}"),
-                element("line", x1=left, x2=width - right, y1=line, y2=line, class_="limit dashed"),
-            )
-        )
+        at = y(series.baseline)
+        title = element("title", f"baseline {_value(series.baseline, series.unit)}")
+        marks.append(element("g", title, line(left, width - right, at, at, "limit dashed")))
     if len(points) > 1:
         path = " ".join(f"{x:.1f},{at:.1f}" for x, at, _value, _index in points)
         marks.append(element("polyline", points=path, class_="line"))
@@ -310,12 +218,8 @@ def history(series: Series) -> Markup:
         dot = element("circle", cx=f"{x:.1f}", cy=f"{at:.1f}", r=f"{radius:g}", class_="dot")
         marks.append(element("g", element("title", f"{note} {_value(value, series.unit)}"), dot))
     if points:
-        marks.append(_text(width - right + 8, points[-1][1] + 4, _value(points[-1][2], series.unit), "value"))
+        marks.append(caption(width - right + 8, points[-1][1] + 4, _value(points[-1][2], series.unit), "value"))
     return element(
         "svg", element("title", series.label), *marks, viewBox=f"0 0 {width:g} {height:g}", role="img",
         class_=f"spark {series.css}",
     )  # fmt: skip
-
-
-svg, caption, row_label, axis = _svg, _text, _label, _axis
-"""The pieces, for other reports' plots."""

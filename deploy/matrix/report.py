@@ -76,10 +76,21 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
     if as_json:
         console.print_json({**json.loads(found.model_dump_json()), "folder": str(folder)})
         return
+    columns = {
+        "device": [cell.device for cell in found.cells],
+        "engine": [f"{cell.engine}\n{cell.target}" for cell in found.cells],
+        "program": [cell.program for cell in found.cells],
+        "outcome": [_MARKS[cell.outcome] + (" (kept)" if cell.reused else "") for cell in found.cells],
+        "latency p50, p90": [_latency(cell) for cell in found.cells],
+        "emulated time": [duration(cell.emulated_time.p50) if cell.emulated_time else "" for cell in found.cells],
+        "max error": ["" if cell.max_abs is None else f"{cell.max_abs:.3g}" for cell in found.cells],
+    }
+    times = ("latency p50, p90", "emulated time")
+    columns = {head: values for head, values in columns.items() if head not in times or any(values)}
     console.table(
         f"Matrix {found.name}" + (f": {found.only}" if found.only else ""),
-        ["device", "engine", "program", "outcome", "latency p50, p90", "emulated time", "max error"],
-        [_row(cell) for cell in found.cells],
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
         _caption(found, folder),
     )
     if found.impossible:
@@ -116,19 +127,10 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
         )
 
 
-def _row(cell: CellResult) -> list[str]:
-    latency, emulated = cell.latency, cell.emulated_time
-    slow = " throttled" if cell.throttled else ""
-    error = cell.max_abs
-    return [
-        cell.device,
-        f"{cell.engine}\n{cell.target}",
-        cell.program,
-        _MARKS[cell.outcome] + (" (kept)" if cell.reused else ""),
-        f"{duration(latency.p50)}, {duration(latency.p90)}{slow}" if latency else "",
-        duration(emulated.p50) if emulated else "",
-        "" if error is None else f"{error:.3g}",
-    ]
+def _latency(cell: CellResult) -> str:
+    if cell.latency is None:
+        return ""
+    return f"{duration(cell.latency.p50)}, {duration(cell.latency.p90)}" + (" throttled" if cell.throttled else "")
 
 
 def _time(cell: CellResult) -> str:
@@ -143,7 +145,7 @@ def _caption(found: Matrix, folder: Path) -> str:
     kept = sum(cell.reused for cell in found.cells)
     emulated = " Emulated times say nothing about speed." * any(cell.emulated_time for cell in found.cells)
     return (
-        f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.seconds:.0f} s.{emulated} "
+        f"{words}{f' ({kept} kept from before)' if kept else ''} in {found.took}.{emulated} "
         f"{console.shown(folder / 'report.html')}"
     )
 

@@ -29,7 +29,9 @@ def parse(text: str) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text)
     if found is None or int(found[1]) > int(found[2]):
-        raise UsageError(f"--shard {text!r} is not a part of a whole.", "", "--shard 2/5, the second of five parts")
+        raise UsageError(
+            f"--shard {text!r} is not of the form PART/PARTS.", "", "--shard 2/5, the second of five parts"
+        )
     return int(found[1]), int(found[2])
 
 

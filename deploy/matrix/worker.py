@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from core.bundle import Bundle
 from core.errors import INTERRUPTED, SlipwayError
+from core.start import again
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from deploy.run.pipeline import deploy
@@ -24,6 +25,7 @@ from deploy.run.settings import Settings
 
 def main() -> int:
     """Serve requests until there are none; the exit status is `INTERRUPTED` after SIGINT."""
+    sys.unraisablehook = again
     signal.signal(signal.SIGINT, signal.default_int_handler)  # our parent may ignore it
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)

@@ -69,9 +69,14 @@ def fetch(
             raise AnswerError(
                 f"{name} on {transport.name} is said to hold {limit:,} bytes.",
                 f"{_OUTPUT_LIMIT:,} are fetched for one output, {_TOTAL_LIMIT:,} for all of a run",
+                "a program with smaller outputs, or with fewer of them",
             )
         if len(sent.get(name, b"")) > limit:
-            raise AnswerError(f"{name} on {transport.name} is longer than expected.", f"more than {limit:,} bytes")
+            raise AnswerError(
+                f"{name} on {transport.name} is longer than expected.",
+                f"more than {limit:,} bytes",
+                f"./inv devices.verify {transport.name}, then the same command again",
+            )
         if name in sent:
             (folder / name).write_bytes(sent[name])
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.bundle import Needs
-from core.errors import PreflightError, SlipwayError, UsageError
+from core.errors import DeviceBusyError, PreflightError, SlipwayError, UsageError
 from core.files import sha256_file
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
@@ -75,6 +75,7 @@ def execute(
     target = target_of(device, executable)
     ready(device, target)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_busy_with_timeout())
         held = stack.enter_context(borrowed(device, timeout or device.timeout, say))
         deadline = Deadline.after(timeout or device.timeout)
         transport = stack.enter_context(open_device(held.device, deadline))
@@ -87,6 +88,16 @@ def execute(
             words = [f"{store.run_folder}/{executable.name}", *arguments]
             argv = machine.argv(words, store.root, store.run_folder, needs)
             return _run(transport, store, argv, (executable.name, *arguments), sent, deadline)
+
+
+@contextlib.contextmanager
+def _busy_with_timeout() -> Iterator[None]:
+    """A busy device is waited for until the timeout: there is no ``--wait`` that could be longer."""
+    try:
+        yield
+    except DeviceBusyError as error:
+        hint = error.hint.replace("--wait", "--timeout")
+        raise DeviceBusyError(error.what, error.cause, hint, error.names) from error
 
 
 def split(text: str) -> list[str]:

@@ -38,6 +38,7 @@ RANK = 64
 HEADER = 4096
 """Bytes of a header at most."""
 
+_AGAIN = "a device's file: the same command again; your own: write it with numpy.save(path, array)"
 _MAGIC = b"\x93NUMPY"
 _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 _DESCR = re.compile(r"([<>|=]?)([biufcV])(\d{1,2})")
@@ -64,7 +65,7 @@ def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
         file.seek(begin)
         raw = np.fromfile(file, np.uint8, count * size) if count else np.zeros(0, np.uint8)
     if len(raw) != count * size:
-        raise AnswerError(f"{name} is not a .npy file.", "it became shorter while it was read")
+        raise AnswerError(f"{name} is not a .npy file.", "it became shorter while it was read", _AGAIN)
     known = _known(kind, size)
     bits = "uint16" if known == BFLOAT16 else known
     array = raw.view(np.dtype(bits).newbyteorder(order)).reshape(shape, order="F" if fortran else "C")
@@ -88,7 +89,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with os.fdopen(open_ordinary(path), "rb") as file:
             yield file
     except OSError as error:
-        raise AnswerError(f"{path.name} cannot be read.", str(error)) from error
+        raise AnswerError(f"{path.name} cannot be read.", str(error), _AGAIN) from error
 
 
 def _checked(name: str, file: BinaryIO) -> tuple[tuple[Order, str, int], bool, tuple[int, ...], int]:
@@ -100,6 +101,7 @@ def _checked(name: str, file: BinaryIO) -> tuple[tuple[Order, str, int], bool, t
         raise AnswerError(
             f"{name} is not a .npy file.",
             f"its header says {count:,} elements of {size} bytes, {total - begin:,} bytes follow",
+            _AGAIN,
         )
     return code, fortran, shape, begin
 
@@ -113,7 +115,7 @@ def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple
     """Byte order, kind and size of an element; whether column-major; shape; where the elements begin."""
 
     def bad(why: str) -> AnswerError:
-        return AnswerError(f"{name} is not a .npy file.", why)
+        return AnswerError(f"{name} is not a .npy file.", why, _AGAIN)
 
     if head[:6] != _MAGIC or len(head) < 12 or head[6] not in (1, 2, 3):
         raise bad("it does not begin like one")
@@ -132,10 +134,14 @@ def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple
         or (kind, size) == ("b", 1)
     )
     if match is None or not good:
-        raise AnswerError(f"{name} holds {entries['descr']!r}, no numbers.", "")
+        raise AnswerError(
+            f"{name} holds {entries['descr']!r}, which is not a type of numbers.",
+            "only booleans, integers, floating-point and complex numbers are compared",
+            _AGAIN,
+        )
     shape = _shape(entries["shape"])
     if shape is None:
-        raise bad(f"its shape ({entries['shape'][:60]}) is none")
+        raise bad(f"its shape ({entries['shape'][:60]}) is not a shape")
     own: Order = "<" if sys.byteorder == "little" else ">"
     order: Order = "<" if match[1] == "<" else ">" if match[1] == ">" else own
     return (order, kind, size), entries["fortran_order"] == "True", shape, begin + length
@@ -176,5 +182,9 @@ def size_of(dtype: str, shape: Sequence[int]) -> int:
         AnswerError: an unknown dtype.
     """
     if dtype not in SIZES:
-        raise AnswerError(f"An output of dtype {dtype[:40]!r} cannot be fetched.", "NumPy has no dtype of that name")
+        raise AnswerError(
+            f"An output of dtype {dtype[:40]!r} cannot be fetched.",
+            "NumPy has no dtype of that name",
+            "convert the output in the model, as y.to(torch.float32), and export it again",
+        )
     return math.prod(shape) * SIZES[dtype] + HEADER

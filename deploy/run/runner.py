@@ -391,7 +391,7 @@ def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *,
         try:
             number = signal.Signals(code - 128)
         except ValueError:
-            return RunError(f"The runner on {device_name} was ended by signal {code - 128}.", said)
+            return RunError(f"The runner on {device_name} was ended by signal {code - 128}.", said, _SMALLER)
         meaning = _SIGNALS.get(number, number.name)
         kind, advice = (CrashError, _REPORT) if number in _CRASHES else (RunError, _SMALLER)
         return kind(

@@ -208,7 +208,11 @@ class TuningSession(Session):
             if found.phase == "done":
                 return found
             if left <= 0:
-                raise AnswerError(f"The runner on {self.device.name} did not come to an end.", found.phase)
+                raise AnswerError(
+                    f"The runner on {self.device.name} did not end its measurement.",
+                    f"it was still at: {_PHASES[found.phase]}",
+                    "the same command again: it continues from there",
+                )
             text = (
                 f"measuring {self.job.name} on {self.device.name}: {_PHASES[found.phase]}, "
                 f"{100 * found.progress:.0f} %, at most {max(0, end - time.monotonic()):.0f} s more"
@@ -372,7 +376,11 @@ def _connected(
         check_inputs(job, needs)
         job = job.with_data(needs.program.data_files)
     if not tuned_name(settings, device, bundle, job):
-        raise NotSupportedError(f"The method {job.method!r} cannot be tuned.", "its name cannot be a file's")
+        raise NotSupportedError(
+            f"The method {job.method!r} cannot be tuned.",
+            "its name cannot be part of a file's name",
+            "export the method with a name of letters, digits and _",
+        )
     return connected(
         device,
         limit + (settings.timeout or device.timeout),

@@ -1,7 +1,7 @@
 """The packed weights that the engine lean keeps in a device's store, so that later loads need not pack them.
 
 The runner makes, checks and replaces the file by itself (docs/lean.md); this side only chooses its name and whether
-there is room. It is no file of which anybody knows the digest: `./inv devices.verify` removes it, and garbage
+there is room. Nothing records this file's digest: `./inv devices.verify` removes the file, and garbage
 collection removes it with its program or when space is short.
 """
 

@@ -13,9 +13,11 @@ sys=$1 note=$2 governor=$3 mask=$4 marker=$5 most=$6 used=$7; shift 7
 [ -z "$used" ] || touch -c "$used" 2>/dev/null &
 state before
 if [ -n "$governor" ]; then
+  # The supervisor's timer and its lifeline may both send TERM: the second one comes in the middle of `unpin` and would
+  # end it there. So every signal sets everything back anew.
   trap unpin EXIT
-  trap 'exit 143' TERM
-  trap 'exit 129' HUP
+  trap 'unpin; exit 143' TERM
+  trap 'unpin; exit 129' HUP
   for f in "$sys"/devices/system/cpu/cpufreq/policy*/scaling_governor; do
     [ -e "$f" ] && read -r old <"$f" && echo "$old $f"
   done >"$note" 2>/dev/null

@@ -150,7 +150,7 @@ class DeviceLock:
             self._drop()
             raise DeviceBusyError(
                 f"{self._transport.name} was taken over by another deploy.",
-                f"this side gave no sign of life for {STALE:.0f} s: it was suspended, or the link hung",
+                f"the device did not hear from this deploy for {STALE:.0f} s: this machine slept, or the link hung",
                 "the same command again",
             )
         if code is not None:

@@ -178,7 +178,11 @@ def run(
         channel.close()
     done = Completed(words, code, bytes(heard.stdout), bytes(heard.stderr))
     if check and code != 0:
-        raise RunError(f"{transport.name} failed while {doing} (exit {code}).", says(transport.name, done.message))
+        raise RunError(
+            f"{transport.name} failed while {doing} (exit {code}).",
+            says(transport.name, done.message),
+            f"./inv devices.verify {transport.name}, then the same command again",
+        )
     return done
 
 

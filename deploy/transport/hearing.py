@@ -109,6 +109,7 @@ def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes]
                     raise AnswerError(
                         f"{local.name} on {device} is longer than expected.",
                         f"more than {limit:,} bytes; nothing of it was kept",
+                        f"./inv devices.verify {device}, then the same command again",
                     )
                 if had > most:
                     raise HostError(

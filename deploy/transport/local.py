@@ -117,7 +117,11 @@ class LocalTransport:
                     f"the disk that holds {remote}",
                     "free some space, or set another root for the device in devices.toml",
                 ) from error
-            raise TransferError(f"{self.name} does not store {local.name}.", str(error)) from error
+            raise TransferError(
+                f"{self.name} does not store {local.name}.",
+                str(error),
+                "ls -l, for the folder's permissions; or another root for the device in devices.toml",
+            ) from error
 
     def get(self, remote: str, local: Path, limit: int, deadline: Deadline) -> None:
         """See `deploy.transport.base.Transport`."""
@@ -126,7 +130,9 @@ class LocalTransport:
         try:
             source = os.fdopen(open_ordinary(remote), "rb")
         except OSError as error:
-            raise TransferError(f"{self.name} did not leave {local.name}.", str(error)) from error
+            raise TransferError(
+                f"{self.name} did not leave {local.name}.", str(error), "the same command again"
+            ) from error
         with source, receiving(local, limit, self.name) as take:
             while piece := source.read(PIECE):
                 take(piece)

@@ -20,7 +20,9 @@ def trusted(hosts: Sequence[Trusted], as_json: bool = False) -> None:
         console.print_json([dataclasses.asdict(host) for host in hosts])
         return
     rows = [[host.host, host.kind, host.fingerprint, host.outcome, console.shown(host.file)] for host in hosts]
-    console.table("Host keys", ["host", "kind", "fingerprint", "key", "file"], rows)
+    # A fingerprint in pieces can be neither compared nor copied.
+    optional = ("file", "kind")
+    console.table("Host keys", ["host", "kind", "fingerprint", "key", "file"], rows, optional=optional)
 
 
 def rolled(device: str, value: Rolled, as_json: bool = False) -> None:

@@ -111,10 +111,11 @@ def _address_of(device: Device) -> str:
         return "here"
     if device.virtual:
         return f"virtual {device.virtual}"
+    if device.source:
+        tags = f"with {', '.join(device.place_tags)}" if device.place_tags else ""
+        return f"{device.source} place {device.place or tags or '$LG_PLACE'}"
     if device.transport == "adb":
         return device.serial or "the only one attached"
-    if device.source:
-        return f"{device.source} place {device.place}"
     user = f"{device.user}@" if device.user else ""
     return f"{user}{device.host}" + (f":{device.port}" if device.port else "")
 
@@ -137,14 +138,14 @@ def _attached() -> tuple[list[Seen], str]:
 def _state(device: Device, attached: list[Seen]) -> tuple[str, str]:
     """State and, if known from elsewhere than the inventory, address.
 
-    ``up``, ``booting`` or ``down`` for a virtual device; ``not asked`` for a real one over SSH.
+    ``up``, ``booting`` or ``down`` for a virtual device; ``not asked`` for a real one over SSH or of a lab.
     """
     if device.virtual:
         from deploy.virtual.machines import HOST, status
 
         now = status(device.virtual)
         return str(now), f"{HOST}:{now.port}" if now.running else ""
-    if device.transport == "adb":
+    if device.transport == "adb" and not device.source:
         if not device.serial:
             return ", ".join(sorted({seen.state for seen in attached})) or "not asked", ""
         return next((seen.state for seen in attached if seen.serial == device.serial), "not attached"), ""

@@ -138,7 +138,7 @@ def _trust_one(address: Address, fingerprint: str, replace: bool) -> Trusted:
     if record.revokes(key):
         raise HostKeyError(
             f"{address.device} ({address.record}) shows a key that is revoked: {key.get_name()} {key.fingerprint}.",
-            "a known_hosts file marks it so: do not trust a host that has it; nothing was stored",
+            "a known_hosts file marks it as revoked: do not trust a host that shows it; nothing was stored",
             "give the device a new key: on it, ssh-keygen -A after removing the old one",
             (key.fingerprint,),
         )
@@ -149,7 +149,7 @@ def _trust_one(address: Address, fingerprint: str, replace: bool) -> Trusted:
         raise HostKeyError(
             f"Another host key of {address.device} ({address.record}) is on record: {prints}; "
             f"it shows {key.get_name()} {key.fingerprint}.",
-            "the device was set up anew, another machine has its address, or someone listens in",
+            "the device was reinstalled, another machine has its address, or someone listens in",
             f"if you know why it changed: ./inv devices.trust {address.device} --replace",
             (key.fingerprint,),
         )
@@ -184,7 +184,11 @@ def _compare(address: Address, key: paramiko.PKey, fingerprint: str) -> None:
     )
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() != "yes":
-        raise HostKeyError(f"The host key of {address.device} was not accepted; nothing was stored.", "", "")
+        raise HostKeyError(
+            f"The host key of {address.device} was not accepted; nothing was stored.",
+            "the answer was not yes",
+            f"compare it with the device's own keys, then ./inv devices.trust {address.device}",
+        )
 
 
 def _store(file: Path, record: str, line: str, replace: bool) -> None:

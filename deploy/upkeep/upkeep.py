@@ -111,7 +111,7 @@ def rollback(device: Device, target: str = "", engine: str = "", wait: float = 6
         ]  # fmt: skip
         if len(keys) != 1:
             raise ConfigError(
-                f"{device.name} has {'several current bundles' if keys else 'no such current bundle'}.",
+                f"{device.name} has {'several current bundles' if keys else 'no current bundle of that name'}.",
                 f"there are {', '.join(sorted(survey.current)) or 'none'}",
                 f"./inv devices.rollback {device.name} --target TARGET --engine ENGINE",
                 sorted(survey.current),

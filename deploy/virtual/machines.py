@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.commands import quote
+from core.commands import lasting, quote
 from core.console import step
 from core.errors import ConfigError, HostError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
@@ -264,7 +264,7 @@ def spawn_supervisor(folder: Folder) -> int:
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-c", _RUN, str(IMPORTS), _SUPERVISOR, str(folder.path)],
-            dict(os.environ),
+            lasting(),
             file_actions=[(os.POSIX_SPAWN_DUP2, source, fd) for source, fd in ((null, 0), (log, 1), (log, 2))],
             setsid=True,
         )

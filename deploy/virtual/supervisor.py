@@ -30,11 +30,12 @@ PORT = "{port}"
 
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
+_LISTENING = "0A"
 _PORT_TRIES = 8
 _TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
 """Messages of QEMU and adb's server about a port that is in use."""
-_EARLY_SECONDS = 1.0
-"""Seconds after which QEMU has its port: it sets up forwards at once, or ends."""
+_EARLY_SECONDS = 10.0
+"""Seconds within which QEMU has its port, or ends: on a busy machine it may take some to begin."""
 _GRACE = 5.0
 MOST_PRINTED = 256 << 20
 """Bytes that a machine may print, on its console and by its emulator: they are on this machine's disk."""
@@ -88,6 +89,34 @@ def connections(port: int, table: Path = Path("/proc/net/tcp")) -> int:
     return sum(row[3] == _ESTABLISHED and int(row[1].rpartition(":")[2], 16) == port for row in rows)
 
 
+def listens(pid: int, port: int) -> bool:
+    """Whether this very process listens on ``port`` of this machine."""
+    lines: list[str] = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):  # adb's server has either
+        with contextlib.suppress(OSError):
+            lines += Path(table).read_text(encoding="ascii").splitlines()[1:]
+    rows = [line.split() for line in lines]
+    sockets = {
+        f"socket:[{row[9]}]" for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port
+    }
+    with contextlib.suppress(OSError):
+        for handle in Path(f"/proc/{pid}/fd").iterdir() if sockets else ():
+            with contextlib.suppress(OSError):
+                if str(handle.readlink()) in sockets:
+                    return True
+    return False
+
+
+def _has_port(child: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until ``child`` has ``port``; false when it ended before that."""
+    end = time.monotonic() + _EARLY_SECONDS
+    while child.poll() is None:
+        if listens(child.pid, port) or time.monotonic() > end:
+            return True
+        time.sleep(0.02)
+    return False
+
+
 def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int]:
     """QEMU on a port of its own; another process may take a free port before QEMU does, hence the loop."""
     for _ in range(_PORT_TRIES):
@@ -98,9 +127,7 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
             stdin=subprocess.DEVNULL,
             preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
         )
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_EARLY_SECONDS)
-        if child.returncode is None:
+        if _has_port(child, port):
             return child, port
         said = folder.log.read_bytes()[before:]
         if not any(words in said for words in _TAKEN):
@@ -147,8 +174,17 @@ class _Ended(BaseException):
     """Another process requested the end."""
 
 
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 def _on_signal(_number: int, _frame: object) -> None:
+    _take_signals(signal.SIG_IGN)  # a second one would interrupt what the first one ends
     raise _Ended
+
+
+def _take_signals(how: Callable[[int, object], None] | signal.Handlers) -> None:
+    for number in _ENDING:
+        signal.signal(number, how)
 
 
 def main(path: Path) -> None:
@@ -157,12 +193,12 @@ def main(path: Path) -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # release inherited locks (flock, make), which would be held for hours
     folder = Folder(path)
     launch = Launch.read(folder)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _on_signal)
+    _take_signals(_on_signal)
     child: subprocess.Popen[bytes] | None = None
     try:
         folder.touch()
         child, port = _start(launch, folder)
+        folder.touch()  # its time begins now
         State(Process.of(os.getpid()), Process.of(child.pid), port, time.time(), launch.idle_seconds).write(
             folder.state
         )
@@ -170,8 +206,7 @@ def main(path: Path) -> None:
     except _Ended:
         _say("asked to end the machine")
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        _take_signals(signal.SIG_IGN)
         if child is not None:
             child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -57,7 +57,11 @@ def load_architectures() -> dict[str, Architecture]:
         for scheme in one.schemes:
             scheme_of(scheme)
         if not set(one.tests) <= set(one.schemes) or one.runs < 1:
-            raise ConfigError(f"{name} in architectures.toml is wrong.", "tests names schemes, runs is at least 1", "")
+            raise ConfigError(
+                f"{name} in architectures.toml is wrong.",
+                "tests may only name its schemes, and runs must be at least 1",
+                "correct models/architectures.toml",
+            )
         found[name] = one
     return found
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core import errors
+from core.commands import lasting
 from core.errors import ExportError, SlipwayError
 from core.files import locked, sha256_bytes
 from core.paths import ROOT, cache_dir
@@ -103,6 +104,7 @@ def start(folder: Path, wanted: str, idle: float) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "models.warm.server", os.fspath(folder), wanted, str(idle)],
             cwd=ROOT,
+            env=lasting(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import SlipwayError
+from core.interrupts import from_ctrl_c
 from models import progress
 
 
@@ -52,7 +53,9 @@ def run(connection: socket.socket, request: dict[str, Any], added: Mapping[str, 
     except SlipwayError as error:
         send({"error": {"class": type(error).__name__, "parts": [error.what, error.cause, error.hint, error.names]}})
         return 0
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not from_ctrl_c(error):
+            raise
         return 130
     send({"folder": os.fspath(folder)})
     return 0

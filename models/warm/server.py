@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.start import again
 from models.warm.client import BUSY, SOCKET
 from models.warm.key import code, key
 
@@ -185,6 +186,7 @@ class Server:
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            sys.unraisablehook = again
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             self.selector.close()

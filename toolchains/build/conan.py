@@ -171,7 +171,9 @@ def conan(
             raise said.error(what or f"conan {args[0]}", log)
         text, whole = output.read_back(result)
         if not whole:
-            raise BuildError(f"{what or f'conan {args[0]}'} printed more than {output.ANSWER >> 20} MiB.", quote(argv))
+            raise BuildError(
+                f"{what or f'conan {args[0]}'} printed more than {output.ANSWER >> 20} MiB.", quote(argv), f"less {log}"
+            )
         return text
 
 

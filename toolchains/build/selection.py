@@ -53,7 +53,7 @@ def select(
         tuple(programs), tuple(sorted(set(operators))), tuple(sorted(set(backends))), tuple(sorted(set(types)))
     )
     if not chosen.programs:
-        raise UsageError("--ops-from names no program.", "", "./inv build --ops-from model.pte")
+        raise UsageError("--ops-from does not name a program.", "", "./inv build --ops-from model.pte")
     strange = [name for name in (*chosen.operators, *chosen.types) if not _NAME.fullmatch(name)]
     if strange:
         raise UsageError(f"{strange[0]!r} is not an operator's name.", "the program is damaged", "export it again")

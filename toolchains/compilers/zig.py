@@ -154,7 +154,7 @@ def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
                 "-r",
                 pinned,
             ],
-            env={**os.environ, "TMPDIR": scratch},  # pip downloads into it
+            env={**os.environ, "TMPDIR": scratch, "PIP_CONSTRAINT": os.devnull},  # pip downloads into TMPDIR
             error=HostError,
             what=f"Fetching {requirement}",
             hint="check the network and pip's index (pip config list), then again",

@@ -150,7 +150,11 @@ def main(words: Sequence[str]) -> int:
     """``--fsys-tarfile FILE``; the exit code is the error's own."""
     try:
         if len(words) != 2 or words[0] != "--fsys-tarfile":
-            raise UsageError("This command takes two arguments: --fsys-tarfile FILE.", f"got {' '.join(words)}")
+            raise UsageError(
+                "This command takes two arguments: --fsys-tarfile FILE.",
+                f"got {' '.join(words)}",
+                "python -m toolchains.debian.deb --fsys-tarfile package.deb",
+            )
         write_files_archive(Path(words[1]), sys.stdout.buffer)
     except SlipwayError as error:
         sys.stderr.write(f"{error}\n")

@@ -25,7 +25,11 @@ def main(words: Sequence[str]) -> int:
     """Fetch one file and print its path; the exit code is the error's own."""
     try:
         if len(words) != 4:
-            raise UsageError("This command takes four arguments: SUITE PACKAGE FILE SHA256.", f"got {len(words)}")
+            raise UsageError(
+                "This command takes four arguments: SUITE PACKAGE FILE SHA256.",
+                f"got {len(words)}",
+                "SUITE, PACKAGE and FILE as in a recipe's conandata.yml",
+            )
         from toolchains.debian import packages as debian
 
         suite, _, file, sha256 = words

@@ -50,7 +50,7 @@ def _pinned(mirror: Mirror) -> Path:
             return file
     raise HostError(
         "There are no keys to check Debian's signatures with.",
-        f"this machine has no debian-archive-keyring, and {mirror.uris[0]} has none of {', '.join(pinned['packages'])}",
+        f"this machine has no debian-archive-keyring, and {mirror.uris[0]} lacks {', '.join(pinned['packages'])}",
         f"install debian-archive-keyring, or set {KEYRING_VARIABLE} to a file with Debian's keys",
     )
 

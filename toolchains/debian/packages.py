@@ -296,7 +296,7 @@ def _download_source(apt: Client, package: str, file: Path, sha256: str) -> Path
     items = apt.plan_source(package)
     if file.name not in {item.name for item in items}:
         raise HostError(
-            f"Debian {apt.suite} has no {file.name} any more.",
+            f"Debian {apt.suite} no longer has {file.name}.",
             f"it has {', '.join(item.name for item in items) or 'nothing'}",
             "pin the version that is there, digest included",
         )
@@ -344,7 +344,7 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
         with contextlib.suppress(HostError):
             return _despite_lists(suite, filename, sha256, error, newest)
         raise HostError(
-            f"Debian {suite} has no {package} {unquote(version)} for {arch} any more.",
+            f"Debian {suite} no longer has {package} {unquote(version)} for {arch}.",
             f"a point release replaced it: there is {now} now, and this mirror keeps no older one",
             "set SLIPWAY_DEBIAN_MIRROR to a mirror that still has it; or pin the newer one, digest included: "
             f"python -m toolchains.debian.pins {suite} {arch} {package}",

@@ -17,7 +17,11 @@ def main(words: Sequence[str]) -> int:
     """Print the pins; the exit code is the error's own."""
     try:
         if len(words) < 3:
-            raise UsageError("This command takes at least three arguments: SUITE ARCH PACKAGE...", f"got {len(words)}")
+            raise UsageError(
+                "This command takes at least three arguments: SUITE ARCH PACKAGE...",
+                f"got {len(words)}",
+                "python -m toolchains.debian.pins bookworm amd64 libc6",
+            )
         from toolchains.debian import packages as debian
 
         suite, arch, *packages = words

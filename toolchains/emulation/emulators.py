@@ -56,7 +56,9 @@ def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> lis
         return []
     if not target.qemu:
         raise NotSupportedError(
-            f"Programs for {target.name} cannot be run on this machine.", f"proof of running: {target.proof}"
+            f"Programs for {target.name} cannot be run on this machine.",
+            f"proof of running: {target.proof}",
+            "./inv devices.add --ssh USER@HOST, for a device of yours",
         )
     _, suite, model = _NEWER.get(cpu, ("", _SUITE, cpu or target.qemu_cpu))
     argv = [_user_program(target.qemu, suite), "-cpu", model]

@@ -236,7 +236,9 @@ def _prefix(target: Target, wine: _Wine, root: Path) -> Path:
                 )
                 system = new / "drive_c/windows/system32"
                 if not (system / "kernel32.dll").is_file():
-                    raise HostError("Wine made no whole prefix.", f"no kernel32.dll in {new}", "./inv clean --cache")
+                    raise HostError(
+                        "Wine did not finish its prefix.", f"kernel32.dll is missing in {new}", "./inv clean --cache"
+                    )
                 # user32.dll, which shell32.dll loads, wants it; Wine takes it for no part of its own and looks here.
                 write_atomic(system / _ZLIB, (root / f"usr/{wine.mingw}/lib" / _ZLIB).read_bytes())
     return folder

@@ -110,7 +110,11 @@ class Files:
         if isinstance(error, Refused):
             return refusal(self._name, file, remote, text)
         if isinstance(error, OSError) and error.filename:
-            return TransferError(f"{file} cannot be read or written on this machine.", str(error))
+            return TransferError(
+                f"{file} cannot be read or written on this machine.",
+                str(error),
+                "ls -l, for its permissions and its folder's; then the same command again",
+            )
         if isinstance(error, TimeoutError):
             return UnreachableError(
                 f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
@@ -126,7 +130,11 @@ def refusal(name: str, file: str, remote: str, text: str) -> SlipwayError:
             f"the file system that holds {remote}",
             "free some space there, or set another root for the device in devices.toml",
         )
-    return TransferError(f"{file} could not be moved to or from {name}.", f"{remote}: {says(name, text)}")
+    return TransferError(
+        f"{file} could not be moved to or from {name}.",
+        f"{remote}: {says(name, text)}",
+        "the same command again; if it stays, another root for the device in devices.toml",
+    )
 
 
 def _path(remote: str) -> bytes:

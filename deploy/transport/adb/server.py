@@ -230,7 +230,7 @@ def running_server(port: int) -> Server | None:
         version = int(server.ask("host:version", 5)[:8], 16)
     except (AdbError, OSError, ValueError) as error:
         raise HostError(
-            f"What listens on port {port} of this machine is not an answering adb server.",
+            f"The program on port {port} of this machine does not answer as an adb server.",
             str(error) or type(error).__name__,
             f"end it, or give adb another port: export {PORT_VARIABLE}=5038",
         ) from error

@@ -316,7 +316,7 @@ class _Verify(paramiko.MissingHostKeyPolicy):
         if known.revokes(key):
             raise HostKeyError(
                 f"The host key of {address.device} ({address.record}) is revoked: {_print_of(key)}.",
-                "a known_hosts file marks it so: do not trust a host that has it",
+                "a known_hosts file marks it as revoked: do not trust a host that shows it",
                 "give the device a new key, then learn that one: " + trust_hint(address),
                 (key.fingerprint,),
             )
@@ -326,7 +326,7 @@ class _Verify(paramiko.MissingHostKeyPolicy):
             raise HostKeyError(
                 f"The host key of {address.device} ({address.record}) has changed: on record {_print_of(old)}, "
                 f"now {_print_of(key)}.",
-                f"the device was set up anew, another machine has its address, or someone listens in (record: {files})",
+                f"the device was reinstalled, another machine has its address, or someone listens in (record: {files})",
                 _reach_hint(address)
                 if address.virtual
                 else f"if you know why it changed: ./inv devices.trust {address.device} --replace",

@@ -204,7 +204,9 @@ class Files:
                 f"{self._name} stopped answering while {file} was on its way.", text, "the same command again"
             )
         return TransferError(
-            f"{file} could not be moved to or from {self._name}.", f"{remote}: {says(self._name, text)}"
+            f"{file} could not be moved to or from {self._name}.",
+            f"{remote}: {says(self._name, text)}",
+            "the same command again; if it stays, another root for the device in devices.toml",
         )
 
     def _is_full(self, remote: str) -> bool:

@@ -81,6 +81,7 @@ class SshChannel:
         raise RunError(
             f"The command's shell on {self._name} was ended by a signal.",
             "the device was short of memory, or someone ended it there",
+            "the same command again; ./inv devices.list shows whether the device answers",
         )
 
     def send(self, data: bytes) -> None:

@@ -115,7 +115,7 @@ def translated(argv: Sequence[str]) -> list[str]:
     if name != "supervise":
         if name:
             return [name, *words]
-        raise NotSupportedError("Windows has no POSIX shell.", f"{argv[0]} was to be run there", "")
+        raise NotSupportedError("Windows has no POSIX shell.", f"{argv[0]} was to be run there", "give it a .exe")
     four, inner = words[:4], words[4:]
     first = 0
     if inner[0] == "env":
