@@ -54,12 +54,18 @@ def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
 
 FAULTS_HEAD = """# Faults
 
-This page shows how a deploy ends if something breaks on the way: a row is a fault, a column is a step of the deploy. A
-cell has the number of points in that step at which the tests caused the fault, and how the deploy ended: `done` (it
+This page shows how a deploy ends if something breaks on the way. It is for those who want to know what a cut
+connection, a full disk or a restart leaves behind. A row of the table is a fault, and a column is a step of the deploy.
+
+A cell has the number of points in that step at which the tests caused the fault, and how the deploy ended: `done` (it
 overcame the fault), or the kind of its error ([errors.md](errors.md)).
 
-After each fault the tests check that every file with a final name is complete, that the next deploy succeeds, that it
-leaves no process, lock or unfinished file behind, and that everything outside the store is unchanged.
+After each fault the tests check four things:
+
+- every file with a final name is complete;
+- the next deploy succeeds;
+- it leaves no process, lock or unfinished file behind;
+- everything outside the store is unchanged.
 
 The tests write this table (`tests/faults/test_cuts.py`, `tests/faults/test_steps.py`; the figures are in
 `data/faults.json`). An outcome that is not on record fails them.

@@ -15,7 +15,7 @@ def run(words: Words) -> None:
     """
     everything, cpu, again = words["all"], words["cpu"], words["again"]
     if everything and (words.given["target"] or cpu):
-        raise UsageError("--all goes without --target and --cpu.", "", "./inv prove --all")
+        raise UsageError("--all cannot be used with --target or --cpu.", "", "./inv prove --all")
     with_kernels = not words["quick"]
     rows = (
         prove.prove_all(with_kernels=with_kernels, again=again)

@@ -89,7 +89,7 @@ def docs(c: Any, serve: bool = False, port: str = "", json: bool = False) -> Non
         "device": "measure transfers to this device instead, against scp, rsync or adb push, and a deploy's overhead; "
         "with --nets: names of devices, each net is deployed to them with every engine, and nothing is measured",
         "mib": "with --device: MiB to send (default: 64)",
-        "minutes": "with --nets and --device: after so many minutes nothing new begins; the same command goes on",
+        "minutes": "with --nets and --device: begin nothing new after this time; the same command continues",
         "update": "measuring anything but commands: keep the figures for the docs, if the machine was quiet",
         "json": JSON,
     }
@@ -189,7 +189,7 @@ def fuzz(
     By chance is libFuzzer's, under address and undefined-behaviour sanitizers; it needs Debian's clang and
     libclang-rt-dev on this machine, as the sweep's form sanitized does. The corpus is kept in the cache. What the sweep
     tried is kept in dist/sweeps: after an interruption, the same command continues. Exit code 0 means that nothing
-    crashed, leaked, hung or was refused without words.
+    crashed, leaked, hung or was refused without a message.
 
     Example: ./inv fuzz --sweep --form shipped --program 'mlp-*'
     """
@@ -249,7 +249,7 @@ def operators(
         "upstream-tests": "compare the programs of upstream's own tests instead; --program: parts of their ids",
         "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
         "kept": "with --upstream-tests: only tests that ran here before; none is run now",
-        "sample": "with --upstream-tests: one program of so many, of all tests (default: 1, all)",
+        "sample": "with --upstream-tests: one program of every N, of all tests (default: 1, all)",
         "update": "keep what was seen in docs/data/agreement.json (docs/data/upstream-tests.json)",
         "json": JSON,
     }

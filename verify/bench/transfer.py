@@ -78,7 +78,8 @@ def _program(argv: Callable[[Path, str], list[str]]) -> Send:
     def send(file: Path, name: str) -> None:
         done = subprocess.run(argv(file, name), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise HostError(f"{argv(file, name)[0]} failed while being timed.", done.stderr.strip()[-300:], "")
+            program = argv(file, name)[0]
+            raise HostError(f"{program} failed while being timed.", done.stderr.strip()[-300:], f"{program} by hand")
 
     return send
 
@@ -91,7 +92,8 @@ def _verified(send: Send, shell: list[str], folder: str) -> Send:
         argv = [*shell, "sha256sum", f"{folder}/{name}"]
         done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.stdout.split()[:1] != [sha256_file(file)]:
-            raise HostError("sha256sum failed while being timed.", (done.stdout + done.stderr).strip()[-300:], "")
+            said = (done.stdout + done.stderr).strip()[-300:]
+            raise HostError("sha256sum failed while being timed.", said, "the same command again")
 
     return both
 

@@ -61,5 +61,6 @@ def _tiles(found: Lab) -> list[tuple[str, str, str]]:
     for outcome, css in (("failed", "bad"), ("not run", "warn"), ("impossible", "")):
         number = sum(cell.outcome == outcome for cell in found.cells)
         tiles += [(str(number), outcome, css)] if number else []
-    tiles.append((str(len({cell.device for cell in found.cells})), "devices", ""))
+    devices = len({cell.device for cell in found.cells})
+    tiles.append((str(devices), "device" if devices == 1 else "devices", ""))
     return tiles

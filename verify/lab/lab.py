@@ -71,7 +71,9 @@ def run(words: Mapping[str, Any]) -> None:
     """
     name = str(words["name"])
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
-        raise UsageError(f"--name {name!r} is no name for a folder.", "letters, digits, '.', '_', '-'", "--name a")
+        raise UsageError(
+            f"--name {name!r} cannot be the name of a folder.", "letters, digits, '.', '_', '-'", "--name a"
+        )
     rounds = number("rounds", words["rounds"], _LEAST_ROUNDS, ROUNDS)
     settings = Settings.parse(
         {"cpu_threads": words["cpu_threads"] or 1, **{key: words[key] for key in SETTINGS}},
@@ -127,7 +129,7 @@ def planned(words: Mapping[str, Any], folder: Path) -> Plan:
                     possible.append((cell, device, subject, pair))
     if not possible:
         raise ConfigError(
-            "Not one of the selected layers can be run.",
+            "The selected layers cannot run.",
             "; ".join(dict.fromkeys(cell.why_not for cell in cells)),
             "./inv lab --list",
         )
@@ -149,7 +151,7 @@ def _subjects(words: Mapping[str, Any], folder: Path) -> list[Subject]:
     if words["model"]:
         if words["layers"] or words["shape"]:
             raise UsageError(
-                "--model goes without --layers and --shape.", "a model has its own", "--model mobilenet_v2"
+                "--model cannot be used with --layers or --shape.", "a model has its own", "--model mobilenet_v2"
             )
         return [Subject(Path(one.replace(":", "-")).name, one) for one in _listed(words["model"])]
     found = layers_of(_listed(words["layers"] or DEFAULT_LAYERS), _listed(words["shape"]))

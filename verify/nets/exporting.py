@@ -106,6 +106,7 @@ class Exporter:
                     "SLIPWAY_PYTHON=python3.11",
                 )  # fmt: skip
             environment.ensure_export()
+            environment.idle_threads_sleep()
             self._packages = environment.apart("nets")
         path = [os.fspath(IMPORTS), os.fspath(self._packages), *filter(None, [os.environ.get("PYTHONPATH")])]
         # Nothing is downloaded: weights are random.

@@ -154,7 +154,10 @@ def export(program: Exported, out: Path, host: Host) -> Path:
         try:
             value = make(program.net)
         except Exception as error:  # a package can raise anything
-            raise ExportError(f"{program.net.name} cannot be made.", f"{type(error).__name__}: {error}", "") from error
+            again = "./inv models.add-package, if a package is missing or has another version"
+            raise ExportError(
+                f"{program.net.name} cannot be made.", f"{type(error).__name__}: {error}", again
+            ) from error
         seen.extend(reference.eager(value[0], value[1]))
         return value
 

@@ -163,7 +163,7 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
         first = made[chosen[0].name]
-        raise ConfigError("None of these nets could be exported.", first.error, "./inv bench --nets --only resnet18")
+        raise ConfigError("The export of every net failed.", first.error, "./inv bench --nets --only resnet18")
     seen = sweep(bundles, ready, runs, again)
     result = {
         "rounds": runs,
@@ -240,5 +240,5 @@ def markdown() -> dict[str, str]:
     return {
         "short": f"{_table(SHORT, short(rows))}\n{_about(kept)}\n",
         "full": _table(FULL, full(rows)),
-        "apart": _table(APART, far) if far else "None of these programs is beyond the tolerance.\n",
+        "apart": _table(APART, far) if far else "All of these programs are within the tolerance.\n",
     }

@@ -40,7 +40,9 @@ class Input:
         """
         found = _INPUT.fullmatch(text)
         if not found:
-            raise ConfigError(f"{text!r} is no input.", "", 'give "1x3x224x224", or "1x64 <1000" for whole numbers')
+            raise ConfigError(
+                f"{text!r} does not describe an input.", "", 'give "1x3x224x224", or "1x64 <1000" for whole numbers'
+            )
         return cls(tuple(int(size) for size in found[1].split("x")), int(found[2] or 0))
 
 

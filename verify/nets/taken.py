@@ -47,7 +47,7 @@ def run(devices: str, only: str, again: bool, as_json: bool, update: bool, minut
     ready = [one for one in chosen if one.name in made and not made[one.name].error]
     if not ready:
         why = next((one.error for one in made.values()), "the time was over")
-        raise ConfigError("None of these nets could be exported.", why, "--only resnet18")
+        raise ConfigError("The export of every net failed.", why, "--only resnet18")
     bundles = {(one.target, one.engine): build(one.target, one.engine) for one in where}
     seen = sweep([(one, bundles[one.target, one.engine]) for one in where], ready, again, until)
     result = rows(chosen, where, made, seen)

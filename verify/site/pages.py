@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from core.errors import BuildError
 from core.paths import ROOT
 from verify.site import messages
 
@@ -101,12 +102,19 @@ def stage(folder: Path) -> None:
     """Write all pages, pictures and linked sources into ``folder``, which is empty.
 
     Raises:
-        FileNotFoundError: a page links to a source that does not exist.
+        BuildError: a page links to a folder. FileNotFoundError: a page links to a source that does not exist.
     """
     linked: set[str] = set()
     titles = {name: _title(file) for name, file in pages().items()}
     for name, file in pages().items():
         text, sources = moved(file.read_text(encoding="utf-8"), file)
+        for source in sorted(sources):
+            if (ROOT / source).is_dir():
+                raise BuildError(
+                    f"{file.relative_to(ROOT).as_posix()} links to a folder: {source}.",
+                    "the site has copies of linked files, not of folders",
+                    "link to a file of the folder, or write its name without a link, then ./inv docs",
+                )
         text = titled(text, titles)
         # MkDocs' Markdown reads what is inside of HTML only where that is said.
         text = text.replace("<details>", '<details markdown="1">')

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
-_VALUE = r"(?:'[^']*'|[A-Z][A-Z_]+\b|(?=\S*[_/.@=\d…])[\w/.@=:…%,*+-]*[\w…%*])"
+_VALUE = r"(?:'[^']*'|[A-Z][A-Z_]+\b|(?=\S*(?:[_/.@=][\w…%*]|[\d…]))[\w/.@=:…%,*+-]*[\w…%*])"
 """A value after an option, as opposed to the next word of the sentence."""
 _OPTION = rf"--(?:[a-z][a-z-]*|…)(?:=\S+|[ ]{_VALUE})?"
 _CODE = re.compile(
     rf"``[^`]+``|`[^`]+`"  # marked already
     rf"|(?<![\w`/-]){_OPTION}"
     rf"|(?<![\w`])\./inv(?: [A-Z]+\b| [a-z][a-z.-]*)?(?: {_OPTION}| [A-Z]+\b)*"
-    r"|(?<![\w`/])(?:[\w.<>*-]+/)+[\w.<>*:-]*"  # a path
-    r"|(?<![\w`/.])[\w-]+\.(?:py|md|toml|json|html|npy|pte|onnx|ptd|etdp|values|yaml|xml|txt|tsv)\b"  # a file
+    r"|(?<![\w`/])~?/?(?:[\w.<>*-]+/)+[\w.<>*:-]*"  # a path
+    r"|(?<![\w`/.])[\w-]+\.py:[\w]+"  # a function of a file
+    r"|(?<![\w`/.])[\w-]+\.(?:py|md|toml|json|html|npy|npz|pte|onnx|ptd|etdp|values|yaml|xml|txt|tsv)\b"  # a file
     r"|(?<![\w`])[A-Z]+_[A-Z_]+(?:=\S+)?"  # a variable
 )
 

@@ -95,7 +95,9 @@ class Choice:
         chosen = [f"--{name}" for name in ("unit", "lint", "fast", "all") if getattr(self, name)]
         if len(chosen) > 1:
             raise UsageError(
-                f"{' and '.join(chosen)} exclude each other.", "each says which tests run", f"./inv test {chosen[0]}"
+                f"{' and '.join(chosen)} cannot be used together.",
+                "each says which tests run",
+                f"./inv test {chosen[0]}",
             )
         if self.again and not self.whole:
             raise UsageError(
@@ -195,7 +197,13 @@ def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[tuple[S
     if choice.whole and not any(known for _, known in planned):
         times.keep(done, times.read(times.report(one.name) for one in done), load)
     if failed:
-        raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", "./inv test -v -k NAME", failed)
+        raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
+
+
+def _again(failed: Sequence[str]) -> str:
+    """The next command after these steps failed."""
+    checks = {step.name for step in _lint()}
+    return "./inv test --lint" if checks.issuperset(failed) else "./inv test -v -k NAME"
 
 
 def _say(known: dict[str, Passed]) -> None:

@@ -207,7 +207,9 @@ class _Shard:
         if self._child.returncode in _PYTESTS:
             raise ExportError("Upstream's tests do not run.", f"see {self.log}", "./inv doctor")
         if not self._blame("hung" if hung else "crashed") and len(self.left) == self._total:
-            raise ExportError("Upstream's tests do not run: a process ended before any.", f"see {self.log}")
+            raise ExportError(
+                "Upstream's tests do not run: a process ended before any.", f"see {self.log}", "./inv doctor"
+            )
         return None
 
     def _blame(self, outcome: str) -> bool:
@@ -271,7 +273,7 @@ def chosen(pattern: str) -> list[str]:
     for part in parts:
         if not any(part in name for name in known):
             raise ConfigError(
-                f"None of upstream's {len(known)} tests has {part!r} in its id.",
+                f"No id of upstream's {len(known)} tests contains {part!r}.",
                 f"ids are like {known[0]}",
                 "./inv agree --upstream-tests --program test_add.py",
             )
