@@ -19,8 +19,11 @@ from tests.support.order import rank, unit
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The developer's own inventory is none of the tests' business.
 os.environ["XDG_CONFIG_HOME"] = str(ROOT / "dist" / "no-configuration")
-# A test's export must not leave a process behind; those of the warm exporter itself allow it.
+# A test's export must not leave a process behind; tests/support/warm.py has the exporter that waits, and ends it.
 os.environ["SLIPWAY_WARM"] = "no"
+# Threads of PyTorch that wait for work must not compute meanwhile what another worker's tests need the processor for:
+# beside other work an export took twice the processor time.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 Completed = subprocess.CompletedProcess[str]
 

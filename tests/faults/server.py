@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+
+from tests.support.ports import reserved
 
 USER = "pi"
 
@@ -179,11 +180,7 @@ def serve(
     client_key.chmod(0o600)
     allowed = client if authorized else asyncssh.generate_private_key("ssh-ed25519")
     (folder / "authorized_keys").write_bytes(allowed.export_public_key("openssh"))
-    if not port:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = int(free.getsockname()[1])
-    device = Device(home, port, host_key, client_key, folder / "known_hosts", Faults())
+    device = Device(home, port or reserved(), host_key, client_key, folder / "known_hosts", Faults())
     device.record(host_key)
     ready, stop = threading.Event(), asyncio.Event()
     failed: list[BaseException] = []
@@ -195,7 +192,7 @@ def serve(
             return (files or Sftp)(channel, device)
 
         async with asyncssh.listen(
-            "127.0.0.1", port, server_factory=lambda: _Server(device), server_host_keys=[host_key],
+            "127.0.0.1", device.port, server_factory=lambda: _Server(device), server_host_keys=[host_key],
             authorized_client_keys=str(folder / "authorized_keys"), encoding=None, allow_scp=False,
             process_factory=lambda process: _session(device, process), sftp_factory=sftp if with_sftp else None,
             server_version=version or (),
@@ -218,7 +215,7 @@ def serve(
 
     thread = threading.Thread(target=work, name="ssh-device", daemon=True)
     thread.start()
-    ready.wait(10)
+    assert ready.wait(120), "the server did not start"
     if failed:
         raise failed[0]
     try:

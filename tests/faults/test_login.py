@@ -69,12 +69,12 @@ def test_changed_host_key(board: server.Device, device: Device, kind: str) -> No
 
 
 def test_nobody_there(device: Device) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    begun = time.monotonic()
-    with pytest.raises(UnreachableError, match=f"cannot be reached at 127.0.0.1 port {port}") as caught:
-        open_device(device.model_copy(update={"port": port}))
+    with socket.socket() as taken:  # it does not listen, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match=f"cannot be reached at 127.0.0.1 port {port}") as caught:
+            open_device(device.model_copy(update={"port": port}))
     assert caught.value.exit_code == 20
     assert 1.0 < time.monotonic() - begun < 10, "tried again with pauses, and not for ever"
 

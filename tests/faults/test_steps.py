@@ -194,7 +194,7 @@ def test_commands_without_room(tmp_path: Path, full: str) -> None:
         find "$1/own" -type f
     """
     program = tmp_path / "some.pte"
-    program.write_bytes(b"not read before there is a bundle")
+    program.write_bytes(b"\x20\0\0\0ET12" + bytes(40))  # a program's identifier; the rest is read after the build
     words = [str(disk), "40" if full == "bytes" else "4", str(ROOT), str(program)]
     argv = ["unshare", "-rm", "sh", "-c", script, "sh", *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)

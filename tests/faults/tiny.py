@@ -135,7 +135,7 @@ def settled(home: Path, root: Path) -> list[str]:
 
 def processes(home: Path) -> list[str]:
     """Processes that work in ``home`` or name it, once those that are just ending have had a moment."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while marked(str(home)) and time.monotonic() < end:
         time.sleep(0.02)
     return [f"process {pid}: {' '.join(argv)[:60]}" for pid, argv in marked(str(home)).items()]

@@ -73,6 +73,11 @@ def test_plan_run_and_merge(workspace: Path, tmp_path: Path) -> None:
     assert "1 of 2 cells failed" in merged.summary
     assert (workspace / "dist" / "matrix" / "merged" / "report.html").is_file()
 
+    # A job that ends before its first cell has no count, even where an earlier matrix left its reports.
+    failed = _act(workspace, tmp_path, command="matrix", only="nowhere", name=job["name"])
+    assert (reports / "matrix.json").is_file()
+    assert (failed.code, failed.outputs["cells"], failed.outputs["failed"]) == (2, "", "")
+
 
 def test_build_and_deploy(workspace: Path, tmp_path: Path) -> None:
     built = _act(workspace, tmp_path, command="build", target="linux-x86_64", engine="lean")

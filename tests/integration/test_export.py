@@ -25,6 +25,7 @@ from models.nets.layers import linear
 from models.quiet import log_path
 from models.schemes import get_scheme
 from models.zoo import everything, get_model
+from tests.support.timing import quickest
 
 pytestmark = pytest.mark.export
 
@@ -393,9 +394,8 @@ def test_exporting_again_does_nothing_until_something_changes(
     first = stamp()
     assert is_current(model, out=out)
     capfd.readouterr()
-    start = time.perf_counter()
+    assert quickest(stamp) < 0.5
     assert stamp() == first
-    assert time.perf_counter() - start < 0.5
     assert capfd.readouterr().err == ""
     (tmp_path / "part.py").write_text("WIDTH = 16\n")
     assert not is_current(model, out=out)
@@ -427,9 +427,11 @@ def test_another_process_gives_the_same_bytes_and_keeps_the_terminal_clean(expor
 
 def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
     file = tmp_path / "slow.py"
-    file.write_text("import time\n\n\ndef make_model():\n    time.sleep(600)\n")
+    waits = tmp_path / "waits"
+    file.write_text(
+        f"import pathlib, time\n\n\ndef make_model():\n    pathlib.Path({str(waits)!r}).touch()\n    time.sleep(600)\n"
+    )
     out = tmp_path / "out"
-    log_path("slow-make_model-fp32").unlink(missing_ok=True)
     code = (
         "import sys, pathlib; from models.export import export_many; "
         "export_many([('linear', 'fp32'), (sys.argv[1], 'fp32')], out=pathlib.Path(sys.argv[2]))"
@@ -441,14 +443,12 @@ def test_interrupted_nothing_is_left(tmp_path: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    deadline = time.monotonic() + 60
-    log = log_path("slow-make_model-fp32")
-    while not log.exists() and time.monotonic() < deadline:
+    deadline = time.monotonic() + 300
+    while not waits.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(4)  # into the sleeping function; an interrupt before that would prove as much
     runtimes = _children(child.pid)
     child.send_signal(signal.SIGINT)
-    text, _ = child.communicate(timeout=20)
+    text, _ = child.communicate(timeout=120)
     assert child.returncode in (1, -signal.SIGINT, 130)
     assert "KeyboardInterrupt" in text
     assert [one.name for one in out.iterdir()] == ["linear-fp32"]
@@ -481,7 +481,7 @@ def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) 
     mine = tmp_path / "linear-fp32"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="is in the way"):
+    with pytest.raises(ConfigError, match="The export cannot write to"):
         export("linear", "fp32", out=tmp_path, host=host)
     assert (mine / "notes.txt").read_text() == "mine"
 

@@ -77,7 +77,7 @@ def test_a_copy_of_the_exporters_process_computes_with_large_tensors(
     with (tmp_path / "log").open("w") as log:
         one = Forked("large_copies", log.fileno())
     try:
-        assert one.wait(30) == 0, (tmp_path / "log").read_text()
+        assert one.wait(120) == 0, (tmp_path / "log").read_text()
         assert one.stdout.read() == f"{1 << 22}"
     finally:
         one.kill()

@@ -110,5 +110,5 @@ def test_tests_of_the_project_on_devices(project: Path) -> None:
 def test_a_selection_without_a_device_is_an_error(project: Path) -> None:
     done = run(project, "pytest", "-p", "no:cacheprovider", "--device", "pi & !emulated")
     assert done.returncode == 4
-    assert "'pi & !emulated' fit no device." in done.stderr
+    assert "No device fits 'pi & !emulated'." in done.stderr
     assert "Try: slipway devices.list" in done.stderr

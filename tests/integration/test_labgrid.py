@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from core.bundle import Bundle
 from core.errors import ConfigError, DeviceBusyError, PreflightError, UnreachableError
 from deploy.devices.inventory import Device
 from deploy.lab.places import PLACE, lease
@@ -46,6 +47,12 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Device]:
 @pytest.fixture(scope="module")
 def pi() -> virtual.Endpoint:
     return virtual.ensure("pi")
+
+
+@pytest.fixture(scope="module")
+def arm() -> Bundle:
+    """Made before a test has a ``dist/`` of its own, where it would be linked again."""
+    return build("linux-arm64")
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +183,7 @@ def test_a_place_by_its_tags(lab: Lab, device: Device, small: Tiny, monkeypatch:
     monkeypatch.setenv(PLACE, "board")
     small.deploy(device.model_copy(update={"place": ""}))
     monkeypatch.delenv(PLACE)
-    with pytest.raises(ConfigError, match="desk names no labgrid place"):
+    with pytest.raises(ConfigError, match="desk does not name a labgrid place"):
         small.deploy(device.model_copy(update={"place": ""}))
 
 
@@ -244,10 +251,11 @@ def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny)
     with pytest.raises(ConfigError, match="has no place 'bord'") as caught:
         small.deploy(device.model_copy(update={"place": "bord"}))
     assert "board, spare" in caught.value.cause
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = f"127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(UnreachableError, match=f"coordinator {nobody} cannot be reached"):
-        lease(device.model_copy(update={"coordinator": nobody}))
+    with socket.socket() as taken:  # it does not listen, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UnreachableError, match=f"coordinator {nobody} cannot be reached"):
+            lease(device.model_copy(update={"coordinator": nobody}))
     lab.client("-p", "board", "add-match", "rack/spare/NetworkService")
     with pytest.raises(ConfigError, match="has several NetworkService"):
         small.deploy(device)
@@ -255,7 +263,7 @@ def test_no_such_place_and_no_coordinator(lab: Lab, device: Device, small: Tiny)
     assert lab.holder("board") == ""
 
 
-def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, program: Path) -> None:
+def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, arm: Bundle, program: Path) -> None:
     lab.export("tower", {"pi": service(pi.port, pi.user)})
     device = Device(
         name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi", target="linux-arm64",
@@ -272,7 +280,7 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, program: Path) ->
             held.append(lab.holder("pi"))
 
     result = deploy(
-        device, build("linux-arm64"), program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
+        device, arm, program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
     )  # fmt: skip
     assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
     assert held == [f"{socket.gethostname()}/{getpass.getuser()}"]

@@ -9,21 +9,36 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from core.bundle import Bundle
 from core.errors import UnreachableError
 from core.paths import ROOT, cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
+from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
+from deploy.virtual import image as virtual_image
+from deploy.virtual import machines as virtual
+from deploy.virtual.answer import answers
+from deploy.virtual.spec import get_spec
+from deploy.virtual.state import Folder
+from deploy.virtual.supervisor import PORT, Launch
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
-from tests.support.lab import Lab, power, service, switching
+from tests.support.deploying import program
+from tests.support.lab import Lab, Switch, power, service, switching
+from tests.support.ports import reserved
+from toolchains.build.builder import build
 from toolchains.targets import host_target
 
-pytestmark = pytest.mark.virtual
+__all__ = ["program"]
+
+pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
 
 class Board:
@@ -32,8 +47,7 @@ class Board:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = reserved()
         self.process: subprocess.Popen[bytes] | None = None
         self.broken = False
 
@@ -62,9 +76,44 @@ class Board:
         })  # fmt: skip
 
 
+class Pi:
+    """A virtual Raspberry Pi that QEMU runs on one port whenever it is started."""
+
+    def __init__(self) -> None:
+        self.port = reserved()
+        spec, self.folder = get_spec("pi"), Folder.of("pi")
+        self.user = spec.user
+        image = virtual_image.image(spec)
+        public = virtual._prepare(self.folder, image.initrd)
+        virtual._launch(spec, image, self.folder)
+        self.folder.known_hosts.write_text(f"[127.0.0.1]:{self.port} {public}\n")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def set_power(self, on: bool) -> None:
+        """What its power switch does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        if on:
+            words = [word.replace(PORT, str(self.port)) for word in Launch.read(self.folder).argv]
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+
+    @property
+    def answers(self) -> bool:
+        """Whether its SSH server greets."""
+        return answers("ssh", "127.0.0.1", self.port)
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny.make(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def arm() -> Bundle:
+    """Made before a test has a ``dist/`` of its own, where it would be linked again."""
+    return build("linux-arm64", "lean")
 
 
 @pytest.fixture(autouse=True)
@@ -72,122 +121,167 @@ def _own_results(dist: Path) -> None:
     """Results go to a folder of the test's own."""
 
 
-@contextmanager
-def powered(folder: Path) -> Iterator[tuple[Lab, Board, list[str]]]:
-    """A lab with a board, its power switch, and what the switch was told."""
-    board = Board(folder / "board")
-    (folder / "lab").mkdir()
-    with switching(board.set_power) as switch:
-        board.set_power(True)
-        lab = Lab(folder / "lab", {"board": service(board.port, server.USER) + power(switch.port)})
-        try:
-            lab.wait((board.folder / "up").exists)
-            yield lab, board, switch.calls
-        finally:
-            lab.close()
-            board.set_power(False)
+@dataclass(frozen=True)
+class Powered:
+    """A lab with two devices that have a power switch, and one without."""
+
+    lab: Lab
+    board: Board
+    board_switch: Switch
+    pi: Pi
+    pi_switch: Switch
+    shelf: server.Device
 
 
-def test_a_device_that_hangs_is_power_cycled(tmp_path: Path, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    # ~/.ssh/config shortens the wait for a device that is silent
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/config").write_text("Host *\n  ConnectTimeout 2\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with powered(tmp_path) as (lab, board, calls):
-        said: list[str] = []
-
-        def listen(event: Event) -> None:
-            if event.kind == "note":
-                said.append(event.text)
-
-        device = board.device(lab)
-        result = small.deploy(device)
-        assert (calls, result.power_cycled) == ([], "")
-        board.hang()
-        with pytest.raises(UnreachableError):
-            small.deploy(device.model_copy(update={"power_cycle": False}))
-        assert calls == [], "the inventory forbids it"
-        result = small.deploy(device, listeners=[listen])
-        assert calls == ["off", "on"]
-        assert result.power_cycled.startswith("desk at 127.0.0.1")
-        assert said[0].startswith(result.power_cycled)
-        assert said[0].endswith("Cycling the power of its place board.")
-        assert lab.holder("board") == ""
-        # A device that stays dead: once is enough, and the error says what was done.
-        board.broken = True
-        board.hang()
-        with pytest.raises(UnreachableError) as caught:
-            small.deploy(device.model_copy(update={"boot_seconds": 1.0}), retries=1)
-        assert "its power was cycled" in caught.value.cause
-        assert calls == ["off", "on"] * 2
-        assert lab.holder("board") == ""
+@pytest.fixture(scope="module")
+def powered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Powered]:
+    folder = tmp_path_factory.mktemp("powered")
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("SLIPWAY_DEVICES", str(folder / "devices"))
+        board, pi = Board(folder / "board"), Pi()
+        shelf = stack.enter_context(server.serve(folder / "shelf"))
+        for each in (board, pi):
+            stack.callback(each.set_power, False)
+            each.set_power(True)
+        switches = [stack.enter_context(switching(each.set_power)) for each in (board, pi)]
+        (folder / "lab").mkdir()
+        lab = Lab(folder / "lab", {
+            "board": service(board.port, server.USER) + power(switches[0].port),
+            "pi": service(pi.port, pi.user) + power(switches[1].port),
+            "shelf": service(shelf.port, server.USER),
+        })  # fmt: skip
+        stack.callback(lab.close)
+        lab.wait((board.folder / "up").exists)
+        yield Powered(lab, board, switches[0], pi, switches[1], shelf)
 
 
-def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path) -> None:
+def _patience(seconds: int, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``~/.ssh/config`` shortens the wait for a device that is silent."""
+    (home / ".ssh").mkdir()
+    (home / ".ssh/config").write_text(f"Host *\n  ConnectTimeout {seconds}\n")
+    monkeypatch.setenv("HOME", str(home))
+
+
+def test_a_device_that_hangs_is_power_cycled(
+    tmp_path: Path, powered: Powered, small: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _patience(2, tmp_path, monkeypatch)
+    lab, board, calls = powered.lab, powered.board, powered.board_switch.calls
+    said: list[str] = []
+
+    def listen(event: Event) -> None:
+        if event.kind == "note":
+            said.append(event.text)
+
+    device = board.device(lab)
+    result = small.deploy(device)
+    assert (calls, result.power_cycled) == ([], "")
+    board.hang()
+    with pytest.raises(UnreachableError):
+        small.deploy(device.model_copy(update={"power_cycle": False}))
+    assert calls == [], "the inventory forbids it"
+    result = small.deploy(device, listeners=[listen])
+    assert calls == ["off", "on"]
+    assert result.power_cycled.startswith("desk at 127.0.0.1")
+    assert said[0].startswith(result.power_cycled)
+    assert said[0].endswith("Cycling the power of its place board.")
+    assert lab.holder("board") == ""
+    # A device that stays dead: once is enough, and the error says what was done.
+    board.broken = True
+    board.hang()
+    with pytest.raises(UnreachableError) as caught:
+        small.deploy(device.model_copy(update={"boot_seconds": 1.0}), retries=1)
+    assert "its power was cycled" in caught.value.cause
+    assert calls == ["off", "on"] * 2
+    assert lab.holder("board") == ""
+
+
+def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path, powered: Powered) -> None:
     """LG_PROXY, as labgrid's own client has it: by the user's ssh, and by Slipway's own for the device."""
-    (tmp_path / "lab").mkdir()
-    with server.serve(tmp_path / "gate") as gate, server.serve(tmp_path / "board") as board:
-        lab = Lab(tmp_path / "lab", {"board": service(board.port, server.USER)})
-        try:
-            config = tmp_path / ".ssh/config"
-            config.parent.mkdir()
-            config.write_text(
-                f"Host gate\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
-                f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+    lab, board = powered.lab, powered.shelf
+    with server.serve(tmp_path / "gate") as gate:
+        config = tmp_path / ".ssh/config"
+        config.parent.mkdir()
+        config.write_text(
+            f"Host gate\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+        )
+        # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
+        (tmp_path / "bin").mkdir()
+        ssh = shutil.which("ssh")
+        assert ssh
+        (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
+        (tmp_path / "bin/ssh").chmod(0o755)
+        inventory = tmp_path / "devices.toml"
+        inventory.write_text(
+            f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
+            f'known_hosts = "{board.known_hosts}"\n'
+        )
+        environment = {
+            **os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "LG_COORDINATOR": lab.address, "LG_PLACE": "shelf", "SLIPWAY_CACHE": str(cache_dir()),
+            "SLIPWAY_DEVICES_FILE": str(inventory),
+        }  # fmt: skip
+        script = tmp_path / "script"
+        script.write_text("#!/bin/sh\necho from the board\n")
+
+        def run(proxy: str) -> subprocess.CompletedProcess[str]:
+            argv = [str(ROOT / "inv"), "devices.run", "desk", str(script)]
+            return subprocess.run(
+                argv, env={**environment, "LG_PROXY": proxy}, capture_output=True, text=True, check=False
             )
-            # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
-            (tmp_path / "bin").mkdir()
-            ssh = shutil.which("ssh")
-            assert ssh
-            (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
-            (tmp_path / "bin/ssh").chmod(0o755)
-            inventory = tmp_path / "devices.toml"
-            inventory.write_text(
-                f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
-                f'known_hosts = "{board.known_hosts}"\n'
-            )
-            environment = {
-                **os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-                "LG_COORDINATOR": lab.address, "LG_PLACE": "board", "SLIPWAY_CACHE": str(cache_dir()),
-                "SLIPWAY_DEVICES_FILE": str(inventory),
-            }  # fmt: skip
-            script = tmp_path / "script"
-            script.write_text("#!/bin/sh\necho from the board\n")
 
-            def run(proxy: str) -> subprocess.CompletedProcess[str]:
-                argv = [str(ROOT / "inv"), "devices.run", "desk", str(script)]
-                return subprocess.run(
-                    argv, env={**environment, "LG_PROXY": proxy}, capture_output=True, text=True, check=False
-                )
-
-            done = run("gate")
-            assert (done.returncode, done.stdout) == (0, "from the board\n"), done.stderr
-            assert gate.forwarded == [int(lab.address.rpartition(":")[2]), board.port]
-            assert lab.holder("board") == ""
-            done = run("nowhere.invalid")
-            assert done.returncode == UnreachableError.exit_code
-            assert f"The labgrid coordinator {lab.address} cannot be reached through nowhere.invalid." in done.stderr
-        finally:
-            lab.close()
+        done = run("gate")
+        assert (done.returncode, done.stdout) == (0, "from the board\n"), done.stderr
+        assert gate.forwarded == [int(lab.address.rpartition(":")[2]), board.port]
+        assert lab.holder("shelf") == ""
+        done = run("nowhere.invalid")
+        assert done.returncode == UnreachableError.exit_code
+        assert f"The labgrid coordinator {lab.address} cannot be reached through nowhere.invalid." in done.stderr
 
 
-def test_an_exporter_may_be_the_only_way(tmp_path: Path, small: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exporter_may_be_the_only_way(
+    tmp_path: Path, powered: Powered, small: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is exported with --isolated is reached through the exporter's own sshd."""
-    (tmp_path / "lab").mkdir()
     (tmp_path / ".ssh").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
-    with server.serve(tmp_path / "gate") as gate, server.serve(tmp_path / "board") as board:
-        lab = Lab(tmp_path / "lab", {"unused": service(board.port, server.USER)})
-        try:
-            lab.export("rack2", {"board": service(board.port, server.USER)}, "--isolated")
-            (tmp_path / ".ssh/config").write_text(
-                f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
-                f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
-            )
-            small.deploy(Device(
-                name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="board",
-                target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
-            ))  # fmt: skip
-            assert gate.forwarded == [board.port]
-        finally:
-            lab.close()
+    lab, board = powered.lab, powered.shelf
+    with server.serve(tmp_path / "gate") as gate:
+        lab.export("rack2", {"far": service(board.port, server.USER)}, "--isolated")
+        (tmp_path / ".ssh/config").write_text(
+            f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
+            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
+        )
+        small.deploy(Device(
+            name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="far",
+            target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),
+        ))  # fmt: skip
+        assert gate.forwarded == [board.port]
+
+
+def test_a_machine_that_stands_still_is_power_cycled(
+    tmp_path: Path, powered: Powered, arm: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QEMU takes connections and the whole machine in it stands still: its power comes back, it boots, it is used."""
+    lab, pi = powered.lab, powered.pi
+    device = Device(
+        name="rack-pi", transport="ssh", source="labgrid", coordinator=lab.address, place="pi", target="linux-arm64",
+        key=pi.folder.key, known_hosts=pi.folder.known_hosts, tags=("emulated",), boot_seconds=240.0,
+    )  # fmt: skip
+    lab.wait(lambda: pi.answers, 240)  # it has booted while the other tests ran
+    before = pi.process
+    assert before is not None
+    before.send_signal(signal.SIGSTOP)
+    assert not pi.answers
+    _patience(8, tmp_path, monkeypatch)
+    result = deploy(device, arm, program, Settings(num_executions=1, warmup=0, retries=0, timeout=300))
+    assert (result.device, result.facts.machine) == ("rack-pi", "aarch64")
+    assert result.verdict in ("identical", "agrees")
+    assert powered.pi_switch.calls == ["off", "on"]
+    assert result.power_cycled == f"rack-pi cannot be reached at 127.0.0.1 port {pi.port}."
+    assert before.returncode == -signal.SIGKILL
+    assert pi.process is not None
+    assert pi.process.poll() is None
+    assert lab.holder("pi") == ""

@@ -83,12 +83,18 @@ def _outcomes(found: Matrix) -> dict[str, str]:
     return {f"{cell.device}/{cell.program}": cell.outcome for cell in found.cells}
 
 
+def _ended_on_the_bench(journal: Path) -> list[str]:
+    """The bench's cells that are in the journal: on a busy machine one of the board's may come before them."""
+    lines = journal.read_text(encoding="utf-8").split("\n")[:-1] if journal.is_file() else []
+    return [line for line in lines if json.loads(line)["cell"].startswith("bench/")]
+
+
 def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_path: Path) -> None:
     folder = matrix_dir(name)
     process = start()
     limit = time.monotonic() + 300
     journal = folder / "cells.jsonl"
-    while not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
+    while len(_ended_on_the_bench(journal)) < 2:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.05)
@@ -142,7 +148,7 @@ def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_
     begun = time.monotonic()
     words = ("--resume", "--json", "--baseline", str(baseline), "--fail-on-regression", "10%")
     printed, err = _end(start(*words), 34)
-    assert time.monotonic() - begun < 20  # nothing was run again
+    assert time.monotonic() - begun < 60  # nothing was run again
     assert all(cell["reused"] for cell in printed["cells"])
     worse = {(each["key"].partition("/")[0], each["what"]) for each in printed["changes"] if each["verdict"] == "worse"}
     assert worse == {("bench", "latency p50"), ("board", "digest of output0")}

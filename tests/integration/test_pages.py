@@ -15,7 +15,9 @@ from deploy.matrix import html as matrix_html
 from deploy.matrix.model import Matrix, Round, Times
 from deploy.matrix.plan import Exportable
 from tests.support.browser import Browser, browser
+from tests.support.lab_results import lab
 from tests.support.matrices import OUTPUT, cell, impossible, matrix, passed, problem
+from verify.lab import html as lab_html
 
 WIDTHS = (390, 820, 1280)
 PROGRAMS = ("mobilenet_v2-fp32", "mobilenet_v2-qs8", "mlp-fp32", "mlp-qs8", "wav2letter-qd8-f16-qc4w", "edsr-fp32")
@@ -38,11 +40,32 @@ PALE = """Array.from(document.querySelectorAll('main .badge, main p, main td, ma
   return (pair[0] + .05) / (pair[1] + .05) < 4.5;
 }).map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
 """Texts with less contrast than WCAG 2.2's 4.5 to 1 (success criterion 1.4.3)."""
-OVERLAPPING = """(() => {
-  const plot = document.querySelector('svg[aria-label^="Largest absolute error"]');
+OVERLAPPING = """[...document.querySelectorAll('svg[aria-label^="Largest absolute error"]')].flatMap(plot => {
   const dots = Array.from(plot.querySelectorAll('circle')).map(e => [+e.getAttribute('cx'), +e.getAttribute('cy')]);
   return dots.filter((a, i) => dots.some((b, j) => j > i && Math.hypot(a[0] - b[0], a[1] - b[1]) < 8));
-})()"""
+})"""
+PLOTS_SHOWN = (
+    """['broad', 'slim'].filter(css => [...document.querySelectorAll('svg.' + css)].some(e => e.clientWidth))"""
+)
+PLOTS_CUT = """[...document.querySelectorAll('svg.plot')].filter(e => e.clientWidth).map(e => [e, e.closest('.card')])
+  .filter(([e, card]) => card.scrollWidth > card.clientWidth
+    || e.getBoundingClientRect().right > card.getBoundingClientRect().right)
+  .map(([e]) => e.getAttribute('aria-label'))"""
+"""Plots that are seen whole only after scrolling."""
+PLOT_TEXTS = """[...document.querySelectorAll('svg.plot, svg.spark')].filter(e => e.clientWidth).flatMap(plot => {
+  const scale = plot.getBoundingClientRect().width / plot.viewBox.baseVal.width, edge = plot.getBoundingClientRect();
+  const boxes = list => [...list].map(e => [e, e.getBoundingClientRect()]).filter(([, box]) => box.width);
+  const texts = boxes(plot.querySelectorAll('text')), dots = boxes(plot.querySelectorAll('circle'));
+  const over = (a, b, by) => a.left + by < b.right && b.left + by < a.right && a.top + by < b.bottom
+    && b.top + by < a.bottom;
+  return texts.flatMap(([e, box], i) => [
+    ...(parseFloat(getComputedStyle(e).fontSize) * scale < 11 ? ['small'] : []),
+    ...(box.left < edge.left - 1 || box.right > edge.right + 1 || box.bottom > edge.bottom + 1 ? ['cut'] : []),
+    ...texts.slice(i + 1).filter(([, other]) => over(box, other, 3)).map(([other]) => 'over ' + other.textContent),
+    ...dots.filter(([, dot]) => over(box, dot, 3)).map(() => 'over a point'),
+  ].map(what => plot.getAttribute('aria-label') + ', ' + e.textContent + ': ' + what));
+})"""
+"""Texts of plots that are small, cut, or over another text or a point."""
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +143,22 @@ def test_nothing_leaves_the_page(tab: Browser, page: Path, width: int, dark: boo
     assert tab.value(OUTSIDE) == []
     assert width < 1280 or tab.value(TOO_WIDE) == []
     assert tab.value(RATIOS_HIDDEN) == []
+    assert tab.value(UNSHADED) == []
     assert tab.value(PALE) == []
     assert tab.value(OVERLAPPING) == []
+    assert tab.value(PLOTS_SHOWN) == (["broad"] if width > 390 else ["slim"])
+    assert tab.value(PLOTS_CUT) == []
+    assert tab.value(PLOT_TEXTS) == []
     assert tab.value("document.getElementById('count').textContent") == "48 of 48"
 
 
 RATIOS_HIDDEN = """[...document.querySelectorAll('.ratios')].map(e => e.closest('.card'))
   .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 40))"""
 """Tables of ratios that must be scrolled: their figures are at the right."""
+UNSHADED = """[...document.querySelectorAll('.card')].filter(e => e.scrollWidth > e.clientWidth + 1)
+  .filter(e => (getComputedStyle(e).backgroundImage.match(/gradient/g) ?? []).length < 4)
+  .map(e => e.textContent.trim().slice(0, 40))"""
+"""Cards with more than fits which do not show it by a shadow at the edge."""
 OUT_OF_PLOT = """[...document.querySelectorAll('svg.spark text')].filter(text => {
   const inside = text.getBoundingClientRect(), plot = text.ownerSVGElement.getBoundingClientRect();
   return inside.right > plot.right + 1 || text.textContent.endsWith('…');
@@ -205,16 +236,57 @@ def test_a_comparison_stays_in_the_page(tab: Browser, compared: Path, width: int
     assert width < 1280 or tab.value(TOO_WIDE) == []
     assert tab.value(PALE) == []
     # Of 20 programs two failed and two are wrong.
-    assert tab.value("document.querySelectorAll('main svg.plot circle').length") == 16
+    for css in ("broad", "slim"):
+        assert tab.value(f"document.querySelectorAll('main svg.{css} circle').length") == 16
+    assert tab.value(PLOTS_SHOWN) == (["broad"] if width > 390 else ["slim"])
+    assert tab.value(PLOTS_CUT) == []
+    assert tab.value(PLOT_TEXTS) == []
     assert tab.value("document.querySelectorAll('main tbody tr').length") == 21  # 20 and float
     assert tab.value("[...document.querySelectorAll('.why summary')].map(e => e.offsetHeight < 36)") == [True] * 2
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a lab: long names, ratios on both sides of 1, speeds of three decades."""
+    found = lab(emulated=False)
+    measured, impossible = found.cells
+    cells = [impossible]
+    for index, (layer, ratio) in enumerate((("linear_1x256x512", 0.4), ("conv-stride_28x16x32", 1.02), ("bmm", 2.3))):
+        ways = [
+            way.model_copy(update={name: (getattr(way, name) or 0.0) * 9.0**index for name in TIMES})
+            for way in measured.ways
+        ]
+        names = {"key": layer, "device": "raspberry-pi-5-in-the-cellar", "layer": layer, "scheme": "qd8_qb4w"}
+        figures = {"ratio": ratio, "low": ratio * 0.9, "high": ratio * 1.1, "compared": "slower" if ratio > 2 else ""}
+        cells.append(measured.model_copy(update={**names, **figures, "first": ways[0], "second": ways[1]}))
+    peaks = {"raspberry-pi-5-in-the-cellar": found.peaks[measured.device]}
+    file = tmp_path_factory.mktemp("lab") / "lab.html"
+    file.write_text(lab_html.text(found.model_copy(update={"cells": tuple(cells), "peaks": peaks})), encoding="utf-8")
+    return file
+
+
+TIMES = ("p10", "p50", "p90", "gflops")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_labs_plots_stay_in_the_page(tab: Browser, laboratory: Path, width: int, dark: bool, tmp_path: Path) -> None:
+    tab.show(laboratory, width, dark)
+    tab.picture(tmp_path / f"lab-{width}-{'dark' if dark else 'light'}.png")
+    assert tab.value("document.documentElement.scrollWidth") == width
+    assert tab.value(OUTSIDE) == []
+    assert tab.value(PALE) == []
+    assert tab.value("document.querySelectorAll('main svg.slim').length") == 3
+    assert tab.value(PLOTS_SHOWN) == (["broad"] if width > 390 else ["slim"])
+    assert tab.value(PLOTS_CUT) == []
+    assert tab.value(PLOT_TEXTS) == []
 
 
 A4 = 703
 """Pixels between margins of 12 mm."""
 
 
-def test_it_prints(tab: Browser, page: Path, compared: Path, past: Path) -> None:
+def test_it_prints(tab: Browser, page: Path, compared: Path, past: Path, laboratory: Path) -> None:
     """On paper nobody scrolls."""
     tab.show(page, 1280, dark=True)
     assert tab.printed().startswith(b"%PDF")
@@ -224,6 +296,10 @@ def test_it_prints(tab: Browser, page: Path, compared: Path, past: Path) -> None
         assert tab.value("document.documentElement.scrollWidth") == A4
         assert tab.value(OUTSIDE) == []
         assert tab.value(TOO_WIDE) == []
+    for each in (page, compared, laboratory):
+        tab.show(each, A4, dark=True, paper=True)
+        assert tab.value(PLOTS_SHOWN) == ["broad"]
+        assert tab.value(PLOTS_CUT) == []
 
 
 def test_failures_are_grouped(page: Path) -> None:

@@ -67,6 +67,10 @@ def test_expressions_and_mistakes(tmp_path: Path) -> None:
     assert (code, outcomes) == (4, {})
     assert "There is no device, tag, target, engine, program or scheme called 'pj'." in said
     assert "did you mean pi" in said
+    code, outcomes, said = run(tmp_path, "--device", "(local")
+    assert (code, outcomes) == (4, {})
+    assert "Try: --device 'linux-arm64 & " in said
+    assert "--only" not in said
 
 
 def test_a_failed_deploy_is_told_in_a_few_lines(tmp_path: Path) -> None:

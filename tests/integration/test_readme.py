@@ -12,6 +12,7 @@ import pytest
 from core.paths import ROOT
 from tests.conftest import Inv
 from tests.support.builds import lend_bundle, lend_native, lend_program
+from tests.support.warm import warm
 from verify.lab.lab import load
 
 RUNNING_NOW = "./inv test"
@@ -49,7 +50,8 @@ def own_folders(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lend_native(dist, "linux-x86_64")
     lend_program(dist, "mobilenet_v2", "fp32")
     env = {"SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices")), "SLIPWAY_DIST": str(dist)}
-    yield env
+    with warm() as own:
+        yield {**env, **own}
     assert inv("devices.stop", "pi", env=env).returncode == 0
 
 

@@ -23,14 +23,22 @@ pytestmark = pytest.mark.build
 PASSED = re.compile(r"test cases: +\d+ +\| +(\d+) passed \| 0 failed \| 0 skipped")
 """doctest's summary of a run in which nothing failed; the number of tests."""
 
+LAYERS = re.compile(r"^(\d+) layers$", re.MULTILINE)
+LESSER = [
+    *("amx_int8", "gfni", "avx512_vnni", "avx512bw", "avx512f", "avx512f,avx_vnni"),
+    *("avx2", "avx", "sse4_1", "ssse3"),
+]
+"""What lesser processors of this kind lack; a processor that has none of it computes the same ten times."""
 
-def compile_tests(target_name: str, engine: str = "executorch") -> Path:
-    """Configure runtime/ as the bundle's build does and compile ``runtime_tests``; its path.
+
+def compile_tests(target_name: str, engine: str = "executorch", *programs: str) -> Path:
+    """Configure runtime/ as the bundle's build does and compile these, or ``runtime_tests``; the first one's path.
 
     From a copy of the sources next to the build's folder, as in Conan's cache: by the same relative paths ccache finds
     what the bundle's build compiled.
     """
     folder = dist_dir() / "tests" / f"runtime-{target_name}-{engine}"
+    wanted = programs or ("runtime_tests",)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "runtime", folder / "runtime")
     shutil.copy2(ROOT / "conanfile.py", folder)
@@ -47,11 +55,11 @@ def compile_tests(target_name: str, engine: str = "executorch") -> Path:
         extra = [f"--output-folder={folder}", "--conf=tools.cmake.cmaketoolchain:user_presets="]
         conan.conan(["build", folder, *words, *extra], log=log)
     build = next(folder.rglob("CMakeCache.txt")).parent
-    argv = [conan.program("cmake"), "--build", str(build), "--target", "runtime_tests"]
+    argv = [conan.program("cmake"), "--build", str(build), "--target", *wanted]
     env = {**os.environ, "PATH": os.pathsep.join([str(Path(conan.program("ninja")).parent), os.environ["PATH"]])}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return build / "tests/runtime_tests"
+    return build / "tests" / wanted[0]
 
 
 def environment(native: bool) -> dict[str, str]:
@@ -77,12 +85,34 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
 
 def test_the_cpp_tests_pass_with_lean() -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
-    program = compile_tests("linux-x86_64", "lean")
+    program = compile_tests("linux-x86_64", "lean", "runtime_tests", "tail_tests")
     done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = PASSED.search(done.stdout)
     assert found
     assert int(found[1]) > 55
+    tails = program.with_name("tail_tests")
+    assert run_tails([tails]) > 28000
+    for without in LESSER:
+        assert run_tails([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without) > 3000
+
+
+def test_no_tail_is_wrong_on_arm() -> None:
+    """A sample of layers with the kernels that lean has for these processors, XNNPACK's and KleidiAI's."""
+    target = get_target("linux-arm64")
+    program = compile_tests("linux-arm64", "lean", "tail_tests")
+    for cpu in ("cortex-a53", "max"):
+        argv: list[str | Path] = [*emulators.user_argv(target, cpu, sysroot(target)), program]
+        assert run_tails(argv, SLIPWAY_TESTS_TAILS="20", SLIPWAY_TESTS_EMULATED="1") > 1500
+
+
+def run_tails(argv: list[str | Path], **variables: str) -> int:
+    """The number of layers that were computed, all of them right."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+    env |= {"SLIPWAY_TESTS_NAMES": "1", **variables}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env, timeout=600)
+    assert done.returncode == 0, f"{variables}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return sum(int(count) for count in LAYERS.findall(done.stdout))
 
 
 @pytest.mark.parametrize(

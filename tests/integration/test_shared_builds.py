@@ -18,6 +18,7 @@ import pytest
 
 from core.files import sha256_file
 from core.paths import ROOT, cache_dir
+from tests.support.ports import reserved
 from toolchains.debian import packages as debian
 
 # Compiles a package of the recipes four times, each time with Conan's home empty. tests/unit/test_shared.py has the
@@ -68,12 +69,6 @@ builder: word
 """
 
 
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
-
-
 @contextlib.contextmanager
 def serving(argv: list[str], port: int, folder: Path, env: dict[str, str] | None = None) -> Iterator[None]:
     """A server's process, from when it answers; ended by its id."""
@@ -96,7 +91,7 @@ def serving(argv: list[str], port: int, folder: Path, env: dict[str, str] | None
 def redis(tmp_path: Path) -> Iterator[str]:
     """Debian's redis-server."""
     root = debian.tree("bookworm", "amd64", ["redis-server"], closure=True, name="test-redis")
-    port = free_port()
+    port = reserved()
     words = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(tmp_path)]
     argv = [*debian.installed_program(root, "usr/bin/redis-server"), *words]
     with serving(argv, port, tmp_path):
@@ -153,7 +148,7 @@ def conan_server(tmp_path: Path) -> Iterator[str]:
         assert sha256_file(packages / wheel) == DIGESTS[wheel]
         with zipfile.ZipFile(packages / wheel) as archive:
             archive.extractall(folder / "site")
-    port = free_port()
+    port = reserved()
     (folder / "server.conf").write_text(CONFIG.format(secret="b" * 24, port=port, folder=folder))
     env = {**os.environ, "PYTHONPATH": str(folder / "site")}
     argv = [sys.executable, "-m", "conans.conan_server", "--server_dir", str(folder)]

@@ -12,6 +12,7 @@ import pytest
 from core.paths import ROOT
 from tests.conftest import Inv
 from tests.support.builds import lend_bundle
+from tests.support.warm import warm
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.virtual]
 
@@ -30,11 +31,12 @@ def test_the_tutorials_commands_do_what_it_says(inv: Inv, tmp_path: Path) -> Non
     dist.mkdir()
     lend_bundle(dist, "linux-arm64")
     env = {"SLIPWAY_DIST": str(dist)}  # the Pi is the one that other tests use, too: another boot would prove nothing
-    for command in commands:
-        words = [word.replace("my/net.py", str(tmp_path / "my" / "net.py")) for word in shlex.split(command)]
-        assert words[0] == "./inv"
-        done = inv(*words[1:], env=env)
-        assert done.returncode == 0, done.stdout + done.stderr
+    with warm() as own:
+        for command in commands:
+            words = [word.replace("my/net.py", str(tmp_path / "my" / "net.py")) for word in shlex.split(command)]
+            assert words[0] == "./inv"
+            done = inv(*words[1:], env={**env, **own})
+            assert done.returncode == 0, done.stdout + done.stderr
     requirements = (tmp_path / "my" / "requirements.txt").read_text(encoding="utf-8")
     assert re.fullmatch(r"timm==[0-9.]+\n", requirements)
     (result,) = (dist / "results").glob("pi-net-make_model-fp32-*.json")

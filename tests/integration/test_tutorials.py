@@ -15,6 +15,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.support.builds import lend_bundle
+from tests.support.warm import warm
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 ELSEWHERE = ("devices.add", "doctor")
@@ -40,11 +41,13 @@ def test_the_one_for_the_pi(tmp_path: Path) -> None:
     env = {**os.environ, "SLIPWAY_DIST": str(tmp_path / "dist")}
     done = commands("tutorial-pi.md", "shelf")
     assert [words[0] for words in done] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
-    for words in done:
-        ran = subprocess.run(
-            [str(ROOT / "inv"), *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, f"{words}\n{ran.stdout}{ran.stderr}"
+    with warm() as own:
+        for words in done:
+            ran = subprocess.run(
+                [str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own}, capture_output=True, text=True,
+                check=False,
+            )  # fmt: skip
+            assert ran.returncode == 0, f"{words}\n{ran.stdout}{ran.stderr}"
     assert (tmp_path / "dist" / "programs" / "net-make_model-fp32" / "model.pte").is_file()
     assert (tmp_path / "baseline.json").is_file()
     assert "net-make_model-fp32/`" in text

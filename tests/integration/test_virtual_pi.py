@@ -24,6 +24,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.machines import Endpoint
 from deploy.virtual.spec import get_spec
 from deploy.virtual.state import Folder, read_state
+from tests.support.timing import quickest
 
 pytestmark = pytest.mark.virtual
 
@@ -172,9 +173,8 @@ def test_it_reaches_nothing(ssh: paramiko.SSHClient) -> None:
 
 
 def test_the_second_time_is_instant(pi: Endpoint) -> None:
-    begin = time.monotonic()
     assert virtual.ensure("pi") == pi
-    assert time.monotonic() - begin < 0.3
+    assert quickest(lambda: virtual.ensure("pi")) < 0.3
     state = virtual.status("pi")
     assert (str(state), state.port) == ("up", pi.port)
     assert state.uptime_seconds > 0
@@ -191,9 +191,8 @@ def test_private_things_are_private(pi: Endpoint) -> None:
 def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
     spec = get_spec("pi")
     first = virtual_image.image(spec)
-    begin = time.monotonic()
     assert virtual_image.image(spec) == first
-    assert time.monotonic() - begin < 2
+    assert quickest(lambda: virtual_image.image(spec)) < 2
     before = first.initrd.read_bytes()
     virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again", {})
     assert (tmp_path / "again/initrd.cpio").read_bytes() == before
@@ -243,7 +242,7 @@ def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
     ) as child:
         wait_for(lambda: read_state(own), 120)
         child.send_signal(signal.SIGINT)
-        assert child.wait(30) != 0
+        assert child.wait(90) != 0
     assert processes_of(own) == []
     assert not own.state.exists()
 

@@ -183,7 +183,8 @@ def test_several_at_once_without_leaving_an_exporter(here: Path, tmp_path: Path)
     made = {one.name: load_program(one).sha256 for one in (tmp_path / "programs").iterdir()}
     assert set(made) == {f"linear-{scheme}" for scheme in ("fp32", "fp16", "qs8", "qd8_qc8w", "qd8_qb4w")}
     assert made["linear-qs8"] == load_program(exporting("linear", "qs8", out=tmp_path / "alone")).sha256
-    assert [said.count(f"{name}: loading the exporter") for name in made] == [1] * 5, "in copies of one process"
+    lines = said.splitlines()  # on a busy machine one may come again, with its time
+    assert [lines.count(f"{name}: loading the exporter") for name in made] == [1] * 5, "in copies of one process"
 
     code, said = run("net.py:crashing")
     assert (code, said.count("ended with SIGSEGV")) == (6, 10), said  # when it ends, and in the list of failures

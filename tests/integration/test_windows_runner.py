@@ -66,6 +66,11 @@ def test_it_computes_what_upstreams_runtime_computes(run: Run, folder: Path) -> 
         assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_it_has_no_tiles_that_windows_was_not_asked_for(folder: Path) -> None:
+    # tilezero tmm0, with which each of XNNPACK's AMX kernels begins. Only processors with AMX would show it.
+    assert bytes.fromhex("c4e27b49c0") not in (folder / "pte_runner.exe").read_bytes()
+
+
 def test_faults_have_their_words_and_codes(run: Run, folder: Path) -> None:
     facts = load_program(folder)
     data = (folder / facts.file).read_bytes()

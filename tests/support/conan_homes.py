@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import environment
+from tests.support.ports import reserved
 
 USER, PASSWORD = "demo", "demo"
 _CONF = """\
@@ -67,9 +68,7 @@ class Home:
 def server(folder: Path) -> Iterator[str]:
     """Conan's server on 127.0.0.1 while the block runs; its URL. ``folder`` is made for its files."""
     folder.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = reserved()
     text = _CONF.format(secret=os.urandom(16).hex(), port=port, data=folder / "data")
     (folder / "server.conf").write_text(text, encoding="utf-8")
     apart = environment.apart("server")

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from core.bundle import Bundle
-from core.errors import INTERRUPTED, SlipwayError
+from core.errors import SlipwayError
 from core.paths import ROOT
+from core.start import again, ended
 
 
 @pytest.fixture(scope="session")
@@ -93,11 +94,9 @@ def main(inventory: str, device: str, bundle: str, where: str, executions: str) 
     except SlipwayError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
-        return INTERRUPTED
     return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(*sys.argv[1:]))
+    sys.unraisablehook = again
+    raise SystemExit(ended(lambda: main(*sys.argv[1:])))

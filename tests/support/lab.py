@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import os
 import signal
 import socket
@@ -14,7 +15,32 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.ports import reserved
+
 HERE = Path(sys.executable).parent
+
+_CLIENT = """
+import json, os, sys
+from labgrid.remote.client import main
+for line in sys.stdin:
+    words, env, file = json.loads(line)
+    if child := os.fork():
+        os.waitpid(child, 0)
+        print("done", flush=True)
+        continue
+    output = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(env)
+    sys.argv = ["labgrid-client", *words]
+    try:
+        main()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+"""
+"""labgrid's own client, which takes half a second to load, in copies of one process."""
 
 
 def service(port: int, user: str) -> str:
@@ -32,9 +58,14 @@ class Lab:
     """A coordinator, an exporter of ``resources`` (a group each), and a place for each."""
 
     def __init__(self, folder: Path, resources: dict[str, str]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{reserved()}"
         self.folder = folder
+        # The copies have no connection yet that gRPC would have to take care of.
+        self._client = subprocess.Popen(
+            [sys.executable, "-c", _CLIENT], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"},
+        )  # fmt: skip
+        self._turn = threading.Lock()
         self.processes = [self._start("labgrid-coordinator", "-l", self.address)]
         self.wait(self._answers)  # an exporter that is started before it is there ends
         self.export("rack", resources)
@@ -62,12 +93,16 @@ class Lab:
             return subprocess.Popen([HERE / words[0], *words[1:]], cwd=self.folder, stdout=log, stderr=log)
 
     def client(self, *words: str, user: str = "") -> str:
-        """labgrid's own client."""
-        done = subprocess.run(
-            [HERE / "labgrid-client", "-x", self.address, *words], cwd=self.folder, capture_output=True, text=True,
-            env={**os.environ, **({"LG_USERNAME": user, "LG_HOSTNAME": "elsewhere"} if user else {})}, check=False,
-        )  # fmt: skip
-        return done.stdout + done.stderr
+        """What labgrid's own client says."""
+        env = {"LG_USERNAME": user, "LG_HOSTNAME": "elsewhere"} if user else {}
+        said = self.folder / "client-said"
+        assert self._client.stdin is not None
+        assert self._client.stdout is not None
+        with self._turn:
+            self._client.stdin.write(json.dumps([["-x", self.address, *words], env, str(said)]) + "\n")
+            self._client.stdin.flush()
+            assert self._client.stdout.readline() == "done\n"
+            return said.read_text(encoding="utf-8")
 
     def holder(self, place: str) -> str:
         """Who has ``place``; empty for nobody."""
@@ -84,6 +119,9 @@ class Lab:
 
     def close(self) -> None:
         """End all processes; each must end by itself."""
+        with self._client:
+            assert self._client.stdin is not None
+            self._client.stdin.close()
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
         ended = [_ended(process) for process in self.processes]
@@ -93,7 +131,7 @@ class Lab:
 def _ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether it ended by itself; it is ended anyway."""
     try:
-        process.wait(15)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

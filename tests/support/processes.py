@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -48,11 +49,16 @@ def runners(folder: str) -> list[int]:
     return [pid for pid, argv in marked(folder).items() if argv[0].endswith("/bin/pte_runner")]
 
 
-def gone(folder: str, seconds: float = 5.0, setting: str = "") -> bool:
-    """Whether no process of ``folder`` (see `marked`) is left, or the last one goes within ``seconds``."""
+def ended(alive: Callable[[], object], seconds: float = 20.0) -> bool:
+    """Whether ``alive`` turns false: on a busy machine a process takes a moment to die, also of KILL."""
     end = time.monotonic() + seconds
-    while left := marked(folder, setting):
+    while found := alive():
         if time.monotonic() > end:
-            raise AssertionError(f"left behind: {left}")
+            raise AssertionError(f"still there: {found}")
         time.sleep(0.05)
     return True
+
+
+def gone(folder: str, seconds: float = 20.0, setting: str = "") -> bool:
+    """Whether no process of ``folder`` (see `marked`) is left, or the last one goes within ``seconds``."""
+    return ended(lambda: marked(folder, setting), seconds)

@@ -164,7 +164,11 @@ def test_a_server_that_answers_is_used_whatever_its_version(
 
 @pytest.mark.parametrize(
     ("answer", "what"),
-    [(okay("001f"), "version 1.0.31"), (b"HTTP/1.1 400", "not an answering adb server"), (b"OKAY0004zzzz", "not an")],
+    [
+        (okay("001f"), "version 1.0.31"),
+        (b"HTTP/1.1 400", "does not answer as an adb server"),
+        (b"OKAY0004zzzz", "does not answer as an adb server"),
+    ],
     ids=["old", "another protocol", "nonsense"],
 )
 def test_a_server_that_will_not_do(fake: Callable[..., FakeServer], answer: bytes, what: str) -> None:
@@ -174,9 +178,9 @@ def test_a_server_that_will_not_do(fake: Callable[..., FakeServer], answer: byte
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    assert running_server(port) is None
+    with socket.socket() as taken:  # it does not listen, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        assert running_server(taken.getsockname()[1]) is None
 
 
 def test_a_device_that_is_appearing_is_waited_for(fake: Callable[..., FakeServer]) -> None:
@@ -189,7 +193,7 @@ def test_a_device_that_is_appearing_is_waited_for(fake: Callable[..., FakeServer
 def test_and_not_for_ever(fake: Callable[..., FakeServer]) -> None:
     server = fake(**{"host_devices-l": [okay("abc  offline\n")]})
     with pytest.raises(UnreachableError, match="adb says offline"):
-        attach(Server("127.0.0.1", server.port), "abc", Deadline.after(0.5))
+        attach(Server("127.0.0.1", server.port), "abc", Deadline.after(1))
     assert len(server.asked) > 1
 
 
@@ -223,7 +227,7 @@ def test_an_address_that_refuses(fake: Callable[..., FakeServer], said: str, err
     where = "192.168.1.7:5555"
     server = fake(**{"host_devices-l": [okay("")], f"host_connect:{where}": [okay(said)]})
     with pytest.raises(error):
-        attach(Server("127.0.0.1", server.port), where, Deadline.after(0.3))
+        attach(Server("127.0.0.1", server.port), where, Deadline.after(1))
 
 
 class Stream:

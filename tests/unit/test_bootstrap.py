@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core import bootstrap
+from core import bootstrap, environment
+from core.paths import ROOT
 
 
 @pytest.fixture
@@ -38,6 +40,41 @@ def test_ctrl_c_while_pip_starts_ends_it(tmp_path: Path, monkeypatch: pytest.Mon
         bootstrap._pip(tmp_path, [sys.executable, "-c", "import time; time.sleep(600)"], "nothing", 1)
     (child,) = started
     assert child.returncode == -signal.SIGKILL
+
+
+def test_ctrl_c_while_it_is_loaded_is_a_word(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    words = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--bootstrap", "core", str(tmp_path / "venv")]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "SLIPWAY_LISTEN": "yes"}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+
+
+def test_kill_ends_the_installation_that_a_command_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctrl_c: None
+) -> None:
+    """A Ctrl-C that reaches this process alone."""
+    begun = subprocess.Popen(
+        ["sh", "-c", f"trap 'exit 130' INT; echo >{tmp_path}/began; for n in $(seq 150); do sleep 0.1; done"]
+    )
+    monkeypatch.setattr(environment, "_begun", lambda *_: begun)
+
+    wait = begun.wait
+    calls: list[float | None] = []
+
+    def interrupted(seconds: float | None = None) -> int:
+        if not calls:
+            calls.append(seconds)
+            os.kill(os.getpid(), signal.SIGINT)
+        return wait(seconds)
+
+    monkeypatch.setattr(begun, "wait", interrupted)
+    monkeypatch.setattr(bootstrap, "is_installed", lambda *_: False)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.01)
+    with pytest.raises(KeyboardInterrupt):
+        environment.ensure("test")
+    assert begun.returncode == 130
 
 
 @pytest.mark.parametrize(

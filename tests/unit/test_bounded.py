@@ -47,8 +47,9 @@ def test_what_takes_too_long_is_ended(code: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system limits another process's memory")
 def test_memory_has_an_end() -> None:
-    # The limit is set after the start: a program that waits a moment is surely held to it.
-    code, _, err = python("import time; time.sleep(0.5); b = bytearray(3 << 30); print(len(b))")
+    # The limit is set after the start, so the program waits for it.
+    waits = "import resource, time\nwhile resource.getrlimit(resource.RLIMIT_DATA)[0] < 0: time.sleep(0.01)\n"
+    code, _, err = python(f"{waits}b = bytearray(3 << 30); print(len(b))")
     assert code != 0
     assert "MemoryError" in err
 

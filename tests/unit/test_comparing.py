@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +15,7 @@ from commands import compare as command
 from core import environment
 from core.errors import ConfigError, UsageError
 from core.samples import Sample
-from deploy.comparing import metrics, report
+from deploy.comparing import metrics, plot, report
 from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.comparing.run import accuracy
 from deploy.comparing.sampling import fitted, widened
@@ -93,7 +95,7 @@ def test_the_report_says_emulated_instead_of_times() -> None:
     columns, table = report.table(found)
     assert table[-1][columns.index("p50")] == table[-1][columns.index("load")] == "emulated"
     page = report.html(found)
-    assert page.count("<svg") == 2
+    assert [page.count(f'class="plot {css}"') for css in ("broad", "slim")] == [2, 2]
     assert "<int8>" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert Compared.model_validate_json(found.model_dump_json()) == found
@@ -222,3 +224,54 @@ def test_inputs_are_converted_to_what_the_program_takes(tmp_path: Path) -> None:
     assert list(widened(fitted(file, "bfloat16", tmp_path / "made"))[:2]) == [1.0, 1.0], "halves go to even"
     with pytest.raises(UsageError):
         fitted(file, "int64", tmp_path / "made")
+
+
+def test_the_line_is_the_front_of_the_two_axes_and_psnr_beyond_is_explained() -> None:
+    """`small` is in the front for its size only: a line through it would zigzag."""
+    rows = [
+        _row(name, 0.5, size, p50).model_copy(update={"accuracy": Accuracy(cosine=1.0, psnr=psnr)})
+        for name, psnr, size, p50 in (("fast", 35.0, 300, 1.0), ("exact", 136.0, 400, 2.0), ("small", 55.0, 200, 3.0))
+    ]
+    found = Compared(
+        model="net", data="", created="2026", samples=1, of=1, reference=Accuracy(), by="psnr",
+        rows=marked(rows, "psnr"),
+    )  # fmt: skip
+    assert all(one.front for one in found.rows)
+    page = report.html(found)
+    drawings = re.findall(r'<polyline points="([^"]*)"', page)
+    assert len(drawings) == 2, "for wide screens and for narrow ones"
+    for points in drawings:
+        heights = [float(point.split(",")[1]) for point in points.split()]
+        assert len(heights) == 2, "fast and exact"
+        assert heights == sorted(heights, reverse=True)
+    assert "PSNR above 100 dB is drawn at 100" in page
+    assert "PSNR, dB 136" in page
+    low = found.model_copy(update={"rows": found.rows[:1]})
+    assert "is drawn at" not in report.html(low)
+
+
+def test_a_plots_labels_cover_no_point_and_no_label() -> None:
+    """Programs so close together that labels beside their points would cover others."""
+    rows = [_row(f"qs{index}-per-tensor", 0.7 + 0.002 * (index % 4), 100, 10 + 1.2 * index) for index in range(12)]
+    drawn = plot.plot(marked(rows, "top1"), "top1")
+    drawings = re.findall(r"<svg.*?</svg>", drawn)
+    assert len(drawings) == 2
+    for drawing in drawings:
+        boxes = [
+            (float(x) - float(r), float(y) - float(r), float(x) + float(r), float(y) + float(r))
+            for x, y, r in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', drawing)
+        ]
+        assert len(boxes) == 12
+        for x, y, css, words in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="([a-z ]+)">(qs[^<]+)<', drawing):
+            long = 7.0 * len(words)
+            left = float(x) - (long if "end" in css else long / 2 if "middle" in css else 0)
+            boxes.append((left, float(y) - 9, left + long, float(y) + 1))
+        assert len(boxes) == 24, "a label for every point"
+        for one, other in itertools.combinations(boxes[12:], 2):
+            assert not _over(one, other)
+        for label, dot in itertools.product(boxes[12:], boxes[:12]):
+            assert not _over(label, dot)
+
+
+def _over(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

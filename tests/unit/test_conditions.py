@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -146,6 +147,27 @@ def test_it_is_set_back_when_the_time_is_over(sysfs: Path, tmp_path: Path) -> No
     assert not (tmp_path / "note").exists()
 
 
+def test_a_second_signal_does_not_end_the_setting_back(sysfs: Path, tmp_path: Path) -> None:
+    policies = [sysfs.parent.parent / f"policy{number}" / sysfs.name for number in range(1000, 1400)]
+    for policy in policies:
+        policy.parent.mkdir()
+        policy.write_text("powersave\n")
+    argv = wrapped(
+        ["sh", "-c", f"echo $PPID >{tmp_path}/pid; exec sleep 42"], str(tmp_path / "note"), "performance", ""
+    )
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, start_new_session=True) as child:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert {policy.read_text() for policy in policies} == {"performance\n"}
+        os.killpg(child.pid, signal.SIGTERM)
+        while sysfs.read_text() != "powersave\n" and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        os.killpg(child.pid, signal.SIGTERM)
+    assert {policy.read_text() for policy in policies} == {"powersave\n"}
+    assert not (tmp_path / "note").exists()
+
+
 def test_the_next_session_sets_back_what_a_killed_one_left(sysfs: Path, tmp_path: Path) -> None:
     def kill() -> None:
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
@@ -154,7 +176,7 @@ def test_the_next_session_sets_back_what_a_killed_one_left(sysfs: Path, tmp_path
 
     helper = threading.Thread(target=kill)
     helper.start()
-    go(tmp_path, "echo $PPID >pid; sleep 1")
+    go(tmp_path, "echo $PPID >pid; sleep 42")
     helper.join()
     assert sysfs.read_text() == "performance\n"
     run(LocalTransport(), ["sh", "-c", script("unpin"), "slipway", str(tmp_path / "note")], deadline=Deadline.after(9))

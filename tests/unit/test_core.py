@@ -150,20 +150,69 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # it ended just now
+        return False
     return state != "Z"
 
 
-def test_timeout_ends_the_whole_process_group(tmp_path: Path) -> None:
+def test_timeout_ends_the_whole_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid_file = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid_file}; trap '' TERM; wait; sleep 60"
+    drain = output.drain
+
+    def late(*words: Any) -> int:  # its time begins when it has begun
+        limit = time.monotonic() + 60
+        while not (pid_file.exists() and pid_file.read_text(encoding="utf-8").strip()) and time.monotonic() < limit:
+            time.sleep(0.02)
+        return drain(*words)
+
+    monkeypatch.setattr(output, "drain", late)
     with pytest.raises(HostError, match="took longer than 1 s"):
         commands.run(["sh", "-c", script], timeout=1, what="Sleeping")
     pid = int(pid_file.read_text(encoding="utf-8"))
-    limit = time.monotonic() + 5
+    limit = time.monotonic() + 30
     while _alive(pid) and time.monotonic() < limit:
         time.sleep(0.02)
     assert not _alive(pid)
+
+
+def test_a_second_ctrl_c_ends_the_child_at_once(tmp_path: Path) -> None:
+    """The first one grants it three seconds, which it would use."""
+    began = tmp_path / "began"
+    code = (
+        "import os, signal, subprocess, time\n"
+        "from core import commands\n"
+        "wait = subprocess.Popen.wait\n"
+        "def waiting(child, seconds=None):\n"
+        "    if seconds: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return wait(child, seconds)\n"
+        f"with commands.process(['sh', '-c', 'trap \"\" TERM; echo >{began}; sleep 60; sleep 60']) as child:\n"
+        f"    while not os.path.exists('{began}'): time.sleep(0.01)\n"
+        "    print(child.pid, flush=True)\n"
+        "    subprocess.Popen.wait = waiting\n"
+        "    raise KeyboardInterrupt\n"
+    )
+    root = str(Path(commands.__file__).parent.parent)
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    assert done.stderr.count("KeyboardInterrupt") >= 2, done.stderr
+    assert not _alive(int(done.stdout))
+
+
+def test_ctrl_c_right_after_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child is there, and known to nobody yet."""
+
+    class Running(set[subprocess.Popen[bytes]]):
+        def add(self, child: subprocess.Popen[bytes]) -> None:
+            started.append(child)
+            raise KeyboardInterrupt
+
+    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(commands, "_running", Running())
+    with pytest.raises(KeyboardInterrupt):
+        commands.run(["sleep", "60"])
+    assert started[0].poll() is not None
 
 
 def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
@@ -171,11 +220,11 @@ def test_ctrl_c_ends_the_child_too(tmp_path: Path) -> None:
     code = f"from core.commands import run\nrun(['sh', '-c', 'echo $$ > {pid_file}; exec sleep 60'])\n"
     root = str(Path(commands.__file__).parent.parent)
     child = subprocess.Popen([sys.executable, "-c", code], cwd=root, stderr=subprocess.DEVNULL)
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text(encoding="utf-8").strip()) and time.monotonic() < limit:
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    child.wait(10)
+    child.wait(60)
     assert not _alive(int(pid_file.read_text(encoding="utf-8")))
 
 

@@ -29,6 +29,7 @@ _TARGETS = {
     "tests-executorch": ("tests", "tests/program", "tests/executorch"),
     "tests-lean": ("tests", "tests/program", "tests/lean"),
     "tests-onnxruntime": ("tests", "tests/onnxruntime"),
+    "tests-tails": ("tests/tails",),
 }
 # Files for other systems, and those that are compiled alone.
 _OTHERS = {

@@ -245,7 +245,7 @@ def test_sources_are_upstreams_tarballs_of_the_newest_version(archive: Archive) 
     assert debian.source("bookworm", "tool", tarball.name, digest).read_bytes() == b"upstream"
     with pytest.raises(HostError, match="not the file that was pinned"):
         debian.source("bookworm", "tool", tarball.name, "0" * 64)
-    with pytest.raises(HostError, match="any more"):
+    with pytest.raises(HostError, match="no longer has"):
         debian.source("bookworm", "tool", "tool_1.9.orig.tar.xz", digest)
 
 
@@ -254,5 +254,5 @@ def test_a_pinned_package_behind_a_newer_one(archive: Archive) -> None:
     name = "choice_0.9-1_amd64.deb"
     (archive.folder / "pool" / name).write_bytes(b"older")
     assert debian.binary("bookworm", name, hashlib.sha256(b"older").hexdigest()).read_bytes() == b"older"
-    with pytest.raises(HostError, match="any more"):
+    with pytest.raises(HostError, match="no longer has"):
         debian.binary("bookworm", "choice_0.8-1_amd64.deb", "0" * 64)

@@ -67,3 +67,25 @@ def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, li
         _, said = child.communicate(timeout=30)
     assert (child.returncode, said) == (130, "Interrupted.\n")
     assert _gone(started)
+
+
+HALF_MADE = """
+from core.cli import task
+
+class File:
+    def __del__(self):
+        self.begun
+
+@task(help={})
+def wait(_):
+    file = File()
+    raise KeyboardInterrupt
+"""
+
+
+def test_nothing_is_said_of_what_ctrl_c_left_half_made(tmp_path: Path) -> None:
+    """paramiko's files are such objects: their end asks for what their beginning would have set."""
+    (tmp_path / "tasks.py").write_text(HALF_MADE)
+    argv = [sys.executable, "-S", str(ROOT / "core" / "start.py"), "--search-root", str(tmp_path), "wait"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")

@@ -154,6 +154,6 @@ def test_a_device_that_does_not_answer_is_not_written(file: Path, monkeypatch: p
 def test_what_a_lab_says_is_checked_like_the_inventory(host: str, port: int, user: str) -> None:
     desk = Device(name="desk", transport="ssh", source="labgrid", place="rack")
     assert located(desk, Service("10.0.0.7", 2222, "pi")).port == 2222
-    with pytest.raises(ConfigError, match="not at an address") as caught:
+    with pytest.raises(ConfigError, match="does not accept the address of") as caught:
         located(desk, Service(host, port, user))
     assert "\x1b" not in str(caught.value)

@@ -15,15 +15,14 @@ from core.bundle import Bundle
 from core.errors import AnswerError, ConfigError, MatrixError, UsageError
 from deploy.devices.inventory import Device, get_device, load_devices
 from deploy.run.runner import Instructions as Runner
-from deploy.run.runner import ProfileRow
 from tests.conftest import Inv
+from tests.support.lab_results import lab
 from toolchains.targets import get_target
 from verify.lab import html, kept, report, running, words
 from verify.lab import lab as command
 from verify.lab.lab import check, planned
 from verify.lab.layers import FAMILIES, FUNCTION, LLM, layers_of
-from verify.lab.model import Instructions, Lab, LabCell, Peak, Used, Way
-from verify.lab.operators import matched
+from verify.lab.model import Instructions, Lab, Peak
 from verify.lab.peaks import peaks, read
 from verify.lab.ways import pair_for
 
@@ -93,77 +92,8 @@ def test_the_plan_says_what_is_impossible(tmp_path: Path) -> None:
         planned({**WORDS, "layers": "bmm", "types": "qs8"}, tmp_path)
     with pytest.raises(ConfigError, match="did you mean pf32"):
         planned({**WORDS, "types": "pf33"}, tmp_path)
-    with pytest.raises(UsageError, match="--model goes without"):
+    with pytest.raises(UsageError, match="--model cannot be used with --layers"):
         planned({**WORDS, "model": "mlp", "shape": "1x2x3"}, tmp_path)
-
-
-def way(name: str, kernel: str, p50: float | None) -> Way:
-    timed = {} if p50 is None else {
-        "p10": p50 * 0.9, "p50": p50, "p90": p50 * 1.2, "load_ms": 1.0, "processes": (p50,) * 5, "executions": 9,
-        "spread": 0.3,
-        "gflops": 3.0, "gbytes_per_s": 2.0,
-    }  # fmt: skip
-    return Way.model_validate(
-        {"name": name, "engine": "lean", "verdict": "agrees", "known_from": "the engine", **timed,
-         "kernels": (Used(node="n", kernel=kernel, library="KleidiAI" if "kai" in kernel else "XNNPACK"),)}
-    )  # fmt: skip
-
-
-def profile(operator: str, *ms: float) -> ProfileRow:
-    low, middle, high = ms
-    return ProfileRow(
-        name=f"{operator} #1 @0", operator=operator, provider="XnnpackBackend", count=50, total_ms=50 * middle,
-        p10_ms=low, p50_ms=middle, p90_ms=high,
-    )  # fmt: skip
-
-
-FIRST = (profile("Fully Connected (NC, PF32) GEMM", 0.2, 0.3, 0.5), profile("Clamp (NC)", 0.1, 0.1, 0.1))
-SECOND = (
-    profile("Fully Connected (NC, F32) GEMM", 0.5, 0.6, 0.7),
-    profile("Copy (NC)", 0, 0, 0),
-    ProfileRow(name="Method::execute", operator="around", provider="runtime", count=50, total_ms=1, p10_ms=1, p50_ms=1,
-               p90_ms=1),
-)  # fmt: skip
-
-
-def lab(*, emulated: bool) -> Lab:
-    timed = (
-        {}
-        if emulated
-        else {
-            "ratio": 0.5,
-            "low": 0.4,
-            "high": 0.6,
-            "p": 0.008,
-            "compared": "faster",
-            "operators": matched(FIRST, SECOND),
-        }
-    )
-    times = (None, None) if emulated else (0.5, 1.0)
-    measured = {
-        "key": "a/linear-fp32", "device": "<b>pi", "emulated": emulated, "target": "linux-arm64", "layer": "linear",
-        "scheme": "fp32", "type": "pf32", "outcome": "measured",
-        "first": way("KleidiAI", "kai_run_matmul_clamp_f32_x", times[0]),
-        "second": way("without KleidiAI", "xnn_f32_gemm_minmax_ukernel_6x8__neon", times[1]), **timed,
-    }  # fmt: skip
-    impossible = {
-        **measured,
-        "key": "b",
-        "outcome": "impossible",
-        "why_not": "no such thing",
-        "first": None,
-        "second": None,
-    }
-    for name in timed:
-        impossible[name] = {"compared": "", "operators": ()}.get(name)
-    return Lab(
-        name="x", created="now", finished="later", against="with, and without", rounds=5, threads=1,
-        peaks={} if emulated else {"<b>pi": (
-            Peak(threads=1, feature="neon", gflops=9.0, gbytes_per_s=4.0),
-            Peak(threads=4, feature="neon", gflops=36.0, gbytes_per_s=5.0),
-        )},
-        cells=(LabCell.model_validate(measured), LabCell.model_validate(impossible)),
-    )  # fmt: skip
 
 
 def test_every_report_has_every_cell(tmp_path: Path) -> None:

@@ -160,9 +160,9 @@ def test_steps_of_several_threads_have_a_line_each(screen: Screen) -> None:
 
     def work(name: str) -> None:
         with console.step(name):
-            both.wait(10)
+            both.wait(60)
             console.note(f"drawn by {name}")
-            both.wait(10)
+            both.wait(60)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
     for each in threads:

@@ -89,6 +89,16 @@ def test_a_build_that_no_index_has_is_explained(
         bootstrap.install("core", environment)
 
 
+def test_a_constraint_of_the_machine_does_not_hide_that(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "constraints.txt").write_text("slipway-sample<=2.0\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
+    _lock("1.0+cpu", "0" * 64)
+    with pytest.raises(bootstrap.SetupError, match=r"^pip found no slipway-sample==1\.0\+cpu"):
+        bootstrap.install("core", environment)
+
+
 def test_no_hint_lets_a_second_index_in() -> None:
     """Neither code nor docs name or suggest another package index."""
     files = [ROOT / "inv", ROOT / "pyproject.toml", ROOT / "README.md"]

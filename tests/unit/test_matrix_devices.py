@@ -67,7 +67,8 @@ def test_its_death_is_told_and_the_next_cell_has_a_new_one(worker: Any, tmp_path
 
 @pytest.mark.parametrize("willing", [True, False])
 def test_an_interruption_ends_it(worker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, willing: bool) -> None:
-    monkeypatch.setattr(matrix_devices, "CLEANUP", 0.5)
+    if not willing:
+        monkeypatch.setattr(matrix_devices, "CLEANUP", 0.5)
     deaf = "" if willing else "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     made = worker(f"import time\n{deaf}sys.stdin.readline(); say(event='note', text='busy')\ntime.sleep(600)")
     bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]

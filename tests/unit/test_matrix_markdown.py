@@ -64,7 +64,9 @@ def test_hostile_words_are_shown_and_do_nothing() -> None:
     assert page.count("<tr>") == 2
     assert page.count("</td>") == 7
     shown = " ".join(HOSTILE.split())
-    assert _words(text).count(shown) == 10
+    assert _words(text).count(shown) == 9
+    assert f"Cause: {HOSTILE.replace(chr(10), '')}" in _words(text), "a cause of two lines has a <br> between them"
+    assert page.count("<br>") == 1
 
 
 def test_worse_figures_are_a_table() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from core.errors import ConfigError, UsageError
 from core.files import write_atomic
-from deploy.matrix import merge
+from deploy.matrix import html as matrix_html
+from deploy.matrix import markdown, merge, report
 from deploy.matrix.model import Change, Matrix
 from tests.conftest import Inv
 from tests.support.matrices import impossible, matrix, passed, problem
@@ -31,6 +32,21 @@ def test_all_cells_are_there_once_and_the_latest_counts() -> None:
         assert {cell.key: cell.outcome for cell in found.cells} == {A: "failed", B: "passed", C: "passed"}
         assert (found.name, found.seconds, found.host, found.only) == ("all", 7.0, "x, y", "(a | b) | (b | c)")
         assert (found.created, found.finished) == (early.created, late.finished)
+
+
+def test_times_of_jobs_that_ran_side_by_side_are_called_a_sum(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    two = merge.merged([_job(A, seconds=30.0), _job(B, seconds=40.0)], "all", "")
+    three = merge.merged([two, _job(C, seconds=50.0)], "all", "")
+    assert "in 1 min 10 s (sum over 2 jobs)" in markdown.text(two)
+    assert "Run in 2 min 0 s (sum over 3 jobs)" in markdown.text(three)
+    page = matrix_html.text(three)
+    assert "sum over 3 jobs" in page
+    assert "in all" not in page
+    report.report(three, tmp_path)
+    assert "in 2 min 0 s (sum over 3 jobs)." in " ".join(capsys.readouterr().out.split())
+    assert "Run in 30 s." in markdown.text(merge.merged([_job(A, seconds=30.0)], "all", ""))
 
 
 def test_a_cell_that_a_job_did_not_reach_is_another_jobs() -> None:

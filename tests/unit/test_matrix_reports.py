@@ -22,7 +22,7 @@ from deploy.matrix import matrix as room
 from deploy.matrix import plots
 from deploy.matrix import report as matrix_report
 from deploy.matrix.baseline import Baseline, compare
-from deploy.matrix.model import Matrix, Round, load_matrix
+from deploy.matrix.model import CellResult, Matrix, Round, load_matrix
 from tests.support.matrices import EMULATED, OUTPUT, TIMES, cell, impossible, matrix, passed, problem
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}&amp;]]>"
@@ -144,8 +144,14 @@ def test_what_would_be_obeyed_is_an_escape_in_every_report(
 @settings(max_examples=25, deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_leaves_the_page_whole(text: str) -> None:
-    tags = len(Page(matrix_html.text(everything(), earlier())).elements)
-    assert len(Page(matrix_html.text(everything(text or "x"), earlier())).elements) <= tags
+    assert _elements(text or "x") <= _elements()
+
+
+def _elements(*words: str) -> int:
+    """How many elements the page has apart from the lines of plots' labels: a long label has several."""
+    found = Page(matrix_html.text(everything(*words), earlier())).elements
+    assert all(set(attributes) == {"x", "y", "class"} for tag, attributes in found if tag == "text")
+    return sum(tag != "text" for tag, _attributes in found)
 
 
 def test_emulated_times_are_never_shown_as_latency() -> None:
@@ -181,6 +187,31 @@ def test_tables_on_the_terminal(
     emulated = next(line for line in out.splitlines() if line.startswith(" emu "))
     assert emulated.count(" 10 ms ") == 1
     assert "10.000 ms" not in emulated
+
+
+@pytest.mark.parametrize(
+    ("cells", "there", "missing"),
+    [
+        ((passed(),), ("latency p50, p90",), ("emulated time",)),
+        ((passed(cell(EMULATED)),), ("emulated time",), ("latency p50, p90",)),
+        ((passed(), passed(cell(EMULATED))), ("latency p50, p90", "emulated time"), ()),
+    ],
+)
+def test_the_terminal_has_only_columns_with_times(
+    cells: tuple[CellResult, ...],
+    there: tuple[str, ...],
+    missing: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(console.out(), "width", screen.PIPED_WIDTH)
+    matrix_report.report(matrix(*cells), tmp_path)
+    out = capsys.readouterr().out
+    for head in (*there, "max error"):
+        assert head in out
+    for head in missing:
+        assert head not in out
 
 
 def test_json_is_the_matrix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -270,3 +301,15 @@ def test_a_regression_is_a_failure_only_where_it_was_asked_for() -> None:
     found = everything()
     assert b"regression" in matrix_junit.text(found)
     assert b"regression" not in matrix_junit.text(found.model_copy(update={"threshold": None}))
+
+
+def test_without_an_emulated_device_the_page_has_no_column_for_its_time() -> None:
+    heads = [
+        html.count("<button type=") for html in (matrix_html.text(matrix(), []), matrix_html.text(everything(), []))
+    ]
+    assert heads == [9, 10]
+    page = matrix_html.text(matrix(), [])
+    rows = re.findall(r"<tr data-outcome.*?</tr>", page, re.DOTALL)
+    assert rows
+    assert [row.count("<td") for row in rows] == [9] * len(rows)
+    assert ">emulated time<" not in page

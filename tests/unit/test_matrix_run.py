@@ -49,7 +49,7 @@ class Worker:
         assert device.name not in Worker.busy, "two runs at once on a device"
         Worker.busy.add(device.name)
         if Worker.meeting and device.transport != "local":
-            Worker.meeting.wait(10)
+            Worker.meeting.wait(60)
         time.sleep(0.05)  # long enough for others to come in, if they are let
         Worker.together.add(frozenset(Worker.busy))
         yield "running"

@@ -44,7 +44,7 @@ def test_other_cells_and_other_settings_are_another_plan() -> None:
 
 @pytest.mark.parametrize("wrong", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", "2/5x"])
 def test_what_is_no_part_is_refused(wrong: str) -> None:
-    with pytest.raises(UsageError, match="is not a part of a whole"):
+    with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
         shards.parse(wrong)
 
 

@@ -161,9 +161,9 @@ def test_the_answer_comes_at_once(tmp_path: Path) -> None:
     is_current("mobilenet_v2", "qs8", out=tmp_path)  # reads the tables
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()  # others may have the processors
         assert is_current("mobilenet_v2", "qs8", out=tmp_path)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.05
 
 
@@ -235,7 +235,7 @@ def test_the_users_file_does_not_run_when_it_is_looked_at(tmp_path: Path) -> Non
 def test_what_an_onnx_cannot_be() -> None:
     with pytest.raises(ConfigError, match="not as qd8_qc8w"):
         resolve("mlp", "qd8_qc8w", format="onnx")
-    with pytest.raises(ConfigError, match="makes no sense for linear as"):
+    with pytest.raises(ConfigError, match="does not suit linear as"):
         resolve("linear", "qs8", format="onnx")
     with pytest.raises(ConfigError, match="has no vulkan"):
         resolve("mlp", partitioners=["vulkan"], format="onnx")

@@ -105,7 +105,7 @@ def test_options_are_read_from_words() -> None:
     ("options", "words_of_it"),
     [
         ({"per_op_mod": "1"}, "did you mean per_op_mode"),
-        ({"per_op_mode": "perhaps"}, "yes or no"),
+        ({"per_op_mode": "perhaps"}, "must be true or false"),
         ({"config_precisions": "fp23"}, "did you mean fp32"),
     ],
 )

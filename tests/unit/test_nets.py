@@ -46,7 +46,7 @@ def test_inputs_are_noise_or_whole_numbers() -> None:
     assert Input.of("1x3x224x224") == Input((1, 3, 224, 224))
     assert Input.of("1x64 <1000") == Input((1, 64), 1000)
     for wrong in ("", "1x", "1x64<1000", "ax3"):
-        with pytest.raises(ConfigError, match="is no input"):
+        with pytest.raises(ConfigError, match="does not describe an input"):
             Input.of(wrong)
 
 

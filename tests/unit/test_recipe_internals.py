@@ -1,9 +1,12 @@
-"""The recipe with XNNPACK's own headers: of the library that is linked, and what it reads out of the sources."""
+"""What recipes read out of sources: XNNPACK's own headers, and the operators of the package slipway."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 
+import pytest
 import yaml
 
 from core.paths import ROOT
@@ -41,3 +44,34 @@ void xnn_x_gemm_ukernel_4x4__a(
 }
 """
     assert re.findall(pattern, source, re.DOTALL) == [("xnn_x_gemm_ukernel_4x4__a", "kai_run_matmul_four")]
+
+
+SPEC = importlib.util.spec_from_file_location("slipway_recipe", RECIPES / "slipway" / "all" / "conanfile.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+slipway = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(slipway)
+
+
+def test_the_operators_of_the_package_are_the_engines() -> None:
+    kept = json.loads((ROOT / "docs" / "data" / "operators.json").read_text(encoding="utf-8"))["kernels"]
+    assert {name.replace("/", "::") for name in slipway.kernels_in(ROOT / "runtime")} >= set(kept)
+    assert len(kept) > 200
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("all", ""),
+        ("none", ""),
+        ("aten/add.out", ""),
+        ("aten/add.out+aten/mul.out", ""),
+        ("aten/ad.out", "operators: there is no 'aten/ad.out'. did you mean aten/add.out? It takes"),
+        ("aten/add.out+zzz", "operators: there is no 'zzz'. It takes all, none, or names with + between them: aten/"),
+        ("", "operators: there is no ''."),
+    ],
+)
+def test_an_operator_that_the_engine_lacks_is_refused(value: str, said: str) -> None:
+    found = slipway.refused("operators", value, slipway.kernels_in(ROOT / "runtime"))
+    assert found.startswith(said)
+    assert bool(found) == bool(said)

@@ -143,6 +143,10 @@ def test_messages_are_those_of_the_code() -> None:
         ("in dist/<target>/<engine>/.", "in `dist/<target>/<engine>/`."),
         ("<b>*x*_y_", "\\<b\\>\\*x\\*\\_y\\_"),
         ("``a`` and `b`", "`a` and `b`"),
+        ("as --serve does. Then", "as `--serve` does. Then"),
+        ("or FILE.py:FUNCTION (x)", "or `FILE.py:FUNCTION` (x)"),
+        ("of your ~/.ssh/config", "of your `~/.ssh/config`"),
+        ("FILE.npz, --minutes 1.5", "`FILE.npz`, `--minutes 1.5`"),
     ],
 )
 def test_words_of_the_code_become_markdown(text: str, shown: str) -> None:

@@ -41,7 +41,7 @@ def test_long_names_are_cut_and_stay_apart() -> None:
 def test_what_is_no_operator_is_refused() -> None:
     with pytest.raises(UsageError, match="is not an operator"):
         select(["a"], ["aten::add;rm"], [])
-    with pytest.raises(UsageError, match="names no program"):
+    with pytest.raises(UsageError, match="does not name a program"):
         select([], [], [])
 
 

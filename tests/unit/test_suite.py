@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,27 @@ def test_figures_are_kept_for_the_docs(dist: Path, monkeypatch: pytest.MonkeyPat
     kept = json.loads((tmp_path / "kept.json").read_text())
     assert [test["name"] for test in kept["slowest"]] == [f"test_{number:03}" for number in range(199, 179, -1)]
     assert (kept["suites"][0]["tests"], kept["processors"]) == (200, os.cpu_count())
+
+
+@pytest.mark.parametrize(
+    ("failing", "hint"),
+    [
+        (["ruff check", "mypy"], "./inv test --lint"),
+        ([UNITS], "./inv test -v -k NAME"),
+        (["ruff check", UNITS], "./inv test -v -k NAME"),
+    ],
+)
+def test_the_next_command_fits_what_failed(
+    failing: list[str], hint: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def steps(choice: Choice) -> list[runner.Step]:
+        return [
+            runner.Step(name, (sys.executable, "-c", f"raise SystemExit({int(name in failing)})"))
+            for name in (*LINT, UNITS)
+        ]
+
+    monkeypatch.setattr(runner, "steps", steps)
+    with pytest.raises(runner.TestsFailedError) as caught:
+        runner.run(Choice(fast=True))
+    assert caught.value.hint == hint
+    assert caught.value.what == f"Failed: {', '.join(failing)}."

@@ -68,7 +68,7 @@ def test_deadline_ends_the_whole_group(tmp_path: Path, trap: str) -> None:
     begun = time.monotonic()
     with pytest.raises(DeadlineError, match="while running"):
         run(LocalTransport(), ["sh", "-c", script, mark], deadline=Deadline.after(0.5), cwd=mark)
-    assert time.monotonic() - begun < 12
+    assert time.monotonic() - begun < 60
     assert gone(mark)
 
 
@@ -80,7 +80,7 @@ def test_losing_the_lifeline_ends_the_group(tmp_path: Path) -> None:
         time.sleep(0.02)
     assert child.stdin is not None
     child.stdin.close()
-    assert child.wait(15) == 143
+    assert child.wait(60) == 143
     assert gone(mark)
 
 
@@ -95,7 +95,7 @@ def test_losing_the_lifeline_before_the_group_is_there(tmp_path: Path, after: fl
     time.sleep(after)
     assert child.stdin is not None
     child.stdin.close()
-    assert child.wait(15) == 143
+    assert child.wait(60) == 143
     assert gone(mark)
 
 
@@ -103,7 +103,7 @@ def test_the_devices_own_timer_ends_a_group_whose_line_hangs(tmp_path: Path) -> 
     mark = str(tmp_path)
     argv = supervised(["sleep", LONG], seconds=-4, cwd=mark)  # five more are granted by the device
     child = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
-    assert child.wait(15) == 143
+    assert child.wait(60) == 143
     assert child.stdin is not None
     child.stdin.close()
     assert gone(mark)
@@ -129,7 +129,7 @@ def test_ending_from_outside(tmp_path: Path) -> None:
     while not pidfile.exists() or not pidfile.read_text():
         time.sleep(0.02)
     assert end_group(LocalTransport(), str(pidfile))
-    child.wait(15)
+    child.wait(60)
     assert child.stdin is not None
     child.stdin.close()
     assert gone(mark)

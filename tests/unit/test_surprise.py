@@ -20,7 +20,7 @@ import pytest
 
 import core.errors
 import tasks
-from core import environment, front, surprise
+from core import environment, front, start, surprise
 from core.cli import task
 from core.errors import DefectError, HostError, SlipwayError, UsageError
 from core.paths import ROOT
@@ -202,6 +202,35 @@ def test_a_defect_is_called_one(error: Exception, alone: Path, capsys: pytest.Ca
     assert "Traceback (most recent call last)" in Path(log[1]).read_text(encoding="utf-8")
 
 
+class _Raising:
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise KeyboardInterrupt
+
+
+def _make_a_class() -> None:
+    type("Made", (), {"part": _Raising()})
+
+
+def test_ctrl_c_while_a_class_is_made_is_no_defect(
+    alone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python up to 3.11 raises a RuntimeError from it: in a task, before one, and while Invoke itself is imported."""
+
+    @task(help={})
+    def making(c: invoke.Context) -> None:
+        """Make a class."""
+        _make_a_class()
+
+    with pytest.raises(invoke.exceptions.Exit) as caught:
+        making(invoke.Context())
+    assert (caught.value.code, caught.value.message) == (130, "Interrupted.")
+    monkeypatch.setattr("core.front.Slipway.run", lambda *_: _make_a_class())
+    assert _run(["models"], capsys) == (130, "Interrupted.\n")
+    monkeypatch.setattr(start, "finish", lambda: None)
+    assert start.ended(_make_a_class) == 130  # type: ignore[arg-type]
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
 def test_a_defect_is_said_where_no_log_can_be_kept(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (alone / "file").touch()
     monkeypatch.setenv("SLIPWAY_CACHE", str(alone / "file" / "below"))
@@ -225,6 +254,50 @@ def test_ctrl_c_at_any_moment_of_the_start(tmp_path: Path) -> None:
         assert child.returncode in {0, 130, -signal.SIGINT}, (child.returncode, said)
         seen.add(child.returncode)
     assert seen & {130, -signal.SIGINT}
+
+
+def test_ctrl_c_in_a_weak_references_callback_is_not_lost() -> None:
+    """Python can only print what such a callback raises; every import has one."""
+    code = (
+        "import os, signal, time, weakref\n"
+        "from core import start\n"
+        "os.environ['SLIPWAY_LISTEN'] = 'yes'\n"
+        "start._listen()\n"
+        "class Thing: pass\n"
+        "thing = Thing()\n"
+        "gone = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
+        "try:\n"
+        "    del thing\n"
+        "    time.sleep(30)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('heard')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+
+
+def test_a_second_ctrl_c_while_the_first_is_said_is_silent() -> None:
+    """It comes in `finish`, which would let Python ignore it."""
+    code = (
+        "import os, signal, sys\n"
+        "from core import start\n"
+        "os.environ['SLIPWAY_LISTEN'] = 'yes'\n"
+        "start._listen()\n"
+        "finish, more = start.finish, ['second', 'third']\n"
+        "def late():\n"
+        "    if more:\n"
+        "        more.pop()\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    finish()\n"
+        "start.finish = late\n"
+        "sys.exit(start.ended(lambda: os.kill(os.getpid(), signal.SIGINT) or 0))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 
 def test_ctrl_c_while_python_ends_is_silent(tmp_path: Path) -> None:

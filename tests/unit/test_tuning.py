@@ -76,7 +76,7 @@ def test_when_the_time_is_over_the_runner_comes_to_an_end() -> None:
     session = Session([answer("done", why="nothing")])
     assert session.go_on(0).why == "nothing"
     assert session.asked == ["--tune_finish"]
-    with pytest.raises(AnswerError, match="did not come to an end"):
+    with pytest.raises(AnswerError, match="did not end its measurement"):
         Session([answer("layers")]).go_on(0)
 
 

@@ -25,7 +25,7 @@ from models.variants import chosen, kind_of, scheme_with, suffix
         ("fp32", {"layers": "head:float"}, "layers does not go with"),
         ("qs8", {"layers": "head:int4"}, "layers=head:int4 is not PATTERN:KIND"),
         ("qs8", {"layers": "head"}, "layers=head is not PATTERN:KIND"),
-        ("qd8_qb4w", {"group": "many"}, "group is a whole number"),
+        ("qd8_qb4w", {"group": "many"}, "group must be a whole number"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(scheme: str, options: dict[str, Any], words: str) -> None:

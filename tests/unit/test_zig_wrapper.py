@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,10 +209,11 @@ def test_it_is_quick(wrap: Wrap) -> None:
     words = ["-march=armv8.2-a+fp16", *(f"-I/include/{number}" for number in range(20)), "-c", "x.c", "-o", "x.o"]
     times = []
     for _ in range(20):
-        begin = time.perf_counter()
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
         wrap("linux-arm64", *words)
-        times.append(time.perf_counter() - begin)
-    assert min(times) < 0.02
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime)  # others may have the processors
+    assert 0 < min(times) < 0.008
 
 
 def test_apples_flags_for_ios_say_nothing_new(wrap: Wrap) -> None:

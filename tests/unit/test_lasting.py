@@ -1,0 +1,83 @@
+"""Processes that outlive their command, and what is said when a command is interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import invoke
+import pytest
+
+from commands import deploy, tune
+from core import bootstrap, environment, front
+from core.cli import task
+from core.errors import HostError
+from core.paths import ROOT
+from deploy.virtual import machines
+from models.warm import client
+
+MARK = "RUNNER_TRACKING_ID"
+
+
+def test_a_virtual_device_has_no_mark_of_the_job_that_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[dict[str, str]] = []
+
+    def spawn(*words: Any, **_: Any) -> int:
+        started.append(words[2])
+        return 1
+
+    monkeypatch.setattr(os, "posix_spawn", spawn)
+    monkeypatch.setenv(MARK, "github_1")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    log = tmp_path / "log"
+    log.touch()
+    folder: Any = SimpleNamespace(log=log, path=tmp_path)
+    assert machines.spawn_supervisor(folder) == 1
+    assert MARK not in started[0]
+    assert started[0]["LANG"] == "C.UTF-8"
+
+
+def test_an_exporter_has_none_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr("models.warm.client.subprocess.Popen", lambda *_, **how: started.append(how["env"]))
+    monkeypatch.setattr(client, "log_path", lambda _: tmp_path / "log")
+    monkeypatch.setenv(MARK, "github_1")
+    client.start(tmp_path, "mlp", 1.0)
+    assert MARK not in started[0]
+    assert started[0]["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("resumes", "said"), [("", "Interrupted."), ("the same command again", "Interrupted.\nTry: the same command again")]
+)
+def test_ctrl_c_says_how_to_go_on(resumes: str, said: str) -> None:
+    @task(help={}, resumes=resumes)
+    def wait(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(invoke.exceptions.Exit) as caught:
+        wait(invoke.Context())
+    assert (caught.value.message, caught.value.code) == (said, 130)
+
+
+@pytest.mark.parametrize("command", ["deploy", "tune"])
+def test_a_missing_wheel_of_pytorch_is_seen_before_the_build(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> None:
+        raise HostError("The export packages could not be installed.", "see above", "./inv doctor")
+
+    installed = bootstrap.is_installed
+    monkeypatch.setattr(bootstrap, "is_installed", lambda venv, name: name != "export" and installed(venv, name))
+    monkeypatch.setattr(environment, "ensure_export", missing)
+    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path))
+    for one in (deploy, tune):
+        monkeypatch.setattr(one, "build_for", lambda *_: pytest.fail("it built"))
+    assert (
+        front.run(["--search-root", str(ROOT), command, "--device", "local", "--model", "mlp"]) == HostError.exit_code
+    )
+    assert "could not be installed" in capsys.readouterr().err
