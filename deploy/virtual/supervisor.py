@@ -37,6 +37,7 @@ _TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
 _EARLY_SECONDS = 10.0
 """Seconds within which QEMU has its port, or ends: on a busy machine it may take some to begin."""
 _GRACE = 5.0
+_REMOVED = "the device's folder was removed: ending the machine"
 MOST_PRINTED = 256 << 20
 """Bytes that a machine may print, on its console and by its emulator: they are on this machine's disk."""
 
@@ -135,13 +136,15 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
     raise SystemExit(f"{Path(launch.argv[0]).name} ended at once (exit {child.returncode})")
 
 
-def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder: Folder) -> None:
+def _supervise(
+    child: subprocess.Popen[bytes], port: int, launch: Launch, folder: Folder, opened: os.stat_result
+) -> None:
     idle_seconds = launch.idle_seconds
     pause = min(1.0, idle_seconds / 4)
     while child.poll() is None:
         time.sleep(pause)
-        if not folder.path.is_dir():
-            _say("the device's folder was removed: ending the machine")
+        if not _is_there(folder, opened):
+            _say(_REMOVED)
             return
         if (size := folder.printed()) > MOST_PRINTED:
             _say(f"its console and log have {size:,} bytes, more than {MOST_PRINTED:,}: ending the machine")
@@ -152,6 +155,14 @@ def _supervise(child: subprocess.Popen[bytes], port: int, launch: Launch, folder
             _say(f"not used for {idle_seconds:.0f} s: ending the machine")
             return
     _say(f"the machine ended (exit {child.returncode})")
+
+
+def _is_there(folder: Folder, opened: os.stat_result) -> bool:
+    """Whether the folder still has its name, and no other one has it."""
+    try:
+        return os.path.samestat(folder.path.stat(), opened)
+    except OSError:
+        return False
 
 
 def _withdraw(folder: Folder, idle_seconds: float) -> bool:
@@ -192,6 +203,7 @@ def main(path: Path) -> None:
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # release inherited locks (flock, make), which would be held for hours
     folder = Folder(path)
+    opened = os.fstat(os.open(path, os.O_RDONLY))  # it stays open: no other folder gets its number
     launch = Launch.read(folder)
     _take_signals(_on_signal)
     child: subprocess.Popen[bytes] | None = None
@@ -202,9 +214,13 @@ def main(path: Path) -> None:
         State(Process.of(os.getpid()), Process.of(child.pid), port, time.time(), launch.idle_seconds).write(
             folder.state
         )
-        _supervise(child, port, launch, folder)
+        _supervise(child, port, launch, folder, opened)
     except _Ended:
         _say("asked to end the machine")
+    except OSError:  # the folder may go at any moment, also between two looks at it
+        if _is_there(folder, opened):
+            raise
+        _say(_REMOVED)
     finally:
         _take_signals(signal.SIG_IGN)
         if child is not None:

@@ -50,6 +50,12 @@ if len(tries.read()) < 3:
 )
 
 
+# The same, but the folder of its device is removed before it listens.
+HOMELESS = "import os, sys\nhome = os.path.dirname(sys.argv[2])\n" + MACHINE.replace(
+    "server =", "os.rename(home, home + '-removed')\nserver ="
+)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """The state folder of ``pi``, empty."""
@@ -294,6 +300,25 @@ def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
         state = read_state(folder)
         assert state is not None
         folder.path.rename(folder.path.with_name("removed"))
+        assert child.wait(60) == 0
+        assert not state.qemu.alive
+
+
+def test_a_folder_removed_during_the_start_ends_the_machine(folder: Folder) -> None:
+    with supervised(folder, HOMELESS, 600) as child:
+        assert child.wait(60) == 0
+    removed = Folder(folder.path.with_name("pi-removed"))
+    assert "was removed: ending the machine" in removed.log.read_text()
+    machine = int((removed.path / "machine.pid").read_text())
+    assert not Path(f"/proc/{machine}").exists()
+
+
+def test_another_folder_of_the_same_name_does_not_keep_the_machine(folder: Folder) -> None:
+    with supervised(folder, MACHINE, 600) as child:
+        state = read_state(folder)
+        assert state is not None
+        folder.path.rename(folder.path.with_name("removed"))
+        Folder.of("pi").touch()
         assert child.wait(60) == 0
         assert not state.qemu.alive
 
