@@ -3,7 +3,7 @@ from pathlib import Path
 from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import copy, save
+from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches, save
 
 required_conan_version = ">=2.4"
 
@@ -34,6 +34,9 @@ class PthreadpoolConan(ConanFile):
     def _packages(self):
         return Path(self.generators_folder, "packages.cmake")
 
+    def export_sources(self):
+        export_conandata_patches(self)
+
     def validate(self):
         compiler = str(self.settings.compiler)
         if self.settings.os == "Windows" and compiler in ("gcc", "clang") and self.version != "cci.20240616":
@@ -50,6 +53,7 @@ class PthreadpoolConan(ConanFile):
 
     def source(self):
         self._sources.fetch(self)
+        apply_conandata_patches(self)
 
     def generate(self):
         CMakeDeps(self).generate()

@@ -70,46 +70,44 @@ void in_blocks(std::size_t tile, std::size_t together, std::size_t row, std::siz
   }
 }
 
-template <Order kOrder>
-void compute_gemm(void* context, std::size_t row, std::size_t column, std::size_t rows, std::size_t columns) {
-  const auto* gemm = static_cast<const gemm_context*>(context);
-  in_blocks(gemm->mr, together<kOrder>(*gemm, columns), row, column, rows, columns,
-            [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
-              xnn_compute_gemm(gemm, m, n, some, wide);
-            });
+// XNNPACK's tasks of a product, alone and in groups, and the rows that its kernel computes at once.
+std::size_t tile_rows(const gemm_context& gemm) {
+  return gemm.mr;
 }
-
-template <Order kOrder>
-void compute_grouped_gemm(void* context, std::size_t group, std::size_t row, std::size_t column,
-                          std::size_t rows, std::size_t columns) {
-  const auto* gemm = static_cast<const gemm_context*>(context);
-  in_blocks(gemm->mr, together<kOrder>(*gemm, columns), row, column, rows, columns,
-            [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
-              xnn_compute_grouped_gemm(gemm, group, m, n, some, wide);
-            });
-}
-
 std::size_t tile_rows(const igemm_context& igemm) {
   return igemm.ks_scaled / (igemm.ks * sizeof(void*));
 }
 
-template <Order kOrder>
-void compute_igemm(void* context, std::size_t row, std::size_t column, std::size_t rows,
-                   std::size_t columns) {
-  const auto* igemm = static_cast<const igemm_context*>(context);
-  in_blocks(tile_rows(*igemm), together<kOrder>(*igemm, columns), row, column, rows, columns,
+constexpr auto* task_of(const gemm_context*) {
+  return &xnn_compute_gemm;
+}
+constexpr auto* task_of(const igemm_context*) {
+  return &xnn_compute_igemm;
+}
+constexpr auto* grouped_task_of(const gemm_context*) {
+  return &xnn_compute_grouped_gemm;
+}
+constexpr auto* grouped_task_of(const igemm_context*) {
+  return &xnn_compute_grouped_igemm;
+}
+
+template <Order kOrder, typename Context>
+void compute_blocks(void* context, std::size_t row, std::size_t column, std::size_t rows,
+                    std::size_t columns) {
+  const auto* product = static_cast<const Context*>(context);
+  in_blocks(tile_rows(*product), together<kOrder>(*product, columns), row, column, rows, columns,
             [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
-              xnn_compute_igemm(igemm, m, n, some, wide);
+              task_of(product)(product, m, n, some, wide);
             });
 }
 
-template <Order kOrder>
-void compute_grouped_igemm(void* context, std::size_t group, std::size_t row, std::size_t column,
-                           std::size_t rows, std::size_t columns) {
-  const auto* igemm = static_cast<const igemm_context*>(context);
-  in_blocks(tile_rows(*igemm), together<kOrder>(*igemm, columns), row, column, rows, columns,
+template <Order kOrder, typename Context>
+void compute_grouped_blocks(void* context, std::size_t group, std::size_t row, std::size_t column,
+                            std::size_t rows, std::size_t columns) {
+  const auto* product = static_cast<const Context*>(context);
+  in_blocks(tile_rows(*product), together<kOrder>(*product, columns), row, column, rows, columns,
             [&](std::size_t m, std::size_t n, std::size_t some, std::size_t wide) {
-              xnn_compute_grouped_igemm(igemm, group, m, n, some, wide);
+              grouped_task_of(product)(product, group, m, n, some, wide);
             });
 }
 
@@ -243,74 +241,66 @@ bool is_ours(const xnn_operator& op) {
   }
 }
 
+// Ours in place of XNNPACK's task; false where it is another one.
+template <Order kOrder, typename Context>
+bool take_over(compute_parameters* compute) {
+  const Context* const which = nullptr;
+  if (compute->type == xnn_parallelization_type_2d_tile_2d && is(compute->task_2d_tile_2d, task_of(which))) {
+    compute->task_2d_tile_2d = &compute_blocks<kOrder, Context>;
+    return true;
+  }
+  if (compute->type == xnn_parallelization_type_3d_tile_2d &&
+      is(compute->task_3d_tile_2d, grouped_task_of(which))) {
+    compute->task_3d_tile_2d = &compute_grouped_blocks<kOrder, Context>;
+    return true;
+  }
+  return false;
+}
+
+// Whether the tasks are ours now.
+template <typename Context>
+bool set_blocks(bool ours, const Work& work, compute_parameters* compute, std::size_t threads) {
+  const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
+  if (ours || rereads(*compute, first, work)) {
+    if (!take_over<Order::kPanels, Context>(compute)) {
+      return false;
+    }
+    set_tiles(compute, first, work, threads);
+    return true;
+  }
+  if (threads == 1 || !has_short_tasks(*compute, first, work) || !take_over<Order::kRows, Context>(compute)) {
+    return false;
+  }
+  lengthen_tasks(compute, first, work, threads);
+  return true;
+}
+
 void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
-  const bool two = compute->type == xnn_parallelization_type_2d_tile_2d;
-  const bool three = compute->type == xnn_parallelization_type_3d_tile_2d;
-  if (!two && !three) {
+  if (compute->type != xnn_parallelization_type_2d_tile_2d &&
+      compute->type != xnn_parallelization_type_3d_tile_2d) {
     return;
   }
+  Work work = {};
   if (op->ukernel.type == xnn_microkernel_type_igemm) {
     const igemm_context& igemm = op->context.igemm.igemm;
-    Work work = {};
     work.depth = igemm.kc * igemm.ks >> igemm.log2_csize;
     work.tile = tile_rows(igemm);
     work.panel = igemm.cn_stride >> igemm.log2_csize;
     work.row_bytes = igemm.kc * own_pixels(*op);
     work.column_bytes = igemm.w_stride;
     work.products_per_cycle = kProductsPerCycle << (kLog2Float - igemm.log2_csize);
-    if (!is_ours(*op) && !rereads(*compute, two ? 0 : 1, work)) {
-      if (threads == 1 || !has_short_tasks(*compute, two ? 0 : 1, work)) {
-        return;
-      }
-      if (two && is(compute->task_2d_tile_2d, &xnn_compute_igemm)) {
-        compute->task_2d_tile_2d = &compute_igemm<Order::kRows>;
-        lengthen_tasks(compute, 0, work, threads);
-      } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_igemm)) {
-        compute->task_3d_tile_2d = &compute_grouped_igemm<Order::kRows>;
-        lengthen_tasks(compute, 1, work, threads);
-      }
-      return;
-    }
-    if (two && is(compute->task_2d_tile_2d, &xnn_compute_igemm)) {
-      compute->task_2d_tile_2d = &compute_igemm<Order::kPanels>;
-      set_tiles(compute, 0, work, threads);
-    } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_igemm)) {
-      compute->task_3d_tile_2d = &compute_grouped_igemm<Order::kPanels>;
-      set_tiles(compute, 1, work, threads);
-    }
+    set_blocks<igemm_context>(is_ours(*op), work, compute, threads);
     return;
   }
   gemm_context& gemm = op->context.gemm.gemm.gemm;
-  Work work = {};
   work.depth = gemm.k_scaled >> gemm.log2_csize;
   work.tile = compute->tile[0];
   work.panel = gemm.cn_stride >> gemm.log2_csize;
   work.row_bytes = gemm.k_scaled;
   work.column_bytes = gemm.w_stride;
   work.products_per_cycle = kProductsPerCycle << (kLog2Float - gemm.log2_csize);
-  if (!is_ours(*op) && !rereads(*compute, two ? 0 : 1, work)) {
-    if (threads == 1 || !has_short_tasks(*compute, two ? 0 : 1, work)) {
-      return;
-    }
-    if (two && is(compute->task_2d_tile_2d, &xnn_compute_gemm)) {
-      gemm.mr = work.tile;
-      compute->task_2d_tile_2d = &compute_gemm<Order::kRows>;
-      lengthen_tasks(compute, 0, work, threads);
-    } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_gemm)) {
-      gemm.mr = work.tile;
-      compute->task_3d_tile_2d = &compute_grouped_gemm<Order::kRows>;
-      lengthen_tasks(compute, 1, work, threads);
-    }
-    return;
-  }
-  if (two && is(compute->task_2d_tile_2d, &xnn_compute_gemm)) {
+  if (set_blocks<gemm_context>(is_ours(*op), work, compute, threads)) {
     gemm.mr = work.tile;
-    compute->task_2d_tile_2d = &compute_gemm<Order::kPanels>;
-    set_tiles(compute, 0, work, threads);
-  } else if (three && is(compute->task_3d_tile_2d, &xnn_compute_grouped_gemm)) {
-    gemm.mr = work.tile;
-    compute->task_3d_tile_2d = &compute_grouped_gemm<Order::kPanels>;
-    set_tiles(compute, 1, work, threads);
   }
 }
 
