@@ -243,7 +243,7 @@ bool is_ours(const xnn_operator& op) {
 
 // Ours in place of XNNPACK's task; false where it is another one.
 template <Order kOrder, typename Context>
-bool take_over(compute_parameters* compute) {
+bool take_tasks(compute_parameters* compute) {
   const Context* const which = nullptr;
   if (compute->type == xnn_parallelization_type_2d_tile_2d && is(compute->task_2d_tile_2d, task_of(which))) {
     compute->task_2d_tile_2d = &compute_blocks<kOrder, Context>;
@@ -262,13 +262,14 @@ template <typename Context>
 bool set_blocks(bool ours, const Work& work, compute_parameters* compute, std::size_t threads) {
   const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
   if (ours || rereads(*compute, first, work)) {
-    if (!take_over<Order::kPanels, Context>(compute)) {
+    if (!take_tasks<Order::kPanels, Context>(compute)) {
       return false;
     }
     set_tiles(compute, first, work, threads);
     return true;
   }
-  if (threads == 1 || !has_short_tasks(*compute, first, work) || !take_over<Order::kRows, Context>(compute)) {
+  if (threads == 1 || !has_short_tasks(*compute, first, work) ||
+      !take_tasks<Order::kRows, Context>(compute)) {
     return false;
   }
   lengthen_tasks(compute, first, work, threads);
