@@ -18,14 +18,21 @@ if TYPE_CHECKING:
 def zoo(as_json: bool) -> None:
     """The zoo: a row for each model and format; as JSON an object for each scheme, too."""
     from models.listing import listing
-    from models.type_names import load_type_names
+    from models.type_names import load_type_names, type_of
     from models.zoo import load_zoo
 
-    rows = listing()
+    rows, names = listing(), load_type_names()
     if as_json:
-        described = load_zoo()
+        described, arms = load_zoo(), {name: dataclasses.asdict(row) for name, row in names.items()}
         console.print_json(
-            [{**dataclasses.asdict(row), "description": described[row.model].description} for row in rows]
+            [
+                {
+                    **dataclasses.asdict(row),
+                    "description": described[row.model].description,
+                    "arms_name": arms.get(type_of(row.scheme)),
+                }
+                for row in rows
+            ]
         )
         return
     lines: dict[tuple[str, str], list[Row]] = {}
@@ -44,7 +51,8 @@ def zoo(as_json: bool) -> None:
     console.table(
         "Arm's names, which --scheme takes too",
         ["name", "scheme", "activations", "weights", "output", "layers with a kernel of KleidiAI's"],
-        [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in load_type_names().values()],
+        [[t.name, t.scheme, t.activations, t.weights, t.output, t.layers] for t in names.values()],
+        optional=("output", "activations", "weights"),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from commands.matrix import catalogue
@@ -11,6 +13,7 @@ from deploy.devices.inventory import Device
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import Selection, plan
 from deploy.matrix.words import parse
+from models.report import zoo
 from models.request import resolve
 from models.schemes import load_schemes
 from models.type_names import load_type_names, scheme_of, schemes_of, type_of
@@ -56,3 +59,20 @@ def test_the_docs_have_the_table() -> None:
     for row in load_type_names().values():
         line = f"| `{row.name}` | `{row.scheme}` | {row.activations} | {row.weights} | {row.output} | {row.layers} |"
         assert line in text
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_no_name_is_broken_on_a_narrow_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    zoo(as_json=False)
+    words = capsys.readouterr().out.split()
+    assert set(NAMES) | set(NAMES.values()) <= set(words)
+
+
+def test_json_has_what_a_narrow_terminal_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    zoo(as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["scheme"]: row["arms_name"]["name"] for row in rows} == {v: k for k, v in NAMES.items()}
+    assert {row["arms_name"]["weights"] for row in rows if row["scheme"] == "fp16"} == {"float16"}
