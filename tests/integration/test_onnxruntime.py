@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from core.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.environment import ensure_onnx
+from core.paths import ROOT
 from toolchains.build.builder import build
 from toolchains.compilers.sysroot import sysroot
 from toolchains.debian import packages as debian
@@ -124,6 +126,63 @@ def test_both_providers_agree_with_each_other_and_with_the_published_runtime(
     (wanted,) = session.run(None, {"x": np.load(given)})
     for values in found.values():
         np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A product of the largest 8-bit numbers: each pair of their products is more than 16 bits hold."""
+    ensure_onnx()
+    import onnx
+    from onnx import helper, numpy_helper
+
+    weights = [
+        numpy_helper.from_array(values, name)
+        for name, values in {
+            "one": np.float32(1),
+            "unsigned": np.uint8(0),
+            "signed": np.int8(0),
+            "m": np.full((64, 8), 127, np.int8),
+        }.items()
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "one", "unsigned"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "one", "unsigned"], ["d"]),
+        helper.make_node("DequantizeLinear", ["m", "one", "signed"], ["w"]),
+        helper.make_node("MatMul", ["d", "w"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 64]), ("y", [1, 8]))]
+    graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
+    file = tmp_path_factory.mktemp("large") / "large.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    np.save(file.with_suffix(".npy"), np.full((1, 64), 255, np.float32))
+    return file
+
+
+@pytest.mark.parametrize("cpu", ["", "Haswell"])
+@pytest.mark.parametrize("provider", ["xnnpack", "cpu"])
+def test_sums_of_bytes_are_right_on_processors_without_vnni(
+    host: Runner, large: Path, tmp_path: Path, cpu: str, provider: str
+) -> None:
+    target = get_target("linux-x86_64")
+    argv = [*emulators.user_argv(target, cpu), *host.bundle.emulated_argv] if cpu else host.argv
+    words = [f"--model_path={large}", f"--inputs={large.with_suffix('.npy')}", f"--output_file={tmp_path / 'y'}"]
+    subprocess.run([*argv, *words, f"--provider={provider}"], check=True, capture_output=True, timeout=300)
+    np.testing.assert_array_equal(np.load(tmp_path / "y0.npy"), np.full((1, 8), 64 * 255 * 127, np.float32))
+
+
+@pytest.mark.parametrize("cpu", ["", "Haswell"])
+def test_so_are_those_of_the_reference(large: Path, tmp_path: Path, cpu: str) -> None:
+    request = {
+        "file": str(large), "folder": str(tmp_path), "log": str(tmp_path / "log"),
+        "inputs": [str(large.with_suffix(".npy"))],
+    }  # fmt: skip
+    emulator = emulators.user_argv(get_target("linux-x86_64"), cpu) if cpu else []
+    done = subprocess.run(
+        [*emulator, sys.executable, "-m", "models.onnx.hostrun"], input=json.dumps(request) + "\n",
+        check=True, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert "error" not in json.loads(done.stdout), done.stdout
+    np.testing.assert_array_equal(np.load(tmp_path / "output0.npy"), np.full((1, 8), 64 * 255 * 127, np.float32))
 
 
 def test_the_settings_are_the_recommended_ones_and_each_can_be_set(host: Runner, model: Path) -> None:
