@@ -182,7 +182,8 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
   Ort::SessionOptions options;
   options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
-  // Without it 8-bit products are wrong on x86 processors that lack VNNI: pairs of them stick at the ends of 16 bits.
+  // Without it 8-bit products are wrong on x86 processors that lack VNNI: pairs of them stick at the ends of
+  // 16 bits.
   options.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
   options.SetIntraOpNumThreads(static_cast<int>(guard_.whole ? threads_ : ort_threads()));
   if (xnnpack() && !guard_.whole) {
