@@ -39,6 +39,24 @@ def _quantized(file: str) -> bool:
     return any(node.op_type.startswith(("QuantizeLinear", "QLinear", "QGemm")) for node in model.graph.node)
 
 
+def _session(onnxruntime: Any, file: str, options: Any) -> Any:
+    """With sums of 8-bit products in 32 bits, as in the runner.
+
+    On x86 processors that lack VNNI pairs of products stick at the ends of 16 bits otherwise, without a word:
+    https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
+    There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none; then what lies between
+    DequantizeLinear and QuantizeLinear is computed in float32.
+    """
+    providers = ["CPUExecutionProvider"]
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        return onnxruntime.InferenceSession(file, options, providers=providers)
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        options.add_session_config_entry("session.x64quantprecision", "0")
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        return onnxruntime.InferenceSession(file, options, providers=providers)
+
+
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     import numpy
     import onnxruntime
@@ -49,10 +67,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _LEVEL_ERROR
     options.intra_op_num_threads = 1  # the same sums in the same order on every machine of a kind
-    # Without it sums of two products stick at the ends of 16 bits on x86 processors that lack VNNI, without a word:
-    # https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(request["file"], options, providers=["CPUExecutionProvider"])
+    session = _session(onnxruntime, request["file"], options)
     if request.get("fill"):
         arrays = _fill(session, request["shapes"])
     else:

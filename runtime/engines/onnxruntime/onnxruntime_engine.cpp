@@ -78,6 +78,7 @@ class OnnxRuntimeEngine : public Engine {
   Status start();
   Ort::SessionOptions session_options(Format format) const;
   Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
+  Ort::Session exact_session(const std::string& path, Ort::SessionOptions* options) const;
   std::string unfold(const std::string& path, const std::string& folder);
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
@@ -182,9 +183,6 @@ Ort::SessionOptions OnnxRuntimeEngine::session_options(Format format) const {
   Ort::SessionOptions options;
   options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
   options.AddConfigEntry(kOrtSessionOptionsConfigAllowIntraOpSpinning, options_.ort_spinning ? "1" : "0");
-  // Without it 8-bit products are wrong on x86 processors that lack VNNI: pairs of them stick at the ends of
-  // 16 bits.
-  options.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
   options.SetIntraOpNumThreads(static_cast<int>(guard_.whole ? threads_ : ort_threads()));
   if (xnnpack() && !guard_.whole) {
     options.AppendExecutionProvider("XNNPACK", {{"intra_op_num_threads", std::to_string(threads_)}});
@@ -207,6 +205,23 @@ Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::Se
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   options->AddConfigEntry(kOrtSessionOptionsModelExternalInitializersFileFolderPath, folder.c_str());
   return Ort::Session(env_, bytes.data(), bytes.size(), *options);
+}
+
+// With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
+// 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
+// then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
+Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, Ort::SessionOptions* options) const {
+  Ort::SessionOptions exact = options->Clone();
+  exact.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
+  try {
+    return guarded_session(path, &exact);
+  } catch (const Ort::Exception& error) {
+    if (error.GetOrtErrorCode() != ORT_NOT_IMPLEMENTED) {
+      throw;
+    }
+  }
+  options->AddConfigEntry(kOrtSessionOptionsDisableQuantQDQ, "1");
+  return guarded_session(path, options);
 }
 
 // A build of ONNX Runtime that reads .onnx, as Debian's does, cannot give an .ort model's convolutions and
@@ -256,7 +271,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   } else if (profile_wanted_) {
     return no_folder();
   }
-  session_ = std::make_unique<Ort::Session>(guarded_session(path, &settings));
+  session_ = std::make_unique<Ort::Session>(exact_session(path, &settings));
   profile_file_ = profile_folder.take();
   output_names_ = graph_.outputs;
   return {};
