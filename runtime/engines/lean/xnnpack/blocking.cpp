@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/tile_choice.h"
 
 // XNNPACK's tasks; its header hides them from C++.
@@ -230,12 +231,14 @@ std::size_t own_pixels(const xnn_operator& op) {
                               : height;
 }
 
+// Whether panels go to the kernel a few at a time. Those for bytes prepare their rows anew for each call.
 bool is_ours(const xnn_operator& op) {
+  const auto is = [](void (*kernel)()) { return !tile_name(kernel).empty() && *byte_name(kernel) == '\0'; };
   switch (op.ukernel.type) {
     case xnn_microkernel_type_gemm:
-      return !tile_name(reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0])).empty();
+      return is(reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]));
     case xnn_microkernel_type_igemm:
-      return !tile_name(reinterpret_cast<void (*)()>(op.context.igemm.igemm.ukernel.function[0])).empty();
+      return is(reinterpret_cast<void (*)()>(op.context.igemm.igemm.ukernel.function[0]));
     default:
       return false;
   }

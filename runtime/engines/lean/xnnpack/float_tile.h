@@ -382,14 +382,21 @@ inline __attribute__((always_inline)) void ON(product)(
                                       ON(to_float)(limits[0]), ON(to_float)(limits[1])});
 }
 
+// Where the rows begin. Not a part of every tile's kernel: compilers make long vector code of this loop.
+template <typename Element>
+[[gnu::noinline]] void ON(find_rows)(std::size_t rows, const Element* a, std::size_t stride,
+                                     const Element** from) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    from[r] = reinterpret_cast<const Element*>(reinterpret_cast<const char*>(a) + r * stride);
+  }
+}
+
 template <std::size_t kRows, std::size_t kVectors, typename Element>
 void ON(gemm)(std::size_t rows, std::size_t columns, std::size_t depth_bytes, const Element* a,
               std::size_t a_stride, const Element* weights, Element* c, std::size_t c_stride,
               std::size_t panel_stride, const Element* limits) {
   const Element* from[kRows];
-  for (std::size_t r = 0; r < rows; ++r) {
-    from[r] = reinterpret_cast<const Element*>(reinterpret_cast<const char*>(a) + r * a_stride);
-  }
+  ON(find_rows)(rows, a, a_stride, from);
   ON(product)<kVectors, Element>(rows, columns, depth_bytes, 1, from, 0, weights, c, c_stride, panel_stride,
                                  0, nullptr, limits);
 }

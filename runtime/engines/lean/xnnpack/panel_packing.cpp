@@ -317,6 +317,12 @@ void pack_scaled_panels(void* context, std::size_t group, std::size_t first, std
 }
 
 // What one of XNNPACK's plain loops adds to the input's zero point.
+ZeroShift shift_of(RowsPacker rows) {
+  if (rows == plain_function(&xnn_pack_qs8_gemm_goi_w)) {
+    return 0;
+  }
+  return rows == plain_function(&xnn_pack_qs8_to_qu8_gemm_goi_w) ? 128 : kTheirs;
+}
 ZeroShift shift_of(WindowsPacker windows) {
   if (windows == plain_windows(&xnn_pack_qs8_conv_goki_w)) {
     return 0;
@@ -329,7 +335,7 @@ TheirPacker rows_packer(const xnn_gemm_config& config) {
   if (config.pack_gemm_goi == &pack_rows_of<kType>) {
     return packing_originals[kType].rows;
   }
-  return {config.pack_gemm_goi, nullptr, kTheirs, true};
+  return {config.pack_gemm_goi, nullptr, shift_of(config.pack_gemm_goi), true};
 }
 
 template <std::size_t kType>

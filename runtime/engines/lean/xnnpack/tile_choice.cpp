@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
 #include "lean/xnnpack/gathered_windows.h"
@@ -375,6 +376,15 @@ xnn_status make_nibbles(const Order& order, std::size_t rows) {
   return order.make();
 }
 
+// A layer in 8 bits on a processor that multiplies in 16.
+xnn_status make_bytes(const Order& order, ByteTable table) {
+  if (order.has_choice() && order.choose({{byte_choice()}}, 0) != 0) {
+    return make_packed(order);
+  }
+  const ByteKernels kernels(table);
+  return make_packed(order);
+}
+
 // A convolution as a product over windows that are gathered first.
 xnn_status make_gathered(const Order& order) {
   if (order.has_choice() && order.choose({{kByGathering}}, 0) != 0) {
@@ -384,6 +394,7 @@ xnn_status make_gathered(const Order& order) {
   Order other = order;
   other.node = &product;
   const VectorKernels kernels(time_by_vectors(product, order.values).value_or(1) < 1);
+  const ByteKernels bytes(byte_table(product, order.values));
   return make_packed(other);
 }
 
@@ -472,6 +483,9 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
   }
   if (const std::size_t rows = nibble_rows(*node, values); rows != 0) {
     return make_nibbles(order, rows);
+  }
+  if (const ByteTable table = byte_table(*node, values); table != ByteTable::kNone) {
+    return make_bytes(order, table);
   }
   if (const TileSet* set = float_tiles(); set != nullptr && computes_in(xnn_datatype_fp32, *node, values)) {
     return make_product(order, *set, set->tiles, TileElement::kFloat, changeable(xnn_init_f32_gemm_config()));

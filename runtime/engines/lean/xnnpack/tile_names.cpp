@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/depthwise.h"
 #include "lean/xnnpack/float_tiles.h"
 #include "lean/xnnpack/nibble_tiles.h"
@@ -56,8 +57,10 @@ std::string tile_name(void (*kernel)()) {
     }
     return {};
   };
-  if (std::string name = nibble_name(kernel); !name.empty()) {
-    return name;
+  for (std::string name : {nibble_name(kernel), std::string(byte_name(kernel))}) {
+    if (!name.empty()) {
+      return name;
+    }
   }
   if (set == nullptr) {
     return {};

@@ -1,0 +1,59 @@
+// Kernels for layers in 8 bits with a scale for each column. Plain C types: what includes this is compiled
+// with flags that the rest of the program must not have.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace slipway::lean {
+
+inline constexpr std::size_t kByteRows = 6;      // of a tile
+inline constexpr std::size_t kByteColumns = 8;   // of a panel
+inline constexpr std::size_t kByteTogether = 4;  // neighbours of a column that lie together: its kr
+
+// As XNNPACK calls its kernels and lays out their parameters: of layers that write 8 bits, and of those whose
+// input is quantized at run time, which write float32.
+struct ByteLimits {
+  std::int16_t zero_point;
+  std::int16_t least;
+  std::int16_t greatest;
+};
+struct FloatLimits {
+  float least;
+  float greatest;
+};
+struct ByteRow {
+  std::int32_t zero_point;
+  float scale;
+};
+
+using ByteGemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                          std::size_t a_stride, const void* weights, std::int8_t* c, std::size_t c_stride,
+                          std::size_t panel_stride, const ByteLimits* limits);
+using ByteIgemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth, std::size_t taps_bytes,
+                           const std::int8_t** a, const void* weights, std::int8_t* c, std::size_t c_stride,
+                           std::size_t panel_stride, std::size_t a_offset, const std::int8_t* zero,
+                           const ByteLimits* limits);
+using DynamicGemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                             std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
+                             std::size_t panel_stride, const FloatLimits* limits, const ByteRow* quantized);
+using DynamicIgemm = void (*)(std::size_t rows, std::size_t columns, std::size_t depth,
+                              std::size_t taps_bytes, const std::int8_t** a, const void* weights, float* c,
+                              std::size_t c_stride, std::size_t panel_stride, std::size_t a_offset,
+                              const std::int8_t* zero, const std::int8_t* zero_data,
+                              const FloatLimits* limits, const ByteRow* quantized);
+
+// The kernels of tiles of one height. They compute any number of rows up to it.
+struct ByteTile {
+  ByteGemm gemm;
+  ByteIgemm igemm;
+  DynamicGemm dynamic_gemm;
+  DynamicIgemm dynamic_igemm;
+};
+
+namespace avx2 {
+extern const ByteTile kByteTile;  // of kByteRows
+extern const ByteTile kByteLine;  // of one row
+}  // namespace avx2
+
+}  // namespace slipway::lean
