@@ -2,6 +2,7 @@
 
 #include <xnnpack/common.h>
 #include <xnnpack/compute.h>
+#include <xnnpack/hardware-config.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
@@ -32,12 +33,35 @@ constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kTasksPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
-// A core with AVX-512; others take longer, and sharing pays the sooner.
-constexpr std::size_t kProductsPerCycle = 32;
-constexpr std::size_t kLog2Float = 2;
 constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
 constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
 constexpr std::size_t kLookupPiece = std::size_t{16} * 1024;
+
+// Roughly what a core multiplies in a cycle, by an element's bytes: fewer make a layer worth sharing sooner.
+std::size_t products_per_cycle(std::size_t element) {
+  const xnn_hardware_config& cpu = *xnn_init_hardware_config();
+  const auto by_size = [element](std::size_t bytes, std::size_t halves, std::size_t floats) {
+    return element == 1 ? bytes : element == 2 ? halves : floats;
+  };
+#if XNN_ARCH_X86 || XNN_ARCH_X86_64
+  const std::size_t floats = cpu.use_x86_avx512f ? 32 : cpu.use_x86_fma3 ? 16 : 4;
+  const std::size_t bytes = cpu.use_x86_avx512vnni  ? 128
+                            : cpu.use_x86_avxvnni   ? 64
+                            : cpu.use_x86_avx512skx ? 48
+                            : cpu.use_x86_avx2      ? 24
+                                                    : 8;
+  return by_size(bytes, cpu.use_x86_avx512fp16 ? 64 : floats, floats);
+#elif XNN_ARCH_ARM64
+  const std::size_t bytes = cpu.use_arm_neon_i8mm ? 64 : cpu.use_arm_neon_dot ? 32 : 8;
+  return by_size(bytes, cpu.use_arm_neon_fp16_arith ? 16 : 8, 8);
+#elif XNN_ARCH_ARM
+  const std::size_t bytes = cpu.use_arm_neon_dot ? 16 : cpu.use_arm_neon ? 4 : 1;
+  return by_size(bytes, cpu.use_arm_neon_fp16_arith ? 8 : 4, cpu.use_arm_neon ? 4 : 1);
+#else
+  static_cast<void>(cpu);
+  return by_size(8, 4, 4);
+#endif
+}
 
 std::size_t ceiling(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
@@ -127,7 +151,7 @@ struct Work {
   std::size_t panel;
   std::size_t row_bytes;
   std::size_t column_bytes;
-  std::size_t products_per_cycle;  // of XNNPACK's kernels: elements of half the size, twice as many
+  std::size_t products;  // in a cycle
 
   std::size_t row_blocks(const Blocks& blocks) const { return ceiling(rows, blocks.rows) / blocks.rows; }
   std::size_t column_blocks(const Blocks& blocks) const {
@@ -146,12 +170,12 @@ struct Work {
   }
   // Of one thread, for so many rows and columns of a group.
   std::size_t cycles(std::size_t some_rows, std::size_t some_columns) const {
-    return ceiling(some_rows, tile) * ceiling(some_columns, panel) * depth / products_per_cycle;
+    return ceiling(some_rows, tile) * ceiling(some_columns, panel) * depth / products;
   }
   // Roughly, of one thread: multiplications, or what is read for them.
   std::size_t cycles() const {
     const std::size_t read = columns * column_bytes + rows * row_bytes;
-    return others * std::max(rows * columns * depth / kProductsPerCycle, read / kBytesPerCycle);
+    return others * std::max(rows * columns * depth / products, read / kBytesPerCycle);
   }
 };
 
@@ -292,7 +316,7 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
     work.panel = igemm.cn_stride >> igemm.log2_csize;
     work.row_bytes = igemm.kc * own_pixels(*op);
     work.column_bytes = igemm.w_stride;
-    work.products_per_cycle = kProductsPerCycle << (kLog2Float - igemm.log2_csize);
+    work.products = products_per_cycle(std::size_t{1} << igemm.log2_csize);
     set_blocks<igemm_context>(is_ours(*op), work, compute, threads);
     return;
   }
@@ -302,7 +326,7 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
   work.panel = gemm.cn_stride >> gemm.log2_csize;
   work.row_bytes = gemm.k_scaled;
   work.column_bytes = gemm.w_stride;
-  work.products_per_cycle = kProductsPerCycle << (kLog2Float - gemm.log2_csize);
+  work.products = products_per_cycle(std::size_t{1} << gemm.log2_csize);
   if (set_blocks<gemm_context>(is_ours(*op), work, compute, threads)) {
     gemm.mr = work.tile;
   }

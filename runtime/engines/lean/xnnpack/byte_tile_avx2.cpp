@@ -59,6 +59,12 @@ inline __m128i eight_on_avx2(const std::int8_t* from) {
   return _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 }
 
+inline std::int32_t four_at(const std::int8_t* from) {
+  std::int32_t four;
+  __builtin_memcpy(&four, from, sizeof(four));
+  return four;
+}
+
 // Reads up to three bytes more, as XNNPACK's kernels do.
 inline void widen_on_avx2(const std::int8_t* from, std::size_t count, Widened* to) {
   for (; count >= 16; count -= 16, from += 16, to += 16) {
@@ -72,23 +78,48 @@ inline void widen_on_avx2(const std::int8_t* from, std::size_t count, Widened* t
     to += 8;
   }
   for (; count > 0; count -= count < 4 ? count : 4, from += 4, to += 4) {
-    std::int32_t four;
-    __builtin_memcpy(&four, from, sizeof(four));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four)));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four_at(from))));
   }
+}
+
+inline const std::int8_t* start_of(const ByteWork& work, std::size_t tap, std::size_t row) {
+  const std::int8_t* from = work.a[tap * work.tile + row];
+  return from == work.zero ? work.zero_data : from + work.a_offset;
+}
+
+// The next part of rows whose taps have at most four elements, as pictures have: four taps at once.
+std::size_t widen_taps_on_avx2(const ByteWork& work, Place* place, Widened* to) {
+  constexpr std::size_t kMost = kPart / kByteTogether;
+  const std::size_t left = work.taps - place->tap;
+  const std::size_t some = left < kMost ? left : kMost;
+  for (std::size_t row = 0; row < work.rows; ++row) {
+    Widened* next = to + row * kStride;
+    std::size_t tap = place->tap;
+    const auto four = [&](std::size_t i) { return four_at(start_of(work, tap + i, row)); };
+    for (; tap + 4 <= place->tap + some; tap += 4, next += 4 * kByteTogether) {
+      const __m128i bytes = _mm_setr_epi32(four(0), four(1), four(2), four(3));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(next), _mm256_cvtepi8_epi16(bytes));
+    }
+    for (; tap < place->tap + some; ++tap, next += kByteTogether) {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(next), _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four(0))));
+    }
+  }
+  place->tap += some;
+  return some * kByteTogether;
 }
 
 // The next part of the depth of all rows. Returns how many elements it has.
 std::size_t widen_part_on_avx2(const ByteWork& work, Place* place, Widened* to) {
   const std::size_t padded = work.padded();
+  if (padded == kByteTogether) {
+    return widen_taps_on_avx2(work, place, to);
+  }
   std::size_t filled = 0;
   while (filled < kPart && place->tap < work.taps) {
     const std::size_t some = padded - place->at < kPart - filled ? padded - place->at : kPart - filled;
     const std::size_t real = work.depth - place->at < some ? work.depth - place->at : some;
-    const std::int8_t* const* a = work.a + place->tap * work.tile;
     for (std::size_t row = 0; row < work.rows; ++row) {
-      const std::int8_t* from = a[row] == work.zero ? work.zero_data : a[row] + work.a_offset;
-      widen_on_avx2(from + place->at, real, to + row * kStride + filled);
+      widen_on_avx2(start_of(work, place->tap, row) + place->at, real, to + row * kStride + filled);
     }
     filled += some;
     place->at += some;
