@@ -272,7 +272,7 @@ TEST("rows of halves are summed over a window's taps, whether they have few chan
 
 TEST("a depthwise kernel computes windows of any width, and reads nothing behind the last channel") {
   for (const TileSet* set : sets()) {
-    for (const Depthwise& kernel : set->depthwise) {
+    for (const Depthwise<float>& kernel : set->depthwise) {
       for (const std::size_t channels : Sizes{1, set->lanes, 2 * set->lanes + 3}) {
         for (const std::size_t width : Sizes{1, 3, 7}) {
           const std::size_t tiles = (channels + set->lanes - 1) / set->lanes;
@@ -303,6 +303,54 @@ TEST("a depthwise kernel computes windows of any width, and reads nothing behind
                        static_cast<double>(column[(tap + 1) * set->lanes]);
               }
               CHECK(is_close(result[x * channels + c], sum));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST("a depthwise kernel in float16 adds in float32, and keeps what is behind the last channel apart") {
+  constexpr Half kNotANumber = {0x7e00};
+  const auto small = [](std::size_t i) { return static_cast<float>(i * 2654435761U >> 7 & 7U) - 3.5F; };
+  for (const TileSet* set : sets()) {
+    for (const Depthwise<Half>& kernel : set->half_depthwise) {
+      for (const std::size_t channels : Sizes{1, 8, set->lanes, 2 * set->lanes + 3, 2 * set->lanes + 13}) {
+        for (const std::size_t width : Sizes{1, 3, 7}) {
+          const std::size_t lanes = set->lanes;
+          const std::size_t taps = kernel.taps;
+          const std::size_t tiles = (channels + lanes - 1) / lanes;
+          const auto weight = [&](std::size_t i) { return i / lanes % (taps + 1) == 0 ? 300.0F : small(i); };
+          std::vector<Half> weights(tiles * lanes * (taps + 1));
+          for (std::size_t i = 0; i < weights.size(); ++i) {
+            weights[i].bits = float_to_half(weight(i));
+          }
+          std::vector<std::vector<Half>> pixels;
+          std::vector<const Half*> pointers;
+          for (std::size_t i = 0; i < taps * width; ++i) {
+            pixels.emplace_back(channels + 8, kNotANumber);  // 16 bytes behind them
+            for (std::size_t c = 0; c < channels; ++c) {
+              pixels.back()[c].bits = float_to_half(small(i * 31 + c));
+            }
+          }
+          for (const std::vector<Half>& pixel : pixels) {
+            pointers.push_back(pixel.data());
+          }
+          std::vector<Half> result(channels * width + 1, kNotANumber);
+          const Half limits[] = {{float_to_half(-60)}, {float_to_half(400)}};
+          kernel.kernel(channels, width, pointers.data(), weights.data(), result.data(),
+                        static_cast<std::ptrdiff_t>(taps * sizeof(void*)), 0, 0, nullptr, limits);
+          CHECK(result[channels * width].bits == kNotANumber.bits);
+          for (std::size_t x = 0; x < width; ++x) {
+            for (std::size_t c = 0; c < channels; ++c) {
+              const std::size_t column = c / lanes * lanes * (taps + 1) + c % lanes;
+              float sum = weight(column);
+              for (std::size_t tap = 0; tap < taps; ++tap) {
+                sum += small((x * taps + tap) * 31 + c) * weight(column + (tap + 1) * lanes);
+              }
+              sum = std::min(std::max(sum, -60.0F), 400.0F);
+              CHECK(result[x * channels + c].bits == float_to_half(sum));
             }
           }
         }
@@ -364,6 +412,8 @@ TEST("kernels of ours have names, and others have not") {
           "slipway_f32_gemm_4x" + std::to_string(2 * set->lanes) + "__" + set->isa);
     CHECK(tile_name(reinterpret_cast<void (*)()>(set->depthwise[0].kernel)) ==
           std::string("slipway_f32_dwconv_9p__") + set->isa);
+    CHECK(tile_name(reinterpret_cast<void (*)()>(set->half_depthwise[1].kernel)) ==
+          std::string("slipway_f16_f32acc_dwconv_25p__") + set->isa);
   }
   CHECK(tile_name(reinterpret_cast<void (*)()>(&std::memcpy)).empty());
 }

@@ -27,46 +27,70 @@ std::size_t window_taps(const xnn_node& node) {
   return 0;
 }
 
-// nullptr when there is none.
-const Depthwise* kernel_for(const xnn_node& node, const xnn_value* values) {
+// A kernel of ours, and XNNPACK's table that it goes into.
+struct Found {
+  std::size_t taps = 0;  // 0: none
+  void (*kernel)() = nullptr;
+  const xnn_dwconv_config* (*table)() = nullptr;
+  std::size_t entries = 0;
+};
+
+template <typename Element, std::size_t kCount>
+Found least_for(std::size_t taps, const Depthwise<Element> (&kernels)[kCount]) {
+  const auto* end = kernels + kCount;
+  const auto* kernel = std::find_if(kernels, end, [&](const auto& one) { return one.taps >= taps; });
+  // Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
+  if (kernel == end || kernel->taps * 3 > taps * 4) {
+    return {};
+  }
+  return {kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
+}
+
+Found kernel_for(const xnn_node& node, const xnn_value* values) {
   const TileSet* set = float_tiles();
   const std::size_t taps = window_taps(node);
-  if (set == nullptr || taps < 2 || values[node.inputs[0]].datatype != xnn_datatype_fp32) {
-    return nullptr;
+  Found found;
+  if (set == nullptr || taps < 2) {
+    return found;
   }
-  const auto* end = set->depthwise + kDepthwiseKernels;
-  const auto* kernel =
-      std::find_if(set->depthwise, end, [&](const Depthwise& one) { return one.taps >= taps; });
-  // Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
-  return kernel == end || kernel->taps * 3 > taps * 4 ? nullptr : kernel;
+  if (values[node.inputs[0]].datatype == xnn_datatype_fp32) {
+    found = least_for(taps, set->depthwise);
+    found.table = &xnn_init_f32_dwconv_config;
+    found.entries = XNN_MAX_F32_DWCONV_UKERNELS;
+  } else if (values[node.inputs[0]].datatype == xnn_datatype_fp16) {
+    found = least_for(taps, set->half_depthwise);
+    found.table = &xnn_init_f16_dwconv_config;
+    found.entries = XNN_MAX_F16_DWCONV_UKERNELS;
+  }
+  return found;
 }
 
 }  // namespace
 
 std::string depthwise_choice(const xnn_node& node, const xnn_value* values) {
-  const Depthwise* kernel = kernel_for(node, values);
-  return kernel == nullptr ? std::string() : std::to_string(kernel->taps) + "p";
+  const Found found = kernel_for(node, values);
+  return found.taps == 0 ? std::string() : std::to_string(found.taps) + "p";
 }
 
 DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values) {
   const TileSet* set = float_tiles();
-  const Depthwise* kernel = kernel_for(node, values);
-  if (kernel == nullptr) {
+  const Found found = kernel_for(node, values);
+  if (found.taps == 0) {
     return;
   }
-  config_ = const_cast<xnn_dwconv_config*>(xnn_init_f32_dwconv_config());
+  config_ = const_cast<xnn_dwconv_config*>(found.table());
   if (config_ == nullptr) {
     return;
   }
-  std::copy_n(config_, XNN_MAX_F32_DWCONV_UKERNELS, before_);
-  for (std::size_t i = 0; i < XNN_MAX_F32_DWCONV_UKERNELS; ++i) {
+  before_.assign(config_, config_ + found.entries);
+  for (std::size_t i = 0; i < found.entries; ++i) {
     xnn_dwconv_config& config = config_[i];
-    config.minmax.unipass = reinterpret_cast<xnn_dwconv_unipass_ukernel_fn>(kernel->kernel);
+    config.minmax.unipass = reinterpret_cast<xnn_dwconv_unipass_ukernel_fn>(found.kernel);
     config.linear = {};
     config.channel_tile = static_cast<std::uint8_t>(set->lanes);
     config.channel_subtile = static_cast<std::uint8_t>(set->lanes);
     config.channel_round = 1;
-    config.primary_tile = static_cast<std::uint8_t>(kernel->taps);
+    config.primary_tile = static_cast<std::uint8_t>(found.taps);
     config.middle_tile = 0;
     config.last_tile = 0;
   }
@@ -74,18 +98,25 @@ DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values
 
 DepthwiseKernels::~DepthwiseKernels() {
   if (config_ != nullptr) {
-    std::copy_n(before_, XNN_MAX_F32_DWCONV_UKERNELS, config_);
+    std::copy(before_.begin(), before_.end(), config_);
   }
 }
 
 std::string depthwise_name(void (*kernel)()) {
   const TileSet* set = float_tiles();
-  for (std::size_t i = 0; set != nullptr && i < kDepthwiseKernels; ++i) {
-    if (kernel == reinterpret_cast<void (*)()>(set->depthwise[i].kernel)) {
-      return "slipway_f32_dwconv_" + std::to_string(set->depthwise[i].taps) + "p__" + set->isa;
-    }
+  if (set == nullptr) {
+    return {};
   }
-  return {};
+  const auto search = [&](const auto& kernels, const char* type) -> std::string {
+    for (const auto& one : kernels) {
+      if (kernel == reinterpret_cast<void (*)()>(one.kernel)) {
+        return std::string("slipway_") + type + "_dwconv_" + std::to_string(one.taps) + "p__" + set->isa;
+      }
+    }
+    return {};
+  };
+  const std::string name = search(set->depthwise, "f32");
+  return name.empty() ? search(set->half_depthwise, "f16_f32acc") : name;
 }
 
 }  // namespace slipway::lean

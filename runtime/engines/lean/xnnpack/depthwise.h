@@ -1,5 +1,5 @@
-// Depthwise convolutions in float32 on kernels of ours, which compute several neighbours of a row at once,
-// and windows of any size in one pass.
+// Depthwise convolutions in float32 and float16 on kernels of ours, which compute several neighbours of a row
+// at once, and windows of any size in one pass.
 #pragma once
 
 #include <xnnpack.h>
@@ -7,6 +7,7 @@
 #include <xnnpack/config.h>
 
 #include <string>
+#include <vector>
 
 struct xnn_node;
 struct xnn_value;
@@ -24,7 +25,7 @@ class DepthwiseKernels {
 
  private:
   xnn_dwconv_config* config_ = nullptr;
-  xnn_dwconv_config before_[XNN_MAX_F32_DWCONV_UKERNELS] = {};
+  std::vector<xnn_dwconv_config> before_;
 };
 
 // What that kernel is called among a layer's candidates ("49p"); empty where there is none for the node.

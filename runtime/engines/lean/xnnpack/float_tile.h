@@ -27,10 +27,12 @@ struct Panels {
 };
 
 // What all windows of a depthwise convolution's call share.
+template <typename Element>
 struct Window {
   std::size_t offset;  // bytes to add to each row but `zero`
-  const float* zero;
-  const float* limits;
+  const Element* zero;
+  float least;
+  float greatest;
 };
 
 // The greatest depth that is computed at once without more registers than there are. What is loaded for one
@@ -479,11 +481,12 @@ inline void ON(pack_quads)(const std::int8_t* from, std::size_t stride, std::siz
 
 // A depthwise convolution's window for kPixels neighbours of an output row: what is loaded of the weights
 // serves them all. `left`: channels from `offset` on.
-template <std::size_t kPixels, std::size_t kVectors>
-inline __attribute__((always_inline)) void ON(window)(const float* const* const (&rows)[kPixels],
-                                                      std::size_t taps, std::size_t offset, const float* zero,
-                                                      const float* weights, std::size_t left,
-                                                      const Window& window, float* (&to)[kPixels]) {
+template <std::size_t kPixels, std::size_t kVectors, typename Element>
+inline __attribute__((always_inline)) void ON(window)(const Element* const* const (&rows)[kPixels],
+                                                      std::size_t taps, std::size_t offset,
+                                                      const Element* zero, const Element* weights,
+                                                      std::size_t left, const Window<Element>& window,
+                                                      Element* (&to)[kPixels]) {
   const std::size_t next = (taps + 1) * kLanes;  // weights of the next vector
   typename Vector::Type sums[kPixels][kVectors];
 #pragma GCC unroll 4
@@ -502,10 +505,10 @@ inline __attribute__((always_inline)) void ON(window)(const float* const* const 
     }
 #pragma GCC unroll 4
     for (std::size_t p = 0; p < kPixels; ++p) {
-      const float* from = rows[p][tap];
+      const Element* from = rows[p][tap];
       from = from == zero
                  ? from
-                 : reinterpret_cast<const float*>(reinterpret_cast<const char*>(from) + window.offset);
+                 : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from) + window.offset);
       from += offset;
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kVectors; ++v) {
@@ -517,8 +520,8 @@ inline __attribute__((always_inline)) void ON(window)(const float* const* const 
       }
     }
   }
-  const typename Vector::Type least = Vector::broadcast(window.limits);
-  const typename Vector::Type greatest = Vector::broadcast(window.limits + 1);
+  const typename Vector::Type least = Vector::broadcast(&window.least);
+  const typename Vector::Type greatest = Vector::broadcast(&window.greatest);
 #pragma GCC unroll 4
   for (std::size_t p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 4
@@ -533,18 +536,18 @@ inline __attribute__((always_inline)) void ON(window)(const float* const* const 
   }
 }
 
-template <std::size_t kPixels>
-inline __attribute__((always_inline)) void ON(pixels)(const Window& window, std::size_t taps,
-                                                      std::size_t channels, const float** input,
-                                                      std::ptrdiff_t input_stride, const float* weights,
+template <std::size_t kPixels, typename Element>
+inline __attribute__((always_inline)) void ON(pixels)(const Window<Element>& window, std::size_t taps,
+                                                      std::size_t channels, const Element** input,
+                                                      std::ptrdiff_t input_stride, const Element* weights,
                                                       char* output, std::size_t pixel_bytes) {
-  const float* const* rows[kPixels];
-  float* to[kPixels];
+  const Element* const* rows[kPixels];
+  Element* to[kPixels];
 #pragma GCC unroll 4
   for (std::size_t p = 0; p < kPixels; ++p) {
-    rows[p] = reinterpret_cast<const float* const*>(reinterpret_cast<const char*>(input) +
-                                                    static_cast<std::ptrdiff_t>(p) * input_stride);
-    to[p] = reinterpret_cast<float*>(output + p * pixel_bytes);
+    rows[p] = reinterpret_cast<const Element* const*>(reinterpret_cast<const char*>(input) +
+                                                      static_cast<std::ptrdiff_t>(p) * input_stride);
+    to[p] = reinterpret_cast<Element*>(output + p * pixel_bytes);
   }
   std::size_t at = 0;
   for (; at + 2 * kLanes <= channels; at += 2 * kLanes, weights += 2 * (taps + 1) * kLanes) {
@@ -559,16 +562,16 @@ inline __attribute__((always_inline)) void ON(pixels)(const Window& window, std:
   }
 }
 
-template <std::size_t kTaps>
-void ON(depthwise)(std::size_t channels, std::size_t width, const float** input, const float* weights,
-                   float* output, std::ptrdiff_t input_stride, std::size_t output_increment,
-                   std::size_t input_offset, const float* zero, const float* limits) {
-  const Window window = {input_offset, zero, limits};
-  const std::size_t pixel_bytes = channels * sizeof(float) + output_increment;
+template <std::size_t kTaps, typename Element>
+void ON(depthwise)(std::size_t channels, std::size_t width, const Element** input, const Element* weights,
+                   Element* output, std::ptrdiff_t input_stride, std::size_t output_increment,
+                   std::size_t input_offset, const Element* zero, const Element* limits) {
+  const Window<Element> window = {input_offset, zero, ON(to_float)(limits[0]), ON(to_float)(limits[1])};
+  const std::size_t pixel_bytes = channels * sizeof(Element) + output_increment;
   char* to = reinterpret_cast<char*>(output);
   const auto step = [&](std::size_t pixels) {
-    input = reinterpret_cast<const float**>(reinterpret_cast<char*>(input) +
-                                            static_cast<std::ptrdiff_t>(pixels) * input_stride);
+    input = reinterpret_cast<const Element**>(reinterpret_cast<char*>(input) +
+                                              static_cast<std::ptrdiff_t>(pixels) * input_stride);
     to += pixels * pixel_bytes;
     width -= pixels;
   };
@@ -602,10 +605,17 @@ constexpr Tile<Element> tile() {
    tile<7, vectors, element>(),  tile<8, vectors, element>(),  tile<9, vectors, element>(), \
    tile<10, vectors, element>(), tile<11, vectors, element>(), tile<12, vectors, element>()}
 
-#define SLIPWAY_DEPTHWISE                                                                   \
-  {                                                                                         \
-    {9, &ON(depthwise) < 9 > }, {25, &ON(depthwise) < 25 > }, {49, &ON(depthwise) < 49 > }, \
-        {81, &ON(depthwise) < 81 > }, {                                                     \
-      121, &ON(depthwise)<121>                                                              \
-    }                                                                                       \
+#define SLIPWAY_DEPTHWISE                                                           \
+  {                                                                                 \
+    {9, &ON(depthwise) < 9, float > }, {25, &ON(depthwise) < 25, float > },         \
+        {49, &ON(depthwise) < 49, float > }, {81, &ON(depthwise) < 81, float > }, { \
+      121, &ON(depthwise)<121, float>                                               \
+    }                                                                               \
+  }
+
+#define SLIPWAY_HALF_DEPTHWISE                                              \
+  {                                                                         \
+    {9, &ON(depthwise) < 9, Half > }, {25, &ON(depthwise) < 25, Half > }, { \
+      49, &ON(depthwise)<49, Half>                                          \
+    }                                                                       \
   }

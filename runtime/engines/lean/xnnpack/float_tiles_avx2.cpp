@@ -38,6 +38,8 @@ struct Vector {
   static Type load_any(const Half* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
+  // XNNPACK keeps memory for 16 bytes more behind a row's last channel.
+  static Type load_some(const Half* from, std::size_t) { return load_any(from); }
   static void store(Half* to, Type value) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
   }
@@ -96,6 +98,7 @@ const TileSet kTiles = {"avx2",
                         &ON(pack_quads),
                         {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
                         {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
-                        SLIPWAY_DEPTHWISE};
+                        SLIPWAY_DEPTHWISE,
+                        SLIPWAY_HALF_DEPTHWISE};
 
 }  // namespace slipway::lean::avx2

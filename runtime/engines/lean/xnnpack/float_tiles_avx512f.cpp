@@ -34,6 +34,12 @@ struct Vector {
   static Type load_any(const Half* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
+  // XNNPACK keeps memory for 16 bytes more behind a row's last channel.
+  static Type load_some(const Half* from, std::size_t count) {
+    const auto* halves = reinterpret_cast<const __m128i*>(from);
+    const __m128i last = count > 8 ? _mm_loadu_si128(halves + 1) : _mm_setzero_si128();
+    return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(halves)), last, 1));
+  }
   static void store(Half* to, Type value) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), to_halves(value));
   }
@@ -110,6 +116,7 @@ const TileSet kTiles = {"avx512f",
                         &ON(pack_quads),
                         {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
                         {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
-                        SLIPWAY_DEPTHWISE};
+                        SLIPWAY_DEPTHWISE,
+                        SLIPWAY_HALF_DEPTHWISE};
 
 }  // namespace slipway::lean::avx512f

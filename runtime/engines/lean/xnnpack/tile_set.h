@@ -39,16 +39,19 @@ using PackQuads = void (*)(const std::int8_t* from, std::size_t stride, std::siz
                            std::size_t step, std::int32_t* sums);
 
 // As XNNPACK calls its kernels of depthwise convolutions.
-using FloatDepthwise = void (*)(std::size_t channels, std::size_t width, const float** input,
-                                const float* weights, float* output, std::ptrdiff_t input_stride,
-                                std::size_t output_increment, std::size_t input_offset, const float* zero,
-                                const float* limits);
+template <typename Element>
+using DepthwiseKernel = void (*)(std::size_t channels, std::size_t width, const Element** input,
+                                 const Element* weights, Element* output, std::ptrdiff_t input_stride,
+                                 std::size_t output_increment, std::size_t input_offset, const Element* zero,
+                                 const Element* limits);
 
+template <typename Element>
 struct Depthwise {
   std::size_t taps;  // at most, of a window
-  FloatDepthwise kernel;
+  DepthwiseKernel<Element> kernel;
 };
 inline constexpr std::size_t kDepthwiseKernels = 5;
+inline constexpr std::size_t kHalfDepthwiseKernels = 3;
 
 template <typename Element>
 struct Tile {
@@ -69,7 +72,8 @@ struct TileSet {
   PackQuads pack_quads;
   Tiles<float> tiles;
   Tiles<Half> halves;
-  Depthwise depthwise[kDepthwiseKernels];  // fewest taps first
+  Depthwise<float> depthwise[kDepthwiseKernels];  // fewest taps first
+  Depthwise<Half> half_depthwise[kHalfDepthwiseKernels];
 };
 
 }  // namespace slipway::lean
