@@ -61,9 +61,10 @@ bool readable_there(const TensorView& view, const InputBytes& input) {
 
 Status Method::set_input(std::size_t index, const Tensor& input) {
   const std::size_t size = input.bytes.size();
-  return take_input(index,
-                    {input.dtype, input.shape.data(), input.shape.size(), input.bytes.data(), size, size},
-                    false, nullptr);
+  return take_input(
+      index,
+      {input.dtype, input.shape.data(), input.shape.size(), input.bytes.data(), size, input.bytes.capacity()},
+      read_in_place_[index], nullptr);
 }
 
 Status Method::give_input(std::size_t index, const InputBytes& input, bool* copied) {

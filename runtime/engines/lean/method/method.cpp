@@ -75,6 +75,10 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   if (done.ok()) {
     done = method->make_instructions(kernels);
   }
+  for (std::size_t i = 0; done.ok() && i < method->input_count(); ++i) {
+    const std::int32_t value = found->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    method->read_in_place_.push_back(method->only_delegates_read(value));
+  }
   return done.ok() ? Result<std::unique_ptr<Method>>(std::move(method)) : done;
 }
 
@@ -316,6 +320,26 @@ Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels)
     instructions_.push_back(instruction);
   }
   return {};
+}
+
+// Nothing but delegates as what they compute from. Kernels may write to what they take, and views of it.
+bool Method::only_delegates_read(std::int32_t value) const {
+  const auto is = [value](auto one) { return static_cast<std::int64_t>(one) == value; };
+  const auto in_list = [&](const EValue& one) {
+    const auto* list = std::get_if<TensorList>(&one);
+    return list != nullptr && std::any_of(list->items.begin(), list->items.end(), is);
+  };
+  const auto used_otherwise = [&](const Instruction& instruction) {
+    for (std::size_t i = 0; i < instruction.count; ++i) {
+      if (is(instruction.arguments[i]) && !(is_delegate(instruction) && !instruction.delegate->produces(i))) {
+        return true;
+      }
+    }
+    return instruction.action == Action::kMove && (is(instruction.from) || is(instruction.to));
+  };
+  return std::none_of(values_.begin(), values_.end(), in_list) &&
+         std::none_of(plan_->outputs()->begin(), plan_->outputs()->end(), is) &&
+         std::none_of(instructions_.begin(), instructions_.end(), used_otherwise);
 }
 
 Status Method::run_kernel(const Instruction& instruction) {

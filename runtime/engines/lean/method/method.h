@@ -49,7 +49,8 @@ class Method {
   static constexpr unsigned kMostJumps = 10'000'000;
   void set_most_jumps(unsigned most) { most_jumps_ = most; }
 
-  // Copies an input to where the method reads it.
+  // Copies an input to where the method reads it; leaves it where it is if nothing writes there. It must
+  // outlive the next execution.
   Status set_input(std::size_t index, const Tensor& input);
   // Lets the next execution read an input where it is, if it can be read there; else copies it (`copied`).
   Status give_input(std::size_t index, const InputBytes& input, bool* copied);
@@ -104,6 +105,7 @@ class Method {
   std::string name_of_delegate(std::size_t index) const;
   Status make_delegates();
   Status make_instructions(const std::vector<const KernelEntry*>& kernels);
+  bool only_delegates_read(std::int32_t value) const;
   Status run_kernel(const Instruction& instruction);
   Status run_delegate(const Instruction& instruction);
   Status move(const Instruction& instruction);
@@ -121,6 +123,7 @@ class Method {
   std::vector<Bytes> arenas_;
   std::vector<EValue> values_;
   std::vector<std::pair<std::uint8_t*, std::size_t>> input_memory_;  // that was planned, and its bytes
+  std::vector<bool> read_in_place_;  // of inputs: nothing could write to them
   std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Instruction> instructions_;
