@@ -33,6 +33,8 @@ constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kTasksPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
+// To begin and to end a tile of one panel, whatever its depth (vector_kernels.cpp has it measured).
+constexpr std::size_t kTileCycles = 50;
 constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
 constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
 constexpr std::size_t kLookupPiece = std::size_t{16} * 1024;
@@ -170,12 +172,13 @@ struct Work {
   }
   // Of one thread, for so many rows and columns of a group.
   std::size_t cycles(std::size_t some_rows, std::size_t some_columns) const {
-    return ceiling(some_rows, tile) * ceiling(some_columns, panel) * depth / products;
+    const std::size_t tiles = ceiling(some_rows, tile) / tile * (ceiling(some_columns, panel) / panel);
+    return tiles * (kTileCycles + tile * panel * depth / products);
   }
   // Roughly, of one thread: multiplications, or what is read for them.
   std::size_t cycles() const {
     const std::size_t read = columns * column_bytes + rows * row_bytes;
-    return others * std::max(rows * columns * depth / products, read / kBytesPerCycle);
+    return others * std::max(cycles(rows, columns), read / kBytesPerCycle);
   }
 };
 
