@@ -276,12 +276,38 @@ struct Any {
   }
 };
 
+// Flags that lie in rows, as masks of attention do.
+void any_of_rows(const TensorView& in, TensorView& out) {
+  const auto length = static_cast<std::size_t>(in.sizes[in.rank - 1]);
+  const std::uint8_t* row = in.data;
+  for (std::size_t i = 0, rows = out.count(); i < rows; ++i, row += length) {
+    std::uint8_t found = 0;
+    for (std::size_t k = 0; k < length; ++k) {
+      found |= row[k];
+    }
+    out.data[i] = found != 0 ? 1 : 0;
+  }
+}
+
 // aten::any.all_out(Tensor self, *, Tensor(a!) out)
 Status any_all(Arguments& arguments) {
   return fold(arguments, {}, false, 1, domain_of(arguments.tensor(0).dtype), Any());
 }
 // aten::any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out)
 Status any_dim(Arguments& arguments) {
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(3);
+  const std::int64_t dim = arguments.integer(1);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  const bool flags = in.dtype == DType::kBool && out.dtype == DType::kBool && in.contiguous();
+  if (flags && in.rank > 0 && in.count() != 0 && (dim == -1 || dim == in.rank - 1)) {
+    Reduction reduction;
+    SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, only(dim), arguments.boolean(2), &out));
+    if (out.contiguous()) {
+      any_of_rows(in, out);
+      return {};
+    }
+  }
   return fold(arguments, only(arguments.integer(1)), arguments.boolean(2), 3,
               domain_of(arguments.tensor(0).dtype), Any());
 }

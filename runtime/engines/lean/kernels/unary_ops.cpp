@@ -73,6 +73,32 @@ SLIPWAY_OP(Hardswish, x* std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
 
 #undef SLIPWAY_OP
 
+// aten::logical_not.out(Tensor self, *, Tensor(a!) out): of flags, which masks of attention are, as bytes.
+Status logical_not(Arguments& arguments) {
+  const TensorView& in = arguments.tensor(0);
+  TensorView& out = arguments.tensor(1);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  if (in.dtype != DType::kBool || out.dtype != DType::kBool) {
+    return same<Not>(arguments);
+  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  for_each_row(
+      out, std::array<Operand, 1>{operand_of(in, out)},
+      [](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        const std::uint8_t* flags = from[0];
+        if (to_step == 1 && steps[0] == 1) {
+          for (std::size_t i = 0; i < length; ++i) {
+            to[i] = flags[i] == 0 ? 1 : 0;
+          }
+          return;
+        }
+        for (std::size_t i = 0; i < length; ++i, to += to_step, flags += steps[0]) {
+          *to = *flags == 0 ? 1 : 0;
+        }
+      });
+  return {};
+}
+
 // Rounding leaves integers as they are.
 template <typename Op>
 Status rounding(Arguments& arguments) {
@@ -204,7 +230,7 @@ constexpr KernelEntry kUnaryTable[] = {
     {"aten::log10.out", real<Log10>, 2},
     {"aten::log1p.out", real<Log1p>, 2},
     {"aten::log2.out", real<Log2>, 2},
-    {"aten::logical_not.out", same<Not>, 2},
+    {"aten::logical_not.out", logical_not, 2},
     {"aten::logit.out", logit, 3},
     {"aten::neg.out", same<Neg>, 2},
     {"aten::reciprocal.out", real<Reciprocal>, 2},

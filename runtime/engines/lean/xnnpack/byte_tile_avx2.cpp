@@ -82,7 +82,7 @@ inline void widen_on_avx2(const std::int8_t* from, std::size_t count, Widened* t
   }
 }
 
-inline const std::int8_t* start_of(const ByteWork& work, std::size_t tap, std::size_t row) {
+inline const std::int8_t* tap_start(const ByteWork& work, std::size_t tap, std::size_t row) {
   const std::int8_t* from = work.a[tap * work.tile + row];
   return from == work.zero ? work.zero_data : from + work.a_offset;
 }
@@ -95,7 +95,7 @@ std::size_t widen_taps_on_avx2(const ByteWork& work, Place* place, Widened* to) 
   for (std::size_t row = 0; row < work.rows; ++row) {
     Widened* next = to + row * kStride;
     std::size_t tap = place->tap;
-    const auto four = [&](std::size_t i) { return four_at(start_of(work, tap + i, row)); };
+    const auto four = [&](std::size_t i) { return four_at(tap_start(work, tap + i, row)); };
     for (; tap + 4 <= place->tap + some; tap += 4, next += 4 * kByteTogether) {
       const __m128i bytes = _mm_setr_epi32(four(0), four(1), four(2), four(3));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(next), _mm256_cvtepi8_epi16(bytes));
@@ -119,7 +119,7 @@ std::size_t widen_part_on_avx2(const ByteWork& work, Place* place, Widened* to) 
     const std::size_t some = padded - place->at < kPart - filled ? padded - place->at : kPart - filled;
     const std::size_t real = work.depth - place->at < some ? work.depth - place->at : some;
     for (std::size_t row = 0; row < work.rows; ++row) {
-      widen_on_avx2(start_of(work, place->tap, row) + place->at, real, to + row * kStride + filled);
+      widen_on_avx2(tap_start(work, place->tap, row) + place->at, real, to + row * kStride + filled);
     }
     filled += some;
     place->at += some;
