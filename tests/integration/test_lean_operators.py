@@ -19,8 +19,8 @@ TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-7}
 GROUPS = [
     "unary", "unary-half", "unary-double", "binary", "binary-broadcast", "binary-half", "binary-mixed", "integers",
     "integers-narrow", "reductions", "reductions-long", "movement", "movement-half", "lookups", "products", "edges",
-    "edges-half", "edges-double", "edges-bytes", "edges-bool", "edges-long", "lines", "lines-double", "products-tall",
-    "products-flat", "products-double", "products-empty", "images",
+    "edges-half", "edges-double", "edges-bytes", "edges-bool", "edges-long", "masks", "lines", "lines-double",
+    "products-tall", "products-flat", "products-double", "products-empty", "images",
 ]  # fmt: skip
 
 

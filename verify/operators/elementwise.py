@@ -55,7 +55,10 @@ def _where(draw: Draw) -> Call:
     first, second = broadcast(draw)
     kind = dtype(draw, ALL)
     a, b = tensor(draw, first, kind), tensor(draw, second, kind)
-    return aten.where.self, (tensor(draw, torch.broadcast_shapes(first, second), torch.bool), a, b)
+    whole = torch.broadcast_shapes(first, second)
+    # Of rows that are chosen as a whole, as masks of attention have them, and of columns.
+    sizes = [1 if draw(st.integers(0, 3)) == 0 else size for size in whole]
+    return aten.where.self, (tensor(draw, sizes, torch.bool), a, b)
 
 
 def _clamp_tensors(draw: Draw) -> Call:

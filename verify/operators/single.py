@@ -80,6 +80,21 @@ def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )  # fmt: skip
 
 
+def masks(x: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Rows that a mask of attention leaves empty, and other uses of flags; ``[2, 6, 37, 50]``."""
+    lost = torch.logical_not(flags)
+    full = torch.any(flags, -1, True)
+    turned = x.transpose(1, 2)
+    return (
+        lost, full, flags.any(-1), flags.any(2), flags.any(3, True), torch.logical_not(full), torch.where(flags, x, -x),
+        torch.where(torch.logical_not(full), torch.zeros_like(x), x), torch.where(full, x, x.amax()),
+        torch.where(lost, x.amin(), x), torch.where(flags[:, :1], x, x[..., :1]), torch.where(flags[..., :1], x[0], x),
+        torch.where(flags.transpose(1, 2), turned, turned + 1), torch.where(flags, x.double(), x.double() + 1),
+        torch.where(flags, x.half(), x.half() * 2), torch.where(flags, flags[:1], lost), torch.logical_not(lost[:, 1]),
+        torch.where(flags, x, 2.0), torch.where(flags, 3, x.long()), torch.where(flags, x.int(), x),
+    )  # fmt: skip
+
+
 def movement(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Of a tensor of four dimensions, each even."""
     first, second = x.split(x.shape[1] // 2, 1)
@@ -222,6 +237,7 @@ GROUPS: dict[str, Group] = {
     ),
     "edges-bool": (edges, lambda: (_integers(2, 6, 5, 4) > 0, _integers(5, low=0, high=2))),
     "edges-long": (edges, lambda: (_integers(2, 6, 5, 4), _integers(5, low=0, high=2))),
+    "masks": (masks, lambda: (_floats(2, 6, 37, 50), _floats(2, 6, 37, 1) + _floats(2, 6, 37, 50) > 1.5)),
     "lines": (lines, lambda: (_different(4, 37, 50), _floats(50))),
     "lines-double": (lines, lambda: (_different(4, 37, 50, dtype=torch.float64), _floats(50, dtype=torch.float64))),
     "products-tall": (products, lambda: (_floats(9, 400) / 50, _floats(400, 13), _floats(3, 9, 400) / 50, _floats(13))),
