@@ -282,6 +282,10 @@ def test_new_rows_replace_their_own_and_others_stay(
     assert "1 programs were measured" in capsys.readouterr().err.replace("\n", " ")
     assert json.loads((tmp_path / "nets.json").read_text(encoding="utf-8")) == kept
     assert "| tiny | fp32 | 0.25 : 1 ms | 0.25 |" in report.markdown()["full"]
+    assert "No figures" in report.markdown()["short-avx2"]
+    report._keep({"rounds": 2, "machine": "another, AVX2, 2 processors", "rows": [again]})
+    assert json.loads((tmp_path / "nets.json").read_text(encoding="utf-8")) == kept, "another kind of processor"
+    assert "| fp32 | 1 | " in report.markdown()["short-avx2"]
 
 
 def test_the_page_names_every_package() -> None:

@@ -19,6 +19,8 @@ from verify.nets.measuring import QUIET, THREADS, Measured, sweep
 from verify.nets.table import Exported, choose, load
 
 KEPT = ROOT / "docs" / "data" / "nets.json"
+AVX2 = "nets-avx2.json"
+"""Beside ``KEPT``: the figures of a processor without AVX-512, whose kernels are others."""
 AIMS = {"p50": 0.80, "load": 0.35, "cached": 0.15, "rss": 0.80}
 """Geometric means to stay under."""
 SLOW = 1.05
@@ -190,9 +192,14 @@ def _lines(file: str) -> list[str]:
     return Path(file).read_text(encoding="utf-8").splitlines()
 
 
+def _kept_for(machine: str) -> Path:
+    return KEPT.with_name(AVX2) if "AVX2" in machine else KEPT
+
+
 def _keep(result: dict[str, Any]) -> None:
     """Put the rows into the figures that are kept; rows of other programs, and of disturbed ones, stay as they are."""
-    old = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.is_file() else {"rows": []}
+    file = _kept_for(result["machine"])
+    old = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"rows": []}
     quiet = [one for one in result["rows"] if one.get("others", 0.0) <= QUIET]
     rows = {(one["net"], one["scheme"]): one for one in [*old["rows"], *quiet]}
     order = [(net.name, scheme) for net in load().values() for scheme in net.schemes]
@@ -201,7 +208,7 @@ def _keep(result: dict[str, Any]) -> None:
             f"Warning: others used the machine while {left} programs were measured: these are not kept; "
             "the same command measures them again"
         )
-    keep(KEPT, {**result, "rows": [rows[name] for name in order if name in rows]}, 0.0, QUIET)
+    keep(file, {**result, "rows": [rows[name] for name in order if name in rows]}, 0.0, QUIET)
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -231,10 +238,14 @@ def _table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def markdown() -> dict[str, str]:
     """The tables of ``docs/nets.md``, by their names there."""
-    if not KEPT.is_file():
+    return {**_markdown(KEPT), "short-avx2": _markdown(KEPT.with_name(AVX2))["short"]}
+
+
+def _markdown(file: Path) -> dict[str, str]:
+    if not file.is_file():
         none = "No figures are kept yet: the command above prints them.\n"
         return {"short": none, "full": none, "apart": none}
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    kept = json.loads(file.read_text(encoding="utf-8"))
     rows = kept["rows"]
     far = differing(rows)
     return {
