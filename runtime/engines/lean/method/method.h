@@ -123,7 +123,7 @@ class Method {
   std::vector<Bytes> arenas_;
   std::vector<EValue> values_;
   std::vector<std::pair<std::uint8_t*, std::size_t>> input_memory_;  // that was planned, and its bytes
-  std::vector<bool> read_in_place_;  // of inputs: nothing could write to them
+  std::vector<bool> read_in_place_;                                  // of inputs: nothing could write to them
   std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Instruction> instructions_;
