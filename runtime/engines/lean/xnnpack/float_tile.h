@@ -562,10 +562,11 @@ inline __attribute__((always_inline)) void ON(pixels)(const Window<Element>& win
   }
 }
 
-template <std::size_t kTaps, typename Element>
-void ON(depthwise)(std::size_t channels, std::size_t width, const Element** input, const Element* weights,
-                   Element* output, std::ptrdiff_t input_stride, std::size_t output_increment,
-                   std::size_t input_offset, const Element* zero, const Element* limits) {
+template <typename Element>
+inline __attribute__((always_inline)) void ON(row_of_windows)(
+    std::size_t taps, std::size_t channels, std::size_t width, const Element** input, const Element* weights,
+    Element* output, std::ptrdiff_t input_stride, std::size_t output_increment, std::size_t input_offset,
+    const Element* zero, const Element* limits) {
   const Window<Element> window = {input_offset, zero, ON(to_float)(limits[0]), ON(to_float)(limits[1])};
   const std::size_t pixel_bytes = channels * sizeof(Element) + output_increment;
   char* to = reinterpret_cast<char*>(output);
@@ -576,15 +577,39 @@ void ON(depthwise)(std::size_t channels, std::size_t width, const Element** inpu
     width -= pixels;
   };
   while (width >= 4) {
-    ON(pixels)<4>(window, kTaps, channels, input, input_stride, weights, to, pixel_bytes);
+    ON(pixels)<4>(window, taps, channels, input, input_stride, weights, to, pixel_bytes);
     step(4);
   }
   while (width >= 2) {
-    ON(pixels)<2>(window, kTaps, channels, input, input_stride, weights, to, pixel_bytes);
+    ON(pixels)<2>(window, taps, channels, input, input_stride, weights, to, pixel_bytes);
     step(2);
   }
   if (width != 0) {
-    ON(pixels)<1>(window, kTaps, channels, input, input_stride, weights, to, pixel_bytes);
+    ON(pixels)<1>(window, taps, channels, input, input_stride, weights, to, pixel_bytes);
+  }
+}
+
+// One for all large windows: their loops are not unrolled.
+template <typename Element>
+[[gnu::noinline]] void ON(large_windows)(std::size_t taps, std::size_t channels, std::size_t width,
+                                         const Element** input, const Element* weights, Element* output,
+                                         std::ptrdiff_t input_stride, std::size_t output_increment,
+                                         std::size_t input_offset, const Element* zero,
+                                         const Element* limits) {
+  ON(row_of_windows)(taps, channels, width, input, weights, output, input_stride, output_increment,
+                     input_offset, zero, limits);
+}
+
+template <std::size_t kTaps, typename Element>
+void ON(depthwise)(std::size_t channels, std::size_t width, const Element** input, const Element* weights,
+                   Element* output, std::ptrdiff_t input_stride, std::size_t output_increment,
+                   std::size_t input_offset, const Element* zero, const Element* limits) {
+  if constexpr (kTaps <= 9) {
+    ON(row_of_windows)(kTaps, channels, width, input, weights, output, input_stride, output_increment,
+                       input_offset, zero, limits);
+  } else {
+    ON(large_windows)(kTaps, channels, width, input, weights, output, input_stride, output_increment,
+                      input_offset, zero, limits);
   }
 }
 
