@@ -26,7 +26,7 @@ NAMES = [
     "dynamic", "dynamic-delegated", "data-dependent", "mutable", "conditional", "mapped", "scanned", "channels-last",
     "channels-last-input", "several-methods", "shared-state", "separate-state", "weights-apart",
     "bias-in-a-row", "weights-given", "weights-given-in-halves",
-    "same-weights", "same-weights-in-halves", "single-windows",
+    "same-weights", "same-weights-in-halves", "single-windows", "inputs-written",
 ]  # fmt: skip
 
 

@@ -438,6 +438,31 @@ def single_windows() -> Program:
     )  # fmt: skip
 
 
+class Written(nn.Module):  # type: ignore[misc]
+    """An input that the method writes to, one that only a delegate reads, and one that is also a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, written: Any, read: Any, passed: Any) -> Any:
+        """All ``[64, 64]``."""
+        result = self.layer(read) + written
+        written.add_(self.layer(passed))
+        return result, written * 2, passed, passed.sin()
+
+
+def inputs_written() -> Program:
+    """One execution, and three in a row with the same inputs."""
+    module = Written().requires_grad_(False)
+    given = tuple(torch.randn(64, 64) for _ in range(3))
+    exported = torch.export.export(module, tuple(one.clone() for one in given), strict=False)
+    after = tuple(one.clone() for one in given)
+    # What was written to an input comes first among the outputs.
+    results = _flat((after[0], *module(*after)))
+    return _lowered(exported, (Run(given, results), Run(given, results, 3)), delegate=True)
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "dynamic": lambda: dynamic(delegate=False),
     "dynamic-delegated": lambda: dynamic(delegate=True),
@@ -458,6 +483,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "same-weights": lambda: same_weights(torch.float32),
     "same-weights-in-halves": lambda: same_weights(torch.float16),
     "single-windows": single_windows,
+    "inputs-written": inputs_written,
 }
 
 KERNELS = {
