@@ -285,6 +285,16 @@ ByteWork work_of(std::size_t rows, std::size_t columns, std::size_t depth, const
   return work;
 }
 
+void set_windows(ByteWork* work, std::size_t tile, std::size_t taps_bytes, const std::int8_t* const* a,
+                 std::size_t a_offset, const std::int8_t* zero, const std::int8_t* zero_data) {
+  work->taps = taps_bytes / (tile * sizeof(*a));
+  work->a = a;
+  work->tile = tile;
+  work->a_offset = a_offset;
+  work->zero = zero;
+  work->zero_data = zero_data;
+}
+
 // Rows that lie at equal distances.
 [[gnu::noinline]] void compute_rows_on_avx2(ByteWork work, const std::int8_t* a, std::size_t a_stride) {
   const std::int8_t* starts[kByteRows];
@@ -321,12 +331,7 @@ void byte_igemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth
                         std::size_t, std::size_t a_offset, const std::int8_t* zero,
                         const ByteLimits* limits) {
   ByteWork work = work_of(rows, columns, depth, weights, c, c_stride);
-  work.taps = taps_bytes / (kTile * sizeof(*a));
-  work.a = a;
-  work.tile = kTile;
-  work.a_offset = a_offset;
-  work.zero = zero;
-  work.zero_data = zero;
+  set_windows(&work, kTile, taps_bytes, a, a_offset, zero, zero);
   work.bytes = limits;
   compute_on_avx2(work);
 }
@@ -338,12 +343,7 @@ void dynamic_igemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t de
                            const std::int8_t* zero_data, const FloatLimits* limits,
                            const ByteRow* quantized) {
   ByteWork work = work_of(rows, columns, depth, weights, c, c_stride);
-  work.taps = taps_bytes / (kTile * sizeof(*a));
-  work.a = a;
-  work.tile = kTile;
-  work.a_offset = a_offset;
-  work.zero = zero;
-  work.zero_data = zero_data;
+  set_windows(&work, kTile, taps_bytes, a, a_offset, zero, zero_data);
   work.floats = limits;
   work.quantized = quantized;
   compute_on_avx2(work);
