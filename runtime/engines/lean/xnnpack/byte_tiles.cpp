@@ -51,17 +51,6 @@ ByteSet byte_set() {
   return {};
 }
 
-// Whether XNNPACK's kernels here are those for AVX2: they multiply as ours do. Others multiply bytes.
-bool has_only_avx2() {
-#if XNN_ARCH_X86_64
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  return hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
-         !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx && !hardware->use_x86_avxvnni;
-#else
-  return false;
-#endif
-}
-
 // What XNNPACK's config functions return as constant are variables.
 xnn_gemm_config* table_of(ByteTable table) {
   return const_cast<xnn_gemm_config*>(table == ByteTable::kStatic ? xnn_init_qs8_qc8w_gemm_config()
@@ -76,6 +65,16 @@ void set_all(Function (&functions)[XNN_MAX_UARCH_TYPES], Ours kernel) {
 }
 
 }  // namespace
+
+bool has_only_avx2() {
+#if XNN_ARCH_X86_64
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  return hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
+         !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx && !hardware->use_x86_avxvnni;
+#else
+  return false;
+#endif
+}
 
 ByteTable byte_table(const xnn_node& node, const xnn_value* values) {
   if (byte_set().many == nullptr || !has_only_avx2()) {

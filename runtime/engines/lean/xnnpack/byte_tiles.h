@@ -12,6 +12,9 @@ namespace slipway::lean {
 // Which of XNNPACK's tables has the kernel for a node.
 enum class ByteTable { kNone, kStatic, kDynamic };
 
+// Whether XNNPACK's kernels for integers are those for AVX2 here. They multiply in 16 bits, others in 8.
+bool has_only_avx2();
+
 // kNone where only XNNPACK has a kernel for the node.
 ByteTable byte_table(const xnn_node& node, const xnn_value* values);
 

@@ -7,7 +7,8 @@
 
 namespace slipway::lean {
 
-inline constexpr std::size_t kNibbleRows = 12;     // of a tile, at most
+inline constexpr std::size_t kNibbleRows = 12;  // of a tile, at most
+inline constexpr std::size_t kNibbleRowsInAvx2 = 6;
 inline constexpr std::size_t kNibbleColumns = 16;  // of a panel
 inline constexpr std::size_t kNibbleDepth = 4;     // neighbours of a column that lie together: its kr
 // Bytes of a tile's rows, which the kernel copies to its stack: with musl, a thread has 128 KiB.
@@ -38,5 +39,16 @@ void nibble_gemm_on_avx512vnni(std::size_t rows, std::size_t columns, std::size_
                                std::size_t panel_stride, const NibbleLimits* limits,
                                const NibbleRow* quantized);
 }  // namespace avx512vnni
+
+namespace avx2 {
+// The same, of at most kNibbleRowsInAvx2.
+void nibble_gemm_one_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                             std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
+                             std::size_t panel_stride, const NibbleLimits* limits,
+                             const NibbleRow* quantized);
+void nibble_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
+                         std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
+                         std::size_t panel_stride, const NibbleLimits* limits, const NibbleRow* quantized);
+}  // namespace avx2
 
 }  // namespace slipway::lean

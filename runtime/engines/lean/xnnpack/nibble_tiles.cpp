@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <string>
 
+#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/nibble_tile.h"
 #include "selection.h"
 
@@ -33,28 +34,28 @@ xnn_gemm_config* nibble_table() {
   return const_cast<xnn_gemm_config*>(xnn_init_qd8_f32_qb4w_gemm_config());
 }
 
-// Our kernels for one row and for several; null where this build is without them.
+// Our kernels for one row and for several; null where XNNPACK's are as good, or this build is without them.
 struct NibbleSet {
   NibbleGemm one = nullptr;
   NibbleGemm many = nullptr;
+  std::size_t rows = 0;  // of a tile, at most
+  const char* feature = "";
 };
 
 NibbleSet nibble_set() {
 #if XNN_ARCH_X86_64
   if constexpr (has_nibble_layers()) {
-    return {&avx512vnni::nibble_gemm_one_on_avx512vnni, &avx512vnni::nibble_gemm_on_avx512vnni};
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx512vnni) {
+      return {&avx512vnni::nibble_gemm_one_on_avx512vnni, &avx512vnni::nibble_gemm_on_avx512vnni, kNibbleRows,
+              "avx512vnni"};
+    }
+    if (has_only_avx2()) {
+      return {&avx2::nibble_gemm_one_on_avx2, &avx2::nibble_gemm_on_avx2, kNibbleRowsInAvx2, "avx2"};
+    }
   }
 #endif
   return {};
-}
-
-bool has_vnni() {
-#if XNN_ARCH_X86_64
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  return hardware != nullptr && hardware->use_x86_avx512vnni;
-#else
-  return false;
-#endif
 }
 
 std::size_t rows_before_last(const xnn_shape& shape) {
@@ -68,7 +69,8 @@ std::size_t rows_before_last(const xnn_shape& shape) {
 }  // namespace
 
 std::size_t nibble_rows(const xnn_node& node, const xnn_value* values) {
-  if (node.type != xnn_node_type_fully_connected || nibble_set().many == nullptr || !has_vnni()) {
+  const NibbleSet set = nibble_set();
+  if (node.type != xnn_node_type_fully_connected || set.many == nullptr) {
     return 0;
   }
   const xnn_value& filter = values[node.inputs[1]];
@@ -79,9 +81,9 @@ std::size_t nibble_rows(const xnn_node& node, const xnn_value* values) {
     return 0;
   }
   const std::size_t depth = filter.shape.dim[1];
-  const std::size_t most = std::min(kNibbleRows, kNibbleRowsBytes / std::max<std::size_t>(depth, 1));
+  const std::size_t most = std::min(set.rows, kNibbleRowsBytes / std::max<std::size_t>(depth, 1));
   // With few rows a tile reads the weights too often.
-  if (most < kNibbleRows / 3) {
+  if (most < set.rows / 3) {
     return 0;
   }
   // As many in each tile, where one does not have all.
@@ -100,8 +102,8 @@ std::string nibble_name(void (*kernel)()) {
   if (set.many == nullptr || (!one && kernel != reinterpret_cast<void (*)()>(set.many))) {
     return {};
   }
-  return "slipway_qd8_f32_qb4w_gemm_" + nibble_choice(one ? 1 : kNibbleRows) + "c" +
-         std::to_string(kNibbleDepth) + "__avx512vnni";
+  return "slipway_qd8_f32_qb4w_gemm_" + nibble_choice(one ? 1 : set.rows) + "c" +
+         std::to_string(kNibbleDepth) + "__" + set.feature;
 }
 
 NibbleKernels::NibbleKernels(std::size_t rows) {

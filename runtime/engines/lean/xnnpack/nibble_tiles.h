@@ -1,5 +1,5 @@
-// Layers with 4-bit weights that have a scale for each block, on processors with AVX-512's VNNI: our kernel
-// in place of XNNPACK's.
+// Layers with 4-bit weights that have a scale for each block, on processors with AVX-512's VNNI or with AVX2
+// alone: our kernels in place of XNNPACK's.
 #pragma once
 
 #include <cstddef>
