@@ -21,25 +21,37 @@ namespace {
 
 using Function = void (*)();
 
-struct Named {
-  Function function;
-  const char* name;
-  const char* arms;  // the kernel of KleidiAI's that it calls; empty for XNNPACK's own
-};
-
-constexpr Named kNames[] = {
-#define KERNEL(symbol, arms) {symbol, #symbol, arms},
+constexpr Function kKernels[] = {
+#define KERNEL(symbol, arms) symbol,
 #include "kernel_names.inc"
 #undef KERNEL
 };
 
-const Named* find(Function function) {
-  for (const Named& entry : kNames) {
-    if (entry.function == function) {
-      return &entry;
+// For each of them its name, and the kernel of KleidiAI's that it calls: empty for XNNPACK's own. One text,
+// for the loader would have to write each pointer to one of its own.
+constexpr char kTexts[] =
+#define KERNEL(symbol, arms) #symbol "\0" arms "\0"
+#include "kernel_names.inc"
+#undef KERNEL
+    ;
+
+struct Named {
+  std::string_view name;
+  std::string_view arms;
+};
+
+// An empty name for what is not in the table.
+Named find(Function function) {
+  const char* text = kTexts;
+  for (const Function kernel : kKernels) {
+    const std::string_view name = text;
+    const std::string_view arms = text + name.size() + 1;
+    if (kernel == function) {
+      return {name, arms};
     }
+    text = arms.data() + arms.size() + 1;
   }
-  return nullptr;
+  return {};
 }
 
 // What follows the two underscores says what the kernel wants of the processor:
@@ -97,13 +109,12 @@ std::vector<KernelUse> kernels_of(xnn_runtime_t runtime, const std::vector<std::
       found.push_back({kind + " #" + std::to_string(number), ours, "Slipway", feature_of(ours), layer});
       continue;
     }
-    const Named* named = find(kernel_of(*op));
-    if (named == nullptr) {
+    const auto [name, arms] = find(kernel_of(*op));
+    if (name.empty()) {
       continue;
     }
-    const bool arms = *named->arms != '\0';
-    found.push_back({kind + " #" + std::to_string(number), arms ? named->arms : named->name,
-                     arms ? "KleidiAI" : "XNNPACK", feature_of(named->name), layer});
+    found.push_back({kind + " #" + std::to_string(number), std::string(arms.empty() ? name : arms),
+                     arms.empty() ? "XNNPACK" : "KleidiAI", feature_of(name), layer});
   }
   return found;
 }
