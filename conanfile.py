@@ -120,7 +120,7 @@ class SlipwayRuntimeConan(ConanFile):
     # proof are not in the package.
     exports_sources = (
         "runtime/*.cpp", "runtime/*.h", "runtime/*.in", "runtime/*.sh", "runtime/*.toml", "runtime/*.hpp",
-        "runtime/*.map", "runtime/*.cmake", "runtime/*CMakeLists.txt",
+        "runtime/*.ld", "runtime/*.map", "runtime/*.cmake", "runtime/*CMakeLists.txt",
         "LICENSE", "!runtime/tests/*", "!runtime/fuzz/*", "!runtime/proof/*",
     )  # fmt: skip
     # A dependency's recipe may change without its version: the runner that took files from it is another then.
@@ -184,6 +184,11 @@ class SlipwayRuntimeConan(ConanFile):
             toolchain.cache_variables["SLIPWAY_SHARED_LIBRARY"] = self.options.library == "both"
             libcxx = str(self.settings.get_safe("compiler.libcxx", ""))
             toolchain.cache_variables["SLIPWAY_CXX_LIBRARY"] = "stdc++" if libcxx.startswith("libstdc++") else "c++"
+            static = self.conf.get("user.slipway:static_cxx", default=[], check_type=list)
+            toolchain.cache_variables["SLIPWAY_STATIC_CXX"] = ";".join(static)
+            zig = str(self.conf.get("user.slipway:toolchain", default="")).startswith("zig-")
+            elf = self.settings.os in ("Linux", "Android")
+            toolchain.cache_variables["SLIPWAY_FUNCTION_ORDER"] = zig and elf
             toolchain.cache_variables["SLIPWAY_KLEIDIAI_LAYERS"] = self._kleidiai_layers
             names = Path(self.generators_folder, "kernels")
             save(self, names / "kernel_names.inc", self._kernel_names())

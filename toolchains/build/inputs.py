@@ -41,7 +41,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 }
 """Files and folders of the checkout, besides recipes, that go into a build."""
 
-KINDS = frozenset({".c", ".cmake", ".cpp", ".h", ".hpp", ".in", ".map", ".patch", ".py", ".sh", ".toml", ".yml"})
+KINDS = frozenset({".c", ".cmake", ".cpp", ".h", ".hpp", ".in", ".ld", ".map", ".patch", ".py", ".sh", ".toml", ".yml"})
 """Suffixes of the files that count within a folder, besides every ``CMakeLists.txt``."""
 
 _MODULES = (

@@ -52,6 +52,8 @@ class Adapted:
     """Header folders, in this order, behind the caller's own and ahead of the C library's."""
     inputs: tuple[Path, ...]
     """Files to link, behind everything else."""
+    static: tuple[Path, ...]
+    """The same for a program that gets the C++ library inside; it also needs ``runtime/src/static_cxx.cpp``."""
     key: str
 
 
@@ -221,6 +223,14 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
     built.unlink()
 
 
+def _archive(root: Path, gcc: str) -> Path:
+    """libstdc++ as a static library: of the headers' version, so it has what they call."""
+    found = sorted(root.glob(f"usr/lib/gcc/*/{gcc}/libstdc++.a"))
+    if len(found) != 1:
+        raise HostError("libstdc++.a is not where Debian puts it.", f"{len(found)} in {root}", "./inv clean --cache")
+    return found[0]
+
+
 def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     """Headers and link inputs for ``target``, made once and cached.
 
@@ -254,5 +264,7 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
                         _stub(zig, target, source, new / source.name, newest, env)
                     _compat(zig, target, (new / "include", *headers), new / "libcompat.a", env)
                     sealed.seal(new)
-    inputs = (*(folder / source.name for source in libraries), folder / "libcompat.a")
-    return Adapted((folder / "include", *headers), inputs, key)
+    shared, *others = (folder / source.name for source in libraries)
+    compat = folder / "libcompat.a"
+    archive = _archive(root, pinned["gcc"])
+    return Adapted((folder / "include", *headers), (shared, *others, compat), (archive, *others, compat), key)

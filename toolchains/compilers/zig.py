@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import json
 import os
 import platform
 import shlex
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from core import console, sealed
 from core.commands import run
@@ -254,15 +256,27 @@ def _sdk_folder(target: Target) -> str:
     return "iPhoneSimulator.sdk" if target.platform == "ios_simulator" else "iPhoneOS.sdk"
 
 
-def _texts(zig: Path, target: Target) -> tuple[dict[str, str], str, str]:
-    """The wrappers of one target by name; the C++ library they use; what else decides on their results."""
-    library, key = "libc++", ""
+class _Wrappers(NamedTuple):
+    """The wrappers of one target."""
+
+    texts: dict[str, str]
+    """By name."""
+    library: str
+    """The C++ library they use, as Conan calls it."""
+    key: str
+    """What else decides on their results."""
+    static: tuple[Path, ...]
+    """What takes the place of the device's C++ library in a program that gets its own; empty: all get their own."""
+
+
+def _wrappers(zig: Path, target: Target) -> _Wrappers:
+    library, key, static = "libc++", "", tuple[Path, ...]()
     before, after, link, headers = list(_COMMON), list[str](), list[str](), list[str]()
     if target.libc == "glibc":
         from toolchains.compilers import libstdcxx
 
         adapted = libstdcxx.adapted(zig, target, caches())
-        library, key = "libstdc++11", adapted.key
+        library, key, static = "libstdc++11", adapted.key, adapted.static
         before.append("-nostdinc++")
         after = [f"-I{folder}" for folder in adapted.includes]
         link = ["-nostdlib++", *map(str, adapted.inputs)]
@@ -280,7 +294,7 @@ def _texts(zig: Path, target: Target) -> tuple[dict[str, str], str, str]:
         "cc": wrapper("cc", zig, target, before=[*_COMMON, *headers], after=[], link=[]),
         "c++": wrapper("c++", zig, target, before=before, after=after, link=link),
     }
-    return {**compilers, **plain}, library, key
+    return _Wrappers({**compilers, **plain}, library, key, static)
 
 
 def _conan(target: Target, library: str) -> dict[str, str]:
@@ -317,7 +331,7 @@ def ensure(target: Target) -> Compilers:
     reason = usable(target)
     if reason:
         raise HostError(f"zig cannot build for {target.name} here.", reason, "./inv doctor")
-    texts, library, library_key = _texts(program(), target)
+    texts, library, library_key, static = _wrappers(program(), target)
     key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"
     if not _written(folder, texts):
@@ -330,9 +344,11 @@ def ensure(target: Target) -> Compilers:
                         (new / name).chmod(0o755)
     version = pinned_version()
     paths = {name: os.fspath(folder / name) for name in texts}
-    apple = {}
+    more = {"tools.gnu:disable_flags": '["arch", "libcxx"]'}  # the wrapper knows both
     if target.os == "ios":
-        apple["tools.apple:sdk_path"] = os.fspath(folder / _sdk_folder(target))
+        more["tools.apple:sdk_path"] = os.fspath(folder / _sdk_folder(target))
+    if static:
+        more["user.slipway:static_cxx"] = json.dumps([os.fspath(path) for path in static])
     others = {"rc": "CMAKE_RC_COMPILER", "install_name_tool": "CMAKE_INSTALL_NAME_TOOL"}
     return Compilers(
         "zig",
@@ -343,7 +359,6 @@ def ensure(target: Target) -> Compilers:
         paths["ar"],
         paths["ranlib"],
         conan=_conan(target, library),
-        # The wrapper knows both architecture and C++ library.
-        conf={**cross_conf(target), **apple, "tools.gnu:disable_flags": '["arch", "libcxx"]'},
+        conf={**cross_conf(target), **more},
         variables={variable: paths[name] for name, variable in others.items() if name in paths} | _tries(target),
     )
