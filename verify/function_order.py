@@ -77,8 +77,8 @@ def windows(program: Path, functions: Collection[str]) -> int:
 def pattern(function: str) -> str:
     """The linker script's pattern for a function and its like.
 
-    A function of ours is named without its parameters, which change more often. An instance of a template and an operator
-    are named as they are: a pattern would bring others along, which nobody calls.
+    A function of ours is named without its parameters, which change more often. An instance of a template and an
+    operator are named as they are: a pattern would bring others along, which nobody calls.
     """
     found = re.match(r"_Z(Z?NK?)(\d.*)", function)
     if not found:
