@@ -55,7 +55,7 @@ struct NibbleCase {
 };
 
 template <typename Number>
-void put(std::vector<std::uint8_t>* to, Number number) {
+void append_number(std::vector<std::uint8_t>* to, Number number) {
   const std::size_t at = to->size();
   to->resize(at + sizeof(number));
   std::memcpy(to->data() + at, &number, sizeof(number));
@@ -73,13 +73,13 @@ std::vector<std::uint8_t> packed(const NibbleCase& sizes) {
       for (std::size_t k = 0; is_there(n) && k < sizes.depth; ++k) {
         sum -= static_cast<float>(sizes.weight(begin + n, k)) * sizes.scale(begin + n, k / sizes.block);
       }
-      put(&all, sum);
+      append_number(&all, sum);
     }
     for (std::size_t block = 0; block < sizes.depth; block += sizes.block) {
       for (std::size_t k = block; k < block + sizes.block; k += 2 * kNibbleDepth) {
         for (std::size_t n = 0; n < kNibbleColumns; ++n) {
           for (std::size_t i = k; i < k + kNibbleDepth; ++i) {
-            put(&all, static_cast<std::uint8_t>(nibble(n, i) | nibble(n, i + kNibbleDepth) << 4));
+            append_number(&all, static_cast<std::uint8_t>(nibble(n, i) | nibble(n, i + kNibbleDepth) << 4));
           }
         }
       }
@@ -87,11 +87,11 @@ std::vector<std::uint8_t> packed(const NibbleCase& sizes) {
         const float scale = is_there(n) ? sizes.scale(begin + n, block / sizes.block) / 16 : 0;
         std::uint32_t bits;
         std::memcpy(&bits, &scale, sizeof(bits));
-        put(&all, static_cast<std::uint16_t>(bits >> 16));
+        append_number(&all, static_cast<std::uint16_t>(bits >> 16));
       }
     }
     for (std::size_t n = 0; n < kNibbleColumns; ++n) {
-      put(&all, is_there(n) ? sizes.bias(begin + n) : 0.0F);
+      append_number(&all, is_there(n) ? sizes.bias(begin + n) : 0.0F);
     }
   }
   all.resize(all.size() + XNN_EXTRA_BYTES);
