@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +19,8 @@ from pathlib import Path
 
 from core import console
 from core.bundle import Bundle
-from core.errors import RunError, UsageError
+from core.commands import run
+from core.errors import RunError, SlipwayError, UsageError
 from core.files import write_atomic
 from core.paths import ROOT, bundle_dir, dist_dir
 from toolchains.compilers.sysroot import sysroot
@@ -53,15 +53,10 @@ def functions_run(target: str, cpu: str, program: Path, inputs: Sequence[Path]) 
         log = Path(folder, "log")
         words = ["--num_executions=1", "--warmup=0", "--cpu_threads=2", f"--output_file={folder}/out", "--json"]
         words += [f"--model_path={program}", *([f"--inputs={','.join(map(str, inputs))}"] if inputs else [])]
-        done = subprocess.run(
-            [*emulator, "-d", "in_asm", "-D", str(log), bundle.emulated_argv[-1], *words],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
+        argv = [*emulator, "-d", "in_asm", "-D", str(log), bundle.emulated_argv[-1], *words]
+        run(
+            argv, timeout=_SECONDS, error=RunError, what=f"{program} on {target}", hint=f"./inv agree --target {target}"
         )
-        if done.returncode:
-            raise RunError(f"{program} does not run on {target}.", done.stderr[-500:], "./inv agree --target " + target)
         return set(re.findall(r"^IN: (\S+)$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
 
 
@@ -172,4 +167,8 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except SlipwayError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

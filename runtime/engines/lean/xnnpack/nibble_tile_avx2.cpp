@@ -14,7 +14,7 @@ namespace slipway::lean::avx2 {
 namespace {
 
 constexpr std::size_t kUnit = 32;  // every block is a multiple of it
-static_assert(kUnit / 2 * 2 * 128 * 15 / 2 <= 32767, "a sum of 16 bits has sixteen pairs of products");
+static_assert(kUnit / 2 * 128 * 15 <= 32767, "a sum of 16 bits has half of a unit's products");
 constexpr std::size_t kVectorColumns = 8;
 constexpr std::size_t kVectors = kNibbleColumns / kVectorColumns;
 constexpr std::size_t kPanelBytes = kNibbleColumns * kNibbleDepth;
