@@ -14,6 +14,11 @@ class InstructionCounter {
 
   bool counts() const { return counts_; }
 
+  // Waits until nothing else runs on the machine: the shell that started this program and its timers would be
+  // in the count. At once where nothing counts, and as soon as all calls together have waited for ten
+  // seconds.
+  void settle();
+
   // The beginning and the end of what is counted. end() returns the instructions between, of user mode, on
   // all processors of the machine.
   void begin();
@@ -22,6 +27,7 @@ class InstructionCounter {
  private:
   std::uint64_t begin_ = 0;
   std::uint64_t cost_ = 0;
+  int sleeps_ = 0;
   bool counts_ = false;
 };
 

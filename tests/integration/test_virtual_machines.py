@@ -19,6 +19,7 @@ from core.paths import cache_dir
 from deploy.devices.identify import choose_target
 from deploy.devices.inventory import FILE, get_device, load_devices
 from deploy.run.connect import open_device
+from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED, Result
 from deploy.run.settings import Settings
@@ -171,6 +172,32 @@ def test_the_second_deploy_uploads_nothing(machine: Machine, bundle: Bundle, pro
     assert again.upload.bytes == 0
     assert again.runner.outputs[0].sha256 == first.runner.outputs[0].sha256
     assert list((dist / "results").glob("phone-armv7-*.json"))
+
+
+BUSY = """#!/bin/sh
+(i=0; while [ $i -lt 40000 ]; do i=$((i + 1)); done) &
+set -e
+cp pte_runner run && chmod +x run
+./run --model_path=model.pte --inputs=input0.npy --count_instructions --num_executions=9 --warmup=1 \\
+  --cpu_threads=1 --json=result.json >&2
+cat result.json
+wait
+"""
+
+
+@pytest.mark.build
+@pytest.mark.export
+@on("sme")
+def test_what_runs_beside_a_program_is_not_in_its_count(machine: Machine, program: Path, tmp_path: Path) -> None:
+    """A shell's loop is as long as the program's start: executions that run beside it would differ from each other."""
+    (tmp_path / "beside").write_text(BUSY, encoding="ascii")
+    runner = build("linux-arm64", "lean").path / "bin" / "pte_runner"
+    files = [runner, program / "model.pte", program / "input0.npy"]
+    done = execute(get_device(machine.name, FILE), tmp_path / "beside", files=files)
+    assert done.code == 0, done.stderr
+    counts = json.loads(done.stdout)["instructions"]["all"]
+    assert len(counts) == 9
+    assert max(counts) - min(counts) < 1000
 
 
 @on("pi2")
