@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from core.bundle import Bundle
+from core.errors import SlipwayError
 from core.paths import ROOT
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
@@ -125,6 +126,18 @@ def test_uses_that_are_measured_compute_what_aten_does(lean: Bundle, tmp_path: P
         for one, result in zip(found, layer.results, strict=True):
             # ATen, too, adds up hundreds of numbers in an order of its own.
             _compare(one, result.detach().contiguous().numpy(), name, times=10)
+
+
+@pytest.mark.parametrize("use", ["index_select rows", "index wide rows", "index second dimension", "index pairs"])
+def test_a_place_outside_of_a_tensor_is_refused(lean: Bundle, tmp_path: Path, use: str) -> None:
+    from verify.operators import layers
+
+    layer = layers.export(use)
+    for place in (1 << 20, -(1 << 20), (1 << 63) - 1, -(1 << 63)):
+        table, places, *others = (value.clone() for value in layer.inputs)
+        places[-1] = place
+        with pytest.raises(SlipwayError, match="is outside dimension"):
+            _run(lean, tmp_path, layer.program, [table, places, *others])
 
 
 @pytest.mark.parametrize("which", ["numbers", "calls"])

@@ -99,13 +99,13 @@ def _at_indices(op: Any, of: tuple[torch.dtype, ...], *, source: bool = False, n
 
 def _index(draw: Draw) -> Call:
     x = tensor(draw, shape(draw, 2, 4), dtype(draw, ALL))
+    way = draw(st.integers(0, 3))
+    if way < 2:
+        dim = way
+        only = tensor(draw, shape(draw, 1, 2), torch.int64, -x.shape[dim], x.shape[dim] - 1)
+        return lambda x, a: aten.index.Tensor(x, [None] * dim + [a]), (x, only)
     first = _rows(draw, x, 0, least=-x.shape[0])
     second = tensor(draw, first.shape, torch.int64, 0, x.shape[1] - 1)
-    way = draw(st.integers(0, 3))
-    if way == 0:
-        return lambda x, a: aten.index.Tensor(x, [a]), (x, first)
-    if way == 1:
-        return lambda x, b: aten.index.Tensor(x, [None, b]), (x, second)
     if way == 2:
         return lambda x, a, b: aten.index.Tensor(x, [a[:, None], b]), (x, first, second)
     return lambda x, a, b: aten.index.Tensor(x, [a, b]), (x, first, second)

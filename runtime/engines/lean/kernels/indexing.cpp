@@ -265,12 +265,64 @@ void Lookup::move(const TensorView& in, const std::array<std::int64_t, kMostDims
   }
 }
 
+// The only dimension that is looked up, by a tensor of integers; else in's rank.
+std::size_t only_dimension(const TensorView& in, const std::vector<TensorView*>& indices) {
+  std::size_t found = in.rank;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] != nullptr) {
+      if (found != in.rank || i >= in.rank || indices[i]->dtype == DType::kBool) {
+        return in.rank;
+      }
+      found = i;
+    }
+  }
+  return found;
+}
+
+// What most programs index: one dimension of elements that lie together. False where that is not so, or
+// fails: Lookup does it then, or says why not.
+bool index_one(const TensorView& in, const std::vector<TensorView*>& indices, TensorView& out) {
+  const std::size_t dim = only_dimension(in, indices);
+  if (dim == in.rank || in.dtype != out.dtype || !in.contiguous()) {
+    return false;
+  }
+  Shape shape = indices[dim]->shape();
+  if (shape.size() + in.rank - 1 > kMostDims) {
+    return false;
+  }
+  shape.insert(shape.begin(), in.sizes.begin(), in.sizes.begin() + static_cast<std::ptrdiff_t>(dim));
+  shape.insert(shape.end(), in.sizes.begin() + static_cast<std::ptrdiff_t>(dim) + 1,
+               in.sizes.begin() + in.rank);
+  if (!resize(&out, shape).ok() || !out.contiguous() || out.count() == 0) {
+    return false;
+  }
+  // A copy: what is checked stays so while the output is written.
+  std::vector<std::int64_t> places = integers_of(*indices[dim]);
+  const std::int64_t size = in.sizes[dim];
+  bool inside = true;
+  for (std::int64_t& place : places) {
+    place += place < 0 ? size : 0;
+    inside &= place >= 0 && place < size;
+  }
+  if (inside) {
+    const std::size_t element = size_of(in.dtype);
+    const std::size_t run = static_cast<std::size_t>(in.strides()[dim]) * element;
+    const std::size_t line = static_cast<std::size_t>(size) * run;
+    pick_in_lines(element, run, line, in.bytes() / line, in.data, places, out.data);
+  }
+  return inside;
+}
+
 // aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out)
 Status index(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor(2);
+  const std::vector<TensorView*> indices = arguments.tensors(1);
+  if (index_one(in, indices, out)) {
+    return {};
+  }
   Lookup lookup;
-  Status done = in.dtype == out.dtype ? lookup.prepare(in, arguments.tensors(1))
+  Status done = in.dtype == out.dtype ? lookup.prepare(in, indices)
                                       : mismatch("the result of indexing is of another type");
   if (done.ok()) {
     done = resize(&out, lookup.shape);

@@ -144,6 +144,13 @@ void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
     return;
   }
   const auto element = static_cast<std::int64_t>(element_);
+  if (rank_ == 1 && run_ != 0) {
+    const MoveAxis axis = axes_[0];
+    for (std::int64_t i = 0; i < axis.size; ++i) {
+      move_bytes(to + i * axis.to * element, from + i * axis.from * element, run_);
+    }
+    return;
+  }
   std::array<std::int64_t, 2 * kMostDims> position{};
   for (;;) {
     if (run_ != 0) {
@@ -200,6 +207,19 @@ void pick_runs(std::size_t run, const std::uint8_t* from, const std::int64_t* pl
       for (std::size_t i = 0; i < count; ++i) {
         move_bytes(to + i * run, from + places[i] * element, run);
       }
+  }
+}
+
+void pick_in_lines(std::size_t element, std::size_t run, std::size_t line, std::size_t lines,
+                   const std::uint8_t* from, const std::vector<std::int64_t>& places, std::uint8_t* to) {
+  for (std::size_t i = 0; i < lines; ++i) {
+    if (run == element) {
+      pick(element, from, places.data(), places.size(), to);
+    } else {
+      pick_runs(run, from, places.data(), static_cast<std::int64_t>(run), places.size(), to);
+    }
+    from += line;
+    to += places.size() * run;
   }
 }
 

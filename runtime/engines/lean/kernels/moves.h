@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "lean/method/evalue.h"
 
@@ -68,5 +69,8 @@ void pick(std::size_t element, const std::uint8_t* from, const std::int64_t* pla
 // The same for runs of `run` bytes; a place counts elements of `element` bytes.
 void pick_runs(std::size_t run, const std::uint8_t* from, const std::int64_t* places, std::int64_t element,
                std::size_t count, std::uint8_t* to);
+// The same in each of `lines` lines of `line` bytes: places count runs, of at least one element.
+void pick_in_lines(std::size_t element, std::size_t run, std::size_t line, std::size_t lines,
+                   const std::uint8_t* from, const std::vector<std::int64_t>& places, std::uint8_t* to);
 
 }  // namespace slipway::lean

@@ -71,17 +71,7 @@ Status index_select(Arguments& arguments) {
     // What lies behind the dimension is copied together, in the order of the output.
     const std::size_t run = static_cast<std::size_t>(in_steps[dim]) * size;
     const std::size_t line = static_cast<std::size_t>(in.sizes[dim]) * run;
-    std::uint8_t* to = out.data;
-    for (const std::uint8_t* from = in.data; from != in.data + in.bytes(); from += line) {
-      if (run == size) {
-        pick(size, from, places.data(), places.size(), to);
-      } else {
-        for (std::size_t i = 0; i < places.size(); ++i) {
-          move_bytes(to + i * run, from + static_cast<std::size_t>(places[i]) * run, run);
-        }
-      }
-      to += places.size() * run;
-    }
+    pick_in_lines(size, run, line, in.bytes() / line, in.data, places, out.data);
     return {};
   }
   // Slices: runs as long as the dimensions behind.
