@@ -1,8 +1,10 @@
-"""Figures kept for the docs, of quiet machines only."""
+"""Figures kept for the docs, of quiet machines only, and the words for this machine."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,3 +42,16 @@ def table(
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     lines += [f"| {' | '.join(cells(row))} |" for row in kept["rows"]]
     return "\n".join(lines) + f"\n\n{about(kept)}\n"
+
+
+def machine() -> str:
+    """This machine's processor, what decides about kernels of x86, and how many there are."""
+    words = [line for line in _lines("/proc/cpuinfo") if line.startswith(("model name", "flags"))]
+    name = next((line.partition(":")[2].strip() for line in words if line.startswith("model")), platform.machine())
+    flags = next((line for line in words if line.startswith("flags")), "")
+    level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
+    return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
+
+
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text(encoding="utf-8").splitlines()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from core.bundle import Bundle
 from core.commands import run as run_command
 from core.errors import BuildError, NotSupportedError, SlipwayError
 from core.paths import ROOT
-from verify.bench.kept import keep, table
+from verify.bench.kept import keep, machine, table
 
 KEPT = ROOT / "docs" / "data" / "operators-bench.json"
 AIM = 1.1
@@ -106,7 +105,7 @@ def measure(uses: Sequence[Use], bundles: Sequence[Bundle], rounds: int) -> dict
     rows = [use.row() for use in uses]
     return {
         "rounds": rounds,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": machine(),
         "load_average_before": round(before, 2),
         "geometric_mean": round(math.exp(statistics.fmean(math.log(row["ratio"]) for row in rows)), 3),
         "rows": rows,

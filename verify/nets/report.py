@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 from core import console
 from core.errors import ConfigError, NotSupportedError
 from core.paths import ROOT
-from verify.bench.kept import keep
+from verify.bench.kept import keep, machine
 from verify.nets.exporting import Export, export
 from verify.nets.measuring import QUIET, THREADS, Measured, sweep
 from verify.nets.table import Exported, choose, load
@@ -169,7 +167,7 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
     seen = sweep(bundles, ready, runs, again)
     result = {
         "rounds": runs,
-        "machine": _machine(),
+        "machine": machine(),
         "rows": [row(one, made[one.name], seen.get(one.name)) for one in chosen],
     }
     if update:
@@ -178,18 +176,6 @@ def run(runs: int, only: str, again: bool, as_json: bool, update: bool) -> None:
         console.print_json(result)
         return
     _print(result)
-
-
-def _machine() -> str:
-    words = [line for line in _lines("/proc/cpuinfo") if line.startswith(("model name", "flags"))]
-    name = next((line.partition(":")[2].strip() for line in words if line.startswith("model")), platform.machine())
-    flags = next((line for line in words if line.startswith("flags")), "")
-    level = next((word for flag, word in (("avx512f", "AVX512"), ("avx2", "AVX2")) if flag in flags.split()), "")
-    return ", ".join(filter(None, [name, level, f"{os.cpu_count()} processors"]))
-
-
-def _lines(file: str) -> list[str]:
-    return Path(file).read_text(encoding="utf-8").splitlines()
 
 
 def _kept_for(machine: str) -> Path:
