@@ -35,6 +35,8 @@ THREADS = (1, 2)
 WARMUP = 3
 QUIET = 0.25
 """Processors that others may use while a program is measured; beyond that it is measured again."""
+LOADS = 7
+"""Further processes that load with the most threads and execute once: a process loads but once, for milliseconds."""
 _AIM_MS = 700.0
 """How long the executions of one process shall take, all together."""
 _MOST, _LEAST = 100, 5
@@ -180,25 +182,22 @@ def _measure(bundles: tuple[Bundle, Bundle], name: str, folder: Path, place: Pat
         threads: tuple(Case(one.manifest.engine, "", name, one, folder, program) for one in bundles)
         for threads in THREADS
     }
-    cached = Case(
-        bundles[0].manifest.engine,
-        "cached",
-        name,
-        bundles[0],
-        folder,
-        program,
-        (f"--weights_cache={place / 'weights'}",),
-    )
+    loading = tuple(Case(one.manifest.engine, "load", name, one, folder, program) for one in bundles)
+    flags = (f"--weights_cache={place / 'weights'}",)
+    cached = Case(bundles[0].manifest.engine, "cached", name, bundles[0], folder, program, flags)
     cached.run(THREADS[-1], 1, 0)  # writes the cache
     cached.load.clear()
     busy = _Busy()
-    for _ in range(rounds):
+    for done in range(rounds):
         turns = [(threads, case, executions) for threads, pair in pairs.items() for case in pair]
-        turns.append((THREADS[-1], cached, 1))
+        loads = LOADS * (done + 1) // rounds - LOADS * done // rounds
+        turns += [(THREADS[-1], case, 1) for case in (*loading, cached)] * loads
         random.shuffle(turns)
         for threads, case, count in turns:
             _back_memory()
-            case.run(threads, count, WARMUP)
+            case.run(threads, count, WARMUP if count > 1 else 0)
+    for timed, loaded in zip(pairs[THREADS[-1]], loading, strict=True):
+        timed.load += loaded.load
     return Measured(
         figures={threads: _figures(*pair) for threads, pair in pairs.items()},
         cached_load_ms=round(statistics.median(cached.load), 3), apart=far, executions=executions,
