@@ -26,7 +26,8 @@ NAMES = [
     "dynamic", "dynamic-delegated", "data-dependent", "mutable", "conditional", "mapped", "scanned", "channels-last",
     "channels-last-input", "several-methods", "shared-state", "separate-state", "weights-apart",
     "bias-in-a-row", "weights-given", "weights-given-in-halves",
-    "same-weights", "same-weights-in-halves", "single-windows", "inputs-written",
+    "same-weights", "same-weights-in-halves", "single-windows", "inputs-written", "input-viewed",
+    "input-viewed-beside-a-delegate",
 ]  # fmt: skip
 
 

@@ -228,6 +228,24 @@ def test_python_computes_the_same_through_the_c_api(tmp_path: Path) -> None:
     assert np.load(tmp_path / "python.npy").tobytes() == want
 
 
+@pytest.mark.export
+@pytest.mark.filterwarnings("ignore")
+def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
+    """The view has no instruction: it is a value in the memory planned for the input, which is given elsewhere."""
+    import torch
+
+    from verify.operators.programs import input_viewed
+
+    torch.manual_seed(5)
+    made = input_viewed()
+    (tmp_path / "model.pte").write_bytes(made.buffer)
+    np.save(tmp_path / "in.npy", made.runs[0].inputs[0].numpy())
+    words: list[str | Path] = [tmp_path / "model.pte", tmp_path / "in.npy", tmp_path / "python.npy"]
+    library = build_sdk("linux-x86_64").path / "lib/libslipway.so.1"
+    run([sys.executable, "-I", EXAMPLES / "run_once.py", library, *words])
+    np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), made.runs[0].results[0].numpy())
+
+
 def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     """Installed by pip; arrays in and out without copies, the same bits as the runner."""
     want = expected("linux-x86_64", tmp_path)

@@ -100,7 +100,7 @@ Status Method::take_input(std::size_t index, const InputBytes& input, bool in_pl
   if (input.size == 0) {
     return {};
   }
-  if (in_place && readable_there(*view, input)) {
+  if (in_place && !shared_inputs_[index] && readable_there(*view, input)) {
     // const_cast: a method that writes to its input writes to the caller's.
     view->data = const_cast<std::uint8_t*>(input.data);
     view->capacity = input.size;

@@ -75,6 +75,9 @@ Result<std::unique_ptr<Method>> Method::load(const XnnContext& context, const Da
   if (done.ok()) {
     done = method->make_instructions(kernels);
   }
+  if (done.ok()) {
+    method->find_shared_inputs();
+  }
   for (std::size_t i = 0; done.ok() && i < method->input_count(); ++i) {
     const std::int32_t value = found->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i));
     method->read_in_place_.push_back(method->only_delegates_read(value));

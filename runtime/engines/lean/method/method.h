@@ -106,6 +106,7 @@ class Method {
   Status make_delegates();
   Status make_instructions(const std::vector<const KernelEntry*>& kernels);
   bool only_delegates_read(std::int32_t value) const;
+  void find_shared_inputs();
   Status run_kernel(const Instruction& instruction);
   Status run_delegate(const Instruction& instruction);
   Status move(const Instruction& instruction);
@@ -124,6 +125,7 @@ class Method {
   std::vector<EValue> values_;
   std::vector<std::pair<std::uint8_t*, std::size_t>> input_memory_;  // that was planned, and its bytes
   std::vector<bool> read_in_place_;                                  // of inputs: nothing could write to them
+  std::vector<bool> shared_inputs_;  // of inputs: other values are read from their memory
   std::vector<std::string> operators_;
   std::vector<std::unique_ptr<Delegate>> delegates_;
   std::vector<Instruction> instructions_;
