@@ -27,7 +27,6 @@ NAMES = [
     "channels-last-input", "several-methods", "shared-state", "separate-state", "weights-apart",
     "bias-in-a-row", "weights-given", "weights-given-in-halves",
     "same-weights", "same-weights-in-halves", "single-windows", "inputs-written", "input-viewed",
-    "input-viewed-beside-a-delegate",
 ]  # fmt: skip
 
 

@@ -483,26 +483,6 @@ def input_viewed() -> Program:
     return _lowered(torch.export.export(module, (rows,), strict=False), runs, delegate=True)
 
 
-class ViewedBeside(nn.Module):  # type: ignore[misc]
-    """An input that a delegate reads, and a kernel as a view."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(64, 64)
-
-    def forward(self, x: Any) -> Any:
-        """``[8, 64]`` to ``[8, 64]`` and ``[2, 256]``."""
-        return self.layer(x), x.view(2, 256).cumsum(1)
-
-
-def input_viewed_beside_a_delegate() -> Program:
-    """One execution, and three in a row with the same input."""
-    module = ViewedBeside().requires_grad_(False)
-    x = torch.randn(8, 64)
-    runs = tuple(Run((x,), _flat(module(x)), executions) for executions in (1, 3))
-    return _lowered(torch.export.export(module, (x,), strict=False), runs, delegate=True)
-
-
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "dynamic": lambda: dynamic(delegate=False),
     "dynamic-delegated": lambda: dynamic(delegate=True),
@@ -525,7 +505,6 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "single-windows": single_windows,
     "inputs-written": inputs_written,
     "input-viewed": input_viewed,
-    "input-viewed-beside-a-delegate": input_viewed_beside_a_delegate,
 }
 
 KERNELS = {
