@@ -5,68 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-Tensors = tuple[torch.Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One start of the runner."""
-
-    inputs: Tensors
-    results: Tensors
-    """What PyTorch gives; none: the runner must refuse the inputs."""
-    executions: int = 1
-    """In a row; the last one's outputs are compared."""
-    method: str = "forward"
-    first: tuple[tuple[str, Tensors], ...] = ()
-    """Methods that run once before, in the same process."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """An exported program and what is to be seen of it."""
-
-    buffer: bytes
-    operators: tuple[str, ...]
-    runs: tuple[Run, ...]
-    data: dict[str, bytes] = field(default_factory=dict)
-    """Files of weights, by name without ``.ptd``."""
-
-
-def _flat(value: Any) -> Tensors:
-    leaves, _ = torch.utils._pytree.tree_flatten(value)
-    return tuple(leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in leaves)
-
-
-def _lowered(
-    exported: Any,
-    runs: tuple[Run, ...],
-    *,
-    delegate: bool = False,
-    config: Any = None,
-    options: dict[str, bool] | None = None,
-) -> Program:
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-
-    lowered = to_edge_transform_and_lower(
-        exported,
-        partitioner=[XnnpackPartitioner(**(options or {}))] if delegate else [],
-        compile_config=EdgeCompileConfig(_check_ir_validity=False),
-    ).to_executorch(config)
-    names = sorted(
-        f"{item.name}.{item.overload}" if item.overload else item.name
-        for plan in lowered.executorch_program.execution_plan
-        for item in plan.operators
-    )
-    files = {name: bytes(blob) for name, blob in getattr(lowered, "_tensor_data", {}).items()}
-    return Program(bytes(lowered.buffer), tuple(names), runs, files)
+from verify.operators.given import input_viewed, inputs_written
+from verify.operators.lowering import Program, Run, Tensors, flat, lower
 
 
 class Sizes(nn.Module):  # type: ignore[misc]  # torch's types are not read here
@@ -101,8 +46,8 @@ def dynamic(*, delegate: bool) -> Program:
     runs = []
     for count in (4, 9, 5, 8):
         x = torch.randn(count, 4)
-        runs.append(Run((x,), _flat(module(x))))
-    return _lowered(exported, (*runs, Run((torch.randn(10, 4),), ())), delegate=delegate)
+        runs.append(Run((x,), flat(module(x))))
+    return lower(exported, (*runs, Run((torch.randn(10, 4),), ())), delegate=delegate)
 
 
 class Chosen(nn.Module):  # type: ignore[misc]
@@ -125,7 +70,7 @@ def data_dependent() -> Program:
     module = Chosen()
     exported = torch.export.export(module, (torch.randn(4, 5),), strict=False)
     given = (torch.randn(4, 5), torch.zeros(4, 5), torch.ones(4, 5), -torch.ones(4, 5))
-    return _lowered(exported, tuple(Run((x,), _flat(module(x))) for x in given))
+    return lower(exported, tuple(Run((x,), flat(module(x))) for x in given))
 
 
 def _initialized() -> Any:
@@ -160,8 +105,8 @@ def mutable() -> Program:
     for times in (1, 2, 5):
         module, x = Counter(), torch.randn(2)
         results = [module(x) for _ in range(times)]
-        runs.append(Run((x,), _flat(results[-1]), times))
-    return _lowered(exported, tuple(runs), config=_initialized())
+        runs.append(Run((x,), flat(results[-1]), times))
+    return lower(exported, tuple(runs), config=_initialized())
 
 
 class Branches(nn.Module):  # type: ignore[misc]
@@ -178,7 +123,7 @@ def conditional() -> Program:
     module, x = Branches(), torch.tensor([0.5, 1.0, -0.2])
     exported = torch.export.export(module, (torch.tensor(True), x), strict=False)
     given = [(torch.tensor(flag), sign * x) for flag in (True, False) for sign in (1.0, -3.0)]
-    return _lowered(exported, tuple(Run(one, _flat(module(*one)), 2) for one in given))
+    return lower(exported, tuple(Run(one, flat(module(*one)), 2) for one in given))
 
 
 class Mapped(nn.Module):  # type: ignore[misc]
@@ -195,7 +140,7 @@ def mapped() -> Program:
     """Twice in a row: the second execution begins anew."""
     module = Mapped()
     inputs = (torch.randn(4, 3), torch.randn(3))
-    return _lowered(torch.export.export(module, inputs, strict=False), (Run(inputs, _flat(module(*inputs)), 2),))
+    return lower(torch.export.export(module, inputs, strict=False), (Run(inputs, flat(module(*inputs)), 2),))
 
 
 class Scanned(nn.Module):  # type: ignore[misc]
@@ -216,7 +161,7 @@ def scanned() -> Program:
     """Twice in a row."""
     module = Scanned()
     inputs = (torch.randn(3), torch.randn(4, 3))
-    return _lowered(torch.export.export(module, inputs, strict=False), (Run(inputs, _flat(module(*inputs)), 2),))
+    return lower(torch.export.export(module, inputs, strict=False), (Run(inputs, flat(module(*inputs)), 2),))
 
 
 class Ordered(nn.Module):  # type: ignore[misc]
@@ -238,14 +183,14 @@ def channels_last() -> Program:
     """With an input in either order."""
     module = Ordered().eval()
     x = torch.randn(1, 3, 5, 6)
-    return _lowered(torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),))
+    return lower(torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),))
 
 
 def channels_last_input() -> Program:
     """The program says its input lies channels innermost."""
     module = Ordered().eval()
     x = torch.randn(1, 3, 5, 6).to(memory_format=torch.channels_last)
-    return _lowered(torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),))
+    return lower(torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),))
 
 
 class Doubled(nn.Module):  # type: ignore[misc]
@@ -266,11 +211,11 @@ def several_methods() -> Program:
         "counter": torch.export.export(sizes, (torch.ones(2),), strict=False),
     }
     runs = (
-        Run((x,), _flat(layer(x))),
-        Run((x, y), _flat(doubled(x, y)), method="doubled"),
-        Run((torch.ones(2),), _flat(Counter()(torch.ones(2))), method="counter"),
+        Run((x,), flat(layer(x))),
+        Run((x, y), flat(doubled(x, y)), method="doubled"),
+        Run((torch.ones(2),), flat(Counter()(torch.ones(2))), method="counter"),
     )
-    return _lowered(methods, runs, config=_initialized())
+    return lower(methods, runs, config=_initialized())
 
 
 class Memory(nn.Module):  # type: ignore[misc]
@@ -345,7 +290,7 @@ def shared_state(*, shared: bool) -> Program:
         for name in calls:
             kind, example = kinds[name]
             results = kind(memories[name])(example)
-        return _flat(results)
+        return flat(results)
 
     def run(*calls: str, executions: int = 1) -> Run:
         earlier = tuple((name, (kinds[name][1],)) for name in calls[:-1])
@@ -360,7 +305,7 @@ def shared_state(*, shared: bool) -> Program:
         passes=[InitializedMutableBufferPass(["keys", "values", "count"])],
         memory_planning_pass=MemoryPlanningPass(share_mutable_buffers=shared),
     )
-    return _lowered(methods, runs, delegate=True, config=config)
+    return lower(methods, runs, delegate=True, config=config)
 
 
 def weights_apart(*, delegate: bool) -> Program:
@@ -369,8 +314,8 @@ def weights_apart(*, delegate: bool) -> Program:
 
     module = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
     x = torch.randn(3, 4)
-    return _lowered(
-        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=delegate,
+    return lower(
+        torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),), delegate=delegate,
         config=ExecutorchBackendConfig(external_constants=True),
     )  # fmt: skip
 
@@ -398,8 +343,8 @@ def products(dtype: torch.dtype, *, given: bool) -> Program:
     """
     module = Products().to(dtype)
     x = torch.randint(-4, 5, (6, 5)).to(dtype)
-    return _lowered(
-        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=True,
+    return lower(
+        torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),), delegate=True,
         options={"force_non_static_weights_for_f32_linear": given},
     )  # fmt: skip
 
@@ -424,8 +369,8 @@ def same_weights(dtype: torch.dtype) -> Program:
     """Several nodes of a delegate have the same weights."""
     module = Twice().to(dtype)
     x = torch.randint(-2, 3, (1, 2, 6, 5)).to(dtype)
-    return _lowered(
-        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=True
+    return lower(
+        torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),), delegate=True
     )  # fmt: skip
 
 
@@ -433,54 +378,9 @@ def single_windows() -> Program:
     """Pooling with windows of one element, which XNNPACK refuses and exporters delegate."""
     module = nn.Sequential(nn.MaxPool2d(1), nn.Conv2d(2, 3, 1), nn.MaxPool2d(1), nn.ReLU6()).eval()
     x = torch.randn(1, 2, 6, 5)
-    return _lowered(
-        torch.export.export(module, (x,), strict=False), (Run((x,), _flat(module(x))),), delegate=True
+    return lower(
+        torch.export.export(module, (x,), strict=False), (Run((x,), flat(module(x))),), delegate=True
     )  # fmt: skip
-
-
-class Written(nn.Module):  # type: ignore[misc]
-    """An input that the method writes to, one that only a delegate reads, and one that is also a result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(64, 64)
-
-    def forward(self, written: Any, read: Any, passed: Any) -> Any:
-        """All ``[64, 64]``."""
-        result = self.layer(read) + written
-        written.add_(self.layer(passed))
-        return result, written * 2, passed, passed.sin()
-
-
-def inputs_written() -> Program:
-    """One execution, and three in a row with the same inputs."""
-    module = Written().requires_grad_(False)
-    given = tuple(torch.randn(64, 64) for _ in range(3))
-    exported = torch.export.export(module, tuple(one.clone() for one in given), strict=False)
-    after = tuple(one.clone() for one in given)
-    # What was written to an input comes first among the outputs.
-    results = _flat((after[0], *module(*after)))
-    return _lowered(exported, (Run(given, results), Run(given, results, 3)), delegate=True)
-
-
-class Viewed(nn.Module):  # type: ignore[misc]
-    """An input that only a view of it is read of: the exporter leaves the view out, as a value in the same memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(50, 8)
-
-    def forward(self, rows: Any) -> Any:
-        """``[2, 12]`` to ``[6, 4, 8]``."""
-        return self.table(rows.view(-1, 4))
-
-
-def input_viewed() -> Program:
-    """One execution, and three in a row with the same input."""
-    module = Viewed().requires_grad_(False)
-    rows = torch.randint(1, 50, (2, 12))
-    runs = tuple(Run((rows,), (module(rows),), executions) for executions in (1, 3))
-    return _lowered(torch.export.export(module, (rows,), strict=False), runs, delegate=True)
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
