@@ -30,6 +30,7 @@ namespace {
 // Every processor with AVX2 has a second cache of 256 KiB or more, and a first one of 32 KiB.
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
+constexpr std::size_t kWidePanels = 8;
 constexpr std::size_t kTasksPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
@@ -77,12 +78,18 @@ std::size_t columns_together(const Context& context) {
 }
 
 // How a task goes through its tiles: some panels for all of its rows, or all panels for a tile's rows, as
-// XNNPACK does.
-enum class Order { kPanels, kRows };
+// XNNPACK does. kWide is kPanels for kernels that prepare the rows in each call: where even one panel does
+// not stay in the first cache, more of them share that work.
+enum class Order { kPanels, kRows, kWide };
 
 template <Order kOrder, typename Context>
 std::size_t together(const Context& context, std::size_t columns) {
-  return kOrder == Order::kRows ? columns : columns_together(context);
+  if (kOrder == Order::kRows) {
+    return columns;
+  }
+  const std::size_t panel = context.cn_stride >> context.log2_csize;
+  return kOrder == Order::kWide && panel * context.w_stride > kPanelsBytes ? kWidePanels * panel
+                                                                           : columns_together(context);
 }
 
 template <typename Compute>
@@ -258,16 +265,22 @@ std::size_t own_pixels(const xnn_operator& op) {
                               : height;
 }
 
-// Whether panels go to the kernel a few at a time. Those for bytes prepare their rows anew for each call.
-bool is_ours(const xnn_operator& op) {
-  const auto is = [](void (*kernel)()) { return !tile_name(kernel).empty() && *byte_name(kernel) == '\0'; };
+// Whose kernels a layer has. Ours for bytes prepare their rows anew for each call.
+enum class Kernels { kXnnpack, kOurs, kOursForBytes };
+
+Kernels kernels_of(const xnn_operator& op) {
+  const auto is = [](void (*kernel)()) {
+    return tile_name(kernel).empty()    ? Kernels::kXnnpack
+           : *byte_name(kernel) == '\0' ? Kernels::kOurs
+                                        : Kernels::kOursForBytes;
+  };
   switch (op.ukernel.type) {
     case xnn_microkernel_type_gemm:
       return is(reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]));
     case xnn_microkernel_type_igemm:
       return is(reinterpret_cast<void (*)()>(op.context.igemm.igemm.ukernel.function[0]));
     default:
-      return false;
+      return Kernels::kXnnpack;
   }
 }
 
@@ -289,10 +302,11 @@ bool take_tasks(compute_parameters* compute) {
 
 // Whether the tasks are ours now.
 template <typename Context>
-bool set_blocks(bool ours, const Work& work, compute_parameters* compute, std::size_t threads) {
+bool set_blocks(Kernels kernels, const Work& work, compute_parameters* compute, std::size_t threads) {
   const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
-  if (ours || rereads(*compute, first, work)) {
-    if (!take_tasks<Order::kPanels, Context>(compute)) {
+  if (kernels == Kernels::kOurs || rereads(*compute, first, work)) {
+    const bool wide = kernels == Kernels::kOursForBytes && has_only_avx2();
+    if (!(wide ? take_tasks<Order::kWide, Context>(compute) : take_tasks<Order::kPanels, Context>(compute))) {
       return false;
     }
     set_tiles(compute, first, work, threads);
@@ -320,7 +334,7 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
     work.row_bytes = igemm.kc * own_pixels(*op);
     work.column_bytes = igemm.w_stride;
     work.products = products_per_cycle(std::size_t{1} << igemm.log2_csize);
-    set_blocks<igemm_context>(is_ours(*op), work, compute, threads);
+    set_blocks<igemm_context>(kernels_of(*op), work, compute, threads);
     return;
   }
   gemm_context& gemm = op->context.gemm.gemm.gemm;
@@ -330,7 +344,7 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
   work.row_bytes = gemm.k_scaled;
   work.column_bytes = gemm.w_stride;
   work.products = products_per_cycle(std::size_t{1} << gemm.log2_csize);
-  if (set_blocks<gemm_context>(is_ours(*op), work, compute, threads)) {
+  if (set_blocks<gemm_context>(kernels_of(*op), work, compute, threads)) {
     gemm.mr = work.tile;
   }
 }
