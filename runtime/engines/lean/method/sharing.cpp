@@ -52,8 +52,10 @@ void Method::find_shared_inputs() {
     }
   };
   const auto use_all = [&](std::int32_t index, FirstUse how) {
+    // A list's tensors are used with it the first time: a damaged file may name a long one many times.
+    const bool again = uses[static_cast<std::size_t>(index)] != FirstUse::kNone;
     use(index, how);
-    if (const std::vector<std::int32_t>* list = list_at(values_, index)) {
+    if (const std::vector<std::int32_t>* list = again ? nullptr : list_at(values_, index)) {
       for (const std::int32_t item : *list) {
         use(item, how);
       }
