@@ -78,7 +78,8 @@ class OnnxRuntimeEngine : public Engine {
   Status start();
   Ort::SessionOptions session_options(Format format) const;
   Ort::Session guarded_session(const std::string& path, Ort::SessionOptions* options) const;
-  Ort::Session exact_session(const std::string& path, Ort::SessionOptions* options) const;
+  Ort::Session exact_session(const std::string& path, const onnx::Scratch& profile_folder,
+                             Ort::SessionOptions* options) const;
   std::string unfold(const std::string& path, const std::string& folder);
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
@@ -210,7 +211,8 @@ Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::Se
 // With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
 // 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
 // then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
-Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, Ort::SessionOptions* options) const {
+Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, const onnx::Scratch& profile_folder,
+                                              Ort::SessionOptions* options) const {
   Ort::SessionOptions exact = options->Clone();
   exact.AddConfigEntry(kOrtSessionOptionsAvx2PrecisionMode, "1");
   try {
@@ -220,6 +222,9 @@ Ort::Session OnnxRuntimeEngine::exact_session(const std::string& path, Ort::Sess
       throw;
     }
   }
+  // ONNX Runtime names a profile after the second in which its session began: the first session's would lie
+  // beside this one's, and be read instead of it.
+  profile_folder.empty();
   options->AddConfigEntry(kOrtSessionOptionsDisableQuantQDQ, "1");
   return guarded_session(path, options);
 }
@@ -271,7 +276,7 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   } else if (profile_wanted_) {
     return no_folder();
   }
-  session_ = std::make_unique<Ort::Session>(exact_session(path, &settings));
+  session_ = std::make_unique<Ort::Session>(exact_session(path, profile_folder, &settings));
   profile_file_ = profile_folder.take();
   output_names_ = graph_.outputs;
   return {};

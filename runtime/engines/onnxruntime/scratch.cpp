@@ -5,8 +5,29 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <vector>
 
 namespace slipway::onnx {
+namespace {
+
+// The paths of what is in a folder; nothing when there is no such folder.
+std::vector<std::string> files_in(const std::string& path) {
+  std::vector<std::string> files;
+  DIR* folder = path.empty() ? nullptr : ::opendir(path.c_str());
+  if (folder == nullptr) {
+    return files;
+  }
+  while (const dirent* entry = ::readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") {
+      files.push_back(path + "/" + name);
+    }
+  }
+  ::closedir(folder);
+  return files;
+}
+
+}  // namespace
 
 Scratch::Scratch() {
   for (const char* base : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm", "."}) {
@@ -28,24 +49,24 @@ Scratch::~Scratch() {
   }
 }
 
+void Scratch::empty() const {
+  for (const std::string& file : files_in(path_)) {
+    ::unlink(file.c_str());
+  }
+}
+
 int Scratch::take() {
   int file = -1;
-  DIR* folder = path_.empty() ? nullptr : ::opendir(path_.c_str());
-  if (folder == nullptr) {
-    return file;
-  }
-  while (const dirent* entry = ::readdir(folder)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") {
-      if (file < 0) {
-        file = ::open((path_ + "/" + name).c_str(), O_RDONLY | O_CLOEXEC);
-      }
-      ::unlink((path_ + "/" + name).c_str());
+  for (const std::string& name : files_in(path_)) {
+    if (file < 0) {
+      file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
     }
+    ::unlink(name.c_str());
   }
-  ::closedir(folder);
-  ::rmdir(path_.c_str());
-  path_.clear();
+  if (!path_.empty()) {
+    ::rmdir(path_.c_str());
+    path_.clear();
+  }
   return file;
 }
 

@@ -16,6 +16,8 @@ class Scratch {
 
   // Empty when no folder can be written to.
   const std::string& path() const { return path_; }
+  // Removes the files that are in it so far.
+  void empty() const;
   // Opens the first file in the folder for reading, then removes all files and the folder: what ONNX Runtime
   // has open it goes on writing to. A negative number when there is none.
   int take();
