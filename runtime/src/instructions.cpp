@@ -1,18 +1,9 @@
 #include "instructions.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 namespace slipway {
 namespace {
-
-// A machine is quiet if it executes fewer instructions while this program sleeps. The sleep itself is below a
-// hundred; a shell that starts a program executes tens of thousands, with pauses in which the kernel loads
-// it.
-constexpr std::uint64_t kQuiet = 1000;
-constexpr std::chrono::milliseconds kSleep(5);
-constexpr int kMostSleeps = 2000;
 
 // The count so far; 0 where nothing counts. The instruction changes nothing on any processor, and no compiler
 // writes it; a machine that counts puts the count into its register. Not inlined: each call costs the same.
@@ -49,15 +40,6 @@ InstructionCounter::InstructionCounter() {
   }
   cost_ = *std::min_element(costs.begin(), costs.end());
   counts_ = cost_ != 0;
-}
-
-void InstructionCounter::settle() {
-  bool quiet = !counts_;
-  for (; !quiet && sleeps_ < kMostSleeps; ++sleeps_) {
-    const std::uint64_t start = executed();
-    std::this_thread::sleep_for(kSleep);
-    quiet = between(start, executed()) < kQuiet;
-  }
 }
 
 void InstructionCounter::begin() {

@@ -25,9 +25,6 @@ Status measure(const Options& options, Engine& engine, const MethodInfo& method,
     if (!status.ok()) {
       return status;
     }
-    if (counter) {
-      counter->settle();
-    }
     const auto start = std::chrono::steady_clock::now();
     if (counter) {
       counter->begin();
