@@ -405,6 +405,16 @@ TEST("narrow layers get narrow tiles, and the columns do not depend on the rows"
   }
 }
 
+TEST("a panel that the first cache does not hold is narrower, and is read for more rows at once") {
+  for (const TileSet* set : sets()) {
+    const TileShape shallow = choose_tile(*set, TileElement::kFloat, 196, 768, 64);
+    const TileShape deep = choose_tile(*set, TileElement::kFloat, 196, 768, 768);
+    CHECK(deep.rows * deep.vectors + deep.vectors < set->registers);
+    CHECK(deep.rows >= 3 * deep.vectors);  // so many multiplications for each vector that is read
+    CHECK(deep.vectors <= shallow.vectors);
+  }
+}
+
 TEST("kernels of ours have names, and others have not") {
   const TileSet* set = float_tiles();
   if (set != nullptr) {

@@ -38,7 +38,9 @@ constexpr std::size_t kManyRows = 27720;
 // XNNPACK has kernels of two columns.
 constexpr std::size_t kFewColumns = 2;
 constexpr std::size_t kPanelsTogether = 4;
-constexpr double kLatency = 4;  // cycles from a multiplication to the next one that needs its result
+constexpr double kLatency = 4;      // cycles from a multiplication to the next one that needs its result
+constexpr double kSecondCache = 3;  // cycles for a vector from there
+constexpr std::size_t kFirstCache = std::size_t{24} * 1024;  // bytes of a panel that stay in it beside rows
 
 // What a layer multiplies.
 struct Product {
@@ -504,11 +506,14 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
 double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::size_t columns,
                  std::size_t depth) {
   const double vectors = static_cast<double>(shape.vectors);
+  // A panel that does not stay in the first cache is read from the second one for each tile.
+  const bool stays = shape.vectors * set.lanes * sizeof(float) * depth <= kFirstCache;
+  const double reading = stays ? 0 : kSecondCache * vectors;
   const auto tile = [&](std::size_t some) {
     const double products = static_cast<double>(some) * vectors;
     const double loads = static_cast<double>(some) + vectors;
     // What is loaded counts a little even when multiplications hide it: equal shapes differ by it.
-    const double step = std::max({products / 2, loads / 2, kLatency}) + loads / 64;
+    const double step = std::max({products / 2, loads / 2, kLatency, reading}) + loads / 64;
     return step * static_cast<double>(depth) + 2 * products + 20;
   };
   const std::size_t panel = shape.vectors * set.lanes;
