@@ -405,15 +405,26 @@ TEST("narrow layers get narrow tiles, and the columns do not depend on the rows"
   }
 }
 
-TEST("a panel that the first cache does not hold is narrower, and is read for more rows at once") {
-  for (const TileSet* set : sets()) {
-    const TileShape shallow = choose_tile(*set, TileElement::kFloat, 196, 768, 64);
-    const TileShape deep = choose_tile(*set, TileElement::kFloat, 196, 768, 768);
-    CHECK(deep.rows * deep.vectors + deep.vectors < set->registers);
-    CHECK(deep.rows >= 3 * deep.vectors);  // so many multiplications for each vector that is read
-    CHECK(deep.vectors <= shallow.vectors);
+#if defined(__x86_64__)
+TEST("on AVX2 a panel that the first cache does not hold is narrower, and is read for more rows at once") {
+  const TileSet& set = avx2::kTiles;
+  const TileShape shallow = choose_tile(set, TileElement::kFloat, 196, 768, 64);
+  const TileShape deep = choose_tile(set, TileElement::kFloat, 196, 768, 768);
+  CHECK(deep.rows * deep.vectors + deep.vectors < set.registers);
+  CHECK(deep.rows >= 3 * deep.vectors);  // so many multiplications for each vector that is read
+  CHECK(deep.vectors < shallow.vectors);
+}
+
+TEST("on AVX-512 a layer's depth does not change its tile") {
+  const TileSet& set = avx512f::kTiles;
+  for (const std::size_t rows : Sizes{49, 197}) {
+    const TileShape shallow = choose_tile(set, TileElement::kFloat, rows, 768, 128);
+    const TileShape deep = choose_tile(set, TileElement::kFloat, rows, 768, 3072);
+    CHECK(deep.vectors == shallow.vectors);
+    CHECK(deep.rows == shallow.rows);
   }
 }
+#endif
 
 TEST("kernels of ours have names, and others have not") {
   const TileSet* set = float_tiles();

@@ -92,6 +92,7 @@ extern const TileSet kTiles;
 const TileSet kTiles = {"avx2",
                         Vector::kLanes,
                         Vector::kRegisters,
+                        3,
                         static_cast<PackRows<float, float>>(&ON(pack_rows)),
                         static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
                         static_cast<PackRows<float, Half>>(&ON(pack_rows)),

@@ -110,6 +110,7 @@ extern const TileSet kTiles;
 const TileSet kTiles = {"avx512f",
                         Vector::kLanes,
                         Vector::kRegisters,
+                        0,
                         static_cast<PackRows<float, float>>(&ON(pack_rows)),
                         static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
                         static_cast<PackRows<float, Half>>(&ON(pack_rows)),

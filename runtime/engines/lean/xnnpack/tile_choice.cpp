@@ -38,8 +38,7 @@ constexpr std::size_t kManyRows = 27720;
 // XNNPACK has kernels of two columns.
 constexpr std::size_t kFewColumns = 2;
 constexpr std::size_t kPanelsTogether = 4;
-constexpr double kLatency = 4;      // cycles from a multiplication to the next one that needs its result
-constexpr double kSecondCache = 3;  // cycles for a vector from there
+constexpr double kLatency = 4;  // cycles from a multiplication to the next one that needs its result
 constexpr std::size_t kFirstCache = std::size_t{24} * 1024;  // bytes of a panel that stay in it beside rows
 
 // What a layer multiplies.
@@ -508,7 +507,7 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
   const double vectors = static_cast<double>(shape.vectors);
   // A panel that does not stay in the first cache is read from the second one for each tile.
   const bool stays = shape.vectors * set.lanes * sizeof(float) * depth <= kFirstCache;
-  const double reading = stays ? 0 : kSecondCache * vectors;
+  const double reading = stays ? 0 : set.second_cache * vectors;
   const auto tile = [&](std::size_t some) {
     const double products = static_cast<double>(some) * vectors;
     const double loads = static_cast<double>(some) + vectors;

@@ -66,6 +66,8 @@ struct TileSet {
   const char* isa;
   std::size_t lanes;      // float32 elements of a vector
   std::size_t registers;  // vectors
+  // Processor cycles for a vector from the second cache, where that was measured to be the bound; else 0.
+  double second_cache;
   PackRows<float, float> pack_rows;
   PackRows<Half, Half> pack_halves;
   PackRows<float, Half> pack_rounded;
