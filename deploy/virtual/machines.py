@@ -235,25 +235,42 @@ def _idle_seconds(spec: Spec) -> float:
 
 
 def _launch(spec: Spec, files: Image, folder: Folder) -> None:
+    words = f"{spec.append} slipway.time={time.time():.0f}"
+    argv, texts = _bochs(spec, files, folder, words) if spec.bochs else (_qemu(spec, files, folder, words), {})
+    # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
+    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh", texts).write(folder)
+    folder.console.unlink(missing_ok=True)
+    folder.private(folder.log, f"$ {quote(argv)}\n")
+
+
+def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
     from toolchains.emulation import kvm
     from toolchains.emulation.emulators import system_argv
 
     own = kvm.wanted()
     machine = kvm.machine_argv(spec.name, spec.arch, spec.qemu) if own else spec.qemu
-    argv = [
+    return [
         *system_argv(spec.arch, spec.emulator, count=not own), *machine, "-nodefaults", "-display", "none",
         "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
-        "-kernel", str(files.kernel), "-initrd", str(folder.initrd),
-        "-append", f"{spec.append} slipway.time={time.time():.0f}",
+        "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", words,
         # restrict: the machine reaches nothing; only this forward reaches it.
         "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:{spec.system.port}",
         "-device", f"{spec.netdev},netdev=net0",
         *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
-    # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
-    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
-    folder.console.unlink(missing_ok=True)
-    folder.private(folder.log, f"$ {quote(argv)}\n")
+
+
+def _bochs(spec: Spec, files: Image, folder: Folder, words: str) -> tuple[list[str], dict[str, str]]:
+    """The command, and the texts of its configuration."""
+    from deploy.virtual import pc
+    from toolchains.emulation import bochs
+
+    emulator = bochs.folder()
+    parameters = folder.path / "parameters"
+    write_atomic(parameters, pc.parameters(files.header.read_bytes(), folder.initrd.stat().st_size, words), mode=0o600)
+    images = [(files.kernel, pc.KERNEL), (parameters, pc.PARAMETERS), (folder.initrd, pc.RAMDISK)]
+    texts = pc.configuration(emulator, images, spec.bochs, folder.path)
+    return [str(emulator / "bochs"), "-q", "-f", str(folder.path / "bochsrc")], texts
 
 
 def spawn_supervisor(folder: Folder) -> int:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.errors import ConfigError
 from core.near import did_you_mean, near
@@ -50,8 +50,9 @@ class Spec(_Model):
     """Has the packages of ``suite``, too, for days on which a mirror has that half-updated."""
     emulator: str = "forky"
     modules: tuple[str, ...]
-    qemu: tuple[str, ...]
-    netdev: str
+    qemu: tuple[str, ...] = ()
+    bochs: str = ""
+    netdev: str = ""
     append: str
     dtb: str = ""
     hostname: str
@@ -60,6 +61,12 @@ class Spec(_Model):
     tmpfs: dict[str, str]
     idle_minutes: float = Field(gt=0)
     boot_seconds: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _has_one_emulator(self) -> Spec:
+        if bool(self.qemu) == bool(self.bochs) or bool(self.qemu) != bool(self.netdev):
+            raise ValueError("a device has either qemu and netdev, or bochs")
+        return self
 
     @property
     def kernel_from(self) -> str:

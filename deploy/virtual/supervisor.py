@@ -18,15 +18,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.transport.processes import Process
 from deploy.virtual.state import Folder, State, read_state
 
 PORT = "{port}"
-"""Placeholder for the port in the launch file's argv."""
+"""Placeholder for the port in the launch file's argv and texts."""
 
 _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
@@ -50,12 +50,14 @@ class Launch:
     idle_seconds: float
     connections_count: bool = True
     """Whether an open connection to the port counts as use, or only `Folder.touch`."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Files that the emulator reads, by their names in the folder."""
 
     @classmethod
     def read(cls, folder: Folder) -> Launch:
         """The orders in ``folder``."""
         value = json.loads(folder.launch.read_text(encoding="utf-8"))
-        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]))
+        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]), value["texts"])
 
     def write(self, folder: Folder) -> None:
         """Leave the orders in ``folder``."""
@@ -123,6 +125,8 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
     for _ in range(_PORT_TRIES):
         port = _free_port()
         before = folder.log.stat().st_size
+        for name, text in launch.texts.items():
+            folder.private(folder.path / name, text.replace(PORT, str(port)))
         child = subprocess.Popen(
             [word.replace(PORT, str(port)) for word in launch.argv],
             stdin=subprocess.DEVNULL,

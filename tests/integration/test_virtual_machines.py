@@ -72,6 +72,12 @@ MACHINES = {
         ),
         # SVE2 and SME2 in the guest, as a newer QEMU and kernel offer them.
         Machine("sme", "aarch64", ("sve2", "sme", "sme2", "i8mm", "bf16")),
+        # What QEMU does not have: AVX-512, in Bochs.
+        Machine(
+            "avx512", "x86_64",
+            ("avx512f", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "gfni"), ("amx_tile",),
+            facts={"cores": 1, "glibc": "2.36"}, refused=("linux-arm64",),
+        ),
         # The board itself; the loader is soft float's: Debian's armel.
         Machine(
             "pi-zero", "armv6l", ("vfp",), ("neon", "vfpv3", "idiva"),
@@ -152,7 +158,7 @@ def test_programs_of_later_processors_are_refused(machine: Machine) -> None:
 
 @pytest.mark.build
 @pytest.mark.export
-@on("pi3", "pi5", "sme", "pi-zero", "phone-armv7")
+@on("pi3", "pi5", "sme", "avx512", "pi-zero", "phone-armv7")
 def test_outputs_agree_with_the_hosts(machine: Machine, bundle: Bundle, program: Path, dist: Path) -> None:
     result = deployed(machine, bundle, program)
     assert result.verdict in ({"agrees"} if machine.name == "phone-armv7" else {"identical", "agrees"})

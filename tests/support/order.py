@@ -23,6 +23,7 @@ FIRST = (
     "test_conan_package",
     "test_native",
     "test_prove",
+    "test_virtual_machines[avx512]",
     "test_virtual_machines[pi-zero]",
     "test_onnxruntime",
     "test_runner",

@@ -1,0 +1,144 @@
+"""What lies in the memory of the PC that Bochs plays (`deploy.virtual.pc`), and how Bochs is set up."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from core.errors import BuildError, ConfigError, HostError
+from deploy.virtual import pc
+from deploy.virtual.spec import TABLE, get_spec, load_specs
+from deploy.virtual.supervisor import PORT
+from toolchains.emulation import bochs
+
+ROM = Path(bochs.__file__).with_name("bochs_boot.S")
+
+
+def kernel(entry: int = pc.KERNEL, address: int = pc.KERNEL) -> bytes:
+    """A bzImage with an ELF file of one segment, which is longer in memory than in the file."""
+    code = b"code of a kernel"
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 2, 62, 1, entry, 64, 0, 0, 64, 56, 1, 64, 0, 0
+    ) + struct.pack("<IIQQQQQQ", 1, 5, 120, 0, address, len(code), len(code) + 8, 1)
+    setup = bytearray(1024)
+    setup[0x201] = 0x6A
+    setup[0x202:0x206] = b"HdrS"
+    return bytes(setup) + lzma.compress(header + code) + b"behind it"
+
+
+def test_a_kernel_is_unpacked_with_its_empty_memory() -> None:
+    header, flat = pc.unpack_kernel(kernel())
+    assert flat == b"code of a kernel" + bytes(8)
+    assert header[0x202 - 0x1F1 :][:4] == b"HdrS"
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [b"", b"MZ", kernel().replace(b"HdrS", b"none"), kernel(entry=0x200000), kernel(address=0x1200000)],
+    ids=["empty", "short", "no header", "another entry", "another address"],
+)
+def test_another_kernel_is_refused(packed: bytes) -> None:
+    with pytest.raises(ConfigError, match="The kernel"):
+        pc.unpack_kernel(packed)
+
+
+def test_the_parameters_say_where_everything_is() -> None:
+    page = pc.parameters(pc.unpack_kernel(kernel())[0], 12345, "quiet x=1")
+    assert struct.unpack_from("<II", page, 0x218) == (pc.RAMDISK, 12345)
+    (command,) = struct.unpack_from("<I", page, 0x228)
+    assert page[command - pc.PARAMETERS :].split(b"\0")[0] == b"quiet x=1"
+    ranges = [struct.unpack_from("<QQI", page, 0x2D0 + 20 * index) for index in range(page[0x1E8])]
+    assert all(one[0] + one[1] <= other[0] for one, other in pairwise(ranges))
+    usable = [(begin, begin + size) for begin, size, kind in ranges if kind == 1]
+    for begin, size in ((pc.KERNEL, 1), (pc.PARAMETERS, len(page)), (pc.RAMDISK, 12345)):
+        assert any(low <= begin and begin + size <= high for low, high in usable)
+
+
+def test_the_page_tables_map_memory_to_itself() -> None:
+    """Walked as a processor does."""
+    memory = pc.parameters(pc.unpack_kernel(kernel())[0], 0, "")
+
+    def entry(table: int, index: int) -> int:
+        (value,) = struct.unpack_from("<Q", memory, table - pc.PARAMETERS + 8 * index)
+        assert value & 1
+        return int(value)
+
+    for address in (0, pc.KERNEL, pc.RAMDISK + 0x1FFFFF, 0xFEE00000, 0xFFFFFFFF):
+        second = entry(pc.PAGES, address >> 39 & 511) & ~0xFFF
+        third = entry(second, address >> 30 & 511) & ~0xFFF
+        page = entry(third, address >> 21 & 511)
+        assert page & 0x80
+        assert (page & ~0x1FFFFF) + (address & 0x1FFFFF) == address
+
+
+def test_a_command_line_that_does_not_fit_is_refused() -> None:
+    header, _ = pc.unpack_kernel(kernel())
+    pc.parameters(header, 0, "x" * 767)
+    with pytest.raises(ConfigError, match="too long"):
+        pc.parameters(header, 0, "x" * 768)
+
+
+def test_the_rom_has_the_same_addresses() -> None:
+    found = dict(re.findall(r"#define (\w+) (0x[0-9a-f]+)", ROM.read_text(encoding="utf-8")))
+    assert {name: int(value, 16) for name, value in found.items()} == {
+        "ROM": 0xD0000, "PARAMETERS": pc.PARAMETERS, "PAGES": pc.PAGES, "KERNEL": pc.KERNEL,
+    }  # fmt: skip
+
+
+def test_only_the_forward_reaches_the_machine(tmp_path: Path) -> None:
+    texts = pc.configuration(tmp_path, [(tmp_path / "k", pc.KERNEL)], get_spec("avx512").bochs, tmp_path)
+    assert f"hostfwd = tcp:127.0.0.1:{PORT}-10.0.2.15:22" in texts["network"]
+    assert "restricted = 1" in texts["network"]
+    assert f'optramimage1: file="{tmp_path}/k", address=0x1000000' in texts["bochsrc"]
+
+
+@pytest.mark.parametrize("name", ['a"b', "a$HOME", "a\nb"])
+def test_a_path_that_its_configuration_cannot_express_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(HostError, match="cannot open"):
+        pc.configuration(tmp_path / name, [], "", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("bochs = ", "# "), ('kernel = "linux-image-amd64"', 'kernel = "linux-image-amd64"\nqemu = ["-M"]\nnetdev = "x"')],
+    ids=["none", "both"],
+)
+def test_a_device_has_one_emulator(tmp_path: Path, old: str, new: str) -> None:
+    file = tmp_path / "virtual.toml"
+    file.write_text(TABLE.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    with pytest.raises(ConfigError, match="either qemu and netdev, or bochs"):
+        load_specs(file)
+
+
+def sources(folder: Path, config: str) -> Path:
+    for name, changes in bochs._CHANGES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(old for old, _ in changes))
+    (folder / "config.h.in").write_text(config)
+    (folder / "bxversion.h.in").write_text('"@VERSION@" @VER_DEV@ "@REL_STRING@" "@REL_TIMESTAMP@"')
+    return folder
+
+
+CONFIG = "".join(f"#define {name} 0\n" for name in bochs._VALUES) + "#define LOWLEVEL_CDROM cdrom_base_c\n"
+
+
+def test_the_sources_are_set_up(tmp_path: Path) -> None:
+    bochs._configure(sources(tmp_path, CONFIG))
+    lines = (tmp_path / "config.h").read_text().splitlines()
+    assert {"#define BX_CPU_LEVEL 6", "#define BX_SUPPORT_EVEX 1", "#define BX_DEBUGGER 0"} <= set(lines)
+    assert "get_vector(offset), size)" not in (tmp_path / "memory/misc_mem.cc").read_text()
+    assert (tmp_path / "bxversion.h").read_text() == f'"{bochs.VERSION}" 0 "" ""'
+
+
+def test_other_sources_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="no setting BX_SUPPORT_EVEX"):
+        bochs._configure(sources(tmp_path, CONFIG.replace("BX_SUPPORT_EVEX", "BX_SUPPORT_OTHER")))
+    sources(tmp_path, CONFIG)
+    (tmp_path / "memory/misc_mem.cc").write_text("something else")
+    with pytest.raises(BuildError, match=r"misc_mem\.cc of Bochs 3\.0 is not as expected"):
+        bochs._configure(tmp_path)
