@@ -23,7 +23,7 @@ def write(tmp_path: Path, text: str) -> Path:
 def test_shipped() -> None:
     devices = load_devices(FILE)
     own = [name for name in devices if not name.startswith(CPU)]
-    assert own == ["local", "pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "phone", "phone-armv7", "wine"]
+    assert own == ["local", "pi-zero", "pi2", "pi3", "pi", "pi5", "sme", "avx512", "phone", "phone-armv7", "wine"]
     assert devices["local"].transport == "local"
     assert not devices["local"].emulated
     assert (devices["pi"].transport, devices["pi"].virtual, devices["pi"].target) == ("ssh", "pi", "linux-arm64")
