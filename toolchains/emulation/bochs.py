@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core import sealed
-from core.commands import run
+from core.commands import need, run
 from core.console import step
 from core.errors import BuildError, HostError
 from core.files import locked, new_folder, sha256_bytes
@@ -134,11 +136,9 @@ def _build(built: Path, bios: Path, machine: str) -> None:
         source = Path(scratch)
         _unpack(archive, source)
         _configure(source)
-        (source / "build.ninja").write_text("".join(_ninja(source, compiler)), encoding="utf-8")
-        from toolchains.build.conan import program
-
+        (source / "build.ninja").write_text("".join(_steps(source, compiler)), encoding="utf-8")
         run(
-            [program("ninja"), "-C", source, "bochs"],
+            [_ninja(), "-C", source, "bochs"],
             env={**os.environ, **zig.caches()}, error=BuildError, what="Building Bochs",
         )  # fmt: skip
         (source / "bochs").rename(new / "bochs")
@@ -146,6 +146,12 @@ def _build(built: Path, bios: Path, machine: str) -> None:
         (new / "BIOS").write_bytes((bios / "usr/share/bochs/BIOS-bochs-latest").read_bytes())
         (new / "VGABIOS").write_bytes((bios / "usr/share/vgabios/vgabios.bin").read_bytes())
         sealed.seal(new)
+
+
+def _ninja() -> str:
+    """The environment's own ninja, else the system's."""
+    own = Path(sys.executable).with_name("ninja")
+    return os.fspath(own) if own.is_file() else need("ninja", "./inv, which completes the environment")
 
 
 def _unpack(archive: Path, folder: Path) -> None:
@@ -185,8 +191,8 @@ def _configure(source: Path) -> None:
         (source / file).write_text(code, encoding="utf-8")
 
 
-def _ninja(source: Path, compiler: list[str]) -> Iterator[str]:
-    command = " ".join(compiler)
+def _steps(source: Path, compiler: list[str]) -> Iterator[str]:
+    command = shlex.join(compiler).replace("$", "$$")
     yield f"rule compile\n  command = {command} $flags -c $in -o $out\n  description = $in\n"
     yield f"rule link\n  command = {command} -s -o $out $in -ldl -lpthread\n"
     objects = []
