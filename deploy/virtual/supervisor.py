@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deploy.transport.processes import Process
@@ -32,8 +33,12 @@ _PR_SET_PDEATHSIG = 1
 _ESTABLISHED = "01"
 _LISTENING = "0A"
 _PORT_TRIES = 8
-_TAKEN = (b"Could not set up host forwarding rule", b"Address already in use")
-"""Messages of QEMU and adb's server about a port that is in use."""
+_TAKEN = (
+    b"Could not set up host forwarding rule",
+    b"could not set up host forwarding rule",
+    b"Address already in use",
+)
+"""Messages of QEMU, Bochs and adb's server about a port that is in use."""
 _EARLY_SECONDS = 10.0
 """Seconds within which QEMU has its port, or ends: on a busy machine it may take some to begin."""
 _GRACE = 5.0
@@ -110,21 +115,35 @@ def listens(pid: int, port: int) -> bool:
     return False
 
 
-def _has_port(child: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until ``child`` has ``port``; false when it ended before that."""
+def _has_port(child: subprocess.Popen[bytes], port: int, said: Callable[[], bytes]) -> bool:
+    """Wait until ``child`` has ``port``; false when it ended before that, or goes on without it, as Bochs does."""
     end = time.monotonic() + _EARLY_SECONDS
     while child.poll() is None:
         if listens(child.pid, port) or time.monotonic() > end:
             return True
+        if _is_taken(said()):
+            child.kill()
+            child.wait()
+            return False
         time.sleep(0.02)
     return False
+
+
+def _is_taken(said: bytes) -> bool:
+    return any(words in said for words in _TAKEN)
+
+
+def _after(log: Path, size: int) -> bytes:
+    with log.open("rb") as file:
+        file.seek(size)
+        return file.read()
 
 
 def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int]:
     """QEMU on a port of its own; another process may take a free port before QEMU does, hence the loop."""
     for _ in range(_PORT_TRIES):
         port = _free_port()
-        before = folder.log.stat().st_size
+        said = partial(_after, folder.log, folder.log.stat().st_size)
         for name, text in launch.texts.items():
             folder.private(folder.path / name, text.replace(PORT, str(port)))
         child = subprocess.Popen(
@@ -132,10 +151,9 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
             stdin=subprocess.DEVNULL,
             preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
         )
-        if _has_port(child, port):
+        if _has_port(child, port, said):
             return child, port
-        said = folder.log.read_bytes()[before:]
-        if not any(words in said for words in _TAKEN):
+        if not _is_taken(said()):
             break
     raise SystemExit(f"{Path(launch.argv[0]).name} ended at once (exit {child.returncode})")
 

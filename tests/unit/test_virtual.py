@@ -222,11 +222,15 @@ def test_open_connections_are_counted(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def supervised(
-    folder: Folder, program: str, idle_seconds: float, open_files: tuple[int, ...] = ()
+    folder: Folder,
+    program: str,
+    idle_seconds: float,
+    open_files: tuple[int, ...] = (),
+    texts: dict[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A supervisor over ``program`` in the place of QEMU, which inherits ``open_files``."""
     argv = (sys.executable, "-c", program, "{port}", str(folder.path / "machine.pid"))
-    Launch(argv, idle_seconds).write(folder)
+    Launch(argv, idle_seconds, texts=texts or {}).write(folder)
     with folder.log.open("wb") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "deploy.virtual.supervisor", folder.path],
@@ -371,6 +375,17 @@ def test_a_port_that_was_taken_meanwhile_is_not_the_end(folder: Folder) -> None:
         with socket.create_connection(("127.0.0.1", state.port), 5):
             pass
         assert (folder.path / "machine.pid.tries").read_text() == "xxx"
+
+
+def test_a_machine_that_goes_on_without_its_port_is_begun_again(folder: Folder) -> None:
+    """As Bochs does, which reads the port from a file."""
+    goes_on = PICKY.replace("sys.exit(", "print(").replace("'tcp'\")", "'tcp'\", flush=True); time.sleep(600)")
+    program = f"import time\n{goes_on}".replace("Could not", "could not")
+    with supervised(folder, program, 600, texts={"network": "forward {port}"}):
+        state = read_state(folder)
+        assert state is not None, folder.log.read_text()
+        assert (folder.path / "machine.pid.tries").read_text() == "xxx"
+        assert (folder.path / "network").read_text() == f"forward {state.port}"
 
 
 def test_a_machine_that_does_not_start_is_no_machine(folder: Folder) -> None:
