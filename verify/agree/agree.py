@@ -19,7 +19,8 @@ from core.paths import bundle_dir
 from core.sweep import Journal
 from toolchains.emulation import platforms
 from toolchains.targets import get_target, load_targets
-from verify.agree.kept import Cell, Column, Facts, counts, publish, text
+from verify.agree import on_device
+from verify.agree.kept import Cell, Column, Facts, counts, places, publish, text
 from verify.agree.look import Executor, look
 from verify.agree.programs import Compared, chosen, prepare
 
@@ -39,7 +40,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
         return [executor for name in load_targets() for executor in _built(name)]
     from toolchains.build.builder import build
 
-    cpus = platforms.cpus(get_target(target))
+    cpus = places(get_target(target))
     if not cpus or cpu not in ("", *cpus):
         raise ConfigError(
             f"Programs for {target} are not run on {cpu!r}." if cpu else f"Nothing here runs programs for {target}.",
@@ -50,7 +51,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
 
 
 def _built(target: str) -> list[Executor]:
-    cpus = platforms.cpus(get_target(target))
+    cpus = places(get_target(target))
     try:
         return _at(Bundle.load(bundle_dir(target, ENGINE)), cpus) if cpus else []
     except BundleError as error:
@@ -64,8 +65,11 @@ def _at(bundle: Bundle, cpus: Sequence[str]) -> list[Executor]:
 
 def _executor(bundle: Bundle, cpu: str) -> Executor | None:
     """The bundle on a platform; ``None`` if this machine does not have that platform."""
+    target = get_target(bundle.manifest.target)
     try:
-        return Executor.of(bundle, platforms.platform_for(get_target(bundle.manifest.target), cpu))
+        if cpu in on_device.DEVICES:
+            return Executor.of(bundle, on_device.platform_of(target, cpu))
+        return Executor.of(bundle, platforms.platform_for(target, cpu))
     except (HostError, NotSupportedError) as error:
         console.note(f"{bundle.manifest.target} on {cpu}: left out: {error.what} {error.cause}")
         return None
@@ -155,7 +159,7 @@ def run(target: str, cpu: str, expression: str, as_json: bool, update: bool, aga
 
     Args:
         target: one, or `ALL`.
-        cpu: one of its `platforms.cpus`; all when empty.
+        cpu: one of its `places`; all when empty.
         expression: which programs, as `chosen` reads it.
         update: put what was seen into the docs' file, also what an interrupted sweep saw.
         again: run also cells that have a result.

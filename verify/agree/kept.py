@@ -14,6 +14,7 @@ from core.files import locked, write_json
 from core.paths import ROOT
 from toolchains.emulation import platforms
 from toolchains.targets import Target, load_targets
+from verify.agree import on_device
 from verify.agree.programs import table
 
 KEPT = ROOT / "docs" / "data" / "agreement.json"
@@ -55,7 +56,7 @@ class Column(_Model):
 
     target: str
     cpu: str
-    """One of `toolchains.emulation.platforms.cpus`."""
+    """One of `places`."""
     how: str
     cells: Mapping[str, Cell] = {}
     """By the program's name."""
@@ -89,9 +90,14 @@ class Columns(_Model):
         )
 
 
+def places(target: Target) -> tuple[str, ...]:
+    """Where the target's programs are compared on this machine: its platforms here, and virtual devices."""
+    return (*platforms.cpus(target), *on_device.cpus(target))
+
+
 def everywhere() -> list[tuple[Target, str]]:
     """Every target with every CPU model that its programs may run on, on any machine, in the table's order."""
-    return [(one, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *platforms.cpus(one)))]
+    return [(one, cpu) for one in load_targets().values() for cpu in dict.fromkeys(("native", *places(one)))]
 
 
 def load(path: Path) -> Columns:

@@ -19,6 +19,7 @@ from core.files import sha256_file
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import WINE, Platform
 from toolchains.targets import get_target
+from verify.agree import on_device
 from verify.agree.kept import INFINITE, Cell
 from verify.agree.programs import FURTHER, About, Compared, of_reference
 
@@ -81,24 +82,29 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     first, *rest = executor.bundle.emulated_argv
     runner, files = Path(first), (program.file, *program.inputs)
     wine = executor.platform.cpu == WINE
+    away = executor.platform.cpu in on_device.DEVICES
     if wine:  # it sees one folder
         for file in (runner, *files):
             shutil.copy(file, folder)
         runner = folder / runner.name
 
     def word(file: Path) -> str:
-        return f"Z:\\work\\{file.name}" if wine else str(file)
+        return f"Z:\\work\\{file.name}" if wine else file.name if away else str(file)
 
     words = [*rest, f"--model_path={word(program.file)}", f"--output_file={word(folder / 'out')}", "--warmup=0"]
     words += [f"--json={word(folder / 'result.json')}", f"--num_executions={program.runs}"]
     words += [f"--inputs={','.join(word(file) for file in program.inputs)}"] if program.inputs else []
     # Threads that wait for each other in an emulator cost minutes and change no sum.
     words += ["--cpu_threads=1"] if executor.platform.emulated else []
-    done = executor.platform.run(runner, words, timeout=seconds)
+    if away:
+        code, said_there = on_device.run(executor.platform.cpu, runner, words, files, folder)
+    else:
+        done = executor.platform.run(runner, words, timeout=seconds)
+        code, said_there = done.returncode, done.stderr
     try:
         said = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        said = {"error": {"kind": "crash", "message": f"it ended with {done.returncode}: {done.stderr[-300:].strip()}"}}
+        said = {"error": {"kind": "crash", "message": f"it ended with {code}: {said_there[-300:].strip()}"}}
     if "error" in said:
         return Answer((), said["error"])
     outputs = tuple(folder / f"out{index}.npy" for index in range(len(said["outputs"])))
@@ -146,6 +152,7 @@ def look(executor: Executor, program: Compared, seconds: float = SECONDS) -> See
         except HostError as error:
             if not isinstance(error.__cause__, subprocess.TimeoutExpired):
                 raise
+            seconds = on_device.SECONDS if executor.platform.cpu in on_device.DEVICES else seconds
             why = f"over {seconds:.0f} s, {executor.platform.how}"
             return Seen(Cell(outcome="too slow", why=why))
         if not answer.error:
