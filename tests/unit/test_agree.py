@@ -13,10 +13,11 @@ import pytest
 from core import environment
 from core.errors import ConfigError, MismatchError, UsageError
 from core.program import Tolerance
+from deploy.devices.inventory import FILE, get_device
 from toolchains.emulation import platforms
 from toolchains.emulation.platforms import Platform
 from toolchains.targets import get_target, load_targets
-from verify.agree import agree
+from verify.agree import agree, on_device
 from verify.agree import kept as agree_kept
 from verify.agree import look as agree_look
 from verify.agree import programs as agree_programs
@@ -28,7 +29,7 @@ ABOUT = About("mlp fp32", FURTHER, "mlp", "", "fp32", exact=False)
 LIMIT = Tolerance(atol=1e-5, rtol=0.0, why="fp32")
 EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
 NAMED = {
-    *(("linux-x86_64", cpu) for cpu in ("native", "Nehalem", "Haswell")),
+    *(("linux-x86_64", cpu) for cpu in ("native", "Nehalem", "Haswell", "avx512")),
     *(("linux-arm64", cpu) for cpu in ("cortex-a53", "cortex-a72", "cortex-a76", "max")),
     *(("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176"), ("windows-x86_64", "wine")),
     *(("android-arm64", "cortex-a53"), ("android-armv7", "cortex-a7")),
@@ -253,6 +254,16 @@ def test_every_place_has_its_place_in_the_order() -> None:
     assert len(order) == len(set(order))
     for name, target in load_targets().items():
         assert {(name, cpu) for cpu in platforms.cpus(target)} <= set(order)
+
+
+def test_devices_are_places_of_their_targets() -> None:
+    for name, targets in on_device.DEVICES.items():
+        device = get_device(name, FILE)
+        assert device.virtual and device.target in targets
+        for target in targets:
+            assert get_target(target).machine in ("x86_64", "i686")
+            assert agree_kept.places(get_target(target))[-1] == name
+    assert "avx512" not in agree_kept.places(get_target("linux-arm64"))
 
 
 def test_what_the_docs_say_of_every_place() -> None:
