@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import sys
 import tempfile
 from collections import deque
@@ -24,6 +23,7 @@ from core.commands import process, quote
 from core.errors import BuildError, ConfigError, HostError
 from core.files import keep_text, sha256_bytes, sha256_file, write_atomic, write_json
 from core.paths import ROOT, cache_dir, portable
+from toolchains import tools
 from toolchains.compilers import ccache, hardening
 from toolchains.compilers.families import Compilers, family
 from toolchains.debian import deb, fetch_source
@@ -414,8 +414,4 @@ def available() -> str:
 
 def program(name: str) -> str:
     """Path of ``cmake`` or ``ninja``: the environment's own, else the system's."""
-    own = Path(sys.executable).parent / name
-    found = os.fspath(own) if own.is_file() else shutil.which(name)
-    if not found:
-        raise HostError(f"{name} is not installed.", "the environment is incomplete", "./inv, which completes it")
-    return found
+    return tools.program(name)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core import sealed
-from core.commands import need, run
+from core.commands import run
 from core.console import step
 from core.errors import BuildError, HostError
 from core.files import locked, new_folder, sha256_bytes
@@ -24,6 +24,7 @@ from core.paths import cache_dir
 from toolchains.compilers import zig
 from toolchains.debian import packages as debian
 from toolchains.debian.host import host_arch
+from toolchains.tools import program
 
 VERSION = "3.0"
 _SUITE = "trixie"
@@ -138,20 +139,14 @@ def _build(built: Path, bios: Path, machine: str) -> None:
         _configure(source)
         (source / "build.ninja").write_text("".join(_steps(source, compiler)), encoding="utf-8")
         run(
-            [_ninja(), "-C", source, "bochs"],
+            [program("ninja"), "-C", source, "bochs"],
             env={**os.environ, **zig.caches()}, error=BuildError, what="Building Bochs",
         )  # fmt: skip
-        (source / "bochs").rename(new / "bochs")
-        (new / "boot.rom").write_bytes(_rom(Path(scratch)))
+        shutil.copy2(source / "bochs", new / "bochs")  # a rename fails where /tmp is a file system of its own
+        (new / "boot.rom").write_bytes(_rom(source))
         (new / "BIOS").write_bytes((bios / "usr/share/bochs/BIOS-bochs-latest").read_bytes())
         (new / "VGABIOS").write_bytes((bios / "usr/share/vgabios/vgabios.bin").read_bytes())
         sealed.seal(new)
-
-
-def _ninja() -> str:
-    """The environment's own ninja, else the system's."""
-    own = Path(sys.executable).with_name("ninja")
-    return os.fspath(own) if own.is_file() else need("ninja", "./inv, which completes the environment")
 
 
 def _unpack(archive: Path, folder: Path) -> None:
