@@ -151,11 +151,24 @@ def _start(launch: Launch, folder: Folder) -> tuple[subprocess.Popen[bytes], int
             stdin=subprocess.DEVNULL,
             preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one thread only
         )
-        if _has_port(child, port, said):
-            return child, port
-        if not _is_taken(said()):
-            break
+        try:
+            if _has_port(child, port, said):
+                return child, port
+            if not _is_taken(said()):
+                break
+        except BaseException:  # a signal, or the folder is gone: the caller does not know this child
+            _end(child)
+            raise
     raise SystemExit(f"{Path(launch.argv[0]).name} ended at once (exit {child.returncode})")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End ``child``, which may have ended, and return when it has: by request first, then at once."""
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_GRACE)
+    child.kill()
+    child.wait()
 
 
 def _supervise(
@@ -246,11 +259,7 @@ def main(path: Path) -> None:
     finally:
         _take_signals(signal.SIG_IGN)
         if child is not None:
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_GRACE)
-            child.kill()
-            child.wait()
+            _end(child)
         state = read_state(folder)
         if state is not None and state.supervisor.pid == os.getpid():
             folder.state.unlink(missing_ok=True)

@@ -50,10 +50,21 @@ if len(tries.read()) < 3:
 )
 
 
-# The same, but the folder of its device is removed before it listens.
+# The same, but the folder of its device is removed some time before it listens.
 HOMELESS = "import os, sys\nhome = os.path.dirname(sys.argv[2])\n" + MACHINE.replace(
-    "server =", "os.rename(home, home + '-removed')\nserver ="
+    "server =", "os.rename(home, home + '-removed')\ntime.sleep(0.3)\nserver ="
 )
+
+UNREADY = """
+import os, pathlib, signal, sys, time
+def end(*_):
+    pathlib.Path(sys.argv[2]).write_text("ended by request")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+os.kill(os.getppid(), signal.SIGTERM)
+time.sleep(60)
+"""
+"""In the place of QEMU: asks its supervisor to end before it has its port, and notes how it ended itself."""
 
 
 @pytest.fixture
@@ -315,6 +326,13 @@ def test_a_folder_removed_during_the_start_ends_the_machine(folder: Folder) -> N
     assert "was removed: ending the machine" in removed.log.read_text()
     machine = int((removed.path / "machine.pid").read_text())
     assert not Path(f"/proc/{machine}").exists()
+
+
+def test_a_machine_that_has_no_port_yet_is_asked_to_end(folder: Folder) -> None:
+    with supervised(folder, UNREADY, 600) as child:
+        assert child.wait(60) == 0
+    assert "asked to end the machine" in folder.log.read_text()
+    assert (folder.path / "machine.pid").read_text() == "ended by request"
 
 
 def test_another_folder_of_the_same_name_does_not_keep_the_machine(folder: Folder) -> None:
