@@ -7,9 +7,10 @@
 
 namespace slipway::lean {
 
-inline constexpr std::size_t kByteRows = 6;      // of a tile
-inline constexpr std::size_t kByteColumns = 8;   // of a panel
-inline constexpr std::size_t kByteTogether = 4;  // neighbours of a column that lie together: its kr
+inline constexpr std::size_t kByteRows = 6;       // of a tile
+inline constexpr std::size_t kByteColumns = 8;    // of a panel
+inline constexpr std::size_t kByteChannels = 16;  // of a depthwise convolution's block
+inline constexpr std::size_t kByteTogether = 4;   // neighbours of a column that lie together: its kr
 
 // As XNNPACK calls its kernels and lays out their parameters: of layers that write 8 bits, and of those whose
 // input is quantized at run time, which write float32.
@@ -43,6 +44,12 @@ using DynamicIgemm = void (*)(std::size_t rows, std::size_t columns, std::size_t
                               const std::int8_t* zero, const std::int8_t* zero_data,
                               const FloatLimits* limits, const ByteRow* quantized);
 
+// Of depthwise convolutions; `zero` stands for pixels outside of the picture. Windows have 9 or 25 pixels.
+using ByteDepthwise = void (*)(std::size_t channels, std::size_t width, const std::int8_t** input,
+                               const void* weights, std::int8_t* output, std::ptrdiff_t input_stride,
+                               std::size_t output_increment, std::size_t input_offset,
+                               const std::int8_t* zero, const ByteLimits* limits);
+
 // The kernels of tiles of one height. They compute any number of rows up to it.
 struct ByteTile {
   ByteGemm gemm;
@@ -54,6 +61,8 @@ struct ByteTile {
 namespace avx2 {
 extern const ByteTile kByteTile;  // of kByteRows
 extern const ByteTile kByteLine;  // of one row
+extern const ByteDepthwise kByteNine;
+extern const ByteDepthwise kByteTwentyFive;
 }  // namespace avx2
 
 }  // namespace slipway::lean

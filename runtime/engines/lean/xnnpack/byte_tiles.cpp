@@ -12,7 +12,6 @@
 
 #include <cstddef>
 
-#include "lean/xnnpack/byte_tile.h"
 #include "lean/xnnpack/vector_kernels.h"
 #include "selection.h"
 
@@ -74,6 +73,19 @@ bool has_only_avx2() {
 #else
   return false;
 #endif
+}
+
+ByteDepthwise byte_depthwise([[maybe_unused]] std::size_t taps) {
+#if XNN_ARCH_X86_64
+  if constexpr (has_byte_layers()) {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
+        !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx) {
+      return taps == 9 ? avx2::kByteNine : taps == 25 ? avx2::kByteTwentyFive : nullptr;
+    }
+  }
+#endif
+  return nullptr;
 }
 
 ByteTable byte_table(const xnn_node& node, const xnn_value* values) {

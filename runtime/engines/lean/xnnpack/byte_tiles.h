@@ -1,7 +1,10 @@
 // Layers in 8 bits on processors with AVX2 and without VNNI: our kernels in place of XNNPACK's.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+
+#include "lean/xnnpack/byte_tile.h"
 
 struct xnn_gemm_config;
 struct xnn_node;
@@ -17,6 +20,10 @@ bool has_only_avx2();
 
 // kNone where only XNNPACK has a kernel for the node.
 ByteTable byte_table(const xnn_node& node, const xnn_value* values);
+
+// The kernel of depthwise convolutions whose windows have 9 or 25 pixels. Null on processors for which
+// XNNPACK has other kernels than AVX2's; those with AVX-VNNI have the same.
+ByteDepthwise byte_depthwise(std::size_t taps);
 
 // What our kernel is called among a layer's candidates: "6x8".
 const char* byte_choice();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/float_tiles.h"
 
 namespace slipway::lean {
@@ -33,34 +34,59 @@ struct Found {
   void (*kernel)() = nullptr;
   const xnn_dwconv_config* (*table)() = nullptr;
   std::size_t entries = 0;
+  std::size_t channels = 0;  // of a block of packed weights
 };
+
+constexpr std::size_t kByteTaps[] = {9, 25};
+
+// Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
+bool is_for(std::size_t kernel_taps, std::size_t taps) {
+  return kernel_taps >= taps && kernel_taps * 3 <= taps * 4;
+}
 
 template <typename Element, std::size_t kCount>
 Found least_for(std::size_t taps, const Depthwise<Element> (&kernels)[kCount]) {
   const auto* end = kernels + kCount;
-  const auto* kernel = std::find_if(kernels, end, [&](const auto& one) { return one.taps >= taps; });
-  // Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
-  if (kernel == end || kernel->taps * 3 > taps * 4) {
-    return {};
+  const auto* kernel = std::find_if(kernels, end, [&](const auto& one) { return is_for(one.taps, taps); });
+  return kernel == end ? Found() : Found{kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
+}
+
+Found of_bytes(std::size_t taps) {
+  for (const std::size_t kernel_taps : kByteTaps) {
+    const ByteDepthwise kernel = byte_depthwise(kernel_taps);
+    if (kernel != nullptr && is_for(kernel_taps, taps)) {
+      return {kernel_taps, reinterpret_cast<void (*)()>(kernel), &xnn_init_qs8_qc8w_dwconv_config,
+              XNN_MAX_QC8_DWCONV_UKERNELS, kByteChannels};
+    }
   }
-  return {kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
+  return {};
+}
+
+bool is_qint8(const xnn_value& value) {
+  return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
 }
 
 Found kernel_for(const xnn_node& node, const xnn_value* values) {
   const TileSet* set = float_tiles();
   const std::size_t taps = window_taps(node);
-  Found found;
-  if (set == nullptr || taps < 2) {
-    return found;
+  if (taps < 2) {
+    return {};
   }
-  if (values[node.inputs[0]].datatype == xnn_datatype_fp32) {
+  const xnn_datatype type = values[node.inputs[0]].datatype;
+  if (type == xnn_datatype_qint8 && is_qint8(values[node.inputs[1]])) {
+    return of_bytes(taps);
+  }
+  Found found;
+  if (set != nullptr && type == xnn_datatype_fp32) {
     found = least_for(taps, set->depthwise);
     found.table = &xnn_init_f32_dwconv_config;
     found.entries = XNN_MAX_F32_DWCONV_UKERNELS;
-  } else if (values[node.inputs[0]].datatype == xnn_datatype_fp16) {
+    found.channels = set->lanes;
+  } else if (set != nullptr && type == xnn_datatype_fp16) {
     found = least_for(taps, set->half_depthwise);
     found.table = &xnn_init_f16_dwconv_config;
     found.entries = XNN_MAX_F16_DWCONV_UKERNELS;
+    found.channels = set->lanes;
   }
   return found;
 }
@@ -73,7 +99,6 @@ std::string depthwise_choice(const xnn_node& node, const xnn_value* values) {
 }
 
 DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values) {
-  const TileSet* set = float_tiles();
   const Found found = kernel_for(node, values);
   if (found.taps == 0) {
     return;
@@ -87,8 +112,8 @@ DepthwiseKernels::DepthwiseKernels(const xnn_node& node, const xnn_value* values
     xnn_dwconv_config& config = config_[i];
     config.minmax.unipass = reinterpret_cast<xnn_dwconv_unipass_ukernel_fn>(found.kernel);
     config.linear = {};
-    config.channel_tile = static_cast<std::uint8_t>(set->lanes);
-    config.channel_subtile = static_cast<std::uint8_t>(set->lanes);
+    config.channel_tile = static_cast<std::uint8_t>(found.channels);
+    config.channel_subtile = static_cast<std::uint8_t>(found.channels);
     config.channel_round = 1;
     config.primary_tile = static_cast<std::uint8_t>(found.taps);
     config.middle_tile = 0;
@@ -103,6 +128,12 @@ DepthwiseKernels::~DepthwiseKernels() {
 }
 
 std::string depthwise_name(void (*kernel)()) {
+  for (const std::size_t taps : kByteTaps) {
+    const ByteDepthwise bytes = byte_depthwise(taps);
+    if (bytes != nullptr && kernel == reinterpret_cast<void (*)()>(bytes)) {
+      return "slipway_qs8_qc8w_dwconv_" + std::to_string(taps) + "p16c__avx2";
+    }
+  }
   const TileSet* set = float_tiles();
   if (set == nullptr) {
     return {};

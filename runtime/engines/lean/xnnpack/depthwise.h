@@ -1,5 +1,5 @@
-// Depthwise convolutions in float32 and float16 on kernels of ours, which compute several neighbours of a row
-// at once, and windows of any size in one pass.
+// Depthwise convolutions on kernels of ours, which compute several neighbours of a row at once; in float32
+// and float16 windows of any size in one pass, in 8 bits those of 9 and 25 pixels.
 #pragma once
 
 #include <xnnpack.h>
