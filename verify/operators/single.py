@@ -53,6 +53,11 @@ def binary(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )  # fmt: skip
 
 
+def rows(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of rows that are longer than what is converted at once, and a number for each."""
+    return a + b, a * b, b - a, a / (b.abs() + 0.5), a.abs(), a > b, a.to(torch.float32)
+
+
 def integers(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Of integers, none of them 0 in b."""
     return (
@@ -165,6 +170,23 @@ def lines(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )  # fmt: skip
 
 
+def extremes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of rows that are longer than what is looked through at once."""
+    return x.argmax(1), x.argmin(1), x.argmax(), x.argmin(), x.max(1).indices, x.min(1).indices, x[:2].argmax()
+
+
+def _with_equals_and_nans() -> torch.Tensor:
+    """Rows of 1300: all different, all equal, the largest twice, the largest last, one NaN, several."""
+    x = _different(6, 1300)
+    x[1] = 2.5
+    x[2, [511, 512, 1100]] = 99.0
+    x[2, [600, 1200]] = -99.0
+    x[3, -1] = 99.0
+    x[4, 700] = float("nan")
+    x[5, [515, 530, 1299]] = float("nan")
+    return x
+
+
 def _different(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Multiples of a 1024th, each once: the largest is one alone."""
     count = torch.Size(shape).numel()
@@ -214,6 +236,10 @@ GROUPS: dict[str, Group] = {
     "binary-broadcast": (binary, lambda: (_floats(2, 1, 5), _floats(3, 1))),
     "binary-half": (binary, lambda: (_floats(4, 5, dtype=torch.float16), _floats(5, dtype=torch.float16))),
     "binary-mixed": (binary, lambda: (_floats(4, 5), _floats(4, 5, dtype=torch.float64))),
+    "binary-long": (binary, lambda: (_floats(3, 1300), _floats(3, 1))),
+    "binary-by-one": (binary, lambda: (_floats(4, 700), _floats(1, 1, 1))),
+    "binary-by-double": (binary, lambda: (_floats(4, 5), _floats(1, dtype=torch.float64))),
+    "rows-half": (rows, lambda: (_floats(3, 1300, dtype=torch.float16), _floats(3, 1, dtype=torch.float16))),
     "integers": (integers, lambda: (_integers(4, 6), _integers(4, 6, low=1))),
     "integers-narrow": (
         integers, lambda: (_integers(4, 6, dtype=torch.int32), _integers(4, 6, low=1, high=9, dtype=torch.int8))
@@ -238,6 +264,7 @@ GROUPS: dict[str, Group] = {
     "edges-bool": (edges, lambda: (_integers(2, 6, 5, 4) > 0, _integers(5, low=0, high=2))),
     "edges-long": (edges, lambda: (_integers(2, 6, 5, 4), _integers(5, low=0, high=2))),
     "masks": (masks, lambda: (_floats(2, 6, 37, 50), _floats(2, 6, 37, 1) + _floats(2, 6, 37, 50) > 1.5)),
+    "extremes": (extremes, lambda: (_with_equals_and_nans(),)),
     "lines": (lines, lambda: (_different(4, 37, 50), _floats(50))),
     "lines-double": (lines, lambda: (_different(4, 37, 50, dtype=torch.float64), _floats(50, dtype=torch.float64))),
     "products-tall": (products, lambda: (_floats(9, 400) / 50, _floats(400, 13), _floats(3, 9, 400) / 50, _floats(13))),

@@ -87,6 +87,22 @@ Status real_with_scalar(Arguments& arguments, std::size_t out_at, const F& f) {
                    {nullptr, scalar_loop<F, float>, scalar_loop<F, double>}, &context);
 }
 
+// out = f(a, b) for tensors 0 and 1, computed in floats of type `domain`. What is one element in tensor 1 is
+// read once, and not copied beside every block of tensor 0.
+template <typename F>
+Status real_tensors_or_one(Arguments& arguments, std::size_t out_at, Domain domain, const F& f) {
+  const TensorView& b = arguments.tensor(1);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  if (b.count() != 1 || !is_floating(b.dtype)) {  // integers may have more digits than a double
+    return map_binary(arguments, out_at, domain, {nullptr, binary_loop<F, float>, binary_loop<F, double>},
+                      &f);
+  }
+  WithScalar<F> context{f, {}};
+  load(b.dtype, b.data, 1, 1, &context.number.real);
+  return map_by_one(arguments, out_at, domain, {nullptr, scalar_loop<F, float>, scalar_loop<F, double>},
+                    &context);
+}
+
 // aten::OP.out(Tensor self, Tensor other, *, Tensor(a!) out)
 template <typename Op>
 Status tensor_op(Arguments& arguments) {
@@ -262,6 +278,13 @@ Status bits_scalar(Arguments& arguments) {
   return bits_with_scalar(arguments, Op());
 }
 
+// aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out)
+Status mul(Arguments& arguments) {
+  const Domain domain = domain_of(promoted(arguments));
+  return domain == Domain::kInt ? tensors(arguments, 2, domain, Mul())
+                                : real_tensors_or_one(arguments, 2, domain, Mul());
+}
+
 // aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out); sub is the same with -alpha.
 template <int Sign>
 Status add(Arguments& arguments) {
@@ -300,7 +323,7 @@ struct Quotient {
 
 // aten::div.out: true division, also of integers.
 Status div(Arguments& arguments) {
-  return real_tensors(arguments, 2, Quotient());
+  return real_tensors_or_one(arguments, 2, floating(promoted(arguments)), Quotient());
 }
 Status div_scalar(Arguments& arguments) {
   return real_with_scalar(arguments, 2, Quotient());
@@ -406,7 +429,7 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::maximum.out", tensor_op<Maximum>, 3},
     {"aten::minimum.out", tensor_op<Minimum>, 3},
     {"aten::mul.Scalar_out", scalar_op<Mul>, 3},
-    {"aten::mul.out", tensor_op<Mul>, 3},
+    {"aten::mul.out", mul, 3},
     {"aten::ne.Scalar_out", scalar_op<Ne>, 3},
     {"aten::ne.Tensor_out", tensor_op<Ne>, 3},
     {"aten::pow.Scalar_out", pow_scalar_tensor, 3},

@@ -35,6 +35,16 @@ Status map_unary(Arguments& arguments, std::size_t out_at, Domain domain, const 
   return map_tensor(in, out, domain, loops, context);
 }
 
+Status map_by_one(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
+                  const void* context) {
+  const TensorView& a = arguments.tensor(0);
+  TensorView& out = arguments.tensor(out_at);
+  SLIPWAY_RETURN_IF_ERROR(arguments.fault());
+  SLIPWAY_RETURN_IF_ERROR(resize_to_both(a, arguments.tensor(1), &out));
+  map_in(domain, out, std::array<Operand, 1>{operand_of(a, out)}, loops, context);
+  return {};
+}
+
 Status map_binary(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
                   const void* context) {
   const TensorView& a = arguments.tensor(0);

@@ -23,6 +23,9 @@ Status map_unary(Arguments& arguments, std::size_t out_at, Domain domain, const 
 // Argument `out_at` = loop(argument 0, argument 1), both tensors, which are broadcast.
 Status map_binary(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
                   const void* context);
+// The same when argument 1 has one element, which `context` has: argument `out_at` = loop(argument 0).
+Status map_by_one(Arguments& arguments, std::size_t out_at, Domain domain, const Loops& loops,
+                  const void* context);
 // out = loop(in), whatever the arguments are.
 Status map_tensor(const TensorView& in, TensorView& out, Domain domain, const Loops& loops,
                   const void* context);

@@ -142,11 +142,11 @@ struct Best {
     return best;
   }
 
-  // Among some elements, at least one: the first NaN; else, after a look at several lanes at once, the first
-  // that equals the best one.
+  static constexpr std::size_t kLanes = 16;
+
+  // The best of some elements, or a NaN where there is one: several lanes at once.
   template <typename T>
-  static std::size_t place_in(const T* values, std::size_t count) {
-    constexpr std::size_t kLanes = 16;
+  static T best_of(const T* values, std::size_t count) {
     T best = values[0];
     std::size_t i = 0;
     if (count >= kLanes) {
@@ -167,7 +167,22 @@ struct Best {
     for (; i < count; ++i) {
       best = next(best, values[i]);
     }
+    return best;
+  }
+  // Among some elements, at least one: the first NaN; else the first that equals the best one. Only the part
+  // that has it is searched for it.
+  template <typename T>
+  static std::size_t place_in(const T* values, std::size_t count) {
+    constexpr std::size_t kPart = 32 * kLanes;
+    T best = values[0];
     std::size_t place = 0;
+    for (std::size_t at = 0; at < count && best == best; at += kPart) {
+      const T some = best_of(values + at, std::min(kPart, count - at));
+      if (takes(best, some)) {
+        best = some;
+        place = at;
+      }
+    }
     if (best != best) {
       while (values[place] == values[place]) {
         ++place;

@@ -128,8 +128,10 @@ bool is_one_element(const TensorView& out, const Operand& in) {
 
 template <typename T, std::size_t N>
 void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context) {
-  T blocks[N][kBlock];
-  T result[kBlock];
+  // Enough for a call of the loop to take no time; and a few of them fit into the smallest first cache.
+  constexpr std::size_t kTogether = kBlock * sizeof(std::int64_t) / sizeof(T);
+  T blocks[N][kTogether];
+  T result[kTogether];
   const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
   for_each_row(
       out, operands,
@@ -143,10 +145,10 @@ void map_with(TensorView& out, const std::array<Operand, N>& operands, Loop<T> l
           all = all && lies[k];
           inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
           if (!lies[k] && steps[k] == 0) {
-            load(operands[k].dtype, from[k], 0, length < kBlock ? length : kBlock, blocks[k]);
+            load(operands[k].dtype, from[k], 0, length < kTogether ? length : kTogether, blocks[k]);
           }
         }
-        const std::size_t most = all ? length : kBlock;
+        const std::size_t most = all ? length : kTogether;
         for (std::size_t done = 0; done < length; done += most) {
           const std::size_t count = length - done < most ? length - done : most;
           const auto at = static_cast<std::int64_t>(done);
