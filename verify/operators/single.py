@@ -176,14 +176,14 @@ def extremes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _with_equals_and_nans() -> torch.Tensor:
-    """Rows of 1300: all different, all equal, the largest twice, the largest last, one NaN, several."""
-    x = _different(6, 1300)
+    """Rows of 9300: all different, all equal, the largest twice, the largest last, one NaN, several."""
+    x = _different(6, 9300)
     x[1] = 2.5
-    x[2, [511, 512, 1100]] = 99.0
-    x[2, [600, 1200]] = -99.0
+    x[2, [4095, 4096, 8200]] = 99.0
+    x[2, [4600, 9200]] = -99.0
     x[3, -1] = 99.0
-    x[4, 700] = float("nan")
-    x[5, [515, 530, 1299]] = float("nan")
+    x[4, 4700] = float("nan")
+    x[5, [4099, 4530, 9299]] = float("nan")
     return x
 
 

@@ -173,7 +173,7 @@ struct Best {
   // that has it is searched for it.
   template <typename T>
   static std::size_t place_in(const T* values, std::size_t count) {
-    constexpr std::size_t kPart = 32 * kLanes;
+    constexpr std::size_t kPart = 256 * kLanes;
     T best = values[0];
     std::size_t place = 0;
     for (std::size_t at = 0; at < count && best == best; at += kPart) {
@@ -216,8 +216,8 @@ struct Best {
   }
   template <typename T>
   T operator()(const Line<T>& line) const {
-    T best{};
-    find(line, &best);
+    T best = line.first();
+    line.runs([&](const T* values, std::size_t count) { best = next(best, best_of(values, count)); });
     return best;
   }
 };
