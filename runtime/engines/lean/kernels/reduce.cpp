@@ -142,11 +142,11 @@ struct Best {
     return best;
   }
 
-  static constexpr std::size_t kLanes = 16;
-
-  // The best of some elements, or a NaN where there is one: several lanes at once.
+  // The best of some elements, or a NaN where there is one: several lanes at once. Once in the program, not
+  // in every loop that calls it.
   template <typename T>
-  static T best_of(const T* values, std::size_t count) {
+  [[gnu::noinline]] static T best_of(const T* values, std::size_t count) {
+    constexpr std::size_t kLanes = 64 / sizeof(T);
     T best = values[0];
     std::size_t i = 0;
     if (count >= kLanes) {
@@ -172,8 +172,8 @@ struct Best {
   // Among some elements, at least one: the first NaN; else the first that equals the best one. Only the part
   // that has it is searched for it.
   template <typename T>
-  static std::size_t place_in(const T* values, std::size_t count) {
-    constexpr std::size_t kPart = 256 * kLanes;
+  [[gnu::noinline]] static std::size_t place_in(const T* values, std::size_t count) {
+    constexpr std::size_t kPart = 4096;
     T best = values[0];
     std::size_t place = 0;
     for (std::size_t at = 0; at < count && best == best; at += kPart) {
@@ -194,15 +194,17 @@ struct Best {
     }
     return place;
   }
+  // The best element's place; without it, if it is not `wanted`.
   template <typename T>
-  static std::int64_t find(const Line<T>& line, T* best) {
+  [[gnu::noinline]] static std::int64_t find(const Line<T>& line, T* best, bool wanted) {
     std::int64_t at = 0;
     std::int64_t found = 0;
     *best = line.first();
     line.runs([&](const T* values, std::size_t count) {
-      const std::size_t place = place_in(values, count);
-      if (at == 0 || takes(*best, values[place])) {
-        *best = values[place];
+      const std::size_t place = wanted ? place_in(values, count) : 0;
+      const T some = wanted ? values[place] : best_of(values, count);
+      if (at == 0 || takes(*best, some)) {
+        *best = some;
         found = at + static_cast<std::int64_t>(place);
       }
       at += static_cast<std::int64_t>(count);
@@ -212,12 +214,12 @@ struct Best {
   template <typename T>
   std::int64_t index_in(const Line<T>& line) const {
     T best{};
-    return find(line, &best);
+    return find(line, &best, true);
   }
   template <typename T>
   T operator()(const Line<T>& line) const {
-    T best = line.first();
-    line.runs([&](const T* values, std::size_t count) { best = next(best, best_of(values, count)); });
+    T best{};
+    find(line, &best, false);
     return best;
   }
 };

@@ -100,8 +100,9 @@ void prepare_on_avx2(const std::uint8_t* from, Block<kChannels, kColumns, kLengt
 template <std::size_t kChannels, std::size_t kLength>
 inline __attribute__((always_inline)) Pairs<kChannels> pair_on_avx2(const std::int8_t* const* column,
                                                                     std::size_t pair, std::size_t channel) {
+  const bool last = kLength % 2 == 1 && 2 * pair + 1 == kLength;
   return interleave_on_avx2<kChannels>(column[2 * pair] + channel,
-                                       2 * pair + 1 < kLength ? column[2 * pair + 1] + channel : nullptr);
+                                       last ? nullptr : column[2 * pair + 1] + channel);
 }
 
 inline __attribute__((always_inline)) void add_products_on_avx2(const Pairs<16>& pixels,
@@ -152,36 +153,37 @@ struct Work {
 };
 
 // A column of pixels for all windows that have it: sums[i] are of the window whose column kSide - 1 - i it
-// is.
-template <std::size_t kChannels, std::size_t kSide, bool kInside>
+// is. Some of these windows lie outside of the row near its ends, and are left out.
+template <std::size_t kChannels, std::size_t kSide>
 inline __attribute__((always_inline)) void add_column_on_avx2(const Block<kChannels, kSide, kSide>& block,
                                                               const Work& work, std::size_t column,
-                                                              Pairs<kChannels> (&sums)[kSide],
-                                                              std::int8_t** to) {
+                                                              Pairs<kChannels> (&sums)[kSide]) {
+  const std::int8_t* const* pixels = work.input + column * kSide;
+  if (column >= kSide - 1 && column < work.width) {
+#pragma GCC unroll 3
+    for (std::size_t pair = 0; pair < block.kPairs; ++pair) {
+      const Pairs<kChannels> both = pair_on_avx2<kChannels, kSide>(pixels, pair, work.channel);
 #pragma GCC unroll 5
-  for (std::size_t pair = 0; pair < block.kPairs; ++pair) {
-    const Pairs<kChannels> both =
-        pair_on_avx2<kChannels, kSide>(work.input + column * kSide, pair, work.channel);
-#pragma GCC unroll 5
-    for (std::size_t i = 0; i < kSide; ++i) {
-      // At both ends of the row some of them lie outside.
-      if (kInside || (column + i >= kSide - 1 && column + i < work.width + kSide - 1)) {
+      for (std::size_t i = 0; i < kSide; ++i) {
         add_products_on_avx2(both, block.weights[kSide - 1 - i][pair], &sums[i]);
       }
     }
+    return;
   }
-  if (kInside || column >= kSide - 1) {
-    end_on_avx2(sums[0], block.scales, work.results, *to);
-    *to += work.step;
+  Pairs<kChannels> both[Block<kChannels, kSide, kSide>::kPairs];
+#pragma GCC unroll 3
+  for (std::size_t pair = 0; pair < block.kPairs; ++pair) {
+    both[pair] = pair_on_avx2<kChannels, kSide>(pixels, pair, work.channel);
   }
-  // One by one: Clang would make a loop of it that keeps the sums in memory.
-  sums[0] = sums[1];
-  sums[1] = sums[2];
-  if constexpr (kSide == 5) {
-    sums[2] = sums[3];
-    sums[3] = sums[4];
+#pragma GCC unroll 5
+  for (std::size_t i = 0; i < kSide; ++i) {
+    if (column + i >= kSide - 1 && column + i < work.width + kSide - 1) {
+#pragma GCC unroll 3
+      for (std::size_t pair = 0; pair < block.kPairs; ++pair) {
+        add_products_on_avx2(both[pair], block.weights[kSide - 1 - i][pair], &sums[i]);
+      }
+    }
   }
-  sums[kSide - 1] = block.bias;
 }
 
 // Windows that lie side by side.
@@ -192,15 +194,20 @@ void neighbours_on_avx2(const Block<kChannels, kSide, kSide>& block, const Work&
   for (Pairs<kChannels>& sum : sums) {
     sum = block.bias;
   }
-  std::size_t column = 0;
-  for (; column < kSide - 1; ++column) {
-    add_column_on_avx2<kChannels, kSide, false>(block, work, column, sums, &to);
-  }
-  for (; column < work.width; ++column) {
-    add_column_on_avx2<kChannels, kSide, true>(block, work, column, sums, &to);
-  }
-  for (; column < work.width + kSide - 1; ++column) {
-    add_column_on_avx2<kChannels, kSide, false>(block, work, column, sums, &to);
+  for (std::size_t column = 0; column < work.width + kSide - 1; ++column) {
+    add_column_on_avx2<kChannels, kSide>(block, work, column, sums);
+    if (column >= kSide - 1) {
+      end_on_avx2(sums[0], block.scales, work.results, to);
+      to += work.step;
+    }
+    // One by one: Clang would make a loop of it that keeps the sums in memory.
+    sums[0] = sums[1];
+    sums[1] = sums[2];
+    if constexpr (kSide == 5) {
+      sums[2] = sums[3];
+      sums[3] = sums[4];
+    }
+    sums[kSide - 1] = block.bias;
   }
 }
 
@@ -209,11 +216,14 @@ void windows_on_avx2(const Block<kChannels, 1, kTaps>& block, const Work& work, 
   const std::int8_t* const* input = work.input;
   for (std::size_t x = 0; x < work.width; ++x, input += work.input_step, to += work.step) {
     Pairs<kChannels> sums = block.bias;
-#pragma GCC unroll 13
-    for (std::size_t pair = 0; pair < block.kPairs; ++pair) {
-      add_products_on_avx2(pair_on_avx2<kChannels, kTaps>(input, pair, work.channel), block.weights[0][pair],
-                           &sums);
+    // All pairs of a small window, and a part of a large one's.
+#pragma GCC unroll 4
+    for (std::size_t pair = 0; pair < kTaps / 2; ++pair) {
+      add_products_on_avx2(pair_on_avx2<kChannels, kTaps - 1>(input, pair, work.channel),
+                           block.weights[0][pair], &sums);
     }
+    add_products_on_avx2(pair_on_avx2<kChannels, kTaps>(input, kTaps / 2, work.channel),
+                         block.weights[0][kTaps / 2], &sums);
     end_on_avx2(sums, block.scales, work.results, to);
   }
 }
