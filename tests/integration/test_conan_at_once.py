@@ -49,8 +49,9 @@ from core.locks import Clock, waited
 from toolchains.build import conan_packages
 begun, clock = time.monotonic(), Clock()
 words = ["--profile:all=" + sys.argv[1], "--no-remote", "--lockfile=", "--options=" + sys.argv[3]]
-request = conan_packages.Request(["--requires=" + sys.argv[2]], words, Path(sys.argv[4]), "Building")
-conan_packages.prepare(request)
+log, force = Path(sys.argv[4]), sys.argv[5:]
+request = conan_packages.Request(["--requires=" + sys.argv[2]], words, log, "Building", force)
+conan_packages.again(lambda: request, "debian", log) if force else conan_packages.prepare(request)
 print(f"{time.time():.1f} {waited():.1f} {clock}")
 """
 
@@ -70,11 +71,11 @@ class Home:
             (recipe / "conanfile.py").write_text(text, encoding="utf-8")
             conan.conan(["export", recipe], log=folder / "log")
 
-    def begin(self, name: str, flavour: str = "a") -> subprocess.Popen[str]:
-        """Begin to build a package in a process of its own."""
+    def begin(self, name: str, flavour: str = "a", *force: str) -> subprocess.Popen[str]:
+        """Begin to build a package in a process of its own; packages of the recipes ``force`` are built again."""
         words = [str(self.profile), f"{name}/1.0", f"{name}/*:flavour={flavour}"]
         child = subprocess.Popen(
-            [sys.executable, "-c", BUILD, *words, str(self.folder / f"{name}-{flavour}.log")],
+            [sys.executable, "-c", BUILD, *words, str(self.folder / f"{name}-{flavour}.log"), *force],
             env={**os.environ, "PYTHONPATH": os.fspath(ROOT)}, cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -104,16 +105,22 @@ def ended(child: subprocess.Popen[str]) -> tuple[float, float, str, str]:
     return float(when), float(waited), words, messages
 
 
-def test_a_quick_build_does_not_wait_for_a_slow_one(home: Home) -> None:
+def test_a_quick_build_does_not_wait_for_a_slow_one_but_a_replaced_package_does(home: Home) -> None:
     slow = home.begin("slow")
     home.wait_for("slow-a-begun")
     quick = ended(home.begin("quick"))
     other = home.begin("slow", "b")  # of the same recipe: its sources are there, its package is another one
     home.wait_for("slow-b-begun")
+    (home.folder / "quick-a-begun").unlink()
+    replaced = home.begin("quick", "a", "quick")  # the others may compile with it
     assert slow.poll() is None
     assert quick[1] < SLOW_S / 2
     first, second = ended(slow), ended(other)
     assert quick[0] < first[0] < second[0]
+    last = ended(replaced)
+    assert second[0] < last[0]
+    assert f"packages that are to be built again: held by process {slow.pid} (" in last[3]
+    assert (home.folder / "quick-a-begun").exists()
 
 
 def test_the_same_package_is_built_once_and_who_builds_it_is_said(home: Home) -> None:

@@ -71,7 +71,7 @@ def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
         # Conan builds the test package beside its sources otherwise, in the checkout.
         apart = [f"--conf=tools.cmake.cmake_layout:test_folder={folder}/test-{shared}"]
         apart += ["--conf=tools.cmake.cmaketoolchain:user_presets=", "--build=missing", "--format=json"]
-        with locked(conan.LOCK):
+        with conan_packages.building(), locked(conan.LOCK):
             graphs[shared] = json.loads(conan.conan(["create", RECIPE, *words, *apart], log=log, heard=lines.append))
         said[shared] = lines
         conan_packages.forget(exported, log)

@@ -24,7 +24,7 @@ from tests.conftest import Inv
 from tests.support.processes import descendants, gone, marked
 from tests.support.timing import quickest
 from tests.unit.test_sbom import problems
-from toolchains.build import conan, lock, native
+from toolchains.build import conan, conan_packages, lock, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
 
@@ -173,7 +173,7 @@ def test_configuring_and_building_reach_no_network(native_packages: Callable[[st
     tarball = debian.source(wanted["suite"], wanted["package"], wanted["file"], wanted["sha256"])
     shutil.unpack_archive(tarball, recipe / "src")
     python = [sys.executable, "-m", "conans.conan", "install"]
-    with locked(conan.LOCK):
+    with conan_packages.alone(""):  # what others compile with is made again
         host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
         words = [f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}"]
         words += ["--lockfile-partial", f"--remote={conan.remote()}", *conan.sources("debian", log)]

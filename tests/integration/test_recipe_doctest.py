@@ -8,7 +8,7 @@ import pytest
 
 from core.files import locked
 from core.paths import ROOT
-from toolchains.build import conan
+from toolchains.build import conan, conan_packages
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build
@@ -18,7 +18,7 @@ RECIPE = ROOT / "recipes" / "doctest" / "all"
 
 def test_it_tells_a_right_sum_from_a_wrong_one(tmp_path: Path) -> None:
     log = tmp_path / "conan.log"
-    with locked(conan.LOCK):
+    with conan_packages.building(), locked(conan.LOCK):
         host, own = conan.profile(get_target("linux-x86_64")), conan.build_profile()
         conan.conan(
             ["create", RECIPE, "--version=2.4.11", f"--profile:host={host}", f"--profile:build={own}",

@@ -12,7 +12,7 @@ import pytest
 
 from core.files import locked
 from core.paths import ROOT
-from toolchains.build import conan
+from toolchains.build import conan, conan_packages
 from toolchains.targets import get_target
 
 pytestmark = pytest.mark.build
@@ -37,7 +37,7 @@ build_type=Release
 @pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
 def test_headers_serve_the_target_and_flatc_the_machine_that_builds(target_name: str, tmp_path: Path) -> None:
     log = tmp_path / "conan.log"
-    with locked(conan.LOCK):
+    with conan_packages.building(), locked(conan.LOCK):
         host, own = conan.profile(get_target(target_name)), conan.build_profile()
         conan.conan(
             ["create", RECIPE, f"--version={VERSION}", f"--profile:host={host}", f"--profile:build={own}",

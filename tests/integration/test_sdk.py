@@ -14,7 +14,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
-from toolchains.build import conan
+from toolchains.build import conan, conan_packages
 from toolchains.compilers.families import family
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
@@ -39,7 +39,7 @@ def install(target: Target, folder: Path, *words: str) -> str:
 
 def package_of(target: Target, folder: Path) -> Path:
     """The SDK's package for a target."""
-    with locked(conan.LOCK):
+    with conan_packages.building(), locked(conan.LOCK):
         nodes = json.loads(install(target, folder))["graph"]["nodes"].values()
     return Path(next(node["package_folder"] for node in nodes if node["name"] == "executorch"))
 

@@ -7,7 +7,8 @@ remove recipes, fetch the sources of one recipe, or build the same package at th
 - `conan.LOCK`: short, around all that reads or writes recipes and the graph;
 - one for each recipe's sources, while a package's sources are got ready;
 - one for each package, while it is built;
-- ``conan-builders``: shared by all builds; a process that removes sources or recipes waits for all of them.
+- ``conan-builders``: shared by all builds; a process that removes sources or recipes, or replaces packages that others
+  compile with, waits for all of them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Request:
     what: str
     """The purpose, for an error's first line."""
     force: Sequence[str] = ()
-    """Names of recipes whose packages are built again."""
+    """Names of recipes whose packages are built again. If others compile with these, call `again` first."""
 
 
 @dataclass(frozen=True)
@@ -199,5 +200,28 @@ def prepare(request: Request, heard: Heard | None = None) -> None:
         BuildError, HostError: as `conan.conan`.
     """
     with building():
-        for package in _missing(request):
-            _build(request, package, heard)
+        _build_all(request, heard)
+
+
+def again(request: Callable[[], Request], sources: str, log: Path, heard: Heard | None = None) -> None:
+    """Build the packages of ``request().force`` again, and what Conan lacks, while no other process builds.
+
+    Conan removes a package before it writes it anew: who compiles with it meanwhile does not find its headers. Hold
+    neither `building` nor `conan.LOCK`.
+
+    Args:
+        request: called while no other process builds.
+        sources: where recipes take their sources from, ``debian`` or ``git``.
+
+    Raises:
+        BuildError, HostError: as `conan.conan`.
+    """
+    with locked(BUILDERS, "      waiting: others compile with the packages that are to be built again"):
+        with locked(conan.LOCK, WAITING):
+            conan.sources(sources, log)
+        _build_all(request(), heard)
+
+
+def _build_all(request: Request, heard: Heard | None) -> None:
+    for package in _missing(request):
+        _build(request, package, heard)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from core import console
 from core.bundle import Native
@@ -19,6 +21,9 @@ from toolchains.build.making import Making
 from toolchains.build.steps import Steps
 from toolchains.compilers.families import family
 from toolchains.targets import Target, get_target
+
+if TYPE_CHECKING:
+    from toolchains.build import conan_packages
 
 SOURCES = ("auto", "debian", "git")
 
@@ -104,6 +109,9 @@ def _build(job: _Job, digest: str) -> None:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
         compilers = family(job.toolchain).ensure(job.target)
         origin = native_layout.Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
+        steps.begin(f"building the packages (sources: {job.sources})")
+        if job.force:
+            conan_packages.again(partial(_request, job, force=True), job.sources, job.log, steps.heard)
         with new_folder(job.folder) as new:
             with conan_packages.building(job.sources, job.log):
                 graph, proof = _packages(job, steps, Path(scratch))
@@ -116,26 +124,34 @@ def _build(job: _Job, digest: str) -> None:
         console.note(f"built {job.folder} in {clock}")
 
 
+def _request(job: _Job, force: bool) -> conan_packages.Request:
+    """All packages of the target; with ``force`` they are built again."""
+    from toolchains.build import conan_packages
+
+    references: list[str] = tools.table()["native"]["requires"]
+    return conan_packages.Request(
+        [f"--requires={reference}" for reference in references],
+        conan_packages.words(job.target, job.toolchain, job.log, job.sources),
+        job.log,
+        f"Building the native packages for {job.target.name}",
+        [reference.partition("/")[0] for reference in references] if force else [],
+    )
+
+
 def _packages(job: _Job, steps: Steps, scratch: Path) -> tuple[dict[str, Any], Path | None]:
     """Build the packages that Conan lacks, and the program that proves them; Conan's graph and that program."""
     from toolchains.build import conan_packages
 
-    pinned = tools.table()["native"]
-    what = f"Building the native packages for {job.target.name}"
-    words = conan_packages.words(job.target, job.toolchain, job.log, job.sources)
-    steps.begin(f"building the packages (sources: {job.sources})")
-    requires = [f"--requires={reference}" for reference in pinned["requires"]]
-    force = [reference.partition("/")[0] for reference in pinned["requires"]] if job.force else []
-    request = conan_packages.Request(requires, words, job.log, what, force)
+    request = _request(job, force=False)
     graph = conan_packages.install(request, [f"--output-folder={scratch / 'install'}"], steps.heard, steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
     if job.target.os == "ios":
         return graph, None  # zig links nothing for iOS, and an iPhone starts apps alone
     steps.begin("building the program that proves them")
-    return graph, _proof(job, steps, words, scratch)
+    return graph, _proof(job, steps, request.words, scratch)
 
 
-def _proof(job: _Job, steps: Steps, words: list[str], scratch: Path) -> Path | None:
+def _proof(job: _Job, steps: Steps, words: Sequence[str], scratch: Path) -> Path | None:
     """The proof program of ``runtime/proof``, linked with the packages and with its symbols kept."""
     from toolchains.build import conan
 

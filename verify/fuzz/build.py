@@ -84,7 +84,7 @@ def compiler() -> str:
 
 def dependencies(log: Path) -> Dependencies:
     """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed."""
-    from toolchains.build import conan, inputs
+    from toolchains.build import conan, conan_packages, inputs
     from toolchains.targets import host_target
 
     host, own = conan.profile(host_target()), conan.build_profile()
@@ -98,7 +98,7 @@ def dependencies(log: Path) -> Dependencies:
         found = Dependencies(**json.loads(kept.read_text(encoding="utf-8")))
         if found.complete():
             return found
-    with locked(conan.LOCK, "      waiting: Conan is building for another process"):
+    with conan_packages.building(), locked(conan.LOCK, "      waiting: Conan is building for another process"):
         words = [
             f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
             "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",
