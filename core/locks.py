@@ -77,14 +77,17 @@ def _notes(path: Path) -> Path:
 
 
 def holders(path: Path) -> list[Holder]:
-    """Who holds the lock at ``path``; those that have ended are left out. Also empty if no holder was written down."""
+    """Who holds the lock at ``path``, the longest first; those that have ended are left out.
+
+    Also empty if no holder was written down.
+    """
     found: list[Holder] = []
-    for note in sorted(_notes(path).glob("*.json")):
+    for note in _notes(path).glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             holder = Holder(**json.loads(note.read_text(encoding="utf-8")))
             os.kill(holder.pid, 0)
             found.append(holder)
-    return found
+    return sorted(found, key=lambda holder: (holder.since, holder.pid))
 
 
 @contextlib.contextmanager

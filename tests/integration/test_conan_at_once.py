@@ -120,6 +120,7 @@ def test_a_quick_build_does_not_wait_for_a_slow_one_but_a_replaced_package_does(
     last = ended(replaced)
     assert second[0] < last[0]
     assert f"packages that are to be built again: held by process {slow.pid} (" in last[3]
+    assert f"; process {other.pid} (" in last[3]
     assert (home.folder / "quick-a-begun").exists()
 
 

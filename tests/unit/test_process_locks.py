@@ -1,0 +1,118 @@
+"""Locks between processes: holders are named in order, several share one, and a killed holder frees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from core import locks
+from core.paths import ROOT
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from core import locks
+with locks.held(Path(sys.argv[1]), shared=len(sys.argv) > 2):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    return tmp_path / "one.lock"
+
+
+def written(lock: Path, pid: int, since: float) -> None:
+    """Another process's word that it holds the lock."""
+    notes = lock.with_suffix(".holders")
+    notes.mkdir(exist_ok=True)
+    note = {"pid": pid, "command": f"command of {pid}", "since": since}
+    (notes / f"{pid}.json").write_text(json.dumps(note), encoding="utf-8")
+
+
+def holding(lock: Path, *words: str) -> subprocess.Popen[str]:
+    """A process that holds the lock until it is killed."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(lock), *words], text=True, stdout=subprocess.PIPE, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.fspath(ROOT)},
+    )  # fmt: skip
+    assert child.stdout
+    assert child.stdout.readline() == "held\n"
+    return child
+
+
+def ended(child: subprocess.Popen[str]) -> int:
+    """Kill the process; its id, which no process has any more."""
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=60)
+    return child.pid
+
+
+@pytest.mark.parametrize("mine_first", [False, True])
+def test_who_has_it_for_longest_is_named_first(lock: Path, mine_first: bool) -> None:
+    now = time.time()
+    pids = [os.getpid(), 1] if mine_first else [1, os.getpid()]
+    for ago, pid in enumerate(reversed(pids)):
+        written(lock, pid, now - 10 * ago)
+    assert [holder.pid for holder in locks.holders(lock)] == pids
+
+
+def test_a_dead_holder_and_a_damaged_note_are_left_out(lock: Path) -> None:
+    dead = ended(holding(lock))
+    assert lock.with_suffix(".holders").joinpath(f"{dead}.json").is_file()
+    written(lock, os.getpid(), time.time())
+    for name, text in (("cut", '{"pid": 1, "com'), ("other", '{"pid": 1}'), ("text", '"pid"'), ("empty", "")):
+        lock.with_suffix(".holders").joinpath(f"{name}.json").write_text(text, encoding="utf-8")
+    assert [holder.pid for holder in locks.holders(lock)] == [os.getpid()]
+
+
+def test_a_killed_holder_frees_it(lock: Path) -> None:
+    child = holding(lock)
+    with locks.attempt(lock) as free:
+        assert not free
+    ended(child)
+    with locks.attempt(lock) as free:
+        assert free
+    assert locks.holders(lock) == []
+
+
+def test_shared_by_several_it_is_not_given_to_one_alone(lock: Path) -> None:
+    first, second = holding(lock, "shared"), holding(lock, "shared")
+    try:
+        assert [holder.pid for holder in locks.holders(lock)] == [first.pid, second.pid]
+        with locks.attempt(lock) as free:
+            assert not free
+        ended(first)
+        with locks.attempt(lock) as free:
+            assert not free
+    finally:
+        for child in (first, second):
+            ended(child)
+    with locks.attempt(lock) as free:
+        assert free
+
+
+def test_a_wait_names_the_holders_and_is_counted(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = holding(lock, "shared"), holding(lock, "shared")
+    clock = locks.Clock()
+    before = locks.waited()
+    # A process of its own kills both: this one waits.
+    kill = "import os, sys, time; time.sleep(2.5); [os.kill(int(pid), 9) for pid in sys.argv[1:]]"
+    killer = subprocess.Popen([sys.executable, "-c", kill, str(first.pid), str(second.pid)])
+    with killer, locks.held(lock, "waiting for two"):
+        pass
+    for child in (first, second):
+        child.communicate(timeout=60)
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert f"waiting for two: held by process {first.pid} (" in said
+    assert f"; process {second.pid} (" in said
+    assert locks.waited() - before > 1.5
+    assert "after waiting " in str(clock)
