@@ -96,7 +96,7 @@ void check_row_of_windows(const RowOfWindows& row) {
     pointers.push_back(is_outside_picture(i) ? outside.data() : pixels.back().get());
   }
   std::vector<std::int8_t> results(row.width * (row.channels + kResultGap), kUntouchedByte);
-  const ByteDepthwise kernel = row.side == 3 ? avx2::kByteNine : avx2::kByteTwentyFive;
+  const ByteDepthwiseKernel kernel = avx2::kByteDepthwise[row.side == 3 ? 0 : 1].kernel;
   kernel(row.channels, row.width, pointers.data(), packed.bytes.data(), results.data(),
          static_cast<std::ptrdiff_t>(row.step * sizeof(void*)), kResultGap, kPixelOffset, outside.data(),
          &kDepthwiseLimits);
@@ -203,7 +203,7 @@ void check_depthwise_layer(const DepthwiseLayer& layer, const std::string& kerne
   std::string theirs;
   CHECK(run_depthwise_layer(layer, true, &ours) == run_depthwise_layer(layer, false, &theirs));
   CHECK(theirs.empty());
-  const bool has_ours = byte_depthwise(9) != nullptr;
+  const bool has_ours = byte_depthwise() != nullptr;
   CHECK(ours == (has_ours && !kernel.empty() ? "slipway_qs8_qc8w_dwconv_" + kernel + "__avx2" : ""));
 }
 

@@ -284,7 +284,7 @@ void byte_depthwise_on_avx2(std::size_t channels, std::size_t width, const std::
 
 }  // namespace
 
-const ByteDepthwise kByteNine = &byte_depthwise_on_avx2<3>;
-const ByteDepthwise kByteTwentyFive = &byte_depthwise_on_avx2<5>;
+const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels] = {{9, &byte_depthwise_on_avx2<3>},
+                                                             {25, &byte_depthwise_on_avx2<5>}};
 
 }  // namespace slipway::lean::avx2

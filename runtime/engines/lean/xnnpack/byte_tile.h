@@ -44,11 +44,17 @@ using DynamicIgemm = void (*)(std::size_t rows, std::size_t columns, std::size_t
                               const std::int8_t* zero, const std::int8_t* zero_data,
                               const FloatLimits* limits, const ByteRow* quantized);
 
-// Of depthwise convolutions; `zero` stands for pixels outside of the picture. Windows have 9 or 25 pixels.
-using ByteDepthwise = void (*)(std::size_t channels, std::size_t width, const std::int8_t** input,
-                               const void* weights, std::int8_t* output, std::ptrdiff_t input_stride,
-                               std::size_t output_increment, std::size_t input_offset,
-                               const std::int8_t* zero, const ByteLimits* limits);
+// Of depthwise convolutions; `zero` stands for pixels outside of the picture.
+using ByteDepthwiseKernel = void (*)(std::size_t channels, std::size_t width, const std::int8_t** input,
+                                     const void* weights, std::int8_t* output, std::ptrdiff_t input_stride,
+                                     std::size_t output_increment, std::size_t input_offset,
+                                     const std::int8_t* zero, const ByteLimits* limits);
+
+struct ByteDepthwise {
+  std::size_t taps;  // at most, of a window
+  ByteDepthwiseKernel kernel;
+};
+inline constexpr std::size_t kByteDepthwiseKernels = 2;
 
 // The kernels of tiles of one height. They compute any number of rows up to it.
 struct ByteTile {
@@ -59,10 +65,9 @@ struct ByteTile {
 };
 
 namespace avx2 {
-extern const ByteTile kByteTile;  // of kByteRows
-extern const ByteTile kByteLine;  // of one row
-extern const ByteDepthwise kByteNine;
-extern const ByteDepthwise kByteTwentyFive;
+extern const ByteTile kByteTile;                                   // of kByteRows
+extern const ByteTile kByteLine;                                   // of one row
+extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];  // fewest taps first
 }  // namespace avx2
 
 }  // namespace slipway::lean

@@ -75,13 +75,13 @@ bool has_only_avx2() {
 #endif
 }
 
-ByteDepthwise byte_depthwise([[maybe_unused]] std::size_t taps) {
+const ByteDepthwise* byte_depthwise() {
 #if XNN_ARCH_X86_64
   if constexpr (has_byte_layers()) {
     const xnn_hardware_config* hardware = xnn_init_hardware_config();
     if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
         !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx) {
-      return taps == 9 ? avx2::kByteNine : taps == 25 ? avx2::kByteTwentyFive : nullptr;
+      return avx2::kByteDepthwise;
     }
   }
 #endif

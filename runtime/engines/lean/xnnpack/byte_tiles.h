@@ -21,9 +21,9 @@ bool has_only_avx2();
 // kNone where only XNNPACK has a kernel for the node.
 ByteTable byte_table(const xnn_node& node, const xnn_value* values);
 
-// The kernel of depthwise convolutions whose windows have 9 or 25 pixels. Null on processors for which
-// XNNPACK has other kernels than AVX2's; those with AVX-VNNI have the same.
-ByteDepthwise byte_depthwise(std::size_t taps);
+// The kernels of depthwise convolutions, kByteDepthwiseKernels of them. Null on processors for which XNNPACK
+// has other kernels than AVX2's; those with AVX-VNNI have the same.
+const ByteDepthwise* byte_depthwise();
 
 // What our kernel is called among a layer's candidates: "6x8".
 const char* byte_choice();

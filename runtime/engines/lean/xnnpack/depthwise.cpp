@@ -9,6 +9,7 @@
 
 #include "lean/xnnpack/byte_tiles.h"
 #include "lean/xnnpack/float_tiles.h"
+#include "lean/xnnpack/vector_kernels.h"
 
 namespace slipway::lean {
 namespace {
@@ -37,33 +38,22 @@ struct Found {
   std::size_t channels = 0;  // of a block of packed weights
 };
 
-constexpr std::size_t kByteTaps[] = {9, 25};
-
 // Many taps more than the window has would be computed for nothing; XNNPACK has kernels for few taps.
 bool is_for(std::size_t kernel_taps, std::size_t taps) {
   return kernel_taps >= taps && kernel_taps * 3 <= taps * 4;
 }
 
-template <typename Element, std::size_t kCount>
-Found least_for(std::size_t taps, const Depthwise<Element> (&kernels)[kCount]) {
-  const auto* end = kernels + kCount;
-  const auto* kernel = std::find_if(kernels, end, [&](const auto& one) { return is_for(one.taps, taps); });
+template <typename Kernel>
+Found least_for(std::size_t taps, const Kernel* kernels, std::size_t count) {
+  const Kernel* end = kernels + count;
+  const Kernel* kernel =
+      std::find_if(kernels, end, [&](const Kernel& one) { return is_for(one.taps, taps); });
   return kernel == end ? Found() : Found{kernel->taps, reinterpret_cast<void (*)()>(kernel->kernel)};
 }
 
-Found of_bytes(std::size_t taps) {
-  for (const std::size_t kernel_taps : kByteTaps) {
-    const ByteDepthwise kernel = byte_depthwise(kernel_taps);
-    if (kernel != nullptr && is_for(kernel_taps, taps)) {
-      return {kernel_taps, reinterpret_cast<void (*)()>(kernel), &xnn_init_qs8_qc8w_dwconv_config,
-              XNN_MAX_QC8_DWCONV_UKERNELS, kByteChannels};
-    }
-  }
-  return {};
-}
-
-bool is_qint8(const xnn_value& value) {
-  return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
+// 0 where this processor or this build is without them.
+std::size_t byte_kernels() {
+  return byte_depthwise() == nullptr ? 0 : kByteDepthwiseKernels;
 }
 
 Found kernel_for(const xnn_node& node, const xnn_value* values) {
@@ -73,17 +63,19 @@ Found kernel_for(const xnn_node& node, const xnn_value* values) {
     return {};
   }
   const xnn_datatype type = values[node.inputs[0]].datatype;
-  if (type == xnn_datatype_qint8 && is_qint8(values[node.inputs[1]])) {
-    return of_bytes(taps);
-  }
   Found found;
-  if (set != nullptr && type == xnn_datatype_fp32) {
-    found = least_for(taps, set->depthwise);
+  if (type == xnn_datatype_qint8 && is_bytes(values[node.inputs[1]])) {
+    found = least_for(taps, byte_depthwise(), byte_kernels());
+    found.table = &xnn_init_qs8_qc8w_dwconv_config;
+    found.entries = XNN_MAX_QC8_DWCONV_UKERNELS;
+    found.channels = kByteChannels;
+  } else if (set != nullptr && type == xnn_datatype_fp32) {
+    found = least_for(taps, set->depthwise, kDepthwiseKernels);
     found.table = &xnn_init_f32_dwconv_config;
     found.entries = XNN_MAX_F32_DWCONV_UKERNELS;
     found.channels = set->lanes;
   } else if (set != nullptr && type == xnn_datatype_fp16) {
-    found = least_for(taps, set->half_depthwise);
+    found = least_for(taps, set->half_depthwise, kHalfDepthwiseKernels);
     found.table = &xnn_init_f16_dwconv_config;
     found.entries = XNN_MAX_F16_DWCONV_UKERNELS;
     found.channels = set->lanes;
@@ -128,26 +120,32 @@ DepthwiseKernels::~DepthwiseKernels() {
 }
 
 std::string depthwise_name(void (*kernel)()) {
-  for (const std::size_t taps : kByteTaps) {
-    const ByteDepthwise bytes = byte_depthwise(taps);
-    if (bytes != nullptr && kernel == reinterpret_cast<void (*)()>(bytes)) {
-      return "slipway_qs8_qc8w_dwconv_" + std::to_string(taps) + "p16c__avx2";
-    }
-  }
-  const TileSet* set = float_tiles();
-  if (set == nullptr) {
-    return {};
-  }
-  const auto search = [&](const auto& kernels, const char* type) -> std::string {
-    for (const auto& one : kernels) {
-      if (kernel == reinterpret_cast<void (*)()>(one.kernel)) {
-        return std::string("slipway_") + type + "_dwconv_" + std::to_string(one.taps) + "p__" + set->isa;
+  const auto taps_in = [&](const auto* kernels, std::size_t count) -> std::size_t {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (kernel == reinterpret_cast<void (*)()>(kernels[i].kernel)) {
+        return kernels[i].taps;
       }
     }
-    return {};
+    return 0;
   };
-  const std::string name = search(set->depthwise, "f32");
-  return name.empty() ? search(set->half_depthwise, "f16_f32acc") : name;
+  const char* type = "qs8_qc8w";
+  const char* isa = "avx2";
+  std::size_t taps = taps_in(byte_depthwise(), byte_kernels());
+  const bool bytes = taps != 0;
+  if (const TileSet* set = float_tiles(); set != nullptr && !bytes) {
+    isa = set->isa;
+    type = "f32";
+    taps = taps_in(set->depthwise, kDepthwiseKernels);
+    if (taps == 0) {
+      type = "f16_f32acc";
+      taps = taps_in(set->half_depthwise, kHalfDepthwiseKernels);
+    }
+  }
+  if (taps == 0) {
+    return {};
+  }
+  return std::string("slipway_") + type + "_dwconv_" + std::to_string(taps) + (bytes ? "p16c__" : "p__") +
+         isa;
 }
 
 }  // namespace slipway::lean

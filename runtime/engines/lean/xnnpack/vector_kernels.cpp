@@ -36,16 +36,16 @@ double parts(std::size_t count, std::size_t unit) {
   return static_cast<double>((count + unit - 1) / unit);
 }
 
-bool is_bytes(const xnn_value& value) {
-  return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
-}
-
 // What XNNPACK's config functions return as constant are variables.
 xnn_gemm_config* table() {
   return const_cast<xnn_gemm_config*>(xnn_init_qs8_qc8w_gemm_config());
 }
 
 }  // namespace
+
+bool is_bytes(const xnn_value& value) {
+  return value.datatype == xnn_datatype_qint8 || value.datatype == xnn_datatype_qcint8;
+}
 
 ByteProduct byte_product(const xnn_node& node, const xnn_value* values) {
   ByteProduct found;

@@ -19,6 +19,9 @@ namespace slipway::lean {
 // What the kernels are called among a layer's candidates.
 inline constexpr char kByVectors[] = "avx512vnni";
 
+// Quantized to 8 bits with one scale or one for each channel.
+bool is_bytes(const xnn_value& value);
+
 // What a layer in 8 bits multiplies.
 struct ByteProduct {
   std::size_t rows = 0;
