@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, MismatchError, UsageError
+from core.paths import cache_dir
 from verify.fuzz import build as fuzz_build
 from verify.fuzz import groups as sweep_groups
 from verify.fuzz import sweeping
@@ -127,3 +128,25 @@ def test_packages_that_are_there_are_taken_without_conans_lock(tmp_path: Path, m
     (tmp_path / "flatc").unlink()
     with pytest.raises(AssertionError, match="another build's"):
         fuzz_build.dependencies(tmp_path / "log")
+
+
+def test_packages_stay_as_they_are_while_it_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from core import locks
+    from toolchains.build import conan_packages
+
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    here = str(tmp_path)
+    found = fuzz_build.Dependencies(here, here, {}, "", here, here)
+    builders = cache_dir("locks") / f"{conan_packages.BUILDERS}.lock"
+    free: list[bool] = []
+
+    def compiled(*words: object) -> None:
+        with locks.attempt(builders) as given:
+            free.append(given)
+
+    monkeypatch.setattr(fuzz_build, "dependencies", lambda log: found)
+    monkeypatch.setattr(fuzz_build, "_cmake", compiled)
+    fuzz_build.build(fuzz_build.GUARDED, "sweep_program", tmp_path / "log")
+    assert free == [False]
+    with locks.attempt(builders) as given:
+        assert given

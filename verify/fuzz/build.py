@@ -83,8 +83,11 @@ def compiler() -> str:
 
 
 def dependencies(log: Path) -> Dependencies:
-    """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed."""
-    from toolchains.build import conan, conan_packages, inputs
+    """The native packages and schemas; Conan is called, and its lock waited for, only when a recipe has changed.
+
+    Hold `conan_packages.building`, and as long as what is there is compiled with.
+    """
+    from toolchains.build import conan, inputs
     from toolchains.targets import host_target
 
     host, own = conan.profile(host_target()), conan.build_profile()
@@ -98,7 +101,7 @@ def dependencies(log: Path) -> Dependencies:
         found = Dependencies(**json.loads(kept.read_text(encoding="utf-8")))
         if found.complete():
             return found
-    with conan_packages.building(), locked(conan.LOCK, "      waiting: Conan is building for another process"):
+    with locked(conan.LOCK, "      waiting: Conan is building for another process"):
         words = [
             f"--profile:host={host}", f"--profile:build={own}", f"--lockfile={conan.lockfile(log)}",
             "--lockfile-partial", f"--remote={conan.remote()}", "--build=missing",
@@ -186,6 +189,13 @@ def build(form: str, target: str, log: Path) -> Path:
     Raises:
         HostError: no Clang with libFuzzer, for the sanitized form. BuildError: it does not compile.
     """
+    from toolchains.build import conan_packages
+
+    with conan_packages.building():
+        return _build(form, target, log)
+
+
+def _build(form: str, target: str, log: Path) -> Path:
     found = dependencies(log)
     clang = compiler() if form == SANITIZED else ""
     key = sha256_bytes(f"{ROOT} {clang} {found.generators}".encode())[:16]
