@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from core.bundle import MANIFEST, RUNNER, Bundle
+from core.bundle import MANIFEST, RUNNER, SBOM, Bundle
 from core.paths import ROOT, cache_dir
 from tests.support.timing import quickest
+from tests.unit.test_sbom import problems
 from toolchains.build import builder
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
@@ -74,6 +75,18 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
     there = {file.relative_to(bundle.path).as_posix() for file in bundle.path.rglob("*") if file.is_file()}
     assert there == {entry.path for entry in manifest.files} | {MANIFEST}
     assert [entry.path for entry in manifest.files if entry.executable] == [RUNNER]
+
+
+def test_what_the_compilers_link_in_is_named_with_its_terms(bundle: Bundle) -> None:
+    document = json.loads((bundle.path / SBOM).read_text(encoding="utf-8"))
+    assert problems(document) == ""
+    components = {item["name"]: item for item in document["components"]}
+    assert components["glibc"]["version"] == "2.28"
+    assert components["zig-compiler-rt"]["licenses"] == [{"expression": "MIT"}]
+    assert "libstdc++" not in components  # the device's
+    for text in ("licenses/glibc/LICENSES", "licenses/zig-compiler-rt/LICENSE"):
+        assert (bundle.path / text).stat().st_size > 1000
+        assert text in components
 
 
 def test_kleidiai_is_in_the_arm_bundle_only(bundle: Bundle) -> None:

@@ -12,7 +12,7 @@ import numpy
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from core.bundle import RUNNER
+from core.bundle import RUNNER, SBOM
 from core.errors import MissingOperatorError
 from core.paths import ROOT
 from models.export import export
@@ -43,6 +43,9 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
     offers = bundle.manifest.offers
     assert (offers.programs, offers.operators, offers.backends) == (("portable",), OPERATORS, ())
     assert stripped(whole.path / RUNNER) < 4_000_000
+    inside = {item["name"]: item for item in json.loads((whole.path / SBOM).read_text(encoding="utf-8"))["components"]}
+    assert inside["libstdc++"]["version"].startswith("12.")
+    assert {"glibc", "zig-compiler-rt"} <= set(inside)
     assert (bundle.path / RUNNER).stat().st_size < 0.3 * (whole.path / RUNNER).stat().st_size
 
     measured = subprocess.run([bundle.path / RUNNER, "--roofline"], capture_output=True, text=True, check=False)

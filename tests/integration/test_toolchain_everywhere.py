@@ -11,9 +11,11 @@ import pytest
 
 from core.files import locked
 from toolchains.build import conan
-from toolchains.compilers import gnu
+from toolchains.compilers import gnu, zig
+from toolchains.compilers.linked_in import within
 from toolchains.compilers.sysroot import sysroot
 from toolchains.emulation import emulators
+from toolchains.inspect import needs
 from toolchains.targets import Target, load_targets
 from verify.suite import ahead
 
@@ -26,6 +28,12 @@ TARGETS = [
     for target in load_targets().values()
     if "zig" in target.toolchains and target.working_engines  # for iOS zig links nothing: test_apple.py
 ]
+
+
+MARKS = {
+    "libc++abi": "cxa_throw", "libstdc++": "ZSt4cout", "libunwind": "Unwind_RaiseException", "musl": "libc_start_main",
+}  # fmt: skip
+"""A function or variable of each library that compilers link in, without leading underscores."""
 
 
 def built(target: Target, folder: Path, toolchain: str = "zig") -> Path:
@@ -59,6 +67,18 @@ def runs(target: Target, program: Path) -> None:
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
 
 
+def libraries_in(binary: lief.Binary) -> set[str]:
+    """The compilers' libraries that define something in a program."""
+    if isinstance(binary, lief.MachO.Binary):
+        section = 0x0E
+        defined = {str(one.name) for one in binary.symbols if one.raw_type & section == section}
+    else:
+        defined = {str(one.name) for one in binary.symbols if one.shndx}  # type: ignore[attr-defined]
+    names = {name.lstrip("_") for name in defined}
+    found = {library for library, name in MARKS.items() if name in names}
+    return found | ({"libc++"} if any(name.startswith("ZNSt3__1") for name in names) else set())
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
     program = built(target, tmp_path)
@@ -81,6 +101,9 @@ def test_it_builds_and_runs(target: Target, tmp_path: Path) -> None:
         assert [section.name for section in binary.sections if str(section.name).startswith(".debug")] == []
         assert binary.has_interpreter == (target.libc == "glibc")
         runs(target, program)
+    if target.os != "windows":  # its programs have no symbols
+        said = {one.name for one in within(zig.linked(target), needs.read(program).needed)}
+        assert libraries_in(binary) == said - {"glibc", "zig-compiler-rt"}
 
 
 def test_gcc_does_the_same_where_it_is_installed(tmp_path: Path) -> None:

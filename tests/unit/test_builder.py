@@ -74,7 +74,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         (out / RUNNER).chmod(0o755)
 
     binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
-    family = type("Fake", (), {"ensure": staticmethod(lambda target: COMPILERS)})
+    family = SimpleNamespace(ensure=lambda target: COMPILERS, linked=lambda target: ())
     monkeypatch.setattr(runtime_package, "make", package)
     monkeypatch.setattr(conan_packages, "forget", lambda reference, log: None)
     monkeypatch.setattr(compilers, "family", lambda name: family)

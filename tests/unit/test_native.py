@@ -62,7 +62,7 @@ def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[st
         return graph_of(node), None
 
     ready = SimpleNamespace(family="zig", version="0.17.0")
-    fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "")
+    fake = SimpleNamespace(ensure=lambda target: ready, usable=lambda target: "", linked=lambda target: ())
     monkeypatch.setattr(native, "_packages", packages)
     monkeypatch.setattr(conan_packages, "again", lambda request, sources, log, heard: found.append(f"again {sources}"))
     monkeypatch.setattr(native_layout, "check", lambda origin, folder: Checks(floor="Armv8-A", code=()))
@@ -193,7 +193,9 @@ def test_one_failure_does_not_stop_the_others(
 
     why = {"xcode": "it needs a Mac", "ndk": "no NDK"}
     fake = lambda name: SimpleNamespace(  # noqa: E731
-        usable=lambda target: why.get(name, ""), ensure=lambda target: SimpleNamespace(family=name, version="1")
+        usable=lambda target: why.get(name, ""),
+        ensure=lambda target: SimpleNamespace(family=name, version="1"),
+        linked=lambda target: (),
     )
     monkeypatch.setattr(native, "family", fake)
     monkeypatch.setattr(native, "build_native", fails_once)

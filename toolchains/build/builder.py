@@ -103,7 +103,8 @@ def _build(job: _Job, digest: str) -> None:
     job.log.write_text("", encoding="utf-8")
     with Steps(_STEPS, key=f"bundle {job.engine} {job.target.name} {job.toolchain}") as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        compilers = family(job.toolchain).ensure(job.target)
+        chosen = family(job.toolchain)
+        compilers = chosen.ensure(job.target)
         origin = layout.Origin(
             job.target, job.engine, f"{compilers.family} {compilers.version}", job.allow_newer_glibc, job.selection
         )
@@ -118,6 +119,8 @@ def _build(job: _Job, digest: str) -> None:
             steps.begin("running pte_runner --capabilities, if it runs here")
             offered = layout.offers(origin, new)
             name = f"slipway-{job.engine}-{job.target.name}"
-            write_json(new / SBOM, sbom.write(graph, name, digest[:16], layout.entries(new)))
+            linked = layout.linked_into(binaries, chosen.linked(job.target), new)
+            delivered = layout.entries(new)
+            write_json(new / SBOM, sbom.write(graph, name, digest[:16], delivered, linked, origin.toolchain))
             layout.describe(origin, new, binaries, offered, checked)
     console.note(f"built {job.folder} in {clock}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from core.files import sha256_file, write_json
 from toolchains.build import own_loader
 from toolchains.build.offers import ask
 from toolchains.build.selection import Selection
+from toolchains.compilers.linked_in import LinkedIn, within
 from toolchains.inspect import checks
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target
@@ -61,6 +62,20 @@ def collect(package: Path, out: Path) -> None:
     for text in sorted((package / "licenses").rglob("*")):
         if text.is_file():
             copy(text, out / "licenses" / text.relative_to(package / "licenses"), 0o644)
+
+
+def linked_into(binaries: Sequence[inspect.Binary], linked: Iterable[LinkedIn], out: Path) -> tuple[LinkedIn, ...]:
+    """What the compilers put into programs and shared libraries; their licences' texts are copied to ``out``.
+
+    Args:
+        binaries: the programs and shared libraries; into none, nothing is put.
+        linked: all that the compilers link in.
+    """
+    found = within(linked, (name for binary in binaries for name in binary.needed)) if binaries else ()
+    for one in found:
+        for text in one.texts:
+            copy(text, out / "licenses" / one.name / text.name, 0o644)
+    return found
 
 
 def copy(source: Path, target: Path, mode: int) -> None:

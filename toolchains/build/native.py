@@ -107,8 +107,10 @@ def _build(job: _Job, digest: str) -> None:
     key = f"native {job.target.name} {job.toolchain}"
     with Steps(5, quiet=job.quiet, key=key) as steps, tempfile.TemporaryDirectory(prefix="slipway-native-") as scratch:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        compilers = family(job.toolchain).ensure(job.target)
-        origin = native_layout.Origin(job.target, f"{compilers.family} {compilers.version}", job.sources, digest)
+        chosen = family(job.toolchain)
+        compilers = chosen.ensure(job.target)
+        toolchain, linked = f"{compilers.family} {compilers.version}", chosen.linked(job.target)
+        origin = native_layout.Origin(job.target, toolchain, job.sources, digest, linked)
         steps.begin(f"building the packages (sources: {job.sources})")
         if job.force:
             conan_packages.again(partial(_request, job, force=True), job.sources, job.log, steps.heard)

@@ -11,8 +11,10 @@ from core.bundle import MANIFEST, SBOM, Checks, NativeManifest, NativePackage
 from core.errors import BuildError
 from core.files import write_json
 from toolchains.build import sbom
-from toolchains.build.layout import copy, entries
+from toolchains.build.layout import copy, entries, linked_into
+from toolchains.compilers.linked_in import LinkedIn
 from toolchains.inspect import checks
+from toolchains.inspect.needs import read
 from toolchains.targets import Target
 
 LIBRARIES = (".a", ".lib", ".so", ".dylib", ".dll")
@@ -28,6 +30,8 @@ class Origin:
     sources: Literal["debian", "git"]
     digest: str
     """Of everything they were made from."""
+    linked: tuple[LinkedIn, ...] = ()
+    """What the compilers link in: into the proof program, for the libraries are static."""
 
 
 def collect(graph: sbom.Graph, out: Path, proof: Path | None) -> None:
@@ -88,8 +92,10 @@ def notes(target: Target, toolchain: str) -> tuple[str, ...]:
 def describe(origin: Origin, folder: Path, graph: sbom.Graph, checked: Checks | None = None) -> NativeManifest:
     """Write the bill of materials and the manifest of what is in ``folder``."""
     target = origin.target
+    linked = linked_into([read(file) for file in (folder / "bin").glob("*")], origin.linked, folder)
     delivered = entries(folder)
-    document = sbom.write(graph, f"slipway-native-{target.name}", origin.digest[:16], delivered)
+    name = f"slipway-native-{target.name}"
+    document = sbom.write(graph, name, origin.digest[:16], delivered, linked, origin.toolchain)
     write_json(folder / SBOM, document)
     with_kleidiai, why = kleidiai(target, graph)
     proof = next((entry.path for entry in delivered if entry.path.startswith("bin/")), "")

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from core.bundle import FileEntry
+from toolchains.compilers.linked_in import LinkedIn
 
 Graph = Mapping[str, Any]
 """``graph`` of what ``conan install --format=json`` and its like print."""
@@ -86,13 +87,34 @@ def _direct(edge: Mapping[str, Any]) -> bool:
     return bool(edge.get("direct", True)) and not edge.get("build")
 
 
-def write(graph: Graph, name: str, version: str, files: Iterable[FileEntry]) -> dict[str, Any]:
+def _linked(one: LinkedIn, toolchain: str) -> dict[str, Any]:
+    return {
+        "type": "library",
+        "bom-ref": one.purl,
+        "name": one.name,
+        "version": one.version,
+        "purl": one.purl,
+        "licenses": [{"expression": one.license}],
+        "externalReferences": [{"type": "website", "url": one.homepage}],
+        "properties": [{"name": "slipway:linked_in_by", "value": toolchain}],
+    }
+
+
+def write(
+    graph: Graph,
+    name: str,
+    version: str,
+    files: Iterable[FileEntry],
+    linked: Iterable[LinkedIn] = (),
+    toolchain: str = "",
+) -> dict[str, Any]:
     """The document as CycloneDX 1.6.
 
     Args:
         name: of what was built: ``slipway native linux-arm64``.
         version: the digest of what it was made from stands for a version.
         files: what is delivered.
+        linked: what the compilers, ``toolchain``, put into it.
     """
     from conan.tools.sbom import cyclonedx_1_6
 
@@ -125,7 +147,15 @@ def write(graph: Graph, name: str, version: str, files: Iterable[FileEntry]) -> 
     )
     document: dict[str, Any] = cyclonedx_1_6(consumer, name=name, extra_info=extra)
     document["metadata"]["component"]["version"] = version
-    document.setdefault("components", []).extend(
+    inside = [_linked(one, toolchain) for one in linked]
+    document.setdefault("components", []).extend(inside)
+    of = {item["ref"]: item for item in document.setdefault("dependencies", [])}
+    if inside:
+        of[document["metadata"]["component"]["bom-ref"]].setdefault("dependsOn", []).extend(
+            one["bom-ref"] for one in inside
+        )
+        document["dependencies"].extend({"ref": one["bom-ref"]} for one in inside)
+    document["components"].extend(
         {
             "type": "file",
             "bom-ref": f"file:{entry.path}",

@@ -179,15 +179,17 @@ def build_sdk(
 
 def _build(job: _Job, digest: str) -> None:
     from toolchains.build import conan_packages, runtime_package, sbom
-    from toolchains.build.layout import entries
+    from toolchains.build.layout import entries, linked_into
     from toolchains.compilers.families import family
     from toolchains.inspect import checks
+    from toolchains.inspect.needs import read
 
     clock = Clock()
     job.log.write_text("", encoding="utf-8")
     with Steps(5, key=f"sdk {job.target.name} {job.toolchain}") as steps:
         steps.begin(f"preparing {job.toolchain} for {job.target.name}")
-        compilers = family(job.toolchain).ensure(job.target)
+        chosen = family(job.toolchain)
+        compilers = chosen.ensure(job.target)
         with new_folder(job.folder) as new:
             with conan_packages.building():
                 made = [runtime_package.make(_request(job, target), steps) for target in job.targets]
@@ -200,12 +202,14 @@ def _build(job: _Job, digest: str) -> None:
             for part, file in slices:
                 also = checks.check_files(part, [file], new)
                 checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
-            delivered = entries(new)
-            write_json(new / SBOM, sbom.write(graph, f"slipway-sdk-{job.target.name}", digest[:16], delivered))
+            linked = linked_into(list(map(read, _shared(new))), chosen.linked(job.target), new)
+            name, toolchain = f"slipway-sdk-{job.target.name}", f"{compilers.family} {compilers.version}"
+            document = sbom.write(graph, name, digest[:16], entries(new), linked, toolchain)
+            write_json(new / SBOM, document)
             manifest = SdkManifest(
                 version=_version(graph),
                 target=job.target.name,
-                toolchain=f"{compilers.family} {compilers.version}",
+                toolchain=toolchain,
                 created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 isa_floor=job.target.isa_floor,
                 libc=job.target.libc,
@@ -277,6 +281,12 @@ def _collect(package: Path, out: Path, target: Target) -> None:
     if target.os == "windows":
         for file in sorted((package / "bin").glob("*.dll")):
             copy(file, out / "bin" / file.name, 0o755)
+
+
+def _shared(folder: Path) -> list[Path]:
+    """The shared libraries of the SDK: what links the static ones has its own compilers' parts inside."""
+    found = [*(folder / "lib").glob("*.so*"), *(folder / "lib").glob("*.dylib"), *(folder / "bin").glob("*.dll")]
+    return sorted(file for file in found if not file.is_symlink())
 
 
 def _archive(folder: Path, manifest: SdkManifest) -> Path:

@@ -1,7 +1,8 @@
 """Compiler families behind one surface.
 
-A family is a module with two functions: ``usable(target) -> str`` (empty, or why not and the command that
-fixes it; cheap, no network) and ``ensure(target) -> Compilers`` (fetches and prepares what is missing).
+A family is a module with three functions: ``usable(target) -> str`` (empty, or why not and the command that
+fixes it; cheap, no network), ``ensure(target) -> Compilers`` (fetches and prepares what is missing) and
+``linked(target)`` (what of its own is in what it links).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from core.errors import ConfigError
+from toolchains.compilers.linked_in import LinkedIn
 from toolchains.targets import Target
 
 
@@ -47,6 +49,9 @@ class Family(Protocol):
 
     def ensure(self, target: Target) -> Compilers:
         """The compilers, fetched and prepared where needed."""
+
+    def linked(self, target: Target) -> tuple[LinkedIn, ...]:
+        """What they put into the programs and shared libraries that they link; call `ensure` first."""
 
 
 FAMILIES = ("zig", "gnu", "ndk", "xcode")

@@ -14,6 +14,7 @@ import shutil
 from core.commands import run
 from core.errors import HostError
 from core.files import sha256_bytes
+from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, cross_conf, refuse
 from toolchains.targets import Target
 
@@ -71,6 +72,17 @@ def _conf(target: Target) -> dict[str, str]:
     return found
 
 
+def _version(program: str) -> str:
+    text = run([program, "-dumpfullversion"], what="Reading the version of g++").stdout.strip()
+    return text.partition("-")[0]  # mingw-w64's says 12-posix
+
+
+def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:
+    """What GCC links in."""
+    found = _programs(target)
+    return linked_in.of_gnu(_version(found["g++"]), found["gcc"], target)
+
+
 def ensure(target: Target) -> Compilers:
     """GCC for ``target``; it is never installed by us.
 
@@ -82,8 +94,7 @@ def ensure(target: Target) -> Compilers:
         name, _, command = reason.partition(": ")
         raise HostError(f"gnu cannot build for {target.name} here.", name, command)
     found = _programs(target)
-    version = run([found["g++"], "-dumpfullversion"], what="Reading the version of g++").stdout.strip()
-    version = version.partition("-")[0]  # mingw-w64's says 12-posix
+    version = _version(found["g++"])
     key = sha256_bytes("\n".join([version, *found.values()]).encode())[:16]
     settings = {"compiler": "gcc", "compiler.version": version.split(".")[0], "compiler.libcxx": "libstdc++11"}
     if target.os == "windows":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from core.errors import HostError
 from core.files import sha256_bytes
+from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, refuse
 from toolchains.ndk_folder import CONF, VARIABLE, named
 from toolchains.targets import Target
@@ -74,6 +75,14 @@ def usable(target: Target) -> str:
     if missing:
         return f"the NDK {version(root)} lacks {missing[0]}: export {VARIABLE}=/path/to/a-newer-android-ndk"
     return "" if _clang(root) else f"the NDK {version(root)} does not tell its clang's version: a newer NDK"
+
+
+def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:  # noqa: ARG001, as every family's
+    """What the NDK links in, for every target the same; the terms of all of it are in its one file of notices."""
+    root = Path(named())
+    text = root / "toolchains/llvm/prebuilt" / _host_tag() / "NOTICE"
+    names = ("compiler-rt", "libc++", "libc++abi", "libunwind")
+    return tuple(linked_in.of_llvm(_clang(root), names, (text,) if text.is_file() else ()))
 
 
 def ensure(target: Target) -> Compilers:

@@ -12,6 +12,7 @@ import shutil
 from core.commands import run
 from core.errors import HostError, NotSupportedError
 from core.files import sha256_bytes
+from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, refuse
 from toolchains.targets import Target
 
@@ -30,6 +31,17 @@ def _xcrun(sdk: str, *words: str) -> str:
     return run(["xcrun", "--sdk", sdk, *words], what="Asking Xcode", hint="xcode-select --install").stdout.strip()
 
 
+def _compiler(target: Target) -> tuple[str, str]:
+    """The first line of what Apple's clang says of itself, and its version in there."""
+    first = _xcrun(target.apple_sdk or "macosx", "clang", "--version").splitlines()[0]
+    return first, next((word for word in first.split() if word[:1].isdigit()), "")
+
+
+def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:
+    """What Apple's clang links in; all else is the system's."""
+    return tuple(linked_in.of_llvm(_compiler(target)[1], ["compiler-rt"]))
+
+
 def ensure(target: Target) -> Compilers:
     """Apple's clang for ``target`` with the SDK that Xcode has.
 
@@ -43,8 +55,7 @@ def ensure(target: Target) -> Compilers:
         raise kind(f"{target.name} cannot be built with Xcode here.", reason, command)
     sdk = target.apple_sdk or "macosx"
     found = {tool: _xcrun(sdk, "--find", tool) for tool in ("clang", "clang++", "ar", "ranlib")}
-    first = _xcrun(sdk, "clang", "--version").splitlines()[0]
-    version = next((word for word in first.split() if word[:1].isdigit()), "")
+    first, version = _compiler(target)
     sdk_version, path = _xcrun(sdk, "--show-sdk-version"), _xcrun(sdk, "--show-sdk-path")
     settings = {"compiler": "apple-clang", "compiler.version": version.split(".")[0], "compiler.libcxx": "libc++"}
     if target.os == "ios":

@@ -21,7 +21,9 @@ from core.errors import HostError
 from core.files import keep_text, locked, new_folder, sha256_bytes, sha256_file
 from core.live import Step
 from core.paths import cache_dir, portable
+from toolchains.compilers import linked_in
 from toolchains.compilers.families import Compilers, cross_conf, refuse
+from toolchains.compilers.sysroot import sysroot
 from toolchains.targets import Target
 from toolchains.tools import table
 
@@ -318,6 +320,17 @@ def _written(folder: Path, texts: Mapping[str, str]) -> bool:
         return all((folder / name).read_text(encoding="utf-8") == text for name, text in texts.items())
     except OSError:
         return False
+
+
+def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:
+    """What zig links in, and Debian's libstdc++, which is in the programs that do not use the device's."""
+    gcc = ""
+    if target.libc == "glibc":
+        from toolchains.debian import packages as debian
+
+        pinned = table()["libstdcxx"]["gcc"]
+        gcc = debian.versions(sysroot(target)).get(f"libstdc++-{pinned}-dev", pinned)
+    return linked_in.of_zig(pinned_version(), program().parent / "lib", target, gcc)
 
 
 def ensure(target: Target) -> Compilers:
