@@ -11,7 +11,7 @@ from core.cli import JSON, Words, number, setting, task
 @task(
     help={
         "fast": "what you run while you work: style, types and unit tests (under three minutes)",
-        "all": "also the tests marked long, which take too long for CI",
+        "all": "everything: also suites that never ran on this machine, and the tests marked long",
         "again": "also integration and fault tests that passed here before with the same inputs",
         "unit": "unit tests only",
         "lint": "style and types only: ruff, mypy, clang-format and shellcheck",
@@ -35,8 +35,8 @@ def test(
 ) -> None:
     """Run the checks and the tests: style, types, unit tests, builds, exports, virtual devices, faults.
 
-    Without options it does what CI does: it leaves out files of integration and fault tests that passed within a week
-    in the same cache, if nothing that they depend on has changed. A run of all tests keeps its times for --times.
+    Without options it does what CI does: one whole way of each kind, and every suite that ran on this machine before
+    and whose inputs have changed since it passed. A run of all tests keeps its times for --times.
 
     Example: ./inv test --fast
     """

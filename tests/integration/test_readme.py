@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,12 @@ RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
 
 
-def _commands() -> list[str]:
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md")
+
+
+def _commands(pages: Sequence[Path] = PAGES) -> list[str]:
     found: list[str] = []
-    for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]:
+    for file in pages:
         if file.name in ("runner.md", "inspect.md"):
             continue  # test_runner.py and test_inspect.py run their commands where they have at hand what these take
         for block in re.findall(r"```sh\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
@@ -30,6 +33,9 @@ def _commands() -> list[str]:
                 if command and command not in found:
                     found.append(command)
     return found
+
+
+README = frozenset(_commands(PAGES[:1]))
 
 
 def test_there_are_two_commands_for_a_newcomer() -> None:
@@ -58,7 +64,15 @@ def own_folders(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.mark.build
 @pytest.mark.export
 @pytest.mark.virtual
-@pytest.mark.parametrize("command", [command for command in _commands() if command != RUNNING_NOW])
+@pytest.mark.parametrize(
+    "command",
+    [
+        # The README's are the sample of all pages' commands.
+        command if command in README else pytest.param(command, marks=pytest.mark.long)
+        for command in _commands()
+        if command != RUNNING_NOW
+    ],
+)
 def test_documented_command(inv: Inv, own_folders: dict[str, str], command: str) -> None:
     words = shlex.split(command)
     env = dict(own_folders)

@@ -55,23 +55,25 @@ Change = Callable[[Path], object]
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda root: (root / "core/a.py").write_text("A = 2\n"), ALL),
-        (lambda root: (root / "core/a.py").chmod(0o755), ALL),
-        (lambda root: (root / "core/new.c").write_text(""), ALL),
-        (lambda root: (root / "core/a.py").unlink(), ALL),
-        (lambda root: (root / "tests/support/help.py").write_text("H = 2\n"), ALL),
+        (lambda root: (root / "core/a.py").write_text("A = 2\n"), (A, B)),
+        (lambda root: (root / "core/a.py").chmod(0o755), (A, B)),
+        (lambda root: (root / "core/new.c").write_text(""), (A, B)),
+        (lambda root: (root / "core/a.py").unlink(), (A, B)),
+        (lambda root: (root / "models.toml").write_text(""), ALL),
+        (lambda root: (root / "recipes").mkdir() or (root / "recipes/new.yml").write_text(""), ALL),
+        (lambda root: (root / "tests/support/help.py").write_text("H = 2\n"), ()),
         (lambda root: (root / "link").symlink_to("core"), ALL),
         (lambda root: (root / A).write_text("from core.a import A\n"), (A, B)),
         (lambda root: (root / B).write_text("B = 1\n"), (B,)),
         (lambda root: (root / "tests/integration/test_new.py").write_text(""), ()),
-        (lambda root: (root / "docs/figures.json").write_text("{}\n"), ALL),
+        (lambda root: (root / "docs/figures.json").write_text("{}\n"), (PROSE,)),
         (lambda root: (root / "docs/page.md").write_text("more prose\n"), (PROSE,)),
         (lambda root: (root / "README.md").write_text("more prose\n"), (PROSE,)),
         (lambda root: (root / "dist").mkdir() or (root / "dist/made").write_text(""), ()),
     ],
     ids=[
-        "code", "mode", "new", "deleted", "support", "link", "imported test", "test", "other test", "figures", "page",
-        "readme", "ignored",
+        "code", "mode", "new", "deleted", "top", "recipe", "support", "link", "imported test", "test", "other test",
+        "figures", "page", "readme", "ignored",
     ],
 )  # fmt: skip
 def test_a_change_counts_for_the_files_that_depend_on_it(tree: Path, change: Change, expected: tuple[str, ...]) -> None:
@@ -102,7 +104,8 @@ def whole(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str
     """Runs the suite of `tree`; gives the files that ran."""
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
-    monkeypatch.setattr(ahead, "begun", contextlib.nullcontext)
+    monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
+    monkeypatch.setattr(passed, "WAYS", ALL)
     monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
     monkeypatch.setenv("SLIPWAY_DIST", str(tree / "dist"))
     monkeypatch.setattr(runner, "ROOT", tree)
@@ -139,6 +142,36 @@ def test_what_passed_does_not_run_again(
     assert whole(long=True) == ["test_a", "test_b", "test_prose"], "tests that CI leaves out did not run"
     (tree / B).write_text("def test_b(): pass\n")
     assert whole() == ["test_b"]
+
+
+def test_what_never_ran_here_is_left_out_unless_it_is_new(
+    tree: Path, whole: Callable[..., list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passed, "WAYS", (A,))
+    assert whole() == ["test_a"]
+    assert "2 files of tests have not run on this machine yet" in capsys.readouterr().err
+    (tree / "core/a.py").write_text("A = 2\n")
+    assert whole() == ["test_a"]
+    monkeypatch.setattr(passed, "WAYS", (A, B))
+    assert whole() == ["test_b"]
+    monkeypatch.setattr(passed, "WAYS", (A, PROSE))
+    assert whole() == ["test_prose"]
+    (tree / "core/a.py").write_text("A = 3\n")
+    assert whole() == ["test_a", "test_b"], "it ran before, and its inputs have changed"
+    monkeypatch.setattr(passed, "WAYS", ())
+    passed._history().unlink()
+    assert whole() == []
+    assert whole(long=True) == ["test_a", "test_b", "test_prose"]
+
+
+def test_what_its_commands_loaded_counts_too(tree: Path) -> None:
+    (tree / "core/far.py").write_text("F = 1\n")
+    before = digests(tree)
+    (tree / "said").mkdir()
+    (tree / "said" / A.replace("/", "-")).write_text("core.far\nos.path\n")
+    passed.learn(tree / "said", ALL)
+    (tree / "core/far.py").write_text("F = 2\n")
+    assert [file for file, digest in digests(tree).items() if before[file] != digest] == [A]
 
 
 def test_what_failed_runs_again_and_the_others_do_not(tree: Path, whole: Callable[..., list[str]]) -> None:

@@ -72,7 +72,7 @@ def folder(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two steps that are real pytest runs of three tests, in a folder of their own."""
     for name in ("ensure", "ensure_test", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
-    monkeypatch.setattr(ahead, "begun", contextlib.nullcontext)
+    monkeypatch.setattr(ahead, "begun", lambda **_: contextlib.nullcontext())
     monkeypatch.setattr(exported, "kept", contextlib.nullcontext)
     own = tmp_path / "own"
     own.mkdir()

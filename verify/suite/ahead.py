@@ -4,7 +4,7 @@ Installing packages, checking types and waiting for devices leave the processor 
 empty caches, tests wait for each other's builds: so these have the same priority as tests. Nothing depends on this: a
 test builds what it does not find, and what fails here fails there again, where it is reported.
 
-    python -m verify.suite.ahead libraries|products
+    python -m verify.suite.ahead libraries|products|ways
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ PRODUCTS = (
     ("android-armv7", "lean"),
 )
 """Bundles and native packages that tests use, in the order in which most tests wait for them."""
+
+WAYS = 3
+"""So many of them serve the tests that run on a machine where others never ran."""
 
 LONG = frozenset({"android-x86", "android-x86_64", "macos-x86_64"})
 """Targets whose C++ library CI does not build, a minute of both processors each: it builds those of another target of
@@ -81,11 +84,11 @@ def _libraries() -> None:
             libraries(target)
 
 
-def _products() -> None:
+def _products(number: int = len(PRODUCTS)) -> None:
     from toolchains.build.builder import build
     from verify.suite.shared_builds import native
 
-    for target, engine in PRODUCTS:
+    for target, engine in PRODUCTS[:number]:
         if engine == "native":
             native(target)
         else:
@@ -93,10 +96,13 @@ def _products() -> None:
 
 
 @contextlib.contextmanager
-def begun() -> Iterator[None]:
-    """Both kinds are built while the block runs; what is unfinished then is ended."""
+def begun(*, whole: bool) -> Iterator[None]:
+    """Products are built while the block runs, for a ``whole`` run all of them and libraries, too.
+
+    What is unfinished in the end is ended.
+    """
     with contextlib.ExitStack() as stack:
-        for kind in ("libraries", "products"):
+        for kind in ("libraries", "products") if whole else ("ways",):
             log = stack.enter_context((cache_dir("logs") / f"tests-ahead-{kind}.log").open("wb"))
             argv = [sys.executable, "-m", "verify.suite.ahead", kind]
             env = {**os.environ, "PYTHONPATH": os.fspath(ROOT)}
@@ -108,7 +114,7 @@ def main(kind: str) -> int:
     """Build one kind, as far as that goes."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs for us is ended, too
     try:
-        {"libraries": _libraries, "products": _products}[kind]()
+        {"libraries": _libraries, "products": _products, "ways": lambda: _products(WAYS)}[kind]()
     except (SlipwayError, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

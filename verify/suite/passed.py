@@ -1,8 +1,9 @@
 """Files of tests that passed before with the same inputs: a whole run does not run them again.
 
-The inputs of a file of tests are all files of the checkout, but for other files of tests that it does not import and
-prose that it does not read. What the machine gives counts, too: its system and installed packages, its processors, the
-variables of Slipway's environment. After a week, or with ``./inv test --again``, everything runs again.
+The inputs of a file of tests are those that `verify.suite.inputs` names. What the machine gives counts, too: its system
+and installed packages, its processors, the variables of Slipway's environment. After a week, or with
+``./inv test --again``, a file runs again. A file that never ran on this machine runs with ``--all`` only, unless it is
+one of `WAYS`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,29 @@ from pathlib import Path
 
 from core.files import sha256_bytes, sha256_file, write_json
 from core.paths import cache_dir
+from verify.suite.inputs import Suite, Tree, tracked
+
+WAYS = (
+    "tests/integration/test_damaged_programs.py",
+    "tests/integration/test_deploy_local.py",
+    "tests/integration/test_deploy_pi.py",
+    "tests/integration/test_inv.py",
+    "tests/integration/test_labgrid.py",
+    "tests/integration/test_lean_programs.py",
+    "tests/integration/test_libslipway.py",
+    "tests/integration/test_matrix.py",
+    "tests/integration/test_onnxruntime.py",
+    "tests/integration/test_pytest_plugin.py",
+    "tests/integration/test_readme.py",
+    "tests/integration/test_upstream_tests.py",
+    "tests/integration/test_virtual_phone.py",
+)
+"""One whole way of each kind, and the samples of sound and of damaged programs: what shows that this machine can do
+what the README promises."""
 
 KEPT_FOR = timedelta(days=7)
 
-_IMPORT = re.compile(r"^\s*(?:from|import)\s+(tests(?:\.\w+)*)(?:\s+import\s+\(?([\w, ]+))?", re.MULTILINE)
-_READS_PROSE = re.compile(r"docs|\.md\b|README")
-_PLACES = ("SLIPWAY_CACHE", "SLIPWAY_DIST", "SLIPWAY_VENV")
+_PLACES = ("SLIPWAY_CACHE", "SLIPWAY_DIST", "SLIPWAY_LOADED_IN", "SLIPWAY_VENV")
 """Variables that say where things are, not what they are."""
 
 
@@ -35,15 +53,6 @@ class Passed:
 
     ended: str
     tests: int
-
-
-def _is_test(name: str) -> bool:
-    return name.startswith("tests/") and Path(name).name.startswith("test_") and name.endswith(".py")
-
-
-def _is_prose(name: str) -> bool:
-    # Not docs/data: commands read it.
-    return name.endswith((".md", ".svg")) and (name.startswith("docs/") or "/" not in name)
 
 
 def _machine() -> list[str]:
@@ -70,46 +79,69 @@ class Inputs:
         Raises:
             OSError, subprocess.CalledProcessError: it is not a checkout, or git is not there.
         """
-        argv = ["git", "-C", os.fspath(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-        listed = subprocess.run(argv, check=True, capture_output=True).stdout.decode(errors="surrogateescape")
         self.root = root
-        self.files: dict[str, str] = {}
-        for name in sorted(set(listed.split("\0")) - {""}):
-            path = root / name
-            if path.is_symlink():
-                self.files[name] = os.fspath(path.readlink())
-            elif path.is_file():  # one that was deleted and not committed is listed, too
-                self.files[name] = sha256_file(path) + ("x" if os.access(path, os.X_OK) else "")
+        self.files = tracked(root)
         self.machine = _machine()
+        self._tree = Tree(root, self.files)
+        self._needs: dict[str, list[list[str]]] = {}
 
-    def imported(self, file: str) -> set[str]:
-        """The Python files below ``tests/`` that a file of tests consists of, itself among them."""
-        found: set[str] = set()
-        ahead = {file}
-        while ahead:
-            name = ahead.pop()
-            found.add(name)
-            for module, names in _IMPORT.findall((self.root / name).read_text(encoding="utf-8")):
-                for dotted in (module, *(f"{module}.{one.strip()}" for one in names.split(",") if one.strip())):
-                    path = f"{dotted.replace('.', '/')}.py"
-                    if path in self.files and path not in found:
-                        ahead.add(path)
-        return found
+    def forget(self) -> None:
+        """Forget what counts for each file, after more was learned of it; the files' digests stay."""
+        self._needs.clear()
 
     def digest(self, file: str, *, long: bool) -> str:
-        """Of everything that the tests of ``file`` depend on; ``long``: those that CI leaves out are among them."""
-        own = self.imported(file)
-        prose = any(_READS_PROSE.search((self.root / name).read_text(encoding="utf-8")) for name in own)
-        parts = [
-            [name, digest]
-            for name, digest in self.files.items()
-            if name in own or not (_is_test(name) or (_is_prose(name) and not prose))
-        ]
-        return sha256_bytes(json.dumps([file, long, self.machine, parts]).encode(errors="surrogateescape"))
+        """Of everything that the tests of ``file`` depend on; ``long``: those marked so are among them."""
+        if file not in self._needs:
+            learned = {self._tree.modules[module] for module in _loaded(file) if module in self._tree.modules}
+            needs = Suite(self._tree, file).needs() | learned
+            self._needs[file] = [[name, self.files[name]] for name in sorted(needs)]
+        parts = [file, long, self.machine, self._needs[file]]
+        return sha256_bytes(json.dumps(parts).encode(errors="surrogateescape"))
+
+
+def _learned(file: str) -> Path:
+    return cache_dir("tests", "loaded") / f"{file.replace('/', '-')}.json"
+
+
+def _loaded(file: str) -> list[str]:
+    """The modules that commands of an earlier run of ``file`` loaded."""
+    try:
+        return [str(module) for module in json.loads(_learned(file).read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def learn(folder: Path, files: Iterable[str]) -> None:
+    """Keep what the commands of ``files`` of tests loaded: ``folder`` has a list of modules for each file."""
+    rooms = tuple(f"{room}." for room in ("commands", "core", "deploy", "models", "toolchains", "verify"))
+    for file in files:
+        said = folder / file.replace("/", "-")
+        if said.is_file():
+            found = {name for name in said.read_text(encoding="utf-8").split() if name.startswith(rooms)}
+            write_json(_learned(file), sorted(found | set(_loaded(file))))
 
 
 def _record(digest: str) -> Path:
     return cache_dir("tests", "passed") / f"{digest}.json"
+
+
+def _history() -> Path:
+    return cache_dir("tests") / "history.json"
+
+
+def _ran() -> dict[str, bool]:
+    """Files of tests that were there in an earlier run on this machine, and whether they ran then or before."""
+    try:
+        found = json.loads(_history().read_text(encoding="utf-8"))
+        return {str(file): bool(ran) for file, ran in found.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def left_out(files: Sequence[str]) -> list[str]:
+    """Those of the files that never ran on this machine: neither new here, nor among `WAYS`."""
+    ran = _ran()
+    return [file for file in files if file not in WAYS and not ran.get(file, bool(ran))]
 
 
 def read(root: Path) -> Inputs | None:
@@ -137,10 +169,10 @@ def _recorded(digest: str) -> Passed | None:
     return one if fresh else None
 
 
-def keep(inputs: Inputs | None, report: Path, files: Sequence[str], *, long: bool) -> None:
-    """Note the files of which every test passed in a run that ended, by pytest's report of it.
+def keep(inputs: Inputs | None, report: Path, files: Sequence[str], there: Sequence[str], *, long: bool) -> None:
+    """Note the ``files`` of which every test passed in a run that ended, by pytest's report of it.
 
-    Nothing is kept for files that changed while the tests ran.
+    Nothing is kept for files that changed while the tests ran. ``there``: all files of tests, for `left_out`.
     """
     from junitparser import JUnitXml, TestCase
 
@@ -154,8 +186,11 @@ def keep(inputs: Inputs | None, report: Path, files: Sequence[str], *, long: boo
         good[file] = good.get(file, 0) + 1
         if case.result:
             bad.add(file)
+    inputs.forget()
     now = read(inputs.root)
     ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    ran = _ran()
+    write_json(_history(), {**ran, **{file: ran.get(file, False) or file in good for file in there}})
     for file in files:
         for known in {long, False}:
             digest = inputs.digest(file, long=known)

@@ -6,8 +6,9 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,7 +73,7 @@ class Choice:
         unit: unit tests only.
         lint: style and types only.
         fast: both of them, and nothing that builds or boots.
-        all: also the tests marked ``long``.
+        all: also the tests marked ``long``, and the files of tests that never ran on this machine.
         again: also integration and fault tests that passed before with the same inputs.
         keyword: only tests whose names match; long ones, too.
         verbose: a line for every test.
@@ -153,48 +154,73 @@ def run(choice: Choice) -> None:
     """
     choice.checked()
     inputs = passed.read(ROOT) if choice.whole else None
-    planned = [
-        (step, passed.before(None if choice.again else inputs, step.files, long=choice.all)) for step in steps(choice)
-    ]
+    planned = [_plan(step, choice, inputs) for step in steps(choice)]
     with contextlib.ExitStack() as stack:
-        if any(len(known) < len(step.files) for step, known in planned):
+        if any(plan.runs and plan.step.files for plan in planned):
             stack.enter_context(exported.kept())
-            stack.enter_context(ahead.begun())
+            stack.enter_context(ahead.begun(whole=choice.all))
         _run(choice, inputs, planned)
 
 
-def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[tuple[Step, dict[str, Passed]]]) -> None:
+@dataclass(frozen=True)
+class Plan:
+    """A step, and the files of its tests that do not run: they passed before, or never ran on this machine."""
+
+    step: Step
+    known: Mapping[str, Passed]
+    left: Sequence[str] = ()
+
+    @property
+    def rest(self) -> list[str]:
+        """The files that run."""
+        return [file for file in self.step.files if file not in self.known and file not in self.left]
+
+    @property
+    def runs(self) -> bool:
+        """Whether anything is left of it."""
+        return not self.step.files or bool(self.rest)
+
+
+def _plan(step: Step, choice: Choice, inputs: passed.Inputs | None) -> Plan:
+    left = [] if choice.all or inputs is None else passed.left_out(step.files)
+    ahead = [file for file in step.files if file not in left]
+    return Plan(step, passed.before(None if choice.again else inputs, ahead, long=choice.all), left)
+
+
+def _run(choice: Choice, inputs: passed.Inputs | None, planned: Sequence[Plan]) -> None:
     load = os.getloadavg()[0]
     environment.ensure_test()
     if not choice.lint:
         environment.ensure("onnx")
-    if any(step.files and len(known) < len(step.files) for step, known in planned) or choice.keyword:
+    if any(plan.runs and plan.step.files for plan in planned) or choice.keyword:
         environment.ensure_export()
         environment.ensure("labgrid")
     done: list[times.Step] = []
     failed: list[str] = []
-    for step, known in planned:
+    for plan in planned:
+        step = plan.step
         console.note(f"── {step.name}: {quote(step.argv[1:8])}{' …' if len(step.argv) > 8 else ''}")
         times.report(step.name).unlink(missing_ok=True)
         start = time.monotonic()
-        if known:
-            _say(known)
+        _say(plan)
         code = 0
-        if not step.files or len(known) < len(step.files):
-            argv = [*step.argv, *(f"--ignore={file}" for file in sorted(known))]
-            code = subprocess.run(argv, cwd=ROOT, check=False).returncode
+        if plan.runs:
+            argv = [*step.argv, *(f"--ignore={file}" for file in sorted({*plan.known, *plan.left}))]
+            with tempfile.TemporaryDirectory(prefix="slipway-loaded-") as loaded:
+                env = {**os.environ, "SLIPWAY_LOADED_IN": loaded}
+                code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+                passed.learn(Path(loaded), plan.rest)
         # With -k a folder may hold no matching test at all (pytest's exit 5): that is not a failure.
         good = code == 0 or (bool(choice.keyword) and code == 5)
         outcome = "passed" if good else f"failed (exit {code})"
-        if known and len(known) == len(step.files):
+        if not plan.runs:
             outcome = "passed before"
         failed += [] if good else [step.name]
         done.append(times.Step(step.name, outcome, round(time.monotonic() - start, 1)))
         if step.files and code in (0, 1):  # 1: some failed; otherwise it did not end
-            rest = [file for file in step.files if file not in known]
-            passed.keep(inputs, times.report(step.name), rest, long=choice.all)
+            passed.keep(inputs, times.report(step.name), plan.rest, step.files, long=choice.all)
     console.table("", ["step", "outcome", "time"], [[one.name, one.outcome, f"{one.seconds:.1f} s"] for one in done])
-    if choice.whole and not any(known for _, known in planned):
+    if choice.whole and not any(plan.known or plan.left for plan in planned):
         times.keep(done, times.read(times.report(one.name) for one in done), load)
     if failed:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
@@ -206,9 +232,12 @@ def _again(failed: Sequence[str]) -> str:
     return "./inv test --lint" if checks.issuperset(failed) else "./inv test -v -k NAME"
 
 
-def _say(known: dict[str, Passed]) -> None:
-    tests, oldest = sum(one.tests for one in known.values()), min(one.ended for one in known.values())
-    console.note(
-        f"{tests:,} tests of {len(known)} files passed before with the same inputs, the first of them at {oldest}; "
-        "./inv test --again runs them again"
-    )
+def _say(plan: Plan) -> None:
+    if plan.known:
+        tests, oldest = sum(one.tests for one in plan.known.values()), min(one.ended for one in plan.known.values())
+        console.note(
+            f"{tests:,} tests of {len(plan.known)} files passed before with the same inputs, the first of them at "
+            f"{oldest}; ./inv test --again runs them again"
+        )
+    if plan.left:
+        console.note(f"{len(plan.left)} files of tests have not run on this machine yet; ./inv test --all runs them")
