@@ -84,7 +84,7 @@ def _libraries() -> None:
             libraries(target)
 
 
-def _products(number: int = len(PRODUCTS)) -> None:
+def _products(number: int) -> None:
     from toolchains.build.builder import build
     from verify.suite.shared_builds import native
 
@@ -114,7 +114,7 @@ def main(kind: str) -> int:
     """Build one kind, as far as that goes."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs for us is ended, too
     try:
-        {"libraries": _libraries, "products": _products, "ways": lambda: _products(WAYS)}[kind]()
+        _libraries() if kind == "libraries" else _products(WAYS if kind == "ways" else len(PRODUCTS))
     except (SlipwayError, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
