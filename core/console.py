@@ -92,6 +92,14 @@ def _print(console: Console, grid: Table | Text) -> None:
     console.file.write("".join(f"{line.rstrip()}\n" for line in made.get().splitlines()))
 
 
+def _below(console: Console, caption: str) -> None:
+    """Print what is said below a table on one line: it may hold a command or a path, to be copied as a whole."""
+    from rich.text import Text
+
+    if caption:
+        console.print(Text(plain(caption), style="table.caption"), soft_wrap=True)
+
+
 def table(
     title: str,
     columns: Sequence[str],
@@ -121,10 +129,8 @@ def table(
         caption = f"{caption}; {narrow}" if caption else narrow
     grid = Table(
         title=Text(plain(title), style="table.title") if title else None,
-        caption=Text(plain(caption), style="table.caption") if caption else None,
         box=SIMPLE_HEAD,
         title_justify="left",
-        caption_justify="left",
         pad_edge=False,
     )
     for column in columns:
@@ -135,6 +141,7 @@ def table(
         else:
             grid.add_row(*(Folding(Text(plain(cell))) for cell in row))
     _print(console, grid)
+    _below(console, caption)
 
 
 def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str], caption: str = "") -> None:
@@ -154,8 +161,7 @@ def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str
                      zip(columns, row, strict=True)]  # fmt: skip
             grid.add_row(Text.assemble("  ", cells[0]), *cells[1:])
     _print(out(), grid)
-    if caption:
-        out().print(Text(plain(caption), style="table.caption"))
+    _below(out(), caption)
 
 
 def description() -> TextColumn:

@@ -114,6 +114,16 @@ def test_a_narrow_table_leaves_out_what_it_may(
     assert " ".join(shown.split()).endswith(f"with --json: {', '.join(gone)}" if gone else "two")
 
 
+def test_a_caption_keeps_its_command_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out(), "width", 20)
+    said = "next: ./inv inspect shelf-net-make_model-fp32-lean --values"
+    console.table("times", ["operator"], [["Add"]], said)
+    console.grouped({"All": [["Add"]]}, ["operator"], said)
+    assert capsys.readouterr().out.splitlines().count(said) == 2
+
+
 def test_a_piped_sentence_has_none_either(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out(), "width", 12)
     console.say("models are a, b, c, d and e")
