@@ -64,6 +64,9 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
     target = get_target(manifest.target)
     assert bundle.path == dist_folder / target.name / "executorch"
     assert manifest.toolchain == "zig 0.17.0"
+    runner = (bundle.path / RUNNER).read_bytes()
+    assert b"$ORIGIN:$ORIGIN/../lib\0" in runner
+    assert b"$ORIGIN:$ORIGIN/../lib\0\0" not in runner, "the length of the build folder's path is in it"
     assert manifest.needs.machine == target.machine
     assert inspect.number(manifest.needs.glibc) <= (2, 28)
     assert inspect.number(manifest.needs.glibcxx) <= (3, 4, 25)
