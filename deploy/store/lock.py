@@ -233,7 +233,8 @@ class DeviceLock:
                     return Answer("acquired", lines=tuple(lines[1 : lines.index("ready")]), probed=probed)
             if code is None and patience.over:
                 raise deadline.error(doing) if deadline.over else UnreachableError(
-                    f"{self._transport.name} stopped answering while {doing}.", "", "the same command again"
+                    f"{self._transport.name} stopped answering while {doing}.",
+                    says(f"the login of {self._transport.name}", channel.heard.greeting), "the same command again",
                 )  # fmt: skip
         if with_probe and not probed.endswith(END):
             parse(probed)  # raises: the answer is incomplete

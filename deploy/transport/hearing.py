@@ -29,6 +29,11 @@ RUN = 16 << 20
 LISTING = 32 << 20
 """The same for the list of everything in a store: 100,000 files have some 15 MB of it."""
 
+MARK = b"@@slipway\n"
+"""Comes on both streams before what a command says: a login's own files (``.bashrc``, ``.cshrc``) may print, too."""
+GREETING = 64 << 10
+"""Bytes that a login may print before."""
+
 _SPARE = 256 << 20
 """Bytes of this machine's disk that files from a device leave free."""
 
@@ -42,7 +47,25 @@ class Heard:
         """Completes "... while" in the error."""
         self.stdout = bytearray()
         self.stderr = bytearray()
-        self._deaf = False
+        self.deaf = False
+        """Whether nothing of it is wanted any more."""
+        self._greetings: dict[int, bytearray] = {}
+        """What came on a stream whose mark did not come yet."""
+
+    def await_mark(self) -> None:
+        """Keep only what comes behind `MARK`."""
+        self._greetings = {id(self.stdout): bytearray(), id(self.stderr): bytearray()}
+
+    @property
+    def begun(self) -> bool:
+        """Whether the command itself has begun to speak, not only the login before it."""
+        return id(self.stdout) not in self._greetings
+
+    @property
+    def greeting(self) -> str:
+        """The last of what the login printed in place of the mark, to be quoted; empty once the mark was there."""
+        said = b"".join(self._greetings.values()) if not self.begun else b""
+        return said[-600:].decode(errors="replace").strip()
 
     def take(self, stream: bytearray, data: bytes | bytearray) -> None:
         """Add ``data`` to one of the two streams.
@@ -50,7 +73,16 @@ class Heard:
         Raises:
             AnswerError: that is too much; earlier output is dropped too.
         """
-        if self._deaf:
+        if (greeting := self._greetings.get(id(stream))) is not None:
+            greeting += data
+            _, mark, data = greeting.partition(MARK)
+            if mark:
+                del self._greetings[id(stream)]
+            elif self.deaf:
+                del greeting[: -len(MARK)]
+            elif len(greeting) > GREETING:
+                raise too_much(self.name, GREETING, "logging in")
+        if self.deaf:
             return
         if len(self.stdout) + len(self.stderr) + len(data) > self.limit:
             self.forget()
@@ -59,7 +91,7 @@ class Heard:
 
     def forget(self) -> None:
         """Keep nothing from now on: further output is read, so that the command can end, and dropped."""
-        self._deaf = True
+        self.deaf = True
         self.stdout.clear()
         self.stderr.clear()
 

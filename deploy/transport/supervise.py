@@ -17,6 +17,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from deploy.scripts import script
+from deploy.transport.hearing import MARK
 
 GRACE = 3
 """Seconds between TERM and KILL."""
@@ -44,6 +45,15 @@ def supervised(
     prefix = ["env", *words] if words else []
     limit = math.ceil(min(seconds + _EXTRA, _LONGEST))
     return ["sh", "-c", script("supervise"), "slipway", pidfile, str(limit), _PAUSES, cwd or ".", *prefix, *argv]
+
+
+def marked(argv: Sequence[str]) -> list[str]:
+    """``argv``, which prints the mark on both streams before all else."""
+    mark = MARK.decode().strip()
+    says = f"echo {mark};echo {mark} >&2\n"
+    if list(argv[:2]) == ["sh", "-c"]:
+        return ["sh", "-c", says + argv[2], *argv[3:]]
+    return ["sh", "-c", f'{says}exec "$@"', "slipway", *argv]
 
 
 def quoted(argv: Sequence[str]) -> str:

@@ -59,6 +59,8 @@ class Device:
     """Lets in too, when set."""
     shell: Callable[[str], list[str]] = lambda command: ["sh", "-c", command]
     """The argv for a command of a login."""
+    greeting: bytes = b""
+    """Printed before SFTP begins, as by the login's shell, which OpenSSH starts its SFTP server with."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Of commands; this process's when empty."""
     forwarded: list[int] = field(default_factory=list)
@@ -136,6 +138,8 @@ async def _session(device: Device, process: asyncssh.SSHServerProcess[bytes]) ->
     assert child.stdin is not None
     feed = asyncio.create_task(_pump(process.stdin, child.stdin))
     await asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
+    with contextlib.suppress(OSError, asyncssh.Error):
+        process.stdout.write_eof()  # of the channel: it has one for both streams
     code = await child.wait()
     feed.cancel()
     child.stdin.close()
@@ -149,9 +153,10 @@ async def _pump(source: Any, sink: Any) -> None:
         while data := await source.read(65536):
             sink.write(data)
             await sink.drain()
-    with contextlib.suppress(OSError, asyncssh.Error):
-        sink.write_eof()
-    if isinstance(source, asyncio.StreamReader):  # as sshd does: a command that still writes gets SIGPIPE
+    if not isinstance(source, asyncio.StreamReader):
+        with contextlib.suppress(OSError, asyncssh.Error):
+            sink.write_eof()
+    else:  # as sshd does: a command that still writes gets SIGPIPE
         source._transport.close()  # type: ignore[attr-defined]
 
 
@@ -189,6 +194,7 @@ def serve(
         device.loop = asyncio.get_running_loop()
 
         def sftp(channel: Any) -> asyncssh.SFTPServer:
+            channel.write(device.greeting)
             return (files or Sftp)(channel, device)
 
         async with asyncssh.listen(

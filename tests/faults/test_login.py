@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from core.errors import AuthenticationError, ConfigError, HostKeyError, UnreachableError
+from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyError, TransferError, UnreachableError
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
-from tests.faults import server
+from deploy.transport.hearing import GREETING
+from deploy.upkeep import upkeep
+from tests.faults import server, tiny
+from tests.support.userlands import login_shell
 
 
 def fingerprint(key: asyncssh.SSHKey) -> str:
@@ -114,3 +118,68 @@ def test_users_own_ssh_config(board: server.Device, tmp_path: Path, monkeypatch:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     with open_device(Device(name="x", transport="ssh", host="shelf")) as transport:
         assert run(transport, ["echo", "hello"], deadline=Deadline.after(20)).text == "hello\n"
+
+
+GREETS = 'echo "Welcome to $HOME!"; printf half'
+AWKWARD = ["it's", "a\nb\n", 'c!d $HOME `id` "e" \\\\n \\', "é ~ * ^ %s", ""]
+FILES = {"bash": ".bashrc", "zsh": ".zshenv", "tcsh": ".cshrc", "csh": ".cshrc", "fish": ".config/fish/config.fish"}
+
+
+@pytest.fixture
+def greets(board: server.Device) -> server.Device:
+    """``board``, whose login's files print, on both streams, whatever its shell."""
+    for name in FILES.values():
+        (board.home / name).parent.mkdir(parents=True, exist_ok=True)
+        aloud = "" if "csh" in name else "; echo stty: not a terminal >&2"  # csh has no such redirection
+        (board.home / name).write_text(f"{GREETS}{aloud}\n")
+    board.greeting = b"Welcome!\nhalf"
+    board.environment = {"HOME": str(board.home), "PATH": os.environ["PATH"], "SSH_CLIENT": "127.0.0.1 1 22"}
+    return board
+
+
+@pytest.mark.parametrize(
+    "shell", ["bash", "zsh", "tcsh", "csh", pytest.param("fish", marks=pytest.mark.long)]  # CI: csh is as foreign
+)  # fmt: skip
+def test_a_login_that_greets(
+    greets: server.Device, device: Device, tmp_path: Path, dist: Path, shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    login = login_shell(shell)
+    said: list[str] = []
+    greets.shell = lambda command: [*login, "-c", said.append(command) or command]
+    with open_device(device) as transport:
+        done = run(transport, ["printf", "%s|", *AWKWARD], deadline=Deadline.after(20))
+        assert (done.stdout.decode(), done.stderr) == ("|".join([*AWKWARD, ""]), b"")
+        begun = len(said)
+        assert run(transport, ["sh", "-c", "exit 7"], deadline=Deadline.after(20), check=False).code == 7
+        assert len(said) == begun + 1, "asked once what shell it is"
+    small = tiny.make(tmp_path / "tiny", elements=tiny.LARGE)  # its output comes as a file of its own
+    small.deploy(device)
+    assert upkeep.verify(device).damaged == ()
+    assert upkeep.collect(device).left_files > 0
+    assert "no SFTP" not in capsys.readouterr().err
+    made = {path.name for path in greets.home.iterdir()} - {name.partition("/")[0] for name in FILES.values()}
+    assert made - {".local"} == {".slipway"}, "a shell ran lines of a script as commands of its own"  # fish's own
+
+
+def test_files_go_through_cat_where_a_login_greets(greets: server.Device, device: Device, tmp_path: Path) -> None:
+    with open_device(device) as transport:
+        greets.shell = lambda command: ["bash", "-c", command]
+        transport._files._no_sftp = True  # type: ignore[attr-defined]
+        (tmp_path / "a").write_bytes(os.urandom(300_000))
+        there = str(greets.home / "it's b")
+        transport.put(tmp_path / "a", there, lambda _: None, Deadline.after(20))
+        transport.get(there, tmp_path / "back", 1 << 20, Deadline.after(20))
+        assert (tmp_path / "back").read_bytes() == (tmp_path / "a").read_bytes()
+        with pytest.raises(TransferError, match="no ordinary file") as caught:
+            transport.get(str(greets.home), tmp_path / "back", 1 << 20, Deadline.after(20))
+        assert "stty" not in str(caught.value)
+
+
+def test_a_login_shell_that_runs_nothing(board: server.Device, device: Device) -> None:
+    board.shell = lambda _: ["sh", "-c", "echo This account is not available.; exit 1"]
+    with open_device(device) as transport, pytest.raises(AnswerError, match="ran no command") as caught:
+        run(transport, ["true"], deadline=Deadline.after(20))
+    assert "This account is not available." in caught.value.cause
+    board.shell = lambda command: ["sh", "-c", f"yes | head -c {GREETING + 10}; {command}"]
+    with open_device(device) as transport, pytest.raises(AnswerError, match="while logging in"):
+        run(transport, ["true"], deadline=Deadline.after(20))

@@ -13,6 +13,9 @@ from toolchains.debian.tree import own_loader_argv
 
 USERLANDS = ("busybox", "toybox")
 
+SHELLS = {"tcsh": "bin/tcsh", "csh": "bin/bsd-csh", "zsh": "bin/zsh", "fish": "usr/bin/fish"}
+"""Login shells, each in Debian's package of its name."""
+
 _SCRIPTS = ("sh",)
 
 
@@ -33,6 +36,13 @@ def userland(name: str, folder: Path) -> Path:
     (folder / "sh").unlink(missing_ok=True)
     _wrapper(folder / "sh", own_loader_argv(tree, "usr/bin/mksh"))
     return folder
+
+
+def login_shell(name: str) -> list[str]:
+    """The argv of ``name``, one of `SHELLS` or this machine's own."""
+    if name not in SHELLS:
+        return [name]
+    return own_loader_argv(debian.tree("bookworm", "amd64", [name], closure=True, name=f"test-{name}"), SHELLS[name])
 
 
 def _applets(argv: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from deploy.transport.adb.server import Server, attach
 from deploy.transport.base import Progress
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
-from deploy.transport.supervise import quoted
+from deploy.transport.supervise import marked, quoted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -137,7 +137,7 @@ class AdbTransport:
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> AdbChannel:
         """See `deploy.transport.base.Transport`."""
-        service = f"shell,v2,raw:export HOME={HOME} TMPDIR={HOME}; cd {HOME}; exec {quoted(argv)}"
+        service = f"shell,v2,raw:export HOME={HOME} TMPDIR={HOME}; cd {HOME}; exec {quoted(marked(argv))}"
         if len(service.encode()) > _LONGEST:
             raise TransferError(
                 f"A command for {self.name} is longer than adb takes.",
@@ -150,7 +150,9 @@ class AdbTransport:
             deadline.check(f"asking {self.name} to run a command")
             raise broken(self.name, error) from error
         stream.conn.settimeout(_OPEN_SECONDS)
-        return AdbChannel(stream, self.name, self._used)
+        channel = AdbChannel(stream, self.name, self._used)
+        channel.heard.await_mark()
+        return channel
 
     def put(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int = 0) -> None:
         """See `deploy.transport.base.Transport`."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shlex
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,9 @@ from core.errors import DeviceFullError, SlipwayError, TransferError, Unreachabl
 from core.plain import says
 from deploy.transport.base import Progress
 from deploy.transport.deadline import Deadline
-from deploy.transport.hearing import PIECE, natural, receiving
+from deploy.transport.hearing import GREETING, MARK, natural, receiving
+from deploy.transport.ssh import login
+from deploy.transport.ssh.channel import SshChannel, broken
 from deploy.transport.ssh.sessions import Sessions
 
 _CHUNK = 128 << 10
@@ -38,14 +39,21 @@ _SMALL = 256 << 10
 """A file system with less than this left counts as full when a write fails without saying why."""
 
 
-def broken(name: str, error: BaseException | None) -> UnreachableError:
-    """The error for a connection that broke."""
-    detail = f" ({error})" if error is not None and str(error) else ""
-    return UnreachableError(
-        f"The connection to {name} broke.",
-        f"it went off the network, was restarted, or its sshd ended{detail}",
-        "the same command again: what arrived whole is kept, the rest is cleaned up",
-    )
+class _Client(paramiko.SFTPClient):
+    """paramiko's, behind what a login's shell prints before the server that it starts."""
+
+    _begun = False
+
+    def _read_all(self, n: int) -> bytes:
+        """Called by paramiko. The server's first bytes are a length, whose highest byte is 0; no greeting has one."""
+        first = b""
+        for _ in range(GREETING):
+            if self._begun:
+                break
+            first = super()._read_all(1)  # type: ignore[misc]
+            self._begun = first == b"\0"
+        found: bytes = first + super()._read_all(n - len(first))  # type: ignore[misc]
+        return found
 
 
 class Files:
@@ -55,7 +63,7 @@ class Files:
         self._sessions = sessions
         self._name = name
         self._sftp: paramiko.SFTPClient | None = None
-        self._channel: paramiko.Channel | None = None
+        self._channel: paramiko.Channel | SshChannel | None = None
         """What a transfer is waiting on."""
         self._no_sftp = False
 
@@ -107,18 +115,19 @@ class Files:
     def _open(self, deadline: Deadline) -> paramiko.SFTPClient | None:
         """The SFTP channel, or None when the server has none."""
         if self._sftp is None and not self._no_sftp:
-            self._channel = self._session(deadline)
+            channel = self._channel = self._session(deadline)
             try:
-                self._channel.invoke_subsystem("sftp")
-                self._sftp = paramiko.SFTPClient(self._channel)
-            except (paramiko.SSHException, EOFError):
-                self._channel.close()
+                channel.invoke_subsystem("sftp")
+                self._sftp = _Client(channel)
+            except (paramiko.SSHException, paramiko.SFTPError, EOFError):
+                channel.close()
                 if not self._sessions.active or deadline.over:
                     raise
                 self._no_sftp = True
                 console.note(f"{self._name} has no SFTP server: its files go through cat")
-        if self._sftp is not None and self._channel is not None:
-            self._channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+        if self._sftp is not None and (channel := self._sftp.get_channel()) is not None:
+            self._channel = channel
+            channel.settimeout(max(1.0, deadline.left(_SILENCE)))
         return self._sftp
 
     def _session(self, deadline: Deadline) -> paramiko.Channel:
@@ -156,8 +165,8 @@ class Files:
     def _put_cat(self, local: Path, remote: str, progress: Progress, deadline: Deadline, offset: int) -> None:
         channel = self._channel = self._session(deadline)
         try:
-            script = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'  # the login's shell may be any
-            channel.exec_command(shlex.join(["sh", "-c", script, "slipway", remote]))
+            script = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
+            channel.exec_command(login.line(["sh", "-c", script, "slipway", remote], self._sessions))
             with local.open("rb") as source:
                 source.seek(offset)
                 while chunk := source.read(_CHUNK):
@@ -165,23 +174,29 @@ class Files:
                     channel.sendall(chunk)
                     progress(len(chunk))
             channel.shutdown_write()
-            said = channel.makefile_stderr("rb").read(4096)
+            said = channel.makefile_stderr("rb").read(GREETING + 4096).rpartition(MARK)[2]
             if channel.recv_exit_status() != 0:
                 raise OSError(said.decode(errors="replace").strip())
         finally:
             channel.close()
 
     def _get_cat(self, remote: str, take: Callable[[bytes], None], deadline: Deadline) -> None:
-        channel = self._channel = self._session(deadline)
+        # A pipe of that name would keep `cat` waiting there for ever, connection or not.
+        script = 'if [ -f "$1" ]; then exec cat <"$1"; else echo no ordinary file >&2; exit 1; fi'
+        channel = self._channel = SshChannel(self._sessions, self._name, ["sh", "-c", script, "slipway", remote])
         try:
-            # A pipe of that name would keep `cat` waiting there for ever, connection or not.
-            path = shlex.quote(remote)
-            channel.exec_command(f"if [ -f {path} ]; then exec cat <{path}; else echo no ordinary file >&2; exit 1; fi")
-            while piece := channel.recv(PIECE):
-                take(piece)
+            silence, code = Deadline.after(_SILENCE), None
+            while code is None:
+                code = channel.pump(1.0)
+                if channel.stdout:
+                    take(bytes(channel.stdout))
+                    channel.stdout.clear()
+                    silence = Deadline.after(_SILENCE)
                 deadline.check(f"fetching {remote}")
-            if channel.recv_exit_status() != 0:
-                raise OSError(channel.recv_stderr(4096).decode(errors="replace").strip())
+                if silence.over:
+                    raise TimeoutError(f"nothing came for {_SILENCE:.0f} s")
+            if code != 0:
+                raise OSError(channel.stderr[-4096:].decode(errors="replace").strip())
         finally:
             channel.close()
 
@@ -211,19 +226,16 @@ class Files:
 
     def _is_full(self, remote: str) -> bool:
         """Whether the file system of ``remote`` has next to nothing left."""
-        folder = shlex.quote(remote.rpartition("/")[0] or "/")
+        words = ["sh", "-c", 'df -Pk "$1" | tail -n 1', "slipway", remote.rpartition("/")[0] or "/"]
+        patience = Deadline.after(_LOOK)
         try:
-            channel = self._sessions.open(_LOOK)
-            end = threading.Timer(_LOOK, channel.close)
-            end.daemon = True
-            end.start()
+            channel = SshChannel(self._sessions, self._name, words, patience)
             try:
-                channel.exec_command(f"df -Pk {folder} | tail -n 1")
-                fields = channel.makefile("rb").read(4096).decode(errors="replace").split()
+                while channel.pump(patience.left(1.0)) is None:
+                    patience.check("looking at the disk")
+                left = natural(channel.stdout.decode(errors="replace").split()[3])
             finally:
-                end.cancel()
                 channel.close()
-            left = natural(fields[3])
-            return left is not None and left * 1024 < _SMALL
-        except (OSError, EOFError, paramiko.SSHException, IndexError):
+        except (SlipwayError, OSError, EOFError, paramiko.SSHException, IndexError):
             return False
+        return left is not None and left * 1024 < _SMALL

@@ -32,6 +32,8 @@ class Sessions:
         self._clients = [first]
         self._again = again
         self._pulses = [Pulse(first)]
+        self.not_posix = False
+        """Whether the login's shell left without running a command (`deploy.transport.ssh.login`)."""
 
     @property
     def active(self) -> bool:

@@ -21,8 +21,9 @@ from core.files import sha256_file
 from deploy.scripts import names, script
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE
+from deploy.transport.ssh.channel import SshChannel
 from deploy.transport.ssh.files import Files
-from deploy.transport.ssh.transport import SshChannel, SshTransport
+from deploy.transport.ssh.transport import SshTransport
 from deploy.transport.windows.program import program
 
 _FOLDER = ".slipway-agent"

@@ -65,6 +65,10 @@ int main(int count, char** words) {
   _setmode(_fileno(stderr), _O_BINARY);
   // No box on a screen that nobody sees.
   SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX | SEM_NOOPENFILEERRORBOX);
+  // Comes before what the agent says, and behind what a profile or AutoRun printed (deploy/transport/hearing.py).
+  agent::say("@@slipway");
+  std::fflush(stdout);
+  std::fputs("@@slipway\n", stderr);
   agent::Words found;
   if (count != 2 || !agent::decode(words[1], &found)) {
     std::fputs("agent: one word in base64url, of words that each end with a NUL\n", stderr);
