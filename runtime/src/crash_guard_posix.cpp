@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -19,7 +20,7 @@ static_assert(std::size(kSignals) == kEndings);
 struct Prepared {
   AllLastWords words;
   std::string path;
-  std::string temporary;
+  std::string temporary;  // empty when nothing may be renamed onto the path: /dev/null, a pipe, a link
 };
 
 Prepared& prepared() {
@@ -53,13 +54,18 @@ void handle(int signal_number) {
   if (!words->json.empty() && crash.path.empty()) {
     write_text(STDOUT_FILENO, words->json);
   } else if (!words->json.empty()) {
-    const int descriptor =
-        ::open(crash.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor >= 0) {
+    const bool whole = !crash.temporary.empty();
+    const int flags =
+        O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (whole ? O_CREAT | O_TRUNC | O_NOFOLLOW : 0);
+    const int descriptor = ::open((whole ? crash.temporary : crash.path).c_str(), flags, 0666);
+    struct stat status = {};
+    if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 &&
+        (whole ? S_ISREG(status.st_mode) : S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode))) {
       write_text(descriptor, words->json);
-      ::fsync(descriptor);
-      ::close(descriptor);
-      ::rename(crash.temporary.c_str(), crash.path.c_str());
+      if (whole) {
+        ::fsync(descriptor);
+        ::rename(crash.temporary.c_str(), crash.path.c_str());
+      }
     }
   }
   ::_exit(words->code);
@@ -68,7 +74,9 @@ void handle(int signal_number) {
 }  // namespace
 
 CrashGuard::CrashGuard(AllLastWords words, const std::string& json_path) {
-  prepared() = {std::move(words), json_path, json_path + ".crash"};
+  struct stat status = {};
+  const bool whole = ::lstat(json_path.c_str(), &status) != 0 || S_ISREG(status.st_mode);
+  prepared() = {std::move(words), json_path, whole ? json_path + ".crash" : std::string()};
   stack_t stack = {};
   stack.ss_sp = g_stack;
   stack.ss_size = sizeof(g_stack);

@@ -80,8 +80,10 @@ class Pages {
 };
 
 // Writes a file under a temporary name beside `path`, syncs it and renames it into place: under its final
-// name the file is whole or not there. Replaces an existing file. kOutput on failure, nothing left behind;
-// also not by a process that is ended meanwhile, if it watches for that (unfinished_file.h).
+// name the file is whole or not there. Replaces an existing file, and nothing else: a pipe, a terminal and
+// the like (/dev/stdout, /dev/null) get the bytes as they come, a link or a folder is refused. kOutput on
+// failure, nothing left behind; also not by a process that is ended meanwhile, if it watches for that
+// (unfinished_file.h).
 Status write_file(const std::string& path, const void* data, std::size_t size);
 
 struct FilePart {
@@ -95,7 +97,7 @@ struct SelfPortrait {
   std::function<void(std::uint64_t number)> paint;  // called before anything is written, with its number
 };
 
-// The same of several parts, one after the other. Only its owner may write to the file.
+// The same of several parts, one after the other, and of files only. Only its owner may write to the file.
 Status write_file(const std::string& path, const std::vector<FilePart>& parts, const SelfPortrait& portrait);
 
 // Whether there is something under that name.

@@ -82,6 +82,39 @@ int write_all(int descriptor, const void* data, std::size_t size) {
   return 0;
 }
 
+// What a rename onto that name would put out of the way, and should not; nullptr for an ordinary file, or
+// none.
+const char* not_a_file(const std::string& path) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
+    return nullptr;
+  }
+  return S_ISLNK(status.st_mode)   ? "it is a link"
+         : S_ISDIR(status.st_mode) ? "it is a folder"
+                                   : "it is no file";
+}
+
+// A descriptor of what takes bytes as they come, as /dev/null, a pipe, a terminal, or the process's own
+// output under the name /dev/stdout; -1 when the path names something else.
+int open_stream(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return -1;
+  }
+  for (const int own : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat stream = {};
+    if (::fstat(own, &stream) == 0 && stream.st_dev == status.st_dev && stream.st_ino == status.st_ino) {
+      return ::fcntl(own, F_DUPFD_CLOEXEC, 0);
+    }
+  }
+  const bool takes = S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode);
+  return takes ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY) : -1;
+}
+
+Status cannot_replace(const std::string& path, const std::string& what) {
+  return {Code::kOutput, "Cannot write " + path + ": " + what + ".", "name a file, or a new name", {path}};
+}
+
 // A rename survives a power cut only when its folder is synced too. Some file systems cannot; then it is not.
 void sync_folder(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -298,8 +331,20 @@ Pages::~Pages() {
 
 namespace {
 
+Status write_stream(const std::string& path, const std::string& what, const void* data, std::size_t size) {
+  FileDescriptor descriptor(open_stream(path));
+  if (descriptor.get() < 0) {
+    return cannot_replace(path, what);
+  }
+  const int error = write_all(descriptor.get(), data, size);
+  return error == 0 ? Status() : cannot_write(path, error);
+}
+
 Status write_parts(const std::string& path, const std::vector<FilePart>& parts, mode_t mode,
                    const SelfPortrait& portrait) {
+  if (const char* what = not_a_file(path)) {
+    return cannot_replace(path, what);
+  }
   std::string temporary;
   FileDescriptor descriptor(create_temporary(path, mode, &temporary));
   if (descriptor.get() < 0) {
@@ -336,6 +381,9 @@ Status write_parts(const std::string& path, const std::vector<FilePart>& parts, 
 }  // namespace
 
 Status write_file(const std::string& path, const void* data, std::size_t size) {
+  if (const char* what = not_a_file(path)) {
+    return write_stream(path, what, data, size);
+  }
   return write_parts(path, {{data, size}}, 0666, {});
 }
 

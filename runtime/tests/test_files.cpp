@@ -1,8 +1,10 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,55 @@ TEST(write_file_over_a_folder) {
   CHECK(write_file(folder.file("d"), "x", 1).code() == Code::kOutput);
   CHECK_EQUAL(folder.files().size(), std::size_t{1});
   ::rmdir(folder.file("d").c_str());
+}
+
+// What is there and is no file is not renamed over: bytes go through it, or nothing is written.
+TEST(write_file_onto_what_is_no_file) {
+  const TemporaryFolder folder;
+  folder.write("a", {'o', 'l', 'd'});
+  const auto fails = [&](const std::string& name, const char* what) {
+    const Status status = write_file(folder.file(name), "x", 1);
+    CHECK(status.code() == Code::kOutput);
+    CHECK_CONTAINS(status.message(), what);
+    CHECK(write_file(folder.file(name), {{"x", 1}}, {}).code() == Code::kOutput);
+  };
+  for (const char* target : {"a", "none"}) {
+    CHECK(::symlink(folder.file(target).c_str(), folder.file("link").c_str()) == 0);
+    fails("link", "it is a link");
+    ::unlink(folder.file("link").c_str());
+  }
+  CHECK_EQUAL(folder.read("a"), "old");
+  CHECK(::mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+  const int reader = ::open(folder.file("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  CHECK(write_file(folder.file("pipe"), "new", 3).ok());
+  CHECK_CONTAINS(write_file(folder.file("pipe"), {{"x", 1}}, {}).message(), "it is no file");
+  char said[8] = {};
+  CHECK_EQUAL(::read(reader, said, sizeof(said)), ssize_t{3});
+  CHECK_EQUAL(std::string(said), "new");
+  ::close(reader);
+  CHECK_EQUAL(folder.files().size(), std::size_t{2});
+  CHECK(::symlink("/dev/null", folder.file("link").c_str()) == 0);
+  CHECK(write_file(folder.file("link"), "x", 1).ok());
+  CHECK_EQUAL(folder.files().size(), std::size_t{3});
+  ::unlink(folder.file("link").c_str());
+  ::unlink(folder.file("pipe").c_str());
+}
+
+// Under a name like /dev/stdout, behind what is there already.
+TEST(write_file_to_its_own_output) {
+  const TemporaryFolder folder;
+  const int before = ::dup(STDOUT_FILENO);
+  const int file = ::open(folder.file("out").c_str(), O_WRONLY | O_CREAT, 0600);
+  std::fflush(stdout);
+  ::dup2(file, STDOUT_FILENO);
+  const bool began = ::write(STDOUT_FILENO, "a", 1) == 1;
+  const bool linked = ::symlink("/dev/stdout", folder.file("link").c_str()) == 0;  // not that one for a fault
+  const bool wrote = write_file(folder.file("link"), "b", 1).ok();
+  ::dup2(before, STDOUT_FILENO);
+  ::close(before);
+  ::close(file);
+  CHECK(began && linked && wrote);
+  CHECK_EQUAL(folder.read("out"), "ab");
 }
 
 // In a process that a signal ends at some moment of its writing, again and again.
@@ -116,6 +167,24 @@ TEST(crash_guard_answers_each_signal_with_its_own_words) {
     CHECK_EQUAL(folder.read("out.json"), error_json(expected) + "\n");
     CHECK_EQUAL(folder.files().size(), std::size_t{1});
   }
+}
+
+TEST(crash_guard_renames_over_no_device_and_no_link) {
+  const TemporaryFolder folder;
+  CHECK(::symlink("/dev/null", folder.file("link").c_str()) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDERR_FILENO);
+    const auto guard = guard_while("loaded a.pte", {true, folder.file("link")});
+    ::raise(SIGSEGV);
+    ::_exit(0);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(Code::kCrash));
+  struct stat there = {};
+  CHECK(::lstat(folder.file("link").c_str(), &there) == 0 && S_ISLNK(there.st_mode));
+  CHECK_EQUAL(folder.files().size(), std::size_t{1});
 }
 #endif
 
