@@ -8,6 +8,8 @@ import hashlib
 import json
 import os
 import shutil
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,9 +64,54 @@ def disk_errors(doing: str) -> Iterator[None]:
         raise
 
 
+def _streamed(path: Path, data: bytes) -> bool:
+    """Whether ``path`` takes bytes as they come (``/dev/null``, ``/dev/stdout``, a pipe), and has them now.
+
+    Raises:
+        HostError: what is there may not be replaced: a folder, a disk, a socket, another user's link.
+    """
+    try:
+        own = path.lstat()
+    except OSError:
+        return False  # there is nothing yet; else making the file says why it cannot be
+    if stat.S_ISREG(own.st_mode):
+        return False
+    ours = own.st_uid in (0, getattr(os, "geteuid", int)())
+    if stat.S_ISLNK(own.st_mode) and ours and not path.exists():
+        return False
+    there = path.stat() if ours or not stat.S_ISLNK(own.st_mode) else own
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(there, os.fstat(stream)):
+                sys.stdout.flush()
+                with os.fdopen(os.dup(stream), "wb") as file:
+                    file.write(data)
+                return True
+    if stat.S_ISCHR(there.st_mode) or stat.S_ISFIFO(there.st_mode):
+        path.write_bytes(data)
+        return True
+    if not stat.S_ISREG(there.st_mode):
+        raise HostError(
+            f"{path} cannot be written: it is no file.",
+            "a folder, a disk, a socket, or another user's link has that name",
+            "name a file there, or a new name",
+        )
+    return False
+
+
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
-    """Write ``data`` under a temporary name beside ``path``, fsync, rename."""
+    """Write ``data`` under a temporary name beside ``path``, fsync, rename.
+
+    A link stays, and what it leads to is replaced; a pipe or a device such as ``/dev/null`` gets the bytes.
+
+    Raises:
+        HostError: the disk is full, not allowed, or the name is that of a folder, a disk or another user's link.
+    """
     raw = data.encode() if isinstance(data, str) else data
+    with disk_errors(f"writing {path.name}"):
+        if _streamed(path, raw):
+            return
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     with disk_errors(f"writing {path.name}"):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

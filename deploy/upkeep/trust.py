@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from dataclasses import dataclass
@@ -199,5 +198,4 @@ def _store(file: Path, record: str, line: str, replace: bool) -> None:
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
         new = ssh_known.replaced(lines, record, line) if replace else [*lines, line]
         mode = (file.stat().st_mode & 0o777) if file.is_file() else 0o600
-        target = Path(os.path.realpath(file))  # if the file is a link, the link stays
-        write_atomic(target, "\n".join(new) + "\n", mode)
+        write_atomic(file, "\n".join(new) + "\n", mode)

@@ -54,6 +54,37 @@ def test_write_atomic_leaves_the_old_file_when_the_rename_fails(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_write_atomic_renames_over_nothing_but_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    for name in (target, tmp_path / "new"):  # what a link leads to, there or not, is written; the link stays
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+        files.write_atomic(link, "here")
+        assert (link.readlink(), name.read_text(encoding="utf-8")) == (name, "here")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_atomic(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    for stream in (os.devnull, "/dev/stdout"):  # by a link of the test's own: a fault must not replace the machine's
+        link.unlink()
+        link.symlink_to(stream)
+        files.write_atomic(link, f"for {stream}")
+        assert link.is_symlink()
+    assert capfd.readouterr().out == "for /dev/stdout"
+    link.unlink()
+    link.symlink_to(target)
+    if os.geteuid() == 0:
+        os.lchown(link, 4711, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 4712)
+    for refused in (link, tmp_path):
+        with pytest.raises(HostError, match="it is no file"):
+            files.write_atomic(refused, "new")
+    assert (target.read_text(encoding="utf-8"), link.is_symlink()) == ("here", True)
+
+
 def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "folder"
     with pytest.raises(KeyboardInterrupt), files.new_folder(target) as folder:

@@ -183,7 +183,8 @@ class Files:
     def _get_cat(self, remote: str, take: Callable[[bytes], None], deadline: Deadline) -> None:
         # A pipe of that name would keep `cat` waiting there for ever, connection or not.
         script = 'if [ -f "$1" ]; then exec cat <"$1"; else echo no ordinary file >&2; exit 1; fi'
-        channel = self._channel = SshChannel(self._sessions, self._name, ["sh", "-c", script, "slipway", remote])
+        words = ["sh", "-c", script, "slipway", remote]
+        channel = self._channel = SshChannel(self._sessions, self._name, words, deadline)
         try:
             silence, code = Deadline.after(_SILENCE), None
             while code is None:
