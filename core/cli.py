@@ -10,7 +10,7 @@ from typing import Any
 
 import invoke
 
-from core import console, environment
+from core import console, environment, settings
 from core.errors import INTERRUPTED, ConfigError, UsageError
 from core.interrupts import from_ctrl_c
 from core.surprise import interrupted, understood
@@ -113,7 +113,7 @@ def setting(context: Any, name: str, given: Any = None) -> Any:
     """A value from the command line or, when not given there, from ``invoke.yaml`` / ``INVOKE_SLIPWAY_<NAME>``."""
     if given is not None and given != "":
         return given
-    return context.config.slipway.get(name)
+    return settings.agreed(name, context.config.slipway.get(name))
 
 
 class Words(dict[str, Any]):
@@ -134,6 +134,15 @@ class Words(dict[str, Any]):
                 for name, value in self.given.items()
             }
         )
+
+    def __getitem__(self, name: str) -> Any:
+        """The value; a setting that is code is agreed to when it is used, not before."""
+        found = super().__getitem__(name)
+        return found if self.given.get(name) else settings.agreed(name, found)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The same, or ``default``."""
+        return self[name] if name in self else default  # noqa: SIM401 - that would be this method
 
 
 def number(name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True) -> Any:

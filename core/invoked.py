@@ -73,7 +73,7 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
             outer = self.config._project  # Invoke reads one folder's file, and we two
             self.config.set_project_location(here)
             self.config.load_project(merge=False)
-            inner = self.config._project or {}
+            inner = settings.of_folder(here, self.config._project or {}, ROOT)
             self.config._set(_project=merge_dicts(dict(outer or {}), inner))
             self.config.merge()
 

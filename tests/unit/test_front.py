@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -15,9 +16,9 @@ import pytest
 
 import tasks
 from commands.groups import TASKS
-from core import completion, front, invoked
-from core.cli import setting
-from core.errors import ConfigError
+from core import completion, front, invoked, settings
+from core.cli import Words, setting
+from core.errors import ConfigError, UsageError
 from core.paths import ROOT
 from core.settings import check
 from tests.conftest import Inv
@@ -242,6 +243,52 @@ def test_the_current_folders_settings_come_over_the_checkouts(tmp_path: Path, mo
     context = invoke.Context(program.config)
     assert setting(context, "device") == "a-device"
     assert setting(context, "model") == tasks.DEFAULTS["model"]
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from elsewhere, whose ``invoke.yaml`` would run two files of it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(settings, "_code", {})
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n", encoding="utf-8")
+    (folder / "invoke.yaml").write_text(
+        "tasks:\n  executor_class: evil.Executor\nslipway:\n  model: evil.py:make\n  scheme: qs8\n", encoding="utf-8"
+    )
+    return folder
+
+
+def test_a_foreign_folder_runs_nothing_by_itself(foreign: Path) -> None:
+    for words, code in ((["targets", "--json"], 0), (["deploy"], UsageError.exit_code)):
+        done = subprocess.run([INV, *words], cwd=foreign, capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": str(foreign)}, stdin=subprocess.DEVNULL)  # fmt: skip
+        assert done.returncode == code, done.stderr
+    assert "sets model: evil.py:make, which is Python code" in done.stderr
+    assert "Try: if you trust it: the same command with --model evil.py:make" in done.stderr
+    assert not (foreign / "ran").exists()
+
+
+def test_a_folder_is_agreed_to_once(foreign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"tasks": {"executor_class": "evil.Executor"}, "slipway": {"model": "evil.py:make", "scheme": "qs8"}}
+    assert settings.of_folder(foreign, found, foreign) == found, "a part of the checkout"
+    assert settings.of_folder(foreign, found, ROOT) == {"slipway": found["slipway"]}
+    context = invoke.Context(invoke.Config(overrides={"slipway": found["slipway"]}))
+    given = Words(context, {"c": context, "model": "", "scheme": ""})
+    assert given["scheme"] == "qs8", "no code: nothing is asked"
+    assert Words(context, {"c": context, "model": "evil.py:make"})["model"], "the user's own word"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for answer, file, asked in (("no", "", True), ("yes", "", True), ("", "", False), ("no", "# changed\n", True)):
+        (foreign / "invoke.yaml").write_text((foreign / "invoke.yaml").read_text() + file, encoding="utf-8")
+        answers = io.StringIO(f"{answer}\n")
+        monkeypatch.setattr(answers, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", answers)
+        if answer == "no":
+            with pytest.raises(UsageError, match=r"evil\.py:make"):
+                given["model"]
+        else:
+            assert given["model"] == setting(context, "model") == "evil.py:make"
+        assert (answers.tell() > 0) is asked
 
 
 def test_a_wrong_setting_in_the_current_folder_stops_before_the_task(tmp_path: Path) -> None:
