@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from core.errors import ConfigError
 from core.near import did_you_mean, near
 from core.paths import ROOT
+from deploy.transport.ssh.spelled import spelled
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -99,6 +102,20 @@ class Device(BaseModel):
     """Whether the engine lean may keep packed weights in its store, which shortens later loads."""
     verify_days: Annotated[float, Field(gt=0)] = 7.0
     """Days after which the digest of a file that seems unchanged is computed again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled(cls, values: Any) -> Any:
+        """A ``host`` may say user and port, too."""
+        host = values.get("host") if isinstance(values, dict) else None
+        if not isinstance(host, str) or not ("@" in host or "[" in host or host.count(":") == 1):
+            return values
+        at = spelled(host)
+        for key, value in (("user", at.user), ("port", at.port)):
+            if value and values.get(key, value) != value:
+                raise ValueError(f"host says {key} {value}, and {key} = {values[key]!r}: leave one out")
+        given = {"user": at.user, "port": at.port}
+        return {**values, **{key: value for key, value in given.items() if value}, "host": at.host}
 
     @field_validator("key", "known_hosts")
     @classmethod
@@ -218,6 +235,7 @@ def get_device(name: str, path: Path | None = None) -> Device:
     """
     devices = load_devices(path)
     if name not in devices:
+        _refuse_address(name, devices)
         meant = near(name, devices)
         raise ConfigError(
             f"There is no device {name!r} in the inventory.",
@@ -234,6 +252,30 @@ def get_device(name: str, path: Path | None = None) -> Device:
     for target in (device.target, *device.targets):
         get_target(target)
     return device
+
+
+def _refuse_address(name: str, devices: Mapping[str, Device]) -> None:
+    """Raise `ConfigError` for an address in place of a device's name."""
+    try:
+        at = spelled(name)
+    except ValueError:
+        return
+    if at.bare:
+        return
+    same = [
+        device.name for device in devices.values()
+        if device.host == at.host and at.user in ("", device.user) and at.port in (0, device.port or 22)
+    ]  # fmt: skip
+    raise ConfigError(
+        f"{name!r} is an address, and a device of the inventory is needed here.",
+        f"that is {same[0]}"
+        if same
+        else "the inventory has what Slipway must know of it: its target, and where it may write",
+        f"the same command with {same[0]}"
+        if same
+        else f"./inv devices.add --ssh {shlex.quote(name)}, which gives it a name",
+        same,
+    )
 
 
 def _read(file: Path) -> dict[str, Device]:

@@ -18,12 +18,11 @@ from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
 from deploy.run.connect import open_device
 from deploy.transport.deadline import Deadline
+from deploy.transport.ssh.spelled import FORM, spelled
 
 _SECONDS = 60.0
 _ANY = "any"
 """Placeholder for the only device that adb sees."""
-
-_ADDRESS = re.compile(r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
 
     Args:
         adb: a serial, ``address:port``, or ``any`` for the only one attached.
-        ssh: ``user@host``, ``user@host:port``, or a ``Host`` of ``~/.ssh/config``.
+        ssh: an address (`deploy.transport.ssh.spelled`), or a ``Host`` of ``~/.ssh/config``.
         name: its name; by default from its model or host.
 
     Raises:
@@ -66,15 +65,12 @@ def _adb_table(serial: str) -> dict[str, Any]:
 
 
 def _ssh_table(address: str) -> dict[str, Any]:
-    match = _ADDRESS.fullmatch(address)
-    if match is None:
-        raise UsageError(f"{address!r} is not an address.", "", "./inv devices.add --ssh USER@HOST or USER@HOST:PORT")
-    table: dict[str, Any] = {"transport": "ssh", "host": match["host"].strip("[]")}
-    if match["port"]:
-        table["port"] = int(match["port"])
-    if match["user"]:
-        table["user"] = match["user"]
-    return table
+    try:
+        at = spelled(address)
+    except ValueError as error:
+        raise UsageError(f"{address!r} is not an address.", str(error), f"./inv devices.add --ssh {FORM}") from None
+    table = {"transport": "ssh", "host": at.host, "port": at.port, "user": at.user}
+    return {key: value for key, value in table.items() if value}
 
 
 def _title(facts: DeviceFacts) -> str:

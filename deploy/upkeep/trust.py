@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,10 @@ from deploy.run.connect import ssh_address
 from deploy.transport.deadline import Deadline
 from deploy.transport.ssh import known_hosts as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
-from deploy.transport.ssh.config import Address
+from deploy.transport.ssh.config import Address, user_config
 from deploy.transport.ssh.connect import Connection, way
 from deploy.transport.ssh.sessions import LOST
+from deploy.transport.ssh.spelled import FORM, spelled
 
 _SECONDS = 30.0
 
@@ -69,18 +69,23 @@ def known(address: Address) -> ssh_known.Known:
 
 
 def device_of(name: str) -> Device:
-    """The device called ``name``; ``[user@]host[:port]`` is one that the inventory need not have.
+    """The device called ``name``, or the one at that address or alias of ``~/.ssh/config``, which need not be listed.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither. UsageError: an address that cannot be read.
     """
-    match = re.fullmatch(r"(?:(?P<user>[^@]+)@)?(?P<host>[^@:]+)(?::(?P<port>\d{1,5}))?", name)
-    if name in load_devices() or match is None or not (match["user"] or match["port"] or "." in name):
+    if name in load_devices():
         return get_device(name)
     try:
-        return Device(
-            name=name, transport="ssh", host=match["host"], user=match["user"] or "", port=int(match["port"] or 0)
-        )
+        at = spelled(name)
+    except ValueError as error:
+        if not set(name) & set("@:["):
+            return get_device(name)  # raises: no such device
+        raise UsageError(f"{name!r} is not an address.", str(error), f"./inv devices.trust {FORM}") from None
+    if at.bare and name not in user_config().get_hostnames():
+        return get_device(name)  # raises: no such device
+    try:
+        return Device(name=name, transport="ssh", host=at.host, user=at.user, port=at.port)
     except ValidationError as error:
         raise ConfigError(f"{name!r} is not a host.", str(error), "./inv devices.list") from error
 

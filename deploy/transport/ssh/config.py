@@ -20,6 +20,7 @@ import paramiko
 
 from core.errors import ConfigError
 from deploy.transport.hearing import natural
+from deploy.transport.ssh.spelled import FORM, Spelled, spelled
 
 _DEEP = 8
 """Files within files, and jumps behind jumps, that are followed."""
@@ -55,7 +56,7 @@ class Address:
     connect_seconds: float = 15.0
 
     def __str__(self) -> str:
-        return f"{self.user}@{self.host}" + (f":{self.port}" if self.port != 22 else "")
+        return str(Spelled(self.host, self.user, self.port if self.port != 22 else 0))
 
     @property
     def record(self) -> str:
@@ -123,15 +124,13 @@ def _jumps(config: paramiko.SSHConfig, device: str, text: str, depth: int, liste
     """``[user@]host[:port]`` once or more, separated by commas; the last is the nearest to the device."""
     via: Address | None = None
     for part in text.split(","):
-        match = re.fullmatch(r"(?:ssh://)?(?:([^@]+)@)?(\[[^\]]+\]|[^:@\[\]]+)(?::(\d{1,5}))?", part.strip())
-        if match is None:
+        try:
+            at = spelled(part.strip())
+        except ValueError as error:
             raise ConfigError(
-                f"{device}: {text!r} is not a host to go through (ProxyJump, jump or LG_PROXY).",
-                "",
-                "[user@]host[:port]",
-            )
-        host, user, port = match[2].strip("[]"), match[1] or "", natural(match[3] or "0") or 0
-        found = _look_up(config, device, host, user, port, depth + 1, listed)
+                f"{device}: {text!r} is not a host to go through (ProxyJump, jump or LG_PROXY).", str(error), FORM
+            ) from None
+        found = _look_up(config, device, at.host, at.user, at.port, depth + 1, listed)
         via = Address(**{**found.__dict__, "jump": via}) if via else found
     assert via is not None  # noqa: S101 - split gives one part at least
     return via

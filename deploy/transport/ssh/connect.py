@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -329,7 +330,7 @@ class _Verify(paramiko.MissingHostKeyPolicy):
                 f"the device was reinstalled, another machine has its address, or someone listens in (record: {files})",
                 _reach_hint(address)
                 if address.virtual
-                else f"if you know why it changed: ./inv devices.trust {address.device} --replace",
+                else f"if you know why it changed: ./inv devices.trust {_typed(address)} --replace",
                 (old.fingerprint, key.fingerprint),
             )
         raise HostKeyError(
@@ -342,8 +343,12 @@ class _Verify(paramiko.MissingHostKeyPolicy):
 
 def trust_hint(address: Address) -> str:
     """The command to type for a host that is not on record."""
-    name = address.device if address.listed else str(address)
-    return f"./inv devices.trust {name}    # shows the fingerprint to compare, and stores it"
+    return f"./inv devices.trust {_typed(address)}    # shows the fingerprint to compare, and stores it"
+
+
+def _typed(address: Address) -> str:
+    """What `./inv devices.trust` knows it by."""
+    return address.device if address.listed else shlex.quote(str(address))
 
 
 def _print_of(key: paramiko.PKey) -> str:
