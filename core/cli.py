@@ -145,11 +145,13 @@ class Words(dict[str, Any]):
         return self[name] if name in self else default  # noqa: SIM401 - that would be this method
 
 
-def number(name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True) -> Any:
+def number(
+    name: str, value: Any, minimum: float, default: float | None = None, *, whole: bool = True, most: int = _MOST
+) -> Any:
     """Check a number from the command line or the environment (where it is text); ``default`` when none was given.
 
     Raises:
-        UsageError: not a number, or below ``minimum``.
+        UsageError: not a number, below ``minimum``, or above ``most``.
     """
     if value in (None, "") and default is not None:
         return default
@@ -157,7 +159,10 @@ def number(name: str, value: Any, minimum: float, default: float | None = None, 
         parsed = int(value) if whole else float(value)
     except (TypeError, ValueError, OverflowError):
         parsed = None
-    if parsed is None or not minimum <= parsed <= _MOST:
+    if parsed is None or not minimum <= parsed <= most:
         kind = "a whole number" if whole else "a number"
-        raise UsageError(f"--{name} {value!r} is not {kind} of at least {minimum:g}.", "", f"--{name} {minimum:g}")
+        above = f" and at most {most}" if most < _MOST else ""
+        raise UsageError(
+            f"--{name} {value!r} is not {kind} of at least {minimum:g}{above}.", "", f"--{name} {minimum:g}"
+        )
     return parsed

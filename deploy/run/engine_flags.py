@@ -7,6 +7,8 @@ from core.errors import UsageError
 from core.near import nearest
 
 ENGINE = "onnxruntime"
+THREADS = 1024
+"""Threads that a runner's pool has at most (kMostThreads in runtime/src/platform.h)."""
 PROVIDERS = ("xnnpack", "cpu")
 LEAN = "lean"
 SWITCH = ("on", "off")
@@ -41,7 +43,7 @@ def engine_flags(
     if provider:
         flags.append(f"--provider={provider}")
     if ort_threads:
-        flags.append(f"--ort_threads={number('ort-threads', ort_threads, 1)}")
+        flags.append(f"--ort_threads={number('ort-threads', ort_threads, 1, most=THREADS)}")
     if ort_spinning:
         flags.append("--ort_spinning")
     if flags and engine != ENGINE:

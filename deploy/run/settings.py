@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from core.cli import number
 from deploy.devices.conditions import governor
 from deploy.devices.inventory import Device
-from deploy.run.engine_flags import cpu_features, kleidiai_switch, limit_flags
+from deploy.run.engine_flags import THREADS, cpu_features, kleidiai_switch, limit_flags
 
 WORDS = (
     *("num_executions", "warmup", "cpu_threads", "timeout", "wait", "retries"),
@@ -86,7 +86,7 @@ class Settings(BaseModel):
         return cls(
             num_executions=number("num-executions", words.get("num_executions"), 1, 0) or None,
             warmup=_or_none(number("warmup", words.get("warmup"), 0, -1)),
-            threads=number("cpu-threads", words.get("cpu_threads"), 0),
+            threads=number("cpu-threads", words.get("cpu_threads"), 0, most=THREADS),
             timeout=number("timeout", words.get("timeout"), 1, 0, whole=False),
             wait=number("wait", words.get("wait"), 0, 300, whole=False),
             retries=number("retries", words.get("retries"), 0, RETRIES),

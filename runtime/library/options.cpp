@@ -5,10 +5,11 @@
 namespace slipway {
 
 Result<Threads> start_threads(std::uint32_t count) {
-  const std::uint32_t wanted = count == 0 ? usable_cores() : count;
+  const std::uint32_t wanted = count == 0 ? std::min(usable_cores(), kMostThreads) : count;
   if (wanted <= 1) {
     return Threads();
   }
+  SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
   Threads threads(pthreadpool_create(wanted), [](pthreadpool* pool) { pthreadpool_destroy(pool); });
   if (threads == nullptr) {
     return Status(Code::kMemory, "Cannot start " + std::to_string(wanted) + " threads.", "ask for fewer");

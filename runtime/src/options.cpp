@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "platform.h"
+
 namespace slipway {
 namespace {
 
@@ -188,7 +190,8 @@ Status set_value(Options* options, const Flag& flag, const std::string& value) {
   const bool pool = std::string_view(flag.name) == "ort_threads";
   const bool jumps = std::string_view(flag.name) == "max_jumps";
   if (flag.takes == Takes::kCount || pool || jumps) {
-    const std::int64_t most = jumps ? kMostJumps : kMost;
+    const bool threads = pool || flag.count == &Options::cpu_threads;
+    const std::int64_t most = jumps ? kMostJumps : threads ? kMostThreads : kMost;
     std::int64_t number = 0;
     if (!parse_number(value, most, &number) || number < flag.least) {
       return usage(name + " wants a whole number from " + std::to_string(flag.least) + " to " +

@@ -2,7 +2,12 @@
 #include "platform.h"
 
 #include <chrono>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace slipway {
 
@@ -10,6 +15,33 @@ std::int64_t wall_clock() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
+}
+
+Status check_threads(unsigned count) {
+  const std::string what = std::to_string(count) + " threads";
+  if (count > kMostThreads) {
+    return {Code::kUsage,
+            "A pool has at most " + std::to_string(kMostThreads) + " threads, not " + what + ".",
+            "leave --cpu_threads out for one a physical core"};
+  }
+  std::vector<std::thread> others;
+  std::mutex start;  // all must be there at once
+  Status status;
+  {
+    const std::lock_guard<std::mutex> wait(start);
+    try {
+      while (others.size() + 1 < count) {
+        others.emplace_back([&start] { const std::lock_guard<std::mutex> go(start); });
+      }
+    } catch (const std::system_error& error) {
+      status = Status(Code::kMemory, "The system does not start " + what + ": " + error.what() + ".",
+                      "ask for fewer (--cpu_threads), or raise its limits (ulimit -u, ulimit -v)");
+    }
+  }
+  for (std::thread& other : others) {
+    other.join();
+  }
+  return status;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

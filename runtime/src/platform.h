@@ -139,4 +139,11 @@ CpuInfo cpu_info();
 // Physical cores, but no more than this process may run on.
 unsigned usable_cores();
 
+// Threads of a pool at most.
+inline constexpr unsigned kMostThreads = 1024;
+
+// Whether the system starts so many threads: pthreadpool does not look, and waits for ever for one that is
+// missing. kUsage beyond kMostThreads, kMemory when the system refuses.
+Status check_threads(unsigned count);
+
 }  // namespace slipway

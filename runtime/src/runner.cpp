@@ -265,8 +265,9 @@ Status run(const Options& options, Engine& engine) {
     return plan.status();
   }
   const unsigned planned = plan.value().threads != 0 ? plan.value().threads : usable_cores();
-  const Result<unsigned> threads =
-      engine.set_threads(options.cpu_threads != 0 ? options.cpu_threads : planned);
+  const unsigned wanted = options.cpu_threads != 0 ? options.cpu_threads : std::min(planned, kMostThreads);
+  SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
+  const Result<unsigned> threads = engine.set_threads(wanted);
   if (!threads.ok()) {
     return threads.status();
   }

@@ -45,7 +45,9 @@ class Tuner {
     report_.engine = engine_.info();
     report_.program_path = options_.model_path;
     report_.method = options_.method_name;
-    report_.own_threads = options_.cpu_threads != 0 ? options_.cpu_threads : usable_cores();
+    report_.own_threads =
+        options_.cpu_threads != 0 ? options_.cpu_threads : std::min(usable_cores(), kMostThreads);
+    SLIPWAY_RETURN_IF_ERROR(check_threads(report_.own_threads));
     const Result<KernelChoices> before = read_choices(options_.tune, owner_, true);
     if (before.ok()) {
       report_.already = report_.kept = true;

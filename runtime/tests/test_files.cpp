@@ -1,9 +1,11 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -199,6 +201,26 @@ TEST(a_crash_is_never_called_a_damaged_file) {
   }
   CHECK(status_of(Ending::kTime, "loaded a.pte").code() == Code::kLimit);
 }
+
+#ifndef SLIPWAY_SANITIZE
+// pthreadpool waits for ever for a thread that the system did not start.
+TEST(threads_that_cannot_start_are_refused) {
+  CHECK(check_threads(1).ok());
+  CHECK(check_threads(64).ok());
+  CHECK(check_threads(kMostThreads + 1).code() == Code::kUsage);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const struct rlimit limit = {std::uint64_t{1} << 28, std::uint64_t{1} << 28};  // 64 stacks need more
+    ::setrlimit(RLIMIT_AS, &limit);
+    const Status status = check_threads(64);
+    const bool said = status.message().find("does not start 64 threads") != std::string::npos;
+    ::_exit(status.code() == Code::kMemory && said && check_threads(2).ok() ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+#endif
 
 TEST(processor_is_known) {
   const CpuInfo cpu = cpu_info();

@@ -81,7 +81,10 @@ TEST(options_refused) {
     options_refused({"--model_path=a", std::string("--num_executions=") + count},
                     "--num_executions wants a whole number");
   }
-  options_refused({"--model_path=a", "--cpu_threads=0"}, "from 1 to");
+  for (const char* count : {"--cpu_threads=0", "--cpu_threads=100000", "--ort_threads=1025"}) {
+    options_refused({"--model_path=a", count}, "from 1 to 1024");
+  }
+  CHECK(parse_options({"--model_path=a", "--cpu_threads=1024"}).ok());
   CHECK(parse_options({"--model_path=a", "--warmup=0"}).ok());
 }
 

@@ -97,16 +97,25 @@ std::int64_t tick_of(const FileIdentity& identity) {
   return identity.changed % kSecond == 0 ? kCoarseTick : kTick;
 }
 
-// Whether the file's bytes are still those that were packed, as its times tell.
-bool left_alone(const WeightsOwner::File& owned) {
+// Why the file's bytes may be others than those that were packed, as its times tell, and what helps; empty
+// when they are the same.
+std::string doubt_about(const WeightsOwner::File& owned) {
   const FileIdentity& then = owned.file->identity();
-  if (then.number == 0 || then.seen - then.changed <= tick_of(then)) {
-    return false;
+  if (then.number == 0) {
+    return owned.path + " lies on a file system that does not tell whether it changes: move it to another";
+  }
+  if (then.changed - then.seen > tick_of(then)) {
+    return owned.path +
+           " was changed later than now, by this system's clock: set the clock, or copy the file anew";
+  }
+  if (then.seen - then.changed <= tick_of(then)) {
+    return owned.path + " was changed a moment ago: the next run writes the cache";
   }
   const Result<MappedFile> again = MappedFile::open(owned.path);
-  return again.ok() && again.value().identity().number == then.number &&
-         again.value().identity().modified == then.modified &&
-         again.value().identity().changed == then.changed;
+  const bool same = again.ok() && again.value().identity().number == then.number &&
+                    again.value().identity().modified == then.modified &&
+                    again.value().identity().changed == then.changed;
+  return same ? "" : owned.path + " was changed during this run: the next run writes the cache";
 }
 
 }  // namespace
@@ -222,8 +231,9 @@ Status write_weights(const std::string& path, const WeightsOwner& owner,
     const FileIdentity& identity = owned.file->identity();
     files.push_back(
         {owned.file->size(), identity.number, identity.modified, identity.changed, bytes_sum(*owned.file)});
-    if (!left_alone(owned)) {
-      return {Code::kFile, "the program was changed a moment ago: the next run writes the cache", ""};
+    const std::string doubt = doubt_about(owned);
+    if (!doubt.empty()) {
+      return {Code::kFile, doubt, ""};
     }
   }
   const std::uint64_t table =
