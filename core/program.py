@@ -190,6 +190,8 @@ class Program(_Model):
     """Every file beside the description, with its size in bytes."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Modules that the user's own file imported, with their SHA-256."""
+    source: str = ""
+    """The user's own file; another of the same name in another folder gets a program of its own."""
     state: tuple[str, ...] = ()
     """Buffers that an execution changes: the next one finds them changed."""
     generation: tuple[int, int] | None = None

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import os
 import shutil
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -222,8 +224,12 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
                     finally:
                         stages.close()
             except ExportError as error:
+                with log.open("a", encoding="utf-8", errors="backslashreplace") as kept:
+                    traceback.print_exception(error, file=kept)
                 cause = "\n".join(filter(None, [error.cause, f"The whole log is in {shown(log)}"]))
                 raise ExportError(f"{request.name}: {error.what}", cause, error.hint, error.names) from error
+            if request.zoo is None:
+                program = program.model_copy(update={"source": os.fspath(request.source)})
             write_json(folder / DESCRIPTION, program.model_dump(mode="json"))
     _say(program, request.folder)
     _forget()

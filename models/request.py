@@ -217,7 +217,11 @@ def resolve(
             "--partitioners xnnpack, which is the default; or --scheme fp32 or qs8",
             [scheme, *offered],
         )
-    name = f"{label}-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
+    rest = f"-{scheme}{variants.suffix(offered, chosen)}" + ("" if format == "pte" else f"-{format}")
+    programs = (out or programs_dir()).absolute()
+    if zoo is None and _is_anothers(programs / f"{label}{rest}", source):
+        label += f"-{sha256_bytes(os.fsencode(source))[:6]}"
+    name = label + rest
     return Request(
         model,
         name,
@@ -227,9 +231,25 @@ def resolve(
         zoo,
         offered,
         chosen,
-        (out or programs_dir()).absolute() / name,
+        programs / name,
         format,
     )
+
+
+_named: dict[Path, Path] = {}
+"""Folders of programs that this process named, and the user's files that they were named for."""
+
+
+def _is_anothers(folder: Path, source: Path) -> bool:
+    """Whether ``folder`` is of a file of the same name in another folder: ``a/net.py`` beside ``b/net.py``."""
+    try:
+        before = Path(json.loads((folder / "program.json").read_text(encoding="utf-8"))["source"])
+    except (OSError, ValueError, KeyError, TypeError):
+        before = _named.setdefault(folder, source)
+    if before != source and before.is_file():
+        return True
+    _named[folder] = source
+    return False
 
 
 def _version(package: str) -> str:

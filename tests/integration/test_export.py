@@ -365,7 +365,8 @@ def test_a_wrong_function_is_told_what_is_wrong(fresh: Exporter, tmp_path: Path,
     assert words in text
     assert "Traceback" not in text
     assert caught.value.hint
-    assert shown(log_path(f"wrong-{function}-fp32")) in text
+    assert shown(log := log_path(f"wrong-{function}-fp32")) in text
+    assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written"
 
 

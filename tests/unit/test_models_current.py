@@ -45,6 +45,23 @@ def test_a_users_program_is_named_after_file_and_function(file: Path, tmp_path: 
     assert wanted.zoo is None
 
 
+def test_files_of_one_name_in_two_folders_do_not_share_a_program(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "net.py" for folder in ("a", "b")]
+    for path in files:
+        path.parent.mkdir()
+        path.write_text(SOURCE)
+    first, second = (resolve(f"{path}:make_model", out=tmp_path) for path in files)
+    assert (first.name, first.folder) == ("net-make_model-fp32", tmp_path / "net-make_model-fp32")
+    assert (second.folder.parent, second.name) == (tmp_path, second.folder.name)
+    assert second.name.startswith("net-make_model-") and second.name.endswith("-fp32") and second.name != first.name
+    pretend(first, source=str(files[0]))
+    request._named.clear()  # another process
+    assert resolve(f"{files[1]}:make_model", out=tmp_path).name == second.name
+    assert resolve(f"{files[0]}:make_model", out=tmp_path).name == first.name
+    files[0].unlink()  # moved: the program is this one's
+    assert resolve(f"{files[1]}:make_model", out=tmp_path).name == first.name
+
+
 def test_the_same_request_has_the_same_key(file: Path) -> None:
     assert key(resolve("mlp", "qs8")) == key(resolve("mlp", "qs8"))
     assert key(resolve(f"{file}:make_model")) == key(resolve(f"{file}:make_model"))
