@@ -7,7 +7,9 @@ checkouts share: downloads, Debian packages, tools, Conan's home, ccache, virtua
 
 from __future__ import annotations
 
+import functools
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -78,7 +80,32 @@ def cache_dir(*parts: str) -> Path:
             str(error.strerror),
             "free some space or files, or set SLIPWAY_CACHE to a folder that you may write to",
         ) from error
+    _check_own(root)
     return path
+
+
+@functools.cache
+def _check_own(root: Path) -> None:
+    """Refuse a cache that others may write to: what Slipway runs comes from there.
+
+    A group with its owner's number is the owner's own. root may use anyone's, as in a container with a mounted cache.
+    """
+    if os.name != "posix":
+        return
+    found = root.stat()
+    open_to = "everyone" if found.st_mode & 0o002 else f"the group {found.st_gid}" if found.st_mode & 0o020 else ""
+    if open_to.startswith("the group") and found.st_gid == found.st_uid:
+        open_to = ""
+    mine = found.st_uid == os.geteuid()
+    if not open_to and (mine or os.geteuid() == 0 or found.st_uid == 0):
+        return
+    raise ConfigError(
+        f"Others may write to the cache {root}: {open_to or f'the user {found.st_uid}, to whom it belongs'}.",
+        "what Slipway runs comes from there, so they could run programs as you",
+        f"chmod go-w {shlex.quote(os.fspath(root))} if nobody else wrote to it, or set SLIPWAY_CACHE to another folder"
+        if mine
+        else "set SLIPWAY_CACHE to a folder of your own",
+    )
 
 
 def portable(text: str) -> str:

@@ -79,9 +79,11 @@ def check(
     ]  # fmt: skip
 
 
-def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "") -> Finding:
+def _finding(name: str, needs: str, has: str, good: bool | None, fix: str = "", tell: str = "") -> Finding:
+    """A row of the table; ``fix`` helps where the device lacks it, ``tell`` where it does not say, if that differs."""
     verdict: Verdict = "unknown" if good is None else "ok" if good else "bad"
-    return Finding(check=name, needs=needs, has=has or "unknown", verdict=verdict, fix="" if good else fix)
+    advice = "" if good else tell if good is None and tell else fix
+    return Finding(check=name, needs=needs, has=has or "unknown", verdict=verdict, fix=advice)
 
 
 def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
@@ -106,6 +108,7 @@ def _machine(bundle: Bundle, facts: DeviceFacts) -> list[Finding]:
                 f"without {' '.join(missing)}" if missing and known else "all of them" if known else "",
                 None if not known else not missing,
                 "choose a target with a lower floor: ./inv targets",
+                "on the device, see that /proc/cpuinfo names its features",
             )
         )
     return rows
@@ -234,6 +237,7 @@ def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_byte
         size(facts.free) if facts.free is not None else "",
         enough,
         f"free some space on the device, or remove {facts.root} there",
+        "on the device, see why df -Pk prints no number for the root's folder",
     ).model_copy(update={"error": "device-full"})
     memory = program_bytes + _RUNNER_MEMORY
     available = facts.state.memory_available
@@ -245,6 +249,7 @@ def _room(facts: DeviceFacts, upload_bytes: int, program_bytes: int, output_byte
             size(available) if available else "",
             available >= memory if available else None,
             "end other programs on the device, or a smaller model",
+            "on the device, see that /proc/meminfo can be read",
         ),
     ]
 

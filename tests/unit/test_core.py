@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core import commands, errors, files, output
+from core import commands, errors, files, output, paths
 from core.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
 from core.errors import BundleError, HostError, ProgramError, SlipwayError
 from core.paths import ROOT
@@ -377,3 +377,31 @@ def test_unknown_keys_in_a_description_are_refused(tmp_path: Path) -> None:
     source.write_text(json.dumps(value), encoding="utf-8")
     with pytest.raises(ProgramError, match="not a program's description"):
         load_program(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "said"),
+    [
+        (0o755, "me", ""), (0o775, "me", ""), (0o777, "me", "everyone"), (0o1777, "me", "everyone"),
+        (0o775, "group", "the group"), (0o755, "other", "the user 4711, to whom it belongs"), (0o755, "root", ""),
+    ],
+)  # fmt: skip
+def test_a_cache_that_others_may_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: str, said: str
+) -> None:
+    folder = tmp_path / "my cache"
+    folder.mkdir()
+    folder.chmod(mode)
+    uid, gid = {"me": (1000, 1000), "group": (1000, 100), "other": (4711, 4711), "root": (0, 0)}[owner]
+    found = os.stat_result((folder.stat().st_mode, 0, 0, 0, uid, gid, 0, 0, 0, 0))
+    real = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **how: found if path == folder else real(path, **how))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("SLIPWAY_CACHE", str(folder))
+    paths._check_own.cache_clear()
+    if not said:
+        assert paths.cache_dir("logs") == folder / "logs"
+        return
+    with pytest.raises(errors.ConfigError, match=said) as caught:
+        paths.cache_dir("logs")
+    assert caught.value.hint.startswith(f"chmod go-w '{folder}'" if uid == 1000 else "set SLIPWAY_CACHE")
