@@ -27,6 +27,7 @@ NAMES = [
     "channels-last-input", "several-methods", "shared-state", "separate-state", "weights-apart",
     "bias-in-a-row", "weights-given", "weights-given-in-halves",
     "same-weights", "same-weights-in-halves", "single-windows", "inputs-written", "input-viewed",
+    "views", "views-of-unplanned", "cache", "cache-in-place", "results-in-inputs",
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from verify.operators.aliases import cache, results_in_inputs, views
 from verify.operators.given import input_viewed, inputs_written
 from verify.operators.lowering import Program, Run, Tensors, flat, lower
 
@@ -405,9 +406,17 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "single-windows": single_windows,
     "inputs-written": inputs_written,
     "input-viewed": input_viewed,
+    "views": lambda: views(planned=True),
+    "views-of-unplanned": lambda: views(planned=False),
+    "cache": lambda: cache(in_place=False),
+    "cache-in-place": lambda: cache(in_place=True),
+    "results-in-inputs": results_in_inputs,
 }
 
 KERNELS = {
+    "views": ("executorch_prim::et_view.default",),
+    "views-of-unplanned": ("executorch_prim::et_view.default",),
+    "cache-in-place": ("aten::copy_", "aten::index_put_", "executorch_prim::et_view.default"),
     "data-dependent": ("aten::nonzero.out", "aten::masked_select.out", "aten::repeat_interleave.Tensor_out"),
 }
 """Kernels that a program is there to exercise."""

@@ -86,10 +86,10 @@ Status glu(Arguments& arguments) {
 }
 
 constexpr KernelEntry kActivationTable[] = {
-    {"aten::elu.out", elu, 5},
-    {"aten::gelu.out", gelu, 3},
+    {"aten::elu.out", elu, 5, Sharing::kEach},
+    {"aten::gelu.out", gelu, 3, Sharing::kEach},
     {"aten::glu.out", glu, 3},
-    {"aten::leaky_relu.out", leaky_relu, 3},
+    {"aten::leaky_relu.out", leaky_relu, 3, Sharing::kEach},
 };
 
 }  // namespace

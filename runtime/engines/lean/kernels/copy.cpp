@@ -70,17 +70,17 @@ Status copy_in_place(Arguments& arguments) {
 }
 
 constexpr KernelEntry kCopyTable[] = {
-    {"aten::_to_copy.out", to_copy, 4},
-    {"aten::alias_copy.out", plain_copy, 2},
-    {"aten::clone.out", clone, 3},
-    {"aten::copy.out", copy_out, 4},
-    {"aten::copy_", copy_in_place, 3},
-    {"aten::detach_copy.out", plain_copy, 2},
-    {"aten::lift_fresh_copy.out", plain_copy, 2},
-    {"dim_order_ops::_clone_dim_order.out", to_copy, 4},
-    {"dim_order_ops::_to_dim_order_copy.out", to_copy, 4},
-    {"et_copy::_d2h_copy.out", plain_copy, 2},
-    {"et_copy::_h2d_copy.out", plain_copy, 2},
+    {"aten::_to_copy.out", to_copy, 4, Sharing::kEach},
+    {"aten::alias_copy.out", plain_copy, 2, Sharing::kEach},
+    {"aten::clone.out", clone, 3, Sharing::kEach},
+    {"aten::copy.out", copy_out, 4, Sharing::kEach},
+    {"aten::copy_", copy_in_place, 3, Sharing::kSelfEach},
+    {"aten::detach_copy.out", plain_copy, 2, Sharing::kEach},
+    {"aten::lift_fresh_copy.out", plain_copy, 2, Sharing::kEach},
+    {"dim_order_ops::_clone_dim_order.out", to_copy, 4, Sharing::kEach},
+    {"dim_order_ops::_to_dim_order_copy.out", to_copy, 4, Sharing::kEach},
+    {"et_copy::_d2h_copy.out", plain_copy, 2, Sharing::kEach},
+    {"et_copy::_h2d_copy.out", plain_copy, 2, Sharing::kEach},
 };
 
 }  // namespace

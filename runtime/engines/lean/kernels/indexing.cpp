@@ -394,8 +394,8 @@ Status index_put_in_place(Arguments& arguments) {
 
 constexpr KernelEntry kIndexingTable[] = {
     {"aten::index.Tensor_out", index, 3},
-    {"aten::index_put.out", index_put, 5},
-    {"aten::index_put_", index_put_in_place, 4},
+    {"aten::index_put.out", index_put, 5, Sharing::kFirst},
+    {"aten::index_put_", index_put_in_place, 4, Sharing::kSelf},
 };
 
 }  // namespace

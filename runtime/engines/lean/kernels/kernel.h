@@ -18,17 +18,31 @@ class Arguments;
 // Computes an operator. Arguments come in the order of the operator's schema, its outputs last.
 using Kernel = Status (*)(Arguments& arguments);
 
+// The memory that a call's result may lie in, besides memory that the call does not read. Exactly at an
+// argument's place: with its address, element type, sizes and order.
+enum class Sharing : std::uint8_t {
+  kApart,
+  kEach,   // exactly at any argument's: each element comes from those at its own place, and is written last
+  kFirst,  // exactly at argument 0's: the result is that with some elements changed
+  kView,   // at argument 0's address: the kernel writes nothing there
+  kSelf,   // the result is argument 0 itself, Tensor(a!) self
+  kSelfEach,  // the same, from arguments that may lie exactly there
+};
+
 // One that a selective build leaves out has neither name nor function: nothing refers to its code then.
 struct KernelEntry {
-  constexpr KernelEntry(const char* entry, Kernel kernel, std::uint8_t count)
+  constexpr KernelEntry(const char* entry, Kernel kernel, std::uint8_t count,
+                        Sharing memory = Sharing::kApart)
       : name(is_selected(entry) ? entry : ""),
         function(is_selected(entry) ? kernel : nullptr),
-        arguments(count) {}
+        arguments(count),
+        sharing(memory) {}
 
   const char* name;  // "aten::add.out"
   Kernel function;
   // How many its schema has, outputs among them. A call may name its results once more behind them.
   std::uint8_t arguments;
+  Sharing sharing;
 };
 
 // The kernel of that name; nullptr when there is none.

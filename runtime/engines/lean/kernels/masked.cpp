@@ -201,8 +201,8 @@ Status masked_scatter(Arguments& arguments) {
 }
 
 constexpr KernelEntry kMaskedTable[] = {
-    {"aten::masked_fill.Scalar_out", masked_fill, 4},
-    {"aten::masked_scatter.out", masked_scatter, 4},
+    {"aten::masked_fill.Scalar_out", masked_fill, 4, Sharing::kEach},
+    {"aten::masked_scatter.out", masked_scatter, 4, Sharing::kFirst},
     {"aten::masked_select.out", masked_select, 3},
     {"aten::nonzero.out", nonzero, 2},
 };

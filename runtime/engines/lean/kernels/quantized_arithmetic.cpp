@@ -119,7 +119,7 @@ Status mixed_linear(Arguments& arguments) {
 }
 
 constexpr KernelEntry kQuantizedArithmeticTable[] = {
-    {"quantized_decomposed::add.out", add_quantized, 15},
+    {"quantized_decomposed::add.out", add_quantized, 15, Sharing::kEach},
     {"quantized_decomposed::mixed_linear.out", mixed_linear, 6},
     {"quantized_decomposed::mixed_mm.out", mixed_mm, 5},
 };

@@ -270,10 +270,13 @@ Status repeat_interleave(Arguments& arguments) {
 }
 
 constexpr KernelEntry kScatterGatherTable[] = {
-    {"aten::embedding.out", embedding, 6},       {"aten::gather.out", gather, 5},
-    {"aten::index_select.out", index_select, 4}, {"aten::repeat_interleave.Tensor_out", repeat_interleave, 3},
-    {"aten::scatter.src_out", scatter, 5},       {"aten::scatter.value_out", scatter_value, 5},
-    {"aten::scatter_add.out", scatter_add, 5},
+    {"aten::embedding.out", embedding, 6},
+    {"aten::gather.out", gather, 5},
+    {"aten::index_select.out", index_select, 4},
+    {"aten::repeat_interleave.Tensor_out", repeat_interleave, 3},
+    {"aten::scatter.src_out", scatter, 5, Sharing::kFirst},
+    {"aten::scatter.value_out", scatter_value, 5, Sharing::kFirst},
+    {"aten::scatter_add.out", scatter_add, 5, Sharing::kFirst},
 };
 
 }  // namespace

@@ -133,9 +133,11 @@ Status slice_scatter(Arguments& arguments) {
 }
 
 constexpr KernelEntry kSlicingTable[] = {
-    {"aten::narrow_copy.out", narrow_copy, 5},       {"aten::select_copy.int_out", select_copy, 4},
-    {"aten::select_scatter.out", select_scatter, 5}, {"aten::slice_copy.Tensor_out", slice_copy, 6},
-    {"aten::slice_scatter.out", slice_scatter, 7},
+    {"aten::narrow_copy.out", narrow_copy, 5},
+    {"aten::select_copy.int_out", select_copy, 4},
+    {"aten::select_scatter.out", select_scatter, 5, Sharing::kFirst},
+    {"aten::slice_copy.Tensor_out", slice_copy, 6},
+    {"aten::slice_scatter.out", slice_scatter, 7, Sharing::kFirst},
 };
 
 }  // namespace

@@ -56,8 +56,8 @@ Status softmax(Arguments& arguments) {
 }
 
 constexpr KernelEntry kSoftmaxTable[] = {
-    {"aten::_log_softmax.out", softmax<true>, 4},
-    {"aten::_softmax.out", softmax<false>, 4},
+    {"aten::_log_softmax.out", softmax<true>, 4, Sharing::kEach},
+    {"aten::_softmax.out", softmax<false>, 4, Sharing::kEach},
 };
 
 }  // namespace

@@ -148,8 +148,8 @@ Status clamp_tensors(Arguments& arguments) {
 }
 
 constexpr KernelEntry kCompareTable[] = {
-    {"aten::clamp.Tensor_out", clamp_tensors, 4},
-    {"aten::where.self_out", where, 4},
+    {"aten::clamp.Tensor_out", clamp_tensors, 4, Sharing::kEach},
+    {"aten::where.self_out", where, 4, Sharing::kEach},
 };
 
 }  // namespace

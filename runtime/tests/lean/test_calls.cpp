@@ -1,0 +1,253 @@
+// Which calls may have their result in memory that they read: what the kernels' tables say (Sharing), what
+// the check of calls makes of it, and whether the kernels keep it.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "lean/kernels/kernel.h"
+#include "lean/method/calls.h"
+
+using namespace slipway;
+using slipway::lean::Arguments;
+using slipway::lean::CallCheck;
+using slipway::lean::EValue;
+using slipway::lean::find_kernel;
+using slipway::lean::IntList;
+using slipway::lean::KernelEntry;
+using slipway::lean::Scratch;
+using slipway::lean::Sharing;
+using slipway::lean::TensorList;
+using slipway::lean::TensorView;
+
+namespace {
+
+constexpr std::size_t kCallRoom = 64;  // bytes of each tensor's own memory
+
+// A 2x3 tensor at `data`.
+TensorView matrix_at(std::uint8_t* data, DType dtype = DType::kFloat32) {
+  TensorView view;
+  view.dtype = dtype;
+  view.rank = 2;
+  view.sizes = {2, 3};
+  view.bounds = view.sizes;
+  view.order = {0, 1};
+  view.data = data;
+  view.capacity = view.bytes();
+  return view;
+}
+
+// A call of a kernel all of whose arguments are matrices, each in memory of its own.
+class MatrixCall {
+ public:
+  explicit MatrixCall(const std::string& name)
+      : entry_(*find_kernel(name)), memory_((entry_.arguments + 2U) * kCallRoom) {
+    for (std::size_t i = 0; i < entry_.arguments; ++i) {
+      values_.emplace_back(matrix_at(place(i)));
+      arguments_.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+
+  std::uint8_t* place(std::size_t i) { return memory_.data() + i * kCallRoom; }
+  std::size_t result() const { return entry_.arguments - 1U; }
+  TensorView& tensor(std::size_t i) { return std::get<TensorView>(values_[i]); }
+  std::vector<std::int32_t>& arguments() { return arguments_; }
+  std::vector<EValue>& values() { return values_; }
+  void result_again() { arguments_.push_back(arguments_.back()); }
+
+  std::string fault() const {
+    return CallCheck(values_).kernel(entry_, arguments_.data(), arguments_.size(), 0).message();
+  }
+  bool sound() const { return fault().empty(); }
+
+ private:
+  const KernelEntry& entry_;
+  std::vector<std::uint8_t> memory_;
+  std::vector<EValue> values_;
+  std::vector<std::int32_t> arguments_;
+};
+
+bool is_in_place(Sharing sharing) {
+  return sharing == Sharing::kSelf || sharing == Sharing::kSelfEach;
+}
+
+}  // namespace
+
+TEST(calls_have_their_results_where_the_kernels_rows_allow) {
+  for (const std::string& name : lean::kernel_names()) {
+    const Sharing sharing = find_kernel(name)->sharing;
+    if (find_kernel(name)->arguments < 2 || is_in_place(sharing)) {
+      continue;
+    }
+    MatrixCall apart(name);
+    CHECK_EQUAL(name + apart.fault(), name);
+    apart.result_again();
+    CHECK_EQUAL(name + apart.fault(), name);
+    for (std::size_t i = 0; i < apart.result(); ++i) {
+      const bool may = sharing == Sharing::kEach || (i == 0 && sharing != Sharing::kApart);
+      MatrixCall exact(name);
+      exact.tensor(exact.result()) = exact.tensor(i);
+      CHECK_EQUAL(name + (exact.sound() ? " may" : " may not"), name + (may ? " may" : " may not"));
+      MatrixCall itself(name);
+      itself.arguments().back() = static_cast<std::int32_t>(i);
+      itself.result_again();
+      CHECK_EQUAL(name + (itself.sound() ? " may" : " may not"), name + (may ? " may" : " may not"));
+      MatrixCall partly(name);
+      partly.tensor(partly.result()).data = partly.place(i) + 4;
+      CHECK_CONTAINS(partly.fault(), "in the memory of value " + std::to_string(i));
+      // At the same address, in another order: a view writes nothing there.
+      MatrixCall turned(name);
+      turned.tensor(turned.result()) = turned.tensor(i);
+      turned.tensor(turned.result()).order = {1, 0};
+      CHECK_EQUAL(turned.sound(), i == 0 && sharing == Sharing::kView);
+    }
+  }
+}
+
+TEST(calls_in_place_have_their_first_argument_as_result) {
+  for (const char* name : {"aten::copy_", "aten::index_put_", "executorch_prim::et_copy_index.tensor"}) {
+    MatrixCall call(name);
+    CHECK_EQUAL(call.fault(), "");
+    call.arguments().push_back(0);
+    CHECK_EQUAL(call.fault(), "");
+    // Another value of the same elements, as a view that the exporter left out.
+    call.values().emplace_back(call.tensor(0));
+    call.arguments().back() = static_cast<std::int32_t>(call.values().size() - 1);
+    CHECK_EQUAL(call.fault(), "");
+    call.arguments().back() = 1;
+    CHECK_CONTAINS(call.fault(), "not its result");
+    MatrixCall partly(name);
+    partly.tensor(1).data = partly.place(0) + 4;
+    CHECK_CONTAINS(partly.fault(), "value 0, in the memory of value 1");
+  }
+  // A buffer is copied to itself by way of a view; where it is written, it may not be read as well.
+  MatrixCall copy("aten::copy_");
+  copy.tensor(1) = copy.tensor(0);
+  CHECK_EQUAL(copy.fault(), "");
+  MatrixCall put("aten::index_put_");
+  put.tensor(2) = put.tensor(0);
+  CHECK_CONTAINS(put.fault(), "value 0, in the memory of value 2");
+}
+
+TEST(calls_with_several_results_have_them_apart) {
+  MatrixCall call("aten::max.dim_max");
+  call.values().emplace_back(TensorList{{{3, 4}}});
+  call.arguments().push_back(5);
+  CHECK_EQUAL(call.fault(), "");
+  call.tensor(3).data = call.place(4);
+  CHECK_CONTAINS(call.fault(), "in the memory of value");
+  call.tensor(3).data = call.place(0);
+  CHECK_CONTAINS(call.fault(), "value 3, in the memory of value 0");
+  // A gradient that is not wanted is None.
+  MatrixCall backward("aten::convolution_backward.out");
+  const std::size_t last = backward.result();
+  backward.values()[last - 1] = EValue();
+  const auto number = static_cast<std::int32_t>(last);
+  backward.values().emplace_back(TensorList{{{number - 2, number}}});
+  backward.arguments().push_back(number + 1);
+  CHECK_EQUAL(backward.fault(), "");
+  backward.tensor(last) = backward.tensor(1);
+  CHECK_CONTAINS(backward.fault(), "in the memory of value 1");
+}
+
+namespace {
+
+// What an argument may be; a kernel takes some of them.
+constexpr std::int32_t kCallKinds = 9;
+constexpr std::int32_t kCallOutput = kCallKinds;
+
+// Their values: four matrices, a column, a number, a flag, None, a list of a tensor; and the output's.
+struct TypedCall {
+  std::vector<std::uint8_t> memory = std::vector<std::uint8_t>(6 * kCallRoom);
+  std::vector<EValue> values;
+
+  TypedCall() {
+    const auto at = [this](std::size_t i) { return memory.data() + i * kCallRoom; };
+    for (std::size_t i = 0; i < 6; ++i) {
+      const float number = 0.125F * static_cast<float>(i + 1);
+      const float other = 0.75F - 0.1F * static_cast<float>(i);
+      const auto flag = static_cast<std::uint8_t>(i % 2);
+      const auto index = static_cast<std::int64_t>(i % 2);
+      std::memcpy(at(0) + i * sizeof(number), &number, sizeof(number));
+      std::memcpy(at(1) + i * sizeof(other), &other, sizeof(other));
+      at(2)[i] = flag;
+      std::memcpy(at(3) + i * sizeof(index), &index, sizeof(index));
+    }
+    values = {matrix_at(at(0)),
+              matrix_at(at(1)),
+              matrix_at(at(2), DType::kBool),
+              matrix_at(at(3), DType::kInt64),
+              matrix_at(at(4)),
+              std::int64_t{1},
+              false,
+              EValue(),
+              TensorList{{{3}}},
+              matrix_at(at(5))};
+    auto& column = std::get<TensorView>(values[4]);
+    column.rank = 1;
+    column.sizes = {2};
+  }
+
+  // What the kernel leaves in the output; nothing if it does not take such arguments.
+  std::vector<std::uint8_t> run(const KernelEntry& entry, const std::vector<std::int32_t>& indices) {
+    Scratch scratch;
+    Arguments arguments(&values, indices.data(), indices.size(), &scratch);
+    if (!entry.function(arguments).ok() || !arguments.fault().ok()) {
+      return {};
+    }
+    const auto* out = std::get_if<TensorView>(&values[static_cast<std::size_t>(indices.back())]);
+    return {out->data, out->data + out->bytes()};
+  }
+};
+
+// Arguments that a kernel takes, its output last; none when there are too many ways to find them.
+std::vector<std::int32_t> arguments_of(const KernelEntry& entry) {
+  if (entry.name == std::string("quantized_decomposed::add.out")) {
+    return {0, 5, 5, 5, 5, 1, 5, 5, 5, 5, 5, 5, 5, 5, kCallOutput};
+  }
+  // The first may be the result where the others lie apart.
+  const std::int32_t least = entry.sharing == Sharing::kFirst ? 1 : 0;
+  const std::size_t count = entry.arguments;
+  std::vector<std::int32_t> found(count, least);
+  found.front() = 0;
+  found.back() = kCallOutput;
+  for (;;) {
+    if (!TypedCall().run(entry, found).empty()) {
+      return found;
+    }
+    std::size_t i = count - 1;
+    while (i > 0 && ++found[i - 1] == kCallKinds) {
+      found[--i] = least;
+    }
+    if (i == 0) {
+      return {};
+    }
+  }
+}
+
+}  // namespace
+
+// The same elements come out, wherever the row lets the result lie.
+TEST(calls_with_their_result_in_an_input_give_what_they_give_apart) {
+  std::size_t seen = 0;
+  for (const std::string& name : lean::kernel_names()) {
+    const KernelEntry& entry = *find_kernel(name);
+    if (entry.sharing != Sharing::kEach && entry.sharing != Sharing::kFirst) {
+      continue;
+    }
+    const std::vector<std::int32_t> taken = arguments_of(entry);
+    CHECK_EQUAL(name + (taken.empty() ? " takes nothing" : ""), name);
+    const std::vector<std::uint8_t> wanted = TypedCall().run(entry, taken);
+    for (std::size_t i = 0; i + 1 < taken.size(); ++i) {
+      if (taken[i] > 1 || (i > 0 && entry.sharing == Sharing::kFirst)) {
+        continue;  // not of the output's type
+      }
+      TypedCall call;
+      call.values[kCallOutput] = call.values[static_cast<std::size_t>(taken[i])];
+      CHECK_EQUAL(name + (call.run(entry, taken) == wanted ? "" : " differs"), name);
+      ++seen;
+    }
+  }
+  CHECK(seen > 100);
+}
