@@ -176,7 +176,7 @@ def _folders() -> list[Path]:
     folders = [Path(one) for spec in specs if spec for one in spec.submodule_search_locations or ()]
     # Python's own modules, but not what is installed below them.
     own = [one for one in Path(sysconfig.get_path("stdlib")).glob("*") if one.name != "site-packages"]
-    return [Path(torch.__file__).parent, *folders, *own]
+    return [Path(torch.__file__).parent, *folders, *own, HERE.parent / "core"]
 
 
 _FOREIGN = _folders()

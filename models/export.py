@@ -31,6 +31,7 @@ from models.request import Request, key, resolve, versions
 
 if TYPE_CHECKING:
     from core.program import Program
+    from models.loading import Prepared
 
 RECORD = "model.etrecord"
 _NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
@@ -79,21 +80,30 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     """
     import torch
 
-    from core.program import Program, Quantization
-    from models import audit, delegation, earlier, haste, loading, lowering, quantize, referencing, sizes
-    from models.tolerances import widest
+    from models import loading
 
     torch.manual_seed(0)
     stages.show("making the model")
     model = loading.load(request)
-    strict = strict or bool(getattr(model.module, "strict", False))
-    model = replace(model, strict=strict)
+    model = replace(model, strict=strict or bool(getattr(model.module, "strict", False)))
+    with model.entered():
+        return _lower(request, model, folder, stages, host)
+
+
+def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host: Host) -> Program:
+    """From the module to the program with its references."""
+    from core.program import Program, Quantization
+    from models import audit, delegation, earlier, haste, lowering, quantize, referencing, sizes
+    from models.tolerances import widest
+
     want, want_before = earlier.eager(model)
     with haste.in_torch(), haste.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
         how = (request.scheme, request.options, request.partitioners)
         quantized = quantize.apply(model, *how)
-        before = {one.method: quantize.apply(replace(one, strict=strict), *how, again=True) for one in model.before}
+        before = {
+            one.method: quantize.apply(replace(one, strict=model.strict), *how, again=True) for one in model.before
+        }
         scheme = quantized.scheme or request.scheme
         stages.show("lowering")
         chosen = partitioners.make(request.partitioners, request.options)
@@ -142,7 +152,7 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
         undelegated=placement.outside,
         quantization=Quantization(scheme=scheme.name, skipped=skipped),
         partitioners=request.partitioners,
-        options={**request.options.to_json(), **({"strict": True} if strict else {})},
+        options={**request.options.to_json(), **({"strict": True} if model.strict else {})},
         agreement=ran.agreement,
         warnings=tuple(warnings),
         export_key=key(request),

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +12,10 @@ from typing import Any
 import torch
 
 from core.errors import ExportError
-from core.files import sha256_file
 from models import calling, methods, packages
 from models.request import Request
-from models.users_code import import_file, last_lines, users_code
-from models.watching import Watch, watching
+from models.users_code import Side, import_file, last_lines, users_code
+from models.watching import watching
 
 FORM = (
     "return (module, example_inputs), or (module, example_inputs, dynamic_shapes), or "
@@ -39,8 +35,8 @@ class Prepared:
     """As ``torch.export.export`` takes them; ``None``: all shapes are fixed."""
     calibration: tuple[tuple[Any, ...], ...]
     """Samples for static quantization; empty if the model has none."""
-    sources: dict[str, str] = field(default_factory=dict)
-    """Modules of the user's own that the file imported, with their SHA-256."""
+    side: Side | None = None
+    """What the user's file imports; ``None`` for a model of the zoo."""
     depends: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What else the user's code read (`models.depends`)."""
     strict: bool = False
@@ -50,22 +46,14 @@ class Prepared:
     before: tuple[Prepared, ...] = ()
     """Other methods of the same model, which run before it."""
 
+    def entered(self) -> contextlib.AbstractContextManager[None]:
+        """While it is open, the module's code finds what it imports: it may do so at any time."""
+        return self.side.entered() if self.side else contextlib.nullcontext()
 
-@contextlib.contextmanager
-def _users_folder(request: Request) -> Iterator[Watch]:
-    """Let the user's file import modules of its own folder while the block runs, and note what it reads."""
-    packages.enter(request.packages)
-    folder = os.fspath(request.source.parent)
-    sys.path.insert(0, folder)
-    watch = None
-    try:
-        with watching(request.source) as watch:
-            yield watch
-    finally:
-        sys.path.remove(folder)
-        # The next export of this process must read the files again, not find these modules.
-        for name in watch.modules() if watch else ():
-            del sys.modules[name]
+    @property
+    def sources(self) -> dict[str, str]:
+        """Modules of the user's own that were imported so far, with their SHA-256."""
+        return self.side.sources() if self.side else {}
 
 
 def _call_users(request: Request) -> Any:
@@ -80,8 +68,8 @@ def _call_users(request: Request) -> Any:
         return function()
 
 
-def _depends(request: Request, watch: Watch) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """The modules that the user's file imported, with their SHA-256; and what else it read.
+def _depends(request: Request, side: Side) -> dict[str, dict[str, Any]]:
+    """What the user's file read besides the modules that it imported.
 
     Raises:
         ExportError: a file that the user has named does not exist.
@@ -97,10 +85,8 @@ def _depends(request: Request, watch: Watch) -> tuple[dict[str, str], dict[str, 
             raise ExportError(
                 f"There is no file {word}.", "named by the option depends", "depends=FILE,env:NAME", [word]
             )
-    paths = (Path(str(module.__file__)).resolve() for module in watch.modules().values())
-    sources = {str(path): sha256_file(path) for path in sorted(paths) if path != request.source}
-    found = watch.found(files, variables)
-    return sources, {**found, "files": {path: one for path, one in found["files"].items() if path not in sources}}
+    found, sources = side.watch.found(files, variables), side.sources()
+    return {**found, "files": {path: one for path, one in found["files"].items() if path not in sources}}
 
 
 def _call_zoo(request: Request) -> Any:
@@ -187,9 +173,11 @@ def load(request: Request) -> Prepared:
         return _prepared(_each(request.maker(), maker))
     if request.zoo is not None:
         return _prepared(_each(_call_zoo(request), maker))
-    with _users_folder(request) as watch:
+    packages.enter(request.packages)
+    side = Side(request.source)
+    with side.entered(), watching(side.watch):
         parts = _each(_call_users(request), maker)
-        return _prepared(parts, *_depends(request, watch))
+        return replace(_prepared(parts), side=side, depends=_depends(request, side))
 
 
 def _evaluate(module: Any) -> None:
@@ -223,14 +211,10 @@ def _trains(graph: Any) -> str:
     return ""
 
 
-def _prepared(
-    parts: Mapping[str, Parts],
-    sources: dict[str, str] | None = None,
-    depends: dict[str, dict[str, Any]] | None = None,
-) -> Prepared:
+def _prepared(parts: Mapping[str, Parts]) -> Prepared:
     *before, last = [
         Prepared(module, inputs, shapes, calibration, method=name)
         for name, (module, inputs, shapes, calibration) in parts.items()
     ]
     _evaluate(last.module)
-    return replace(last, sources=sources or {}, depends=depends or {}, before=tuple(before))
+    return replace(last, before=tuple(before))

@@ -7,7 +7,6 @@ environment, whose packages stay as they are. Without torch.
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
 import json
 import re
 import subprocess
@@ -15,10 +14,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
 from core import bootstrap
+from core.aside import NAMES
 from core.console import note
 from core.errors import ConfigError, ExportError, HostError
 from core.files import locked, sha256_bytes, write_atomic
@@ -27,6 +28,8 @@ from core.paths import cache_dir
 REQUIREMENTS = "requirements.txt"
 _LOCK = "lock.txt"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PROJECT = (".git", "pyproject.toml", "setup.py")
+"""The topmost folder of a project has one of them."""
 _OURS = frozenset(["executorch", "numpy", "torch", "torchao"])
 """Never installed again: the exporter's own are used, whatever the file says."""
 _PACKAGES_OF = {"cv2": "opencv-python-headless", "PIL": "Pillow", "sklearn": "scikit-learn", "skimage": "scikit-image"}
@@ -189,11 +192,30 @@ def enter(lines: Sequence[str]) -> None:
 
 
 def advice(error: BaseException, source: Path) -> str:
-    """The next command after an error of the user's code; empty if that was not a missing package."""
+    """The next command after an error of the user's code; empty if that was not a missing package.
+
+    A package of the index has the name of a module of the user's only by chance: it would be a stranger's.
+    """
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
-    module = error.name.partition(".")[0]
+    module, _, rest = error.name.partition(".")
+    for folder in _own_folders(source):
+        if PathFinder.find_spec(module, [str(folder)]):
+            if str(folder) in sys.path or folder == source.parent:
+                return f"correct the import: {module} is your own, in {folder}, and has no {rest or 'module'}"
+            return f"sys.path.insert(0, {str(folder)!r}) before the import in {source}: your {module} is there"
+    if module in NAMES:
+        return f"put your package {module} beside {source}, or before the import its folder into sys.path"
+    if module in sys.modules:
+        return ""
     return f"./inv models.add-package {_PACKAGES_OF.get(module, module)} --model {source}"
+
+
+def _own_folders(source: Path) -> list[Path]:
+    """The file's folder and those above it, as far as its project goes; at most three if it is in none."""
+    folders = list(source.absolute().parents)[:-1]
+    ends = [place for place, one in enumerate(folders) if any((one / name).exists() for name in _PROJECT)]
+    return folders[: ends[0] + 1 if ends else 3]
 
 
 def add(names: Iterable[str], source: Path) -> Path:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
+from core.aside import PREFIX
 from core.paths import ROOT, cache_dir
 from models import depends
 
@@ -27,8 +28,8 @@ _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/usr/lib/", "/usr/shar
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 _WRITES = os.O_WRONLY | os.O_RDWR
 _STAT = os.stat  # the system's own, also while it is replaced
-_BETWEEN = frozenset(  # modules between the user's line and os.stat or os.environ
-    [*("os", "pathlib", "pathlib._local", "genericpath", "posixpath", "ntpath"), "collections.abc", "models.watching"]
+_BETWEEN = frozenset(  # modules between the user's line and os.stat or os.environ, besides this one
+    ["os", "pathlib", "pathlib._local", "genericpath", "posixpath", "ntpath", "collections.abc"]
 )
 
 
@@ -42,7 +43,11 @@ def _elsewhere() -> tuple[str, ...]:
 
 
 class Watch:
-    """What was read while it was active."""
+    """What was read while it was active.
+
+    Args:
+        source: the user's file, which is in the export's key anyway.
+    """
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -99,7 +104,7 @@ class Watch:
             self._variables.add(name)
 
     def _by_user(self, frame: FrameType | None) -> bool:
-        while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
+        while frame is not None and (frame.f_globals is globals() or frame.f_globals.get("__name__") in _BETWEEN):
             frame = frame.f_back
         if frame is None:
             return False
@@ -112,9 +117,14 @@ class Watch:
         """Modules of the user's own that were imported meanwhile, by name: not those of installed packages."""
         found = {}
         for name in set(sys.modules) - self._modules:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_file() and self._counts(os.path.realpath(file)):
-                found[name] = sys.modules[name]
+            module = sys.modules[name]
+            file = getattr(module, "__file__", None)
+            with contextlib.suppress(
+                KeyError
+            ):  # a package without a file, whose own package was not imported after all
+                file = file or next(iter(getattr(module, "__path__", ())), None)
+            if file and not name.startswith(PREFIX) and Path(file).exists() and self._counts(os.path.realpath(file)):
+                found[name] = module
         return dict(sorted(found.items()))
 
     def found(self, files: Sequence[Path] = (), variables: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
@@ -254,18 +264,13 @@ def _python_calls() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(source: Path) -> Iterator[Watch]:
-    """Note what is read while the block runs.
-
-    Args:
-        source: the user's file, which is in the export's key anyway.
-    """
+def watching(watch: Watch) -> Iterator[None]:
+    """Note in ``watch`` what is read while the block runs."""
     global _active  # noqa: PLW0603  # a hook cannot be removed: it asks for this
     _install()
-    watch = Watch(source)
     _active = watch
     try:
         with _python_calls():
-            yield watch
+            yield
     finally:
         _active = None

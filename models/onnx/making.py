@@ -203,10 +203,11 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     torch.manual_seed(0)
     stages.show("making the model")
     prepared = load(request)
-    want = reference.eager(prepared.module, prepared.inputs)
-    stages.show("exporting")
-    with haste.in_torch():
-        made = _to_onnx(prepared)
+    with prepared.entered():
+        want = reference.eager(prepared.module, prepared.inputs)
+        stages.show("exporting")
+        with haste.in_torch():
+            made = _to_onnx(prepared)
     sizes = made.sizes
     add_zero_biases(made.model)
     if request.scheme.name == "qs8":
@@ -270,4 +271,5 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         seconds=round(stages.seconds, 2),
         files={path.name: path.stat().st_size for path in sorted(folder.iterdir())},
         sources=prepared.sources,
+        depends=prepared.depends,
     )

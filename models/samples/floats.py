@@ -43,7 +43,7 @@ def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
             one if not data else torch.from_numpy(array).to(one.dtype)
             for one, array in zip(made.inputs, raw.inputs, strict=True)
         ]
-        with state.unchanged(made.module):
+        with made.entered(), state.unchanged(made.module):
             outputs = reference.eager(made.module, tensors)
         inputs = [reference.save(folder, f"sample{number}-input{index}", one) for index, one in enumerate(tensors)]
         wanted = [

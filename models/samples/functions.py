@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.errors import ConfigError, ExportError
+from core.errors import ConfigError
+from models.users_code import Side, import_file
+from models.users_code import users_code as failing
 
 
 def is_function(text: str) -> bool:
@@ -19,23 +17,20 @@ def is_function(text: str) -> bool:
     return ".py:" in text
 
 
+_sides: dict[Path, Side] = {}
+"""By their folders: files that lie together share the modules that they import."""
+
+
 @contextmanager
 def users_code(file: Path, doing: str) -> Iterator[None]:
-    """Turn every exception of the user's code into an error with its line.
+    """Let the user's code in the block import from its folder, and turn every exception into an error with its line.
 
     Raises:
         ExportError: the code in the block failed.
     """
-    sys.path.insert(0, os.fspath(file.parent))
-    try:
+    side = _sides.setdefault(file.parent, Side(file))
+    with side.entered(), failing(file, doing, "fix the file, and run the same command"):
         yield
-    except (Exception, SystemExit) as error:  # the user's code can raise anything
-        lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == os.fspath(file)]
-        where = f", line {lines[-1]}" if lines else ""
-        cause = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        raise ExportError(f"{doing} {file}{where} failed.", cause, "fix the file, and run the same command") from error
-    finally:
-        sys.path.remove(os.fspath(file.parent))
 
 
 def file_of(text: str) -> Path:
@@ -57,12 +52,8 @@ def function_of(text: str) -> tuple[Path, Callable[..., Any]]:
         ConfigError: there is no such file or function. ExportError: the file cannot be imported.
     """
     path, name = file_of(text), text.rpartition(":")[2]
-    spec = importlib.util.spec_from_file_location(f"slipway_own_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} cannot be imported.", "", "give it a name that ends in .py", [text])
-    module = importlib.util.module_from_spec(spec)
     with users_code(path, "Importing"):
-        spec.loader.exec_module(module)
+        module = import_file(path)
     function = getattr(module, name, None)
     if not callable(function):
         has = ", ".join(one for one, value in vars(module).items() if callable(value) and not one.startswith("_"))

@@ -75,6 +75,41 @@ def test_retrained_weights_and_only_changed_models_are_exported(
         export(models[0], options={"depends": "nowhere"}, out=tmp_path / "out", host=host)
 
 
+REPOSITORY = {
+    "models/__init__.py": "from .net import Net\n",
+    "models/net.py": (
+        "import importlib\nimport torch\n\n\nclass Net(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.first = torch.nn.Linear(4, 4)\n"
+        "        self.last = importlib.import_module('deploy.head').Head()\n\n"
+        "    def forward(self, x):\n        from core.acts import act\n\n        return self.last(act(self.first(x)))\n"
+    ),
+    "deploy/head.py": "import torch\n\n\nclass Head(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n",
+    "core/acts.py": "import torch\n\n\ndef act(x):\n    return torch.relu(x)\n",
+    "net.py": (
+        "import io\nimport torch\nfrom models import Net\n\n\ndef make():\n    file = io.BytesIO()\n"
+        "    torch.save(Net(), file)\n    file.seek(0)\n"
+        "    return torch.load(file, weights_only=False), {'x': torch.ones(2, 4)}\n"
+    ),
+}
+"""As research code looks: packages named as ours are, a checkpoint of a whole model, an import in ``forward``."""
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_packages_of_the_users_may_be_named_as_ours_are(tmp_path: Path, host: Host, strict: bool) -> None:
+    for name, text in REPOSITORY.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    model, how = f"{tmp_path / 'net.py'}:make", {"options": {"strict": strict}, "out": tmp_path / "out"}
+    program = load_program(export(model, host=host, **how))
+    assert program.agreement is not None
+    assert program.agreement.max_abs < 1e-5
+    assert set(program.sources) == {str(tmp_path / name) for name in REPOSITORY if name != "net.py"}
+    assert is_current(model, **how)
+    (tmp_path / "core/acts.py").write_text(REPOSITORY["core/acts.py"].replace("relu", "tanh"))
+    assert not is_current(model, **how)
+
+
 # --- state
 
 

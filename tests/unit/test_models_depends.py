@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from models import closure, depends
-from models.watching import watching
+from models.watching import Watch, watching
 
 FILE = """
 import json
@@ -105,7 +105,8 @@ def run(tmp_path: Path) -> Iterator[Callable[[str], dict[str, dict[str, Any]]]]:
     def call(lines: str) -> dict[str, dict[str, Any]]:
         source.write_text(textwrap.dedent(lines))
         before = set(sys.modules)
-        with watching(source) as watch:
+        watch = Watch(source)
+        with watching(watch):
             exec(compile(source.read_text(), source, "exec"), {"__name__": "net", "__file__": str(source)})  # noqa: S102
             found = watch.found()
             own = watch.modules()

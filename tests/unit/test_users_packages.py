@@ -1,0 +1,280 @@
+"""A user's own packages that are named as ours: his imports find his and ours find ours, at any time."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import core.units
+import models
+from core.aside import NAMES, aside
+from core.errors import ExportError
+from core.paths import ROOT
+from models import packages
+from models.samples import functions
+from models.users_code import Side, import_file, users_code
+from models.watching import watching
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write files below a folder, given as ``models__yolo="..."``; the folder."""
+
+    def call(folder: str = "repo", **files: str) -> Path:
+        for name, text in files.items():
+            file = tmp_path / folder / f"{name.replace('__', '/').replace('/init', '/__init__')}.py"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(textwrap.dedent(text), encoding="utf-8")
+        return tmp_path / folder
+
+    return call
+
+
+def run(file: Path, function: str = "make") -> Any:
+    """What a function of a user's file returns, with Python's table of modules as it was afterwards."""
+    before = {name: one for name, one in sys.modules.items() if name.partition(".")[0] in NAMES}
+    side = Side(file)
+    with side.entered():
+        module = import_file(file)
+    with side.entered():
+        found = getattr(module, function)()
+    assert before == {name: one for name, one in sys.modules.items() if name in before}
+    assert not [one for one in sys.modules.values() if str(getattr(one, "__file__", "")).startswith(f"{file.parent}")]
+    return found
+
+
+def test_the_names_are_those_at_the_top_of_the_checkout() -> None:
+    packages_there = {one.parent.name for one in ROOT.glob("*/__init__.py")}
+    assert packages_there | {one.stem for one in ROOT.glob("*.py")} - {"conanfile"} == NAMES
+
+
+@pytest.mark.parametrize("form", ["package", "folder", "file"])
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_user_imports_his_own(write: Write, name: str, form: str) -> None:
+    files = {"package": {f"{name}__init": "", f"{name}__own": "X = 7"}, "folder": {f"{name}__own": "X = 7"}}
+    if form == "file":
+        repo = write(net=f"import {name}\ndef make(): return {name}.X", **{name: "X = 7"})
+    else:
+        repo = write(net=f"from {name}.own import X\ndef make(): return X", **files[form])
+    assert run(repo / "net.py") == 7
+
+
+LAZY = {
+    "statement": "from models.own import Part; return Part",
+    "import_module": "import importlib; return importlib.import_module('models.own').Part",
+    "relative": "from models import lazily; return lazily()",
+    "pickle": "import pickle; return pickle.loads(b'cmodels.own\\nPart\\n.')",
+    "thread": """
+    found = []
+    def work():
+        from models.own import Part
+        found.append(Part)
+    import threading
+    one = threading.Thread(target=work); one.start(); one.join()
+    return found[0]""",
+}
+
+
+@pytest.mark.parametrize("how", LAZY)
+def test_a_user_imports_his_own_at_any_time(write: Write, how: str) -> None:
+    init = "def lazily():\n    from .own import Part\n    return Part"
+    body = textwrap.indent(textwrap.dedent(LAZY[how]), "    ")
+    repo = write(net=f"def make():\n{body}", models__init=init, models__own="class Part: his = 1")
+    assert run(repo / "net.py").his == 1
+
+
+def test_what_is_kept_of_him_can_be_pickled_and_found_by_its_name(write: Write) -> None:
+    repo = write(net="from models.own import Part", models__own="class Part:\n    def __init__(self): self.his = 1")
+    side = Side(repo / "net.py")
+    with side.entered():
+        part = import_file(repo / "net.py").Part()
+        assert pickle.loads(pickle.dumps(part)).his == 1  # noqa: S301  # its own
+        assert sys.modules["models.own"].Part is type(part)
+        assert inspect.getmodule(type(part)) is sys.modules["models.own"]
+    with side.entered():
+        assert type(pickle.loads(pickle.dumps(part))) is type(part)  # noqa: S301  # its own
+
+
+def test_ours_find_ours_meanwhile(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("models.listing", "slipway.models.listing"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    repo = write(net="from core import units", core__units="his = 1", models__init="his = 1")
+    found: list[ModuleType] = []
+
+    def work() -> None:
+        from models import listing
+
+        found.append(listing)
+
+    with Side(repo / "net.py").entered():
+        assert import_file(repo / "net.py").units.his == 1
+        import core.units as ours  # as a file of ours does
+        import models as ours_too
+
+        late = importlib.import_module("models.listing")
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert importlib.import_module("models") is models
+    assert ours is core.units
+    assert ours_too is models
+    assert found == [late]
+    assert late.__file__ == str(ROOT / "models/listing.py")
+    assert sys.modules["models.listing"] is late is models.listing
+    assert late.__name__ == late.Row.__module__ == "models.listing"
+
+
+def test_a_file_without_packages_of_its_own_uses_what_the_docs_offer(write: Write) -> None:
+    from models.methods import Methods
+
+    repo = write(
+        net="from models.methods import Methods\ndef make(): return Methods",
+        full="from slipway.models.methods import Methods\ndef make(): return Methods",
+        ours="import core.units\ndef make(): return core",
+    )
+    assert run(repo / "net.py") is Methods
+    assert run(repo / "full.py") is Methods
+    with pytest.raises(ModuleNotFoundError, match="core"):
+        run(repo / "ours.py")
+    # Beside his own package of that name, too, unless that has such a module.
+    write(models__init="")
+    assert run(repo / "net.py") is Methods
+    write(models__methods="Methods = 'his'")
+    assert run(repo / "net.py") == "his"
+    assert run(repo / "full.py") is Methods
+
+
+def test_a_file_beside_ours_does_not_load_ours_twice() -> None:
+    with Side(ROOT / "net.py").entered():
+        with pytest.raises(ModuleNotFoundError):
+            exec("import core.units", {"__name__": "net"})  # noqa: S102
+        scope: dict[str, Any] = {"__name__": "net"}
+        exec("from models.methods import Methods", scope)  # noqa: S102
+    from models.methods import Methods
+
+    assert scope["Methods"] is Methods
+
+
+def test_two_users_files_have_modules_of_their_own(write: Write) -> None:
+    make = "from utils import X\ndef make():\n    from models.own import Y\n    return X, Y"
+    one = write("one", net=make, utils="X = 1", models__own="Y = 1")
+    two = write("two", net=make, utils="X = 2", models__own="Y = 2")
+    outer, inner = Side(one / "net.py"), Side(two / "net.py")
+    with outer.entered():
+        first = import_file(one / "net.py")
+        with inner.entered():
+            assert import_file(two / "net.py").make() == (2, 2)
+        assert first.make() == (1, 1)
+        with inner.entered():
+            assert sys.modules["utils"].X == 2
+    assert "utils" not in sys.modules
+    assert run(two / "net.py") == (2, 2)
+
+
+def test_a_file_in_a_package_imports_relatively(write: Write) -> None:
+    repo = write(
+        models__init="",
+        models__nets__init="",
+        models__nets__small="from ..parts import X\nfrom . import here\ndef make(): return X, here.Y",
+        models__nets__here="from core.own import Y",
+        models__parts="X = 1",
+        core__own="Y = 2",
+        tools__run="from .part import X\ndef make(): return X",
+        tools__part="X = 3",
+    )
+    assert run(repo / "models/nets/small.py") == (1, 2)
+    assert run(repo / "tools/run.py") == 3
+
+
+def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -> None:
+    repo = write(
+        net="import os\nimport models\ndef make():\n    from core import late\n    return os.environ.get('HIS_OWN')",
+        models__init="from . import part",
+        models__part="",
+        core__late="",
+    )
+    side = Side(repo / "net.py")
+    with side.entered():
+        with watching(side.watch):
+            module = import_file(repo / "net.py")
+        assert set(side.sources()) == {str(repo / "models" / name) for name in ("__init__.py", "part.py")}
+        with watching(side.watch):
+            module.make()
+    assert set(side.watch.found()["variables"]) == {"HIS_OWN"}
+    assert str(repo / "core/late.py") in side.sources()
+
+
+def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
+    lazily = "def samples():\n    from core.own import X\n    return [X]"
+    repo = write(data=f"import models\nassert models.his\n{lazily}", models__init="his = 1", core__own="X = 5")
+    file, function = functions.function_of(f"{repo / 'data.py'}:samples")
+    with functions.users_code(file, "Calling samples() of"):
+        assert function() == [5]
+    (repo / "core/own.py").unlink()
+    with pytest.raises(ExportError, match="line 4 failed"), functions.users_code(file, "Calling"):
+        sys.modules.pop("core.own")
+        function()
+
+
+def test_a_folder_that_replaces_a_package_of_ours_does_not_confuse_inspect(write: Write) -> None:
+    inspect.getmodule(models.load_zoo, models.__file__)  # it remembers files by the names of modules
+    for name, module in sys.modules.items():
+        if getattr(module, "__file__", None):
+            inspect._filesbymodname[name] = str(module.__file__)  # type: ignore[attr-defined]
+    repo = write(net="import models.own", models__own="")
+    with Side(repo / "net.py").entered():
+        import_file(repo / "net.py")
+        assert sys.modules["models"].__file__ is None
+        assert inspect.getmodule(None, str(repo / "none.py")) is None
+
+
+def test_nothing_is_left_when_it_is_over() -> None:
+    before = list(sys.meta_path), importlib.import_module, __builtins__
+    with pytest.raises(ValueError, match="his"), aside(), aside():
+        raise ValueError("his")
+    assert before == (list(sys.meta_path), importlib.import_module, __builtins__)
+    assert models.__name__ == models.load_zoo.__module__.partition(".")[0] == "models"
+
+
+# --- what to do about a module that is missing
+
+
+@pytest.mark.parametrize("name", ["models.yolo", "timm.layers", "part.more"])
+def test_no_package_is_installed_that_has_the_name_of_his_own(write: Write, name: str) -> None:
+    repo = write(net="", models__init="", timm__layer="", part="")
+    said = packages.advice(ModuleNotFoundError("no", name=name), repo / "net.py")
+    assert "add-package" not in said
+    assert f"{name.partition('.')[0]} is your own, in {repo}" in said
+
+
+def test_a_package_of_his_project_is_found_above_the_file(write: Write) -> None:
+    repo = write(tools__net="", timm__init="", setup="")
+    said = packages.advice(ModuleNotFoundError("no", name="timm"), repo / "tools/net.py")
+    assert said == f"sys.path.insert(0, {str(repo)!r}) before the import in {repo}/tools/net.py: your timm is there"
+    # Outside of the project it is another one's.
+    deeper = write("repo/timm/tools", net="", setup="")
+    assert "add-package nets" in packages.advice(ModuleNotFoundError("no", name="nets"), deeper / "net.py")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_names_of_ours_are_never_installed(write: Write, name: str) -> None:
+    repo = write(net=f"import {name}.part", setup="")
+    with (
+        pytest.raises(ExportError) as caught,
+        Side(repo / "net.py").entered(),
+        users_code(repo / "net.py", "Importing"),
+    ):
+        import_file(repo / "net.py")
+    assert caught.value.hint.startswith(f"put your package {name} beside")
