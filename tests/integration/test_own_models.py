@@ -84,7 +84,9 @@ REPOSITORY = {
         "        self.last = importlib.import_module('deploy.head').Head()\n\n"
         "    def forward(self, x):\n        from core.acts import act\n\n        return self.last(act(self.first(x)))\n"
     ),
-    "deploy/head.py": "import torch\n\n\nclass Head(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n",
+    "deploy/head.py": (
+        "import torch\n\n\nclass Head(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    ),
     "core/acts.py": "import torch\n\n\ndef act(x):\n    return torch.relu(x)\n",
     "net.py": (
         "import io\nimport torch\nfrom models import Net\n\n\ndef make():\n    file = io.BytesIO()\n"

@@ -23,6 +23,9 @@ _DTYPES = {number: np.dtype("V2" if number == _BFLOAT16 else name) for name, num
 """bfloat16, which NumPy lacks: two bytes that NumPy does not interpret."""
 
 
+_FIX = "an array of the type that Method.inputs names"
+
+
 def version() -> str:
     """The library's version."""
     return text(api.slipway_version())
@@ -49,12 +52,12 @@ class Pool:
         threads: how many compute, the caller's own among them; 0: one for each physical core.
 
     Raises:
-        Error: the threads cannot be started.
+        Error: the threads cannot be started. ValueError: not a number of them.
     """
 
     def __init__(self, threads: int = 0) -> None:
         self._handle = _native.pointer()
-        must(api.slipway_pool_create(threads, byref(self._handle)))
+        must(api.slipway_pool_create(_count(threads, "threads"), byref(self._handle)))
         weakref.finalize(self, api.slipway_pool_free, self._handle)
 
     @property
@@ -87,14 +90,15 @@ class Method:
         """Run the method once.
 
         Args:
-            inputs: arrays, or what NumPy makes arrays of; C-contiguous ones are not copied.
+            inputs: arrays, or what NumPy makes arrays of, such as tensors of PyTorch and lists of numbers. Arrays
+                keep their type; C-contiguous ones in the processor's byte order are not copied.
             copy: give outputs memory of their own, so that they stay valid.
 
         Returns:
             The outputs; read-only views of the program's memory, valid until its next execution, without ``copy``.
 
         Raises:
-            InputError: an input has another type or shape than the method takes.
+            InputError: an input has another type or shape than the method takes, or masked elements, or no numbers.
             Error: the execution failed.
         """
         arrays = [self._array(index, value) for index, value in enumerate(inputs)]
@@ -108,10 +112,11 @@ class Method:
         return bool(api.slipway_method_input_copied(self._handle, index))
 
     def _array(self, index: int, value: Any) -> Array:
-        wanted = self.inputs[index] if index < len(self.inputs) else None
-        if isinstance(value, np.ndarray) or wanted is None:
-            return np.ascontiguousarray(value).reshape(np.shape(value))
-        return np.ascontiguousarray(value, dtype=_DTYPES.get(_NUMBERS.get(wanted.dtype, 0))).reshape(np.shape(value))
+        wanted = self.inputs[index].dtype if index < len(self.inputs) else ""
+        try:
+            return _array(value, wanted)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise InputError(_native.INPUT, f"Input {index} of {self.name} cannot be read: {error}", _FIX) from error
 
     def _output(self, index: int) -> Array:
         tensor = _native.Tensor()
@@ -127,10 +132,70 @@ class Method:
         return array
 
 
+def _array(value: Any, wanted: str) -> Array:
+    """The numbers of an input, row-major and in the processor's byte order; not copied if they are so already.
+
+    Arrays keep their type, and the library refuses another one than it takes. What is made an array of here gets the
+    type ``wanted``.
+
+    Raises:
+        TypeError, ValueError: it holds no numbers, or not all of them, or others than the type has.
+    """
+    if type(value) is not np.ndarray and np.ma.is_masked(value):  # type: ignore[no-untyped-call,unused-ignore]
+        raise ValueError("elements of it are masked")
+    array = np.asarray(value)  # without sub-classes, which compute in other ways
+    if _number(array.dtype) == _UNKNOWN:
+        raise TypeError(f"its elements are {array.dtype}")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    dtype = _DTYPES.get(_NUMBERS.get(wanted, _UNKNOWN), array.dtype)
+    if not isinstance(value, np.ndarray) and array.dtype != dtype:
+        array = _converted(array, dtype, wanted)
+    return np.require(array, requirements=["C", "A"])
+
+
+def _converted(array: Array, dtype: np.dtype[Any], wanted: str) -> Array:
+    if dtype.kind == "V":
+        raise TypeError("bfloat16 is given as an array of the type V2")
+    if dtype.kind not in "biu":
+        return array.astype(dtype, casting="same_kind")
+    with np.errstate(invalid="ignore"):
+        found = array.astype(dtype)
+    if not np.array_equal(found, array):
+        raise ValueError(f"not all of its numbers are of {wanted}")
+    return found
+
+
+def _number(dtype: np.dtype[Any]) -> int:
+    """The library's number for a type."""
+    return _BFLOAT16 if dtype == _DTYPES[_BFLOAT16] else _NUMBERS.get(dtype.name, _UNKNOWN)
+
+
 def _tensor(array: Array) -> _native.Tensor:
-    name = "bfloat16" if array.dtype == np.dtype("V2") else array.dtype.name
     sizes = (ctypes.c_int64 * _native.MAX_DIMS)(*array.shape[: _native.MAX_DIMS])
-    return _native.Tensor(array.ctypes.data, 0, _NUMBERS.get(name, _UNKNOWN), array.ndim, sizes)
+    return _native.Tensor(array.ctypes.data, 0, _number(array.dtype), array.ndim, sizes)
+
+
+def _path(path: str | bytes | os.PathLike[Any]) -> bytes:
+    """A path or a name for the library, for which a text ends at a zero.
+
+    Raises:
+        ValueError: it has one.
+    """
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"{path!r} has a null character in it")
+    return encoded
+
+
+def _count(value: int, what: str) -> int:
+    """A number that the library keeps in 32 bits; ctypes would cut off the rest.
+
+    Raises:
+        ValueError: it is negative or larger.
+    """
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"{what} is {value}, not a number from 0 to {(1 << 32) - 1}")
+    return value
 
 
 class Program:
@@ -195,23 +260,24 @@ def load(
 
     Raises:
         Error: the file is missing or damaged, or needs something that the library lacks.
+        ValueError: a path or a name with a null character in it, or a negative number.
     """
     options, handle = api.slipway_options_create(), _native.pointer()
     try:
-        must(api.slipway_options_set_max_jumps(options, max_jumps))
+        must(api.slipway_options_set_max_jumps(options, _count(max_jumps, "max_jumps")))
         if pool is not None:
             must(api.slipway_options_set_pool(options, pool._handle))
         if data_path is not None:
-            must(api.slipway_options_set_data_path(options, os.fsencode(data_path)))
+            must(api.slipway_options_set_data_path(options, _path(data_path)))
         if weights_cache is not None:
-            must(api.slipway_options_set_weights_cache(options, os.fsencode(weights_cache)))
+            must(api.slipway_options_set_weights_cache(options, _path(weights_cache)))
         for name in methods:
-            must(api.slipway_options_add_method(options, name.encode()))
+            must(api.slipway_options_add_method(options, _path(name)))
         if isinstance(program, (bytes, bytearray, memoryview)):
             memory = np.frombuffer(program, np.uint8)
             must(api.slipway_program_load_memory(memory.ctypes.data, memory.size, options, byref(handle)))
             return Program(handle, memory)
-        must(api.slipway_program_load(os.fsencode(program), options, byref(handle)))
+        must(api.slipway_program_load(_path(program), options, byref(handle)))
     finally:
         api.slipway_options_free(options)
     return Program(handle, None)

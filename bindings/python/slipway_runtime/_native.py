@@ -9,7 +9,8 @@ from pathlib import Path
 
 ABI_VERSION = 1
 MAX_DIMS = 16
-_INPUT = 6
+INPUT = 6
+"""The code of errors about inputs."""
 
 KINDS = ("other", "tensor", "number")
 DYNAMISMS = ("static", "bounded", "unbounded")
@@ -124,7 +125,7 @@ def must(error: int | None) -> None:
     code = int(api.slipway_error_code(error))
     message, fix = text(api.slipway_error_message(error)), text(api.slipway_error_fix(error))
     api.slipway_error_free(error)
-    raise (InputError if code == _INPUT else Error)(code, message, fix)
+    raise (InputError if code == INPUT else Error)(code, message, fix)
 
 
 def pointer() -> c_void_p:
@@ -132,5 +133,5 @@ def pointer() -> c_void_p:
     return c_void_p()
 
 
-__all__ = ["ABI_VERSION", "DYNAMISMS", "KINDS", "MAX_DIMS", "Error", "InputError", "Spec", "Tensor", "api", "byref",
-           "must", "pointer", "text"]  # fmt: skip
+__all__ = ["ABI_VERSION", "DYNAMISMS", "INPUT", "KINDS", "MAX_DIMS", "Error", "InputError", "Spec", "Tensor", "api",
+           "byref", "must", "pointer", "text"]  # fmt: skip

@@ -56,12 +56,18 @@ public final class Tensor {
   /**
    * A tensor over the remaining bytes of a direct buffer.
    *
-   * @param buffer it keeps its position; what follows its limit, up to its capacity, may be read
+   * @param buffer it keeps its position; what follows its limit, up to its capacity, may be read. Its order is the
+   *     processor's, which a new buffer's is not
    */
   public static Tensor of(ByteBuffer buffer, DType dtype, long... shape) {
     long bytes = bytes(dtype, shape);
     if (!buffer.isDirect() || buffer.isReadOnly()) {
       throw new IllegalArgumentException("the runtime needs a direct, writable buffer: ByteBuffer.allocateDirect");
+    }
+    if (dtype.size > 1 && buffer.order() != ByteOrder.nativeOrder()) {
+      throw new IllegalArgumentException(
+          "the runtime reads " + ByteOrder.nativeOrder() + ", the buffer's order is " + buffer.order()
+              + ": buffer.order(ByteOrder.nativeOrder()) before it is filled");
     }
     if (buffer.remaining() != bytes) {
       throw wrongSize(buffer.remaining() / Math.max(dtype.size, 1), shape);

@@ -1,0 +1,229 @@
+"""What slipway_runtime hands to the library: the numbers that were given, or an error. The library is played here."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.paths import ROOT
+
+NAMES = ["unknown", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool", "bfloat16",
+         "uint16", "uint32", "uint64"]  # fmt: skip
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+class Library:
+    """One method with one input of ``dtype``; it keeps what it reads where a tensor says that it is."""
+
+    dtype = "float32"
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.counts: list[int] = []
+        self.read: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        own: Callable[..., Any] = getattr(type(self), f"on_{name.removeprefix('slipway_')}", lambda *_: None)
+
+        def call(*arguments: Any) -> Any:  # ctypes' functions have attributes
+            return own(self, *arguments)
+
+        return call
+
+    def on_abi_version(self) -> int:
+        return 1
+
+    def on_dtype_name(self, number: int) -> bytes:
+        return NAMES[number].encode()
+
+    def on_method_name(self, _method: object) -> bytes:
+        return b"forward"
+
+    def on_program_method_count(self, _program: object) -> int:
+        return 1
+
+    def on_method_input_count(self, _method: object) -> int:
+        return 1
+
+    def on_method_output_count(self, _method: object) -> int:
+        return 0
+
+    def on_method_input_spec(self, _method: object, _index: int, spec: Any) -> None:
+        spec._obj.kind, spec._obj.dtype = 1, NAMES.index(self.dtype)
+
+    def on_options_add_method(self, _options: object, name: bytes) -> None:
+        self.texts.append(name)
+
+    on_options_set_data_path = on_options_set_weights_cache = on_options_add_method
+
+    def on_program_load(self, path: bytes, *_: object) -> None:
+        self.texts.append(path)
+
+    def on_pool_create(self, threads: int, _pool: object) -> None:
+        self.counts.append(threads)
+
+    def on_options_set_max_jumps(self, _options: object, number: int) -> None:
+        self.counts.append(number)
+
+    def on_method_forward(self, _method: object, tensors: Any, _count: int) -> None:
+        one = tensors[0]
+        assert one.data % 8 == 0 or NAMES[one.dtype] != "float64"
+        dtype, shape = np.dtype(NAMES[one.dtype].replace("bfloat16", "V2")), tuple(one.sizes[: one.rank])
+        size = dtype.itemsize * int(np.prod(shape))
+        memory = (ctypes.c_char * size).from_address(one.data)
+        self.read = np.frombuffer(bytes(memory), dtype).reshape(shape)
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    one = Library()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _path: one)
+    return one
+
+
+@pytest.fixture
+def package(library: Library, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The package, over the library that is played."""
+    monkeypatch.syspath_prepend(ROOT / "bindings/python")
+    import slipway_runtime
+
+    assert library.read is None
+    yield slipway_runtime
+    for name in [name for name in sys.modules if name.partition(".")[0] == "slipway_runtime"]:
+        del sys.modules[name]
+
+
+def read(package: Any, library: Library, value: Any, dtype: str = "float32") -> Any:
+    """What the library reads of an input, of a method that takes ``dtype``."""
+    library.dtype = dtype
+    package.load("net.pte").forward(value)
+    return library.read
+
+
+FORMS: dict[str, Any] = {
+    "plain": X,
+    "foreign byte order": X.astype(X.dtype.newbyteorder("S")),
+    "turned": np.asfortranarray(X),
+    "a part": np.arange(48, dtype=np.float32).reshape(6, 8)[::2, ::2],
+    "backwards": X[::-1, ::-1],
+    "repeated": np.broadcast_to(X[:1], (3, 4)),
+    "sub-class": X.view(type("Own", (np.ndarray,), {})),
+    "nothing masked": np.ma.MaskedArray(X, mask=np.zeros_like(X, bool)),
+    "without dimensions": np.float32(2.5).reshape(()),
+    "empty": X[:0],
+    "not aligned": np.frombuffer(b"0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(3, 4),
+    "a field": np.zeros(3, [("a", "i1"), ("b", "f4")])["b"],
+    "numbers": [[1, 2.5], [3, 4]],
+    "a number": 3,
+    "NumPy's number": np.float64(0.5),
+    "bytes' view": memoryview(X),  # type: ignore[arg-type,unused-ignore]
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_library_reads_the_numbers_that_were_given(package: Any, library: Library, form: str) -> None:
+    value = FORMS[form]
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    found = read(package, library, value)
+    assert (found.dtype, found.shape) == (np.float32, np.shape(value))
+    assert found.tobytes() == np.array(value, np.float32, order="C").tobytes()
+
+
+def test_an_array_as_it_should_be_is_not_copied(package: Any, library: Library) -> None:
+    from slipway_runtime import _api
+
+    assert np.shares_memory(_api._array(X, "float32"), X)
+    assert read(package, library, X).tobytes() == X.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float16", "float64", "bfloat16", "uint16"])
+def test_an_array_keeps_its_type(package: Any, library: Library, dtype: str) -> None:
+    # The library compares it with the type that the method takes.
+    value = np.ones(3, dtype.replace("bfloat16", "V2"))
+    found = read(package, library, value)
+    assert (found.dtype, found.tobytes()) == (value.dtype, value.tobytes())
+    swapped = value.astype(value.dtype.newbyteorder("S"))
+    assert read(package, library, swapped).tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "words"),
+    [
+        (np.ma.MaskedArray(X, mask=X > 3), "float32", "masked"),
+        (np.ma.masked, "float32", "masked"),
+        (X.astype(object), "float32", "object"),
+        (None, "float32", "object"),
+        ([1.0, None], "float32", "object"),
+        ([[1.0], [1.0, 2.0]], "float32", "inhomogeneous"),
+        ({"a": 1}, "float32", "object"),
+        (np.zeros(3, [("a", "f4"), ("b", "f4")]), "float32", "'a'"),
+        (np.zeros(3, [("a", "u1"), ("b", "u1")]), "float32", "'a'"),
+        (np.array(["1", "2"]), "float32", "<U1"),
+        (["1", "2"], "float32", "<U1"),
+        (b"12", "float32", "S2"),
+        (np.array(["2026-01-01"], "M8[D]"), "int64", "datetime64"),
+        (np.zeros(2, complex), "float64", "complex128"),
+        ([1 + 2j], "float32", "complex"),
+        ([1.5], "int64", "not all of its numbers are of int64"),
+        ([float("nan")], "int64", "not all of its numbers are of int64"),
+        ([300], "uint8", "not all of its numbers are of uint8"),
+        ([-1], "uint16", "not all of its numbers are of uint16"),
+        ([2], "bool", "not all of its numbers are of bool"),
+        ([1 << 70], "int64", "object"),
+        ([1.0], "bfloat16", "V2"),
+    ],
+)
+def test_what_holds_other_things_is_refused(package: Any, library: Library, value: Any, dtype: str, words: str) -> None:
+    with pytest.raises(package.InputError, match="Input 0 of forward cannot be read: ") as caught:
+        read(package, library, value, dtype)
+    assert words in str(caught.value)
+    assert library.read is None
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "want"),
+    [
+        ([1, 2], "int64", [1, 2]),
+        ([1.0, 2.0], "int32", [1, 2]),
+        ([0, 255], "uint8", [0, 255]),
+        ([1, 0], "bool", [True, False]),
+        ([True], "float32", [1.0]),
+        ([0.1], "float16", [np.float16(0.1)]),
+        (7, "int64", 7),
+        ([], "int64", []),
+    ],
+)
+def test_numbers_get_the_methods_type(package: Any, library: Library, value: Any, dtype: str, want: Any) -> None:
+    found = read(package, library, value, dtype)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("option", ["program", "data_path", "weights_cache", "methods"])
+def test_a_null_character_is_refused(package: Any, library: Library, option: str) -> None:
+    def load(text: Any) -> None:
+        words: dict[str, Any] = {"program": "net.pte", option: [text] if option == "methods" else text}
+        package.load(**words)
+
+    with pytest.raises(ValueError, match="null character"):
+        load("a\0b")
+    load("ab")
+    assert b"ab" in library.texts
+    assert b"a" not in library.texts
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 32, (1 << 32) + 1])
+def test_a_number_that_does_not_fit_is_refused(package: Any, library: Library, number: int) -> None:
+    with pytest.raises(ValueError, match="threads is"):
+        package.Pool(number)
+    with pytest.raises(ValueError, match="max_jumps is"):
+        package.load("net.pte", max_jumps=number)
+    package.Pool(2)
+    package.load("net.pte", max_jumps=3)
+    assert library.counts == [2, 3]
