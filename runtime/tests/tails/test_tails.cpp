@@ -11,14 +11,9 @@
 
 #include "check.h"
 #include "last_page.h"
-#include "lean/method/data_store.h"
-#include "lean/xnnpack/cpu_features.h"
-#include "lean/xnnpack/delegate.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "program_builder.h"
+#include "tail_bench.h"
 #include "tail_layers.h"
-#include "temporary_folder.h"
-#include "text.h"
 
 using namespace slipway;
 using namespace slipway::lean;
@@ -28,71 +23,6 @@ namespace {
 
 constexpr std::size_t kGuard = 256;  // bytes around results
 constexpr std::uint8_t kGuardByte = 0xA5;
-constexpr unsigned kThreads = 3;
-
-const char* environment_or(const char* name, const char* otherwise) {
-  const char* found = std::getenv(name);
-  return found == nullptr ? otherwise : found;
-}
-
-// What layers need besides: a store (of some program), XNNPACK without the features that this run leaves out.
-struct TailBench {
-  TailBench() {
-    Result<DataStore> opened = DataStore::open(folder.write("model.pte", make_program()), "");
-    store = std::make_unique<DataStore>(std::move(opened.value()));
-    KernelLimits limits;
-    const std::string left_out = environment_or("SLIPWAY_TESTS_WITHOUT", "");
-    for (const std::string_view name : pieces(left_out, ",")) {
-      if (name == "kleidiai") {
-        limits.kleidiai = false;
-      } else {
-        limits.unused_features.emplace_back(name);
-      }
-    }
-    for (XnnContext* context : {&alone, &together}) {
-      context->limit(limits);
-      CHECK(context->start().ok());
-    }
-    CHECK(together.set_threads(kThreads).value() == kThreads);
-  }
-
-  TemporaryFolder folder;
-  std::unique_ptr<DataStore> store;
-  XnnContext alone;
-  XnnContext together;
-};
-
-TailBench& tail_bench() {
-  static TailBench only;
-  return only;
-}
-
-TensorView view_of(Type type, const std::vector<std::uint32_t>& dims, std::uint8_t* data) {
-  TensorView view;
-  switch (type) {
-    case Type::xnn_datatype_fp16:
-      view.dtype = DType::kFloat16;
-      break;
-    case Type::xnn_datatype_qint8:
-      view.dtype = DType::kInt8;
-      break;
-    case Type::xnn_datatype_quint8:
-      view.dtype = DType::kUInt8;
-      break;
-    default:
-      view.dtype = DType::kFloat32;
-      break;
-  }
-  view.dynamism = Dynamism::kBounded;
-  view.rank = static_cast<std::uint8_t>(dims.size());
-  for (std::uint8_t i = 0; i < view.rank; ++i) {
-    view.sizes[i] = view.bounds[i] = dims[i];
-    view.order[i] = i;
-  }
-  view.data = data;
-  view.capacity = view.bytes();
-  return view;
-}
 
 using KernelNames = std::set<std::string>;
 
@@ -257,20 +187,6 @@ Layer sized(const LayerFamily& family, std::size_t rows, std::size_t columns, st
   }
   layer.with_bias = layer.with_bias && index % 5 != 4;
   return layer;
-}
-
-// SLIPWAY_TESTS_TAILS: "all" for six rounds of different sizes; a number, for one of so many layers.
-struct Amount {
-  std::size_t rounds = 1;
-  std::size_t every = 1;
-};
-
-Amount how_much() {
-  const std::string found = environment_or("SLIPWAY_TESTS_TAILS", "1");
-  if (found == "all") {
-    return {6, 1};
-  }
-  return {1, std::max<std::size_t>(std::strtoul(found.c_str(), nullptr, 10), 1)};
 }
 
 class TailSweep {

@@ -2,9 +2,12 @@
 
 #include <xnnpack/common.h>
 #include <xnnpack/config.h>
+#include <xnnpack/hardware-config.h>
+
+#include "lean/xnnpack/half_functions.h"
+#include "selection.h"
 
 #if XNN_ARCH_ARM
-#include <xnnpack/hardware-config.h>
 #include <xnnpack/microparams.h>
 
 #include <cstddef>
@@ -16,6 +19,41 @@ extern "C" void xnn_f32_vgelu_ukernel__scalar_rational_12_10_div_u1(std::size_t 
 #endif
 
 namespace slipway::lean {
+namespace {
+
+// What XNNPACK's config functions return as constant are variables. None where a selective build left the
+// operator out.
+template <typename Kernel>
+void put(const xnn_unary_elementwise_config* table, Kernel kernel) {
+  if (table != nullptr) {
+    const_cast<xnn_unary_elementwise_config*>(table)->ukernel =
+        reinterpret_cast<xnn_vunary_ukernel_fn>(kernel);
+  }
+}
+
+#if XNN_ARCH_ARM64 || XNN_ARCH_X86_64
+// Where halves are computed in at all.
+void correct_half_functions() {
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+#if XNN_ARCH_ARM64
+  const bool wanted = hardware != nullptr && hardware->use_arm_neon_fp16_arith;
+  const HalfFunctions& ours = neon::kHalfFunctions;
+#else
+  const bool wanted =
+      hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 && hardware->use_x86_f16c;
+  const HalfFunctions& ours = avx2::kHalfFunctions;
+#endif
+  if (wanted) {
+    put(xnn_init_f16_hswish_config(), ours.hardswish);
+    put(xnn_init_f16_rsqrt_config(), ours.reciprocal_root);
+    put(xnn_init_f16_sigmoid_config(), ours.sigmoid);
+    put(xnn_init_f16_sqrt_config(), ours.square_root);
+    put(xnn_init_f16_tanh_config(), ours.tanh);
+  }
+}
+#endif
+
+}  // namespace
 
 void correct_kernel_choices() {
 #if XNN_ARCH_ARM
@@ -24,11 +62,11 @@ void correct_kernel_choices() {
     return;
   }
   // init_f32_gelu_config in its unary-elementwise-config.c falls back to the kernel for NEON where there is
-  // no NEON; every other operator falls back to a scalar one. What it returns as constant is a variable.
-  auto* gelu = const_cast<xnn_unary_elementwise_config*>(xnn_init_f32_gelu_config());
-  if (gelu != nullptr) {
-    gelu->ukernel =
-        reinterpret_cast<xnn_vunary_ukernel_fn>(&xnn_f32_vgelu_ukernel__scalar_rational_12_10_div_u1);
+  // no NEON; every other operator falls back to a scalar one.
+  put(xnn_init_f32_gelu_config(), &xnn_f32_vgelu_ukernel__scalar_rational_12_10_div_u1);
+#elif XNN_ARCH_ARM64 || XNN_ARCH_X86_64
+  if constexpr (has_layers("xnnpack::f16")) {
+    correct_half_functions();
   }
 #endif
 }
