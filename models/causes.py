@@ -82,8 +82,30 @@ _KNOWN = (
 
 def known(error: BaseException, otherwise: str = ANY) -> tuple[str, str]:
     """The cause in words and the next step; of an unknown error no words and the hint ``otherwise``."""
-    said = f"{type(error).__name__}: {error}"
+    said = "\n".join(f"{type(one).__name__}: {one}" for one in _chain(error))
     return next(((why, hint) for words, why, hint in _KNOWN if re.search(words, said)), ("", otherwise))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised from, the outermost first."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__
+
+
+def root(error: BaseException) -> BaseException:
+    """The innermost error that says more than those around it: a pass's own only names the pass."""
+    found = error
+    for one in _chain(error):
+        found = one if str(one) and str(one) not in str(found) else found
+    return found
+
+
+def reason(error: BaseException) -> str:
+    """The root of an error in one line."""
+    found = root(error)
+    return f"{type(found).__name__}: {last_lines(found).splitlines()[0]}"
 
 
 def explained(error: BaseException, module: Any = None, program: Any = None, otherwise: str = ANY) -> tuple[str, str]:
@@ -96,6 +118,7 @@ def explained(error: BaseException, module: Any = None, program: Any = None, oth
     why, hint = known(error, otherwise)
     line = place(error, module) if module is not None else ""
     line = line or place_in(error, program)
+    error = root(error)
     said = last_lines(error)
     # What stands above says it already, or begins the exporter's own explanation of itself.
     said = said.splitlines()[0] if why or line else said

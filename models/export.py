@@ -6,7 +6,6 @@ Importing this costs little; torch comes with the first real export of a process
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import os
 import shutil
@@ -26,7 +25,7 @@ from models.host import Host
 from models.options import Options
 from models.packages import install, pins
 from models.progress import Stages
-from models.quiet import log_path, quiet
+from models.quiet import log_path, quiet, trace
 from models.request import Request, key, resolve, versions
 
 if TYPE_CHECKING:
@@ -107,8 +106,7 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
         scheme = quantized.scheme or request.scheme
         stages.show("lowering")
         chosen = partitioners.make(request.partitioners, request.options)
-        # Lowering rewrites its graph, but the original is needed later.
-        every = {name: copy.deepcopy(one.program) for name, one in {**before, model.method: quantized}.items()}
+        every = {name: one.program for name, one in {**before, model.method: quantized}.items()}
         methods = lowering.lower_all(every, chosen)
         lowered = methods[model.method]
     placement = delegation.describe(lowered, model.method)
@@ -127,9 +125,7 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
     )  # fmt: skip
     warnings += [*remarks, *ran.warnings]
 
-    record = lowered.manager.get_etrecord()
-    record.update_representative_inputs([list(quantized.inputs)])
-    record.save(str(folder / RECORD))
+    warnings += _save_record(lowered.manager, quantized.inputs, folder / RECORD)
     return Program(
         name=request.name,
         model=request.model,
@@ -137,7 +133,7 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
         file=request.file,
         size=(folder / request.file).stat().st_size,
         sha256=sha256_file(folder / request.file),
-        etrecord=RECORD,
+        etrecord=RECORD if (folder / RECORD).is_file() else "",
         method=model.method,
         before=first,
         inputs=ran.inputs,
@@ -166,6 +162,24 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
         sources=model.sources,
         depends=model.depends,
     )
+
+
+def _save_record(manager: Any, inputs: Sequence[Any], file: Path) -> list[str]:
+    """Save what ``./inv inspect`` reads; a warning if upstream cannot write it: the program is right without."""
+    from models.causes import reason
+
+    try:
+        record = manager.get_etrecord()
+        record.update_representative_inputs([list(inputs)])
+        record.save(str(file))
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001  # upstream's serializer raises whatever it meets
+        trace(error)
+        file.unlink(missing_ok=True)
+        lost = "./inv inspect finds neither its modules nor PyTorch's values"
+        return [f"upstream cannot write the program's ETRecord ({reason(error)}): {lost}"]
+    return []
 
 
 def _say(program: Program, folder: Path) -> None:

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from models.quiet import trace
+
 
 def _missing(names: list[str]) -> list[str]:
     """Those of these backends and operators that this wheel's runtime lacks."""
@@ -66,6 +68,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
+        trace(error)
         return {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -6,6 +6,7 @@ Imports torch and the exporter.
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import logging
 from collections import Counter
@@ -228,6 +229,9 @@ def _refuse_without_kernel(program: Any) -> None:
 def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[str, Lowered]:
     """The same with several methods, by their names; they share weights, and buffers that an execution changes.
 
+    What a partitioner takes and its lowering refuses is left outside of the delegates (`models.refusals`). The programs
+    stay as they are.
+
     Raises:
         ExportError: the exporter fails, or a method cannot see what another one changes.
     """
@@ -241,17 +245,25 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
+    from models.refusals import Refusals
+
     for program in programs.values():
         _refuse_without_kernel(program)
     try:
         with torch.no_grad(), _listening(partitioners) as reasons:
-            edge = to_edge_transform_and_lower(
-                dict(programs) if len(programs) > 1 else next(iter(programs.values())),
-                transform_passes=get_transform_passes(),
-                partitioner=list(partitioners),
-                compile_config=get_xnnpack_edge_compile_config(),
-                generate_etrecord=True,
-            )
+
+            def run() -> Any:
+                reasons.given.clear()
+                every = copy.deepcopy(dict(programs))  # lowering rewrites the graphs
+                return to_edge_transform_and_lower(
+                    every if len(every) > 1 else next(iter(every.values())),
+                    transform_passes=get_transform_passes(),
+                    partitioner=list(partitioners),
+                    compile_config=get_xnnpack_edge_compile_config(),
+                    generate_etrecord=True,
+                )
+
+            edge = Refusals().lower(run, partitioners)
         progress.at("writing the program")
         names = list(programs)
         every = {name: edge.exported_program(name if len(names) > 1 else "forward") for name in names}

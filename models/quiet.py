@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,9 +39,17 @@ def _to_log(
     os.write(2, warnings.formatwarning(message, category, filename, lineno, line).encode(errors="replace"))
 
 
+def trace(error: BaseException) -> None:
+    """Write an error with its traceback to the log; around a `quiet` block that is the standard error stream."""
+    os.write(2, "".join(traceback.format_exception(error)).encode(errors="replace"))
+
+
 @contextlib.contextmanager
 def quiet(log: Path) -> Iterator[TextIO]:
-    """Send all output of this process, C++ included, to ``log``; the yielded stream still reaches the terminal."""
+    """Send all output of this process, C++ included, to ``log``; the yielded stream still reaches the terminal.
+
+    An error that leaves the block is in the log with its traceback.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     _flush()
     saved = os.dup(1), os.dup(2)
@@ -55,6 +64,9 @@ def quiet(log: Path) -> Iterator[TextIO]:
             warnings.simplefilter("default")
             warnings.showwarning = _to_log
             yield terminal
+    except Exception as error:
+        trace(error)
+        raise
     finally:
         _flush()
         for number, handle in zip((1, 2), saved, strict=True):

@@ -1,0 +1,202 @@
+"""Operators that XNNPACK's partitioner takes and its lowering refuses: found when a delegate fails, and left outside.
+
+Upstream's partitioner decides by rules that know less than the lowering does (which ranks, which layouts, which
+neighbours), so the lowering itself is asked: each operator of a failed delegate is lowered alone; where all of them can
+be, the first one with which the delegate fails is sought. Imports torch and the exporter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+from executorch.exir.backend.backend_api import MethodProgramsPartitionerSpec, remove_used_metadata, to_backend
+from executorch.exir.backend.backend_details import PreprocessResult
+from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
+from executorch.exir.backend.utils import WhyNoPartition
+
+from models import progress
+from models.causes import reason, root
+from models.graphs import target_name
+from models.quiet import trace
+
+_LOG = logging.getLogger("executorch.backends.slipway")
+"""Below the loggers of upstream's partitioners: who listens to their reasons hears ours."""
+_MACHINE = (MemoryError, OSError, ImportError)
+"""Failures of this machine, which say nothing about an operator."""
+_AROUND = ("quantize", "choose_qparams", "getitem")
+"""Parts of names of operators that only serve another one."""
+
+Made = TypeVar("Made")
+
+
+@dataclass
+class _Failure:
+    """A delegate that could not be lowered."""
+
+    program: Any
+    """Its graph as the partitioner chose it."""
+    error: Exception
+
+
+@dataclass
+class Refusals:
+    """What is left outside of the delegates, and why.
+
+    An operator is known by the one of the exported program that it comes from: names change from one lowering to the
+    next when an operator outside is decomposed.
+    """
+
+    left: dict[str, str] = field(default_factory=dict)
+    _failed: list[_Failure] = field(default_factory=list)
+    _owner: Any = None
+    """The partitioner that chose last."""
+    _only: Collection[str] | None = None
+    """While a culprit is sought: all that may be delegated."""
+
+    def lower(self, lower: Callable[[], Made], partitioners: Sequence[Any]) -> Made:
+        """``lower()``, repeated without the operators that it refuses, as long as there are new ones.
+
+        Args:
+            lower: begins anew at each call, with these partitioners.
+        """
+        with self._watching([one for one in partitioners if isinstance(one, XnnpackPartitioner)]):
+            while True:
+                self._failed = []
+                try:
+                    made = lower()
+                    if not self._failed:
+                        return made
+                except Exception:
+                    # A delegate that has failed is empty, which later steps need not take.
+                    if not self._failed:
+                        raise
+                failed, known = self._failed, len(self.left)
+                for one in failed:
+                    trace(one.error)
+                    self._blame(one.program)
+                if len(self.left) == known:
+                    raise failed[0].error
+
+    @contextlib.contextmanager
+    def _watching(self, partitioners: Sequence[Any]) -> Iterator[None]:
+        """Keep delegates that fail, and let partitioners refuse what is in `left`, while the block runs."""
+        copy, compile_ = XnnpackBackend.copy_exported_program_for_preprocess, XnnpackBackend.preprocess
+        originals: dict[int, Any] = {}
+
+        def copy_and_remember(program: Any, specs: Any) -> Any:
+            copied = copy(program, specs)
+            originals[id(copied)] = program
+            return copied
+
+        def preprocess(program: Any, specs: Any) -> Any:
+            original = originals.pop(id(program), None)
+            try:
+                return compile_(program, specs)
+            except Exception as error:
+                if original is None or isinstance(root(error), _MACHINE):
+                    raise
+                self._failed.append(_Failure(original, error))
+                return PreprocessResult(processed_bytes=b"")
+
+        for one in partitioners:
+            self._guard(one)
+        XnnpackBackend.copy_exported_program_for_preprocess = copy_and_remember
+        XnnpackBackend.preprocess = staticmethod(preprocess)
+        try:
+            yield
+        finally:
+            del XnnpackBackend.copy_exported_program_for_preprocess  # it was inherited
+            XnnpackBackend.preprocess = staticmethod(compile_)
+
+    def _guard(self, partitioner: Any) -> None:
+        why = WhyNoPartition(logger=_LOG)
+        choose = partitioner.partition
+
+        def partition(program: Any) -> Any:
+            self._owner = partitioner
+            return choose(program)
+
+        def checked(check: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+            def allowed(node: Any, program: Any) -> bool:
+                origin = _origin(node)
+                if origin in self.left:
+                    why(node, self.left[origin])
+                    return False
+                return (self._only is None or origin in self._only) and check(node, program)
+
+            return allowed
+
+        partitioner.partition = partition
+        for config in partitioner.target_partitioner_configs.values():
+            config.check_constraints = checked(config.check_constraints)
+
+    def _blame(self, program: Any) -> None:
+        """Put into `left` what makes a delegate fail."""
+        progress.at("looking for the operator that XNNPACK's lowering refuses")
+        remove_used_metadata(program.graph)
+        for failure in self._fails(program, apart=True):
+            self._leave(_culprits(failure.program, self._owner), failure.error)
+        while failures := self._fails(program):
+            order = [
+                one for one in dict.fromkeys(map(_origin, _culprits(program, self._owner))) if one not in self.left
+            ]
+            good, bad = 0, len(order)
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                if found := self._fails(program, order[:middle]):
+                    bad, failures = middle, found
+                else:
+                    good = middle
+            if not order:
+                return
+            self._leave(
+                [one for one in _culprits(program, self._owner) if _origin(one) == order[bad - 1]], failures[0].error
+            )
+
+    def _leave(self, nodes: Sequence[Any], error: Exception) -> None:
+        names = ", ".join(sorted({target_name(one) for one in nodes}))
+        for one in nodes:
+            self.left.setdefault(_origin(one), f"its lowering refuses {names}: {reason(error)}")
+
+    def _fails(self, program: Any, only: Collection[str] | None = None, *, apart: bool = False) -> list[_Failure]:
+        """The delegates of ``program`` that cannot be lowered.
+
+        Args:
+            only: operators that may be delegated; all others stay outside.
+            apart: a delegate for each operator.
+        """
+        self._failed, self._only = [], only
+        before, self._owner.per_op_mode = self._owner.per_op_mode, apart or self._owner.per_op_mode
+        try:
+            to_backend(MethodProgramsPartitionerSpec({"forward": program}, {"forward": self._owner}))
+        except Exception:
+            if not self._failed:
+                raise
+        finally:
+            self._only, self._owner.per_op_mode = None, before
+        return self._failed
+
+
+def _origin(node: Any) -> str:
+    """The name of the exported program's operator that ``node`` was made from."""
+    source = (node.meta.get("from_node") or [None])[-1]
+    while source is not None and source.from_node:
+        source = source.from_node[-1]
+    return str(source.name if source is not None else node.name)
+
+
+def _culprits(program: Any, partitioner: Any) -> list[Any]:
+    """The operators for which the partitioner has a rule, without those that only serve another one."""
+    return [
+        node
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        and format_target_name(node.target.__name__) in partitioner.target_partitioner_configs
+        and not any(part in node.target.__name__ for part in _AROUND)
+    ]

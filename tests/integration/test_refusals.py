@@ -1,0 +1,102 @@
+"""Where upstream refuses a part of a program, the rest comes through: operators, the ETRecord."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import ExportError
+from core.paths import ROOT
+from core.program import load_program
+from models.export import RECORD, export
+from models.quiet import log_path
+from tests.integration.test_causes import lower
+
+pytestmark = pytest.mark.export
+
+FIXTURE = ROOT / "tests" / "fixtures" / "models" / "refused.py"
+NORM = "aten::_native_batch_norm_legit_no_training"
+
+
+@pytest.mark.parametrize("scheme", ["fp32", "qs8"])
+def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp_path: Path, scheme: str) -> None:
+    program = load_program(export(f"{FIXTURE}:refused", scheme, out=tmp_path))
+    inside = {one.name.removesuffix(".default").removesuffix(".dim"): one.count for one in program.delegated}
+    outside = {one.name: one.why for one in program.undelegated}
+    refuses = "XnnpackPartitioner: its lowering refuses"
+    assert inside["aten::convolution"] == inside["aten::linear"] == inside["aten::prelu"] == inside["aten::max"] == 1
+    assert outside["aten::max.dim_max"] == (
+        f"{refuses} aten::max.dim: RuntimeError: amax.default only supports keep_dim == True"
+    )
+    assert f"{refuses} aten::prelu: AssertionError: " in outside["aten::mul.out"], "of which PReLU is made"
+    if scheme == "fp32":  # the quantizer puts its own operators between
+        assert inside[NORM] == 1
+        assert f"{refuses} {NORM}.default: KeyError: " in outside[f"{NORM}.out"]
+    assert program.agreement is not None
+    assert program.agreement.max_abs <= program.agreement.limit
+    assert program.warnings == ()
+    assert (program.etrecord, RECORD in program.files) == (RECORD, True)
+    log = log_path(f"refused-refused-{scheme}").read_text(encoding="utf-8")
+    assert "op_max_dim.py" in log, "upstream's traceback"
+
+
+def test_a_record_that_upstream_cannot_write_costs_the_record_alone(tmp_path: Path) -> None:
+    path = export(f"{FIXTURE}:choosing", out=tmp_path)
+    program = load_program(path)
+    assert (program.etrecord, (path / RECORD).exists(), RECORD in program.files) == ("", False, False)
+    (warning,) = program.warnings
+    assert warning.startswith("upstream cannot write the program's ETRecord (SerializeError: ")
+    assert "Traceback" in log_path("refused-choosing-fp32").read_text(encoding="utf-8")
+
+
+def chain() -> Any:
+    """A module of operators that XNNPACK takes, one after the other, and its inputs."""
+    import torch
+
+    class Chain(torch.nn.Module):  # type: ignore[misc]  # torch's types are not read here
+        def forward(self, x: Any) -> Any:
+            return torch.relu(torch.cos(torch.sin(torch.abs(x))))
+
+    return Chain(), (torch.ones(3),)
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let the lowering of delegates fail with ``error`` where ``test`` holds of the names of their operators."""
+    from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
+
+    compile_ = XnnpackBackend.preprocess
+
+    def make(error: Exception, test: Any) -> list[set[str]]:
+        seen: list[set[str]] = []
+
+        def preprocess(program: Any, specs: Any) -> Any:
+            names = {one.target.__name__.split(".")[1] for one in program.graph.nodes if one.op == "call_function"}
+            seen.append(names)
+            if test(names):
+                raise error
+            return compile_(program, specs)
+
+        monkeypatch.setattr(XnnpackBackend, "preprocess", staticmethod(preprocess))
+        return seen
+
+    return make
+
+
+def test_a_combination_that_nobody_foresaw_is_taken_apart(refusing: Any) -> None:
+    seen = refusing(ValueError("not both"), lambda names: {"sin", "cos"} <= names)
+    lowered = lower(*chain())
+    assert lowered.inside == {"aten::abs": 1, "aten::sin": 1, "aten::relu": 1}
+    assert lowered.outside == {
+        "aten::cos": ["XnnpackPartitioner: its lowering refuses aten::cos: ValueError: not both"]
+    }
+    assert sorted(map(sorted, seen[-2:])) == [["abs", "sin"], ["relu"]], "delegates as large as they can be"
+
+
+def test_a_failure_of_the_machine_leaves_no_operator_outside(refusing: Any) -> None:
+    seen = refusing(OSError("No space left on device"), lambda _: True)
+    with pytest.raises(ExportError, match="No space left"):
+        lower(*chain())
+    assert len(seen) == 1, "nothing else is tried"
