@@ -9,8 +9,6 @@ is written last) and to run twice at once (a lock beside the environment).
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import os
 import platform
 import re
@@ -20,28 +18,29 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
-import time
-from collections.abc import Iterator
+import zipfile
 from pathlib import Path
-from typing import NoReturn
+
+from core import addressed
+from core.install_bar import Size, say
+from core.installer import Installation, SetupError, explain_disk, fail, installation, last_lines, pip_words
 
 ROOT = Path(__file__).resolve().parent.parent
 LABELS = {
-    "core": "Slipway's own packages (seconds)",
-    "export": "the exporter: torch, executorch, torchao (about 250 MB, a minute or two)",
-    "onnx": "the ONNX exporter and its runtime (about 60 MB)",
-    "labgrid": "labgrid, for the devices of a lab (about 20 MB)",
-    "debian": "the reader of Debian's archive (about 3 MB)",
-    "test": "the test tools",
-    "lock": "uv, which makes the locks (about 25 MB)",
-    "nets": "packages with nets to measure engines with (about 50 MB)",
-    "docs": "what builds the documentation (about 20 MB)",
-    "coreml": "what exports for Core ML need (about 30 MB)",
-    "openvino": "what exports for OpenVINO need (about 60 MB)",
-    "arm": "what exports for Ethos-U and VGF need (about 70 MB)",
-    "server": "Conan's server, for tests (about 1 MB)",
-    "adb": "the client of adb (about 7 MB)",
+    "core": Size("Slipway's own packages", 59, 240),
+    "export": Size("the exporter, which is torch, executorch and torchao", 251, 800),
+    "onnx": Size("the ONNX exporter and its runtime", 60, 200),
+    "labgrid": Size("labgrid, for the devices of a lab", 20, 60),
+    "debian": Size("the reader of Debian's archive", 3, 10),
+    "test": Size("the test tools", 60, 150),
+    "lock": Size("uv, which makes the locks", 25, 60),
+    "nets": Size("packages with nets to measure engines with", 50, 200),
+    "docs": Size("what builds the documentation", 20, 60),
+    "coreml": Size("what exports for Core ML need", 30, 90),
+    "openvino": Size("what exports for OpenVINO need", 60, 180),
+    "arm": Size("what exports for Ethos-U and VGF need", 70, 200),
+    "server": Size("Conan's server, for tests", 1, 5),
+    "adb": Size("the client of adb", 7, 10),
 }
 """The sets: extras of the project in pyproject.toml.
 
@@ -50,23 +49,7 @@ Those from ``nets`` on go into folders of their own (`install_apart`), all other
 _OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
 """Sets whose wheels are named for x86-64, and used on 64-bit Arm: adbutils is Python, and its adb for macOS
 runs on both."""
-_REFUSED = re.compile(
-    r"DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.*?\n    (\S+)(?: from ([^\s(]+))?.*?Got\s+([0-9a-f]{64})",
-    re.DOTALL,
-)
-_SAID, _LINE = 2000, 1 << 16  # lines of pip's output kept in memory, and characters of one: its log has all
-_TICK = 0.3  # seconds between two looks at what pip has fetched
-_LEAST_FREE = 32 << 20  # bytes; an environment does not fit into less
 EXIT_HOST = 4  # core.errors.HostError; not imported, since this file must run alone
-
-
-class SetupError(Exception):
-    """What happened, the likely cause and what to try, in lines."""
-
-
-def fail(what: str, cause: str, hint: str) -> NoReturn:
-    """Raise a `SetupError` in the project's three-part form."""
-    raise SetupError(f"{what}\nCause: {cause}\nTry: {hint}")
 
 
 def unsupported(system: str, machine: str, triple: str) -> tuple[str, str, str] | None:
@@ -102,7 +85,7 @@ def locked(text: str) -> dict[str, str]:
         if line.startswith("#"):
             continue
         if not line[0].isspace():
-            name = line.partition("==")[0]
+            name = re.split(r"==| @ ", line, maxsplit=1)[0]
         found[name] = found.get(name, "") + line
     return found
 
@@ -120,6 +103,12 @@ def is_installed(venv: Path, name: str) -> bool:
         return False
 
 
+def _same(kept: str, lines: str) -> bool:
+    """Whether what was installed from a package's lines is what other lines of it install here."""
+    wheel = addressed.parted(lines)[1] if " @ " in lines else None
+    return kept == lines or (wheel is not None and wheel.sha256 in kept)
+
+
 def missing(venv: Path, name: str) -> dict[str, str]:
     """The part of a set's lock that the environment still lacks, by package; removes every stamp that this invalidates.
 
@@ -130,8 +119,8 @@ def missing(venv: Path, name: str) -> dict[str, str]:
     for other in LABELS:
         file = stamp(venv, other)
         kept = locked(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        present |= {package for package, lines in pins.items() if kept.get(package) == lines}
-        if other == name or any(package in pins and pins[package] != lines for package, lines in kept.items()):
+        present |= {package for package, lines in pins.items() if _same(kept.get(package, ""), lines)}
+        if other == name or any(package in pins and not _same(lines, pins[package]) for package, lines in kept.items()):
             file.unlink(missing_ok=True)
     return {package: lines for package, lines in pins.items() if package not in present}
 
@@ -150,12 +139,6 @@ def _lock(venv: Path) -> None:
     os.set_inheritable(handle, True)
 
 
-def say(line: str, end: str = "\n") -> None:
-    """One line on stderr."""
-    sys.stderr.write(line + end)
-    sys.stderr.flush()
-
-
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -166,16 +149,26 @@ def _write(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def _pip_from_debian(venv: Path) -> list[str]:
-    """Pip for a Debian Python without ensurepip (python3-venv is missing): Debian's own pip wheel, unpacked.
+def _pip_of_python() -> Path | None:
+    """The wheel of pip that this Python brings along, if it does."""
+    try:
+        import ensurepip
+    except ImportError:  # Debian, without python3-venv
+        return None
+    of_system = sysconfig.get_config_var("WHEEL_PKG_DIR")
+    folders = [*([Path(of_system)] if of_system else []), Path(ensurepip.__file__).parent / "_bundled"]
+    return next((wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), None)
 
-    Returns the command that installs this wheel into ``venv``, from the file that apt has verified. It needs no root:
-    where the system has no lists of packages, as a fresh image, or old ones, apt reads them into a folder here.
+
+def _pip_of_debian(folder: Path) -> Path:
+    """Debian's own pip wheel, for a Debian Python without ensurepip (python3-venv is missing), unpacked in ``folder``.
+
+    apt has verified it. It needs no root: where the system has no lists of packages, as a fresh image, or old ones,
+    apt reads them into the folder.
     """
     hint = "apt install python3-venv (as root), or SLIPWAY_PYTHON=/path/to/another/python3; then the same command again"
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         fail("This Python cannot make virtual environments.", "its ensurepip module is missing", hint)
-    folder = venv / ".slipway" / "pip"
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     apt = ["apt-get", "-q", "-o", "APT::Sandbox::User=root"]
@@ -191,214 +184,40 @@ def _pip_from_debian(venv: Path) -> list[str]:
     else:
         fail(
             "This Python cannot make virtual environments.",
-            f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {_last(trouble)}",
+            f"its ensurepip module is missing, and apt-get download python3-pip-whl failed: {last_lines(trouble)}",
             hint,
         )
     subprocess.run(["dpkg-deb", "-x", str(files[0]), str(folder)], check=True, capture_output=True)
     wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
     if not wheels:
         fail("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
-    shutil.rmtree(folder / "lists", ignore_errors=True)
-    install = ["install", "--no-index", "--no-deps", "--no-input", str(wheels[0])]
-    return [str(venv / "bin" / "python"), str(wheels[0] / "pip"), *install]
+    return wheels[0]
 
 
 def _make_venv(venv: Path) -> None:
-    """A new environment with pip in it; an unfinished one is replaced."""
+    """A new environment with pip in it; an unfinished one is replaced.
+
+    pip's wheel is unpacked, which is all that an installation does with it: ensurepip takes five seconds more.
+    """
     if (venv / "bin" / "python").exists() or venv.exists():
         shutil.rmtree(venv)
-    made = subprocess.run([sys.executable, "-I", "-m", "venv", str(venv)], capture_output=True, text=True, check=False)
-    if made.returncode == 0:
-        return
-    trouble = made.stdout + made.stderr
-    _explain_disk(trouble, venv)
-    shutil.rmtree(venv, ignore_errors=True)
-    bare = subprocess.run(
-        [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)], capture_output=True, text=True, check=False
-    )
-    if bare.returncode:
-        _explain_disk(bare.stdout + bare.stderr, venv)
-        fail(f"Could not make the environment {venv}.", _last(bare.stderr or bare.stdout), "apt install python3-venv")
-    _pip(venv, _pip_from_debian(venv), "pip itself", 1)
-
-
-def _last(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip() and "WARNING" not in line]
-    return "\n".join(lines[-4:])
-
-
-def _explain_disk(text: str, path: Path) -> None:
-    """Raise `SetupError` if the disk was full; ensurepip hides the reason, so look at the free space too."""
-    folder = next(parent for parent in (path, *path.parents) if parent.exists())
-    if (
-        re.search(r"No space left on device|Errno 28|Disk quota exceeded", text)
-        or shutil.disk_usage(folder).free < _LEAST_FREE
-    ):
+    words = [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)]
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    if made.returncode:
+        explain_disk(made.stdout + made.stderr, venv)
         fail(
-            f"No space left on this machine while setting up {path}.",
-            "the disk, your quota or the folder for temporary files is full",
-            "free some space (TMPDIR can name another folder for temporary files), then the same command again",
+            f"Could not make the environment {venv}.",
+            last_lines(made.stderr or made.stdout),
+            "apt install python3-venv",
         )
-
-
-def _explain_pip(text: str, log: Path) -> NoReturn:
-    _explain_disk(text, log)
-    if refused := _REFUSED.search(text):
-        source = f", from {refused[2]}," if refused[2] else ""
-        fail(
-            f"{refused[1]} was not installed: the file that pip got{source} is not in Slipway's lock.",
-            f"the index, mirror or folder that it came from serves other bytes (SHA-256 {refused[3]}); see {log}",
-            "pip config list, which shows pip's sources; remove those you do not trust, then the same command",
-        )
-    retry = "the same command again once the network or your pip configuration (pip config list) works"
-    if re.search(
-        r"NewConnectionError|ConnectTimeout|Name or service|Network is unreachable|ProxyError|Max retries|"
-        r"Temporary failure|ReadTimeout|SSLError",
-        text,
-    ):
-        fail(
-            "Could not reach the Python package index.",
-            f"there is no network, or a proxy blocks it; pip's output is in {log}",
-            retry,
-        )
-    if missing := re.search(r"No matching distribution found for (\S+)", text):
-        if "+" in missing[1]:
-            fail(
-                f"pip found no {missing[1]}, a build that the package index does not have.",
-                f"on Linux the index's own is a GPU build, which does not run here; pip's output is in {log}",
-                "put that wheel (PyTorch's install page names the CPU builds; those for Python 3.11 to 3.13 are in "
-                "pyproject.toml) into a folder, then PIP_FIND_LINKS=FOLDER and the same command again",
-            )
-        fail(
-            f"The Python package index did not offer {missing[1]}.",
-            f"the index lacks it, or has no wheel of it for Python {sys.version.split()[0]} here; see {log}",
-            "python3.11, which every package is built for: SLIPWAY_PYTHON=python3.11",
-        )
-    fail("pip could not install the packages.", f"{_last(text)}\nIts whole output is in {log}.", retry)
-
-
-@contextlib.contextmanager
-def interrupts_later() -> Iterator[list[int]]:
-    """Note a Ctrl-C that comes while the block runs, instead of raising it there: a child half started would be lost.
-
-    Where Ctrl-C is ignored or handled by others, and outside of the main thread, which alone hears it, nothing changes.
-    """
-    noted: list[int] = []
-    mine = threading.current_thread() is threading.main_thread()
-    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield noted
-        return
-    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class _Line:
-    """The changing line of progress: what pip does, the bytes that it has fetched, their rate, and the time.
-
-    Args:
-        label: what is installed.
-        folder: pip's folder for temporary files, into which it downloads.
-    """
-
-    def __init__(self, label: str, folder: Path) -> None:
-        self.doing = ""
-        self._label, self._folder = label, folder
-        self._begun = time.monotonic()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._tick, daemon=True)
-
-    def __enter__(self) -> _Line:  # noqa: PYI034 - typing.Self is of Python 3.11
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        say("\r\x1b[K", end="")
-
-    def _tick(self) -> None:
-        most = seen = 0
-        rate, looked = 0.0, self._begun
-        while not self._over.wait(_TICK):
-            size, now = _size(self._folder), time.monotonic()
-            rate = 0.7 * rate + 0.3 * max(size - seen, 0) / (now - looked)
-            seen, looked, most = size, now, max(most, size)
-            at = f" at {rate / 1e6:.1f} MB/s" if rate > 3e5 else ""  # else it unpacks
-            fetched = f"{most / 1e6:.1f} MB{at}  " if most > 1e5 else ""
-            seconds = int(now - self._begun)
-            line = f"Installing {self._label}  {fetched}{seconds // 60}:{seconds % 60:02}  {self.doing}"
-            say(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="")
-
-
-def _size(folder: Path) -> int:
-    """Bytes of the files below ``folder``, which another program changes."""
-    total = 0
-    for top, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += (Path(top) / name).lstat().st_size
-    return total
-
-
-def _pip(venv: Path, words: list[str], label: str, total: int) -> None:
-    """Run pip, show one changing line of progress, keep its output in a log."""
-    with tempfile.TemporaryDirectory(prefix="slipway-pip-") as scratch, contextlib.ExitStack() as shown:
-        line = _Line(label, Path(scratch))
-        if sys.stderr.isatty():
-            shown.enter_context(line)
-        else:
-            say(f"Installing {label}")
-        _run_pip(venv, words, line, total, scratch)
-
-
-def _run_pip(venv: Path, words: list[str], shown: _Line, total: int, scratch: str) -> None:
-    log = venv / ".slipway" / "setup.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    lines: collections.deque[str] = collections.deque(maxlen=_SAID)
-    count = 0
-    env = {
-        **os.environ,
-        "TMPDIR": scratch,
-        "PYTHONUNBUFFERED": "1",
-        **dict.fromkeys(["PIP_DISABLE_PIP_VERSION_CHECK", "PIP_NO_INPUT"], "1"),
-        "PIP_CONSTRAINT": os.devnull,  # the machine's own would turn a missing wheel into a conflict of versions
-    }
-    child: subprocess.Popen[str] | None = None
-    try:  # outside: a Ctrl-C right after the start would leave pip running
-        with interrupts_later() as noted:
-            child = subprocess.Popen(
-                words,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=env,
-                start_new_session=True,
-                errors="replace",
-            )
-        if noted:
-            raise KeyboardInterrupt
-        assert child.stdout is not None  # noqa: S101 - set, because stdout is PIPE
-        while line := child.stdout.readline(_LINE):
-            lines.append(line)
-            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
-                file.write(line)
-            if line.startswith("Collecting"):
-                count += 1
-            what = line.strip() if count < total else "unpacking"
-            shown.doing = f"{min(count, total)}/{total}  {what}"
-        code = child.wait()
-    finally:
-        if child is not None and child.poll() is None:  # Ctrl-C: pip must not go on by itself
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        if child is not None and child.stdout is not None:
-            child.stdout.close()
-    if code:
-        _explain_pip("".join(lines), log)
+    (packages,) = venv.glob("lib/python3*/site-packages")
+    with tempfile.TemporaryDirectory(prefix="slipway-pip-") as folder:
+        try:
+            with zipfile.ZipFile(_pip_of_python() or _pip_of_debian(Path(folder))) as wheel:
+                wheel.extractall(packages)
+        except OSError as error:
+            explain_disk(str(error), venv)
+            raise
 
 
 def install(name: str, venv: Path) -> bool:
@@ -413,12 +232,32 @@ def install(name: str, venv: Path) -> bool:
     # Name exactly these pins: pip does not check the hashes of packages that the environment already has.
     todo = missing(venv, name)
     if todo:
-        with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-            listing = Path(folder) / "requirements.txt"
-            listing.write_text("".join(todo.values()), encoding="utf-8")
-            _pip(venv, [*pip_words(venv / "bin" / "python"), "-r", str(listing)], LABELS[name], len(todo))
+        with installation(venv, LABELS[name]) as doing:
+            _install_listed("".join(todo.values()), doing)
+        _trim(venv)
     _write(stamp(venv, name), pins)
     return True
+
+
+def _install_listed(lines: str, doing: Installation, *more: str) -> None:
+    """Install what lines of a lock list, with further words for pip."""
+    count = len(locked(lines))
+    lines, wheel = addressed.parted(lines)
+    if wheel is not None:
+        lines += wheel.listed(addressed.fetch(wheel, doing))
+    listing = doing.scratch / "requirements.txt"
+    listing.write_text(lines, encoding="utf-8")
+    doing.install([*pip_words(doing.python), *more, "-r", str(listing)], count)
+    addressed.done(doing)
+
+
+def _trim(venv: Path) -> None:
+    """Remove PyTorch's own C++ tests from an environment, 130 MB of programs that nothing here starts."""
+    for torch in venv.glob("lib/python3*/site-packages/torch"):
+        shutil.rmtree(torch / "test", ignore_errors=True)
+        for file in (torch / "bin").glob("*"):
+            if file.name != "torch_shm_manager":  # hands tensors to other processes
+                file.unlink()
 
 
 def install_apart(name: str, venv: Path, folder: Path) -> None:
@@ -434,26 +273,15 @@ def install_apart(name: str, venv: Path, folder: Path) -> None:
         target.rename(folder)
 
 
-def install_listed(lock: Path, venv: Path, target: Path, label: str, of: str | None = None) -> None:
+def install_listed(lock: Path, venv: Path, target: Path, size: Size, of: str | None = None) -> None:
     """Install what a lock lists into the folder ``target``, with the pip of ``venv``; wheels ``of`` another platform.
 
     Raises:
         SetupError: no network, no space, no wheel for this Python.
     """
-    count = len(locked(lock.read_text(encoding="utf-8")))
-    words = [*pip_words(venv / "bin" / "python"), "--target", str(target), *(["--platform", of] if of else [])]
-    _pip(venv, [*words, "-r", str(lock)], label, count)
-
-
-def pip_words(python: Path) -> list[str]:
-    """How pip is run: only wheels (nothing is built, so no code of a package runs), only files that the lock names.
-
-    Every set is a closure of pins, so pip has nothing to resolve: ``--no-deps`` also keeps torch from bringing
-    gigabytes of GPU libraries that exporting never uses. ``-I`` keeps modules of the current folder out. Python
-    compiles a module when it first imports it; all of torch's take half a minute, and most are never imported.
-    """
-    install = ["install", "--no-deps", "--no-input", "--force-reinstall", "--no-compile"]
-    return [str(python), "-I", "-u", "-m", "pip", *install, "--require-hashes", "--only-binary=:all:"]
+    with installation(venv, size, target) as doing:
+        more = ["--target", str(target), *(["--platform", of] if of else [])]
+        _install_listed(lock.read_text(encoding="utf-8"), doing, *more)
 
 
 def main(name: str, venv: Path) -> int:

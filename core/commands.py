@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import output
-from core.bootstrap import interrupts_later
 from core.errors import HostError, SlipwayError
+from core.installer import interrupts_later
 
 _WIDE = 2000
 """Characters of a line that an error quotes."""

@@ -1,18 +1,21 @@
 """``./inv lock``: write ``locks/`` from the pins in ``pyproject.toml``, which stays the only source of versions.
 
 A lock has one pin for each package and the SHA-256 of every wheel that the index offers for it, on every platform:
-pip installs nothing else, from any index, mirror or folder.
+pip installs nothing else, from any index, mirror or folder. What the index does not have stands there with the address
+of each wheel.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from core import bootstrap, console
+from core import addressed, bootstrap, console
 from core.commands import run
 from core.environment import ensure
 from core.errors import ConfigError, HostError
@@ -21,6 +24,7 @@ from core.paths import ROOT
 
 _HEAD = "# Made by ./inv lock from pyproject.toml: what may be installed, by SHA-256.\n"
 _OLDEST = "3.10"
+_WHEEL = re.compile(r"(?P<name>\w+)-.*-cp3(?P<minor>\d+)-cp3\d+-manylinux_\d+_\d+_(?P<machine>\w+)\.whl")
 
 
 def _pyproject() -> dict[str, Any]:
@@ -48,17 +52,28 @@ def own_build(pin: str) -> bool:
     return "+" in pin.partition(" ;")[0]
 
 
-def lines_of_build(pin: str, files: dict[str, str]) -> str:
-    """A lock's lines for a pin of a local version.
+def lines_of_build(pin: str, files: dict[str, str], folder: str) -> str:
+    """A lock's lines for a pin of a local version: each wheel's address, and for which Python and machine it is.
+
+    Args:
+        files: `builds`.
+        folder: the address that they are below.
 
     Raises:
         ConfigError: ``files`` has no wheel of it.
     """
     version = pin.partition(" ;")[0].replace("==", "-") + "-"
-    digests = sorted(digest for file, digest in files.items() if file.startswith(version))
-    if not digests:
+    found = [_WHEEL.fullmatch(file) for file in sorted(files) if file.startswith(version)]
+    lines = [
+        f"{wheel['name']} @ {folder}{urllib.parse.quote(wheel.string)} ; "
+        f"{addressed.marker('linux', wheel['machine'], '3.' + wheel['minor'])} \\\n"
+        f"    --hash=sha256:{files[wheel.string]}\n"
+        for wheel in found
+        if wheel
+    ]
+    if not lines:
         raise ConfigError(f"No wheel is known for {pin}.", "", "add it to [tool.slipway.builds] in pyproject.toml")
-    return " \\\n".join([pin, *(f"    --hash=sha256:{digest}" for digest in digests)]) + "\n"
+    return "".join(lines)
 
 
 def _compile(pins: list[str]) -> str:
@@ -87,11 +102,12 @@ def make() -> None:
         HostError: the index could not be reached, or it has no wheel for a pin.
     """
     ensure("lock")
+    folder = str(_pyproject()["tool"]["slipway"]["builds-at"])
     rows = []
     for name in bootstrap.LABELS:
         pins = requirements(name)
         text = _HEAD + _compile([pin for pin in pins if not own_build(pin)])
-        text += "".join(lines_of_build(pin, builds()) for pin in pins if own_build(pin))
+        text += "".join(lines_of_build(pin, builds(), folder) for pin in pins if own_build(pin))
         file = bootstrap.lock_file(name)
         before = file.read_text(encoding="utf-8") if file.is_file() else ""
         write_atomic(file, text)

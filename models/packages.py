@@ -23,6 +23,7 @@ from core.aside import NAMES
 from core.console import note
 from core.errors import ConfigError, ExportError, HostError
 from core.files import locked, sha256_bytes, write_atomic
+from core.install_bar import Size
 from core.paths import cache_dir
 
 REQUIREMENTS = "requirements.txt"
@@ -119,7 +120,7 @@ def install(lines: Sequence[str], lock: str = "") -> Path:
                 write_atomic(target / _LOCK, lock)
                 try:
                     if "==" in lock:
-                        bootstrap.install_listed(target / _LOCK, Path(sys.prefix), target, "the model's packages")
+                        bootstrap.install_listed(target / _LOCK, Path(sys.prefix), target, Size("the model's packages"))
                 except bootstrap.SetupError as error:
                     what, cause, hint = (str(error).split("\n", 2) + ["", ""])[:3]
                     raise HostError(what, cause.removeprefix("Cause: "), hint.removeprefix("Try: ")) from error

@@ -6,7 +6,9 @@ import functools
 import hashlib
 import http.server
 import importlib.util
+import itertools
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -17,11 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from core import bootstrap, lock
+from core import bootstrap, download, lock
+from core.addressed import MIRROR, marker
 from core.errors import ConfigError
 from core.paths import ROOT
+from tests.support.files_server import Served, serving
 
 SETS = tuple(bootstrap.LABELS)
+FOLDER = "https://download.pytorch.org/whl/cpu/"
 
 
 def _normal(name: str) -> str:
@@ -35,17 +40,25 @@ def _pin(text: str) -> tuple[str, str, str]:
     return _normal(name), version, condition.replace("python_full_version", "python_version")
 
 
+ADDRESSED = re.compile(
+    r"(?P<name>\S+) @ (?P<address>\S+) ; sys_platform == 'linux' and platform_machine == '(?P<machine>x86_64|aarch64)' "
+    r"and python_version == '3\.(?P<minor>\d+)' \\\n    --hash=sha256:(?P<digest>[0-9a-f]{64})\n"
+)
+"""What a lock has for a wheel with an address."""
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_the_lock_has_pyprojects_pins_and_no_others(name: str) -> None:
-    lines = bootstrap.lock_file(name).read_text(encoding="utf-8").splitlines()
+    lines = ADDRESSED.sub("", bootstrap.lock_file(name).read_text(encoding="utf-8")).splitlines()
     pins = [line.removesuffix(" \\") for line in lines if line[0] not in " #"]
-    assert sorted(map(_pin, pins)) == sorted(map(_pin, lock.requirements(name))), "./inv lock writes it"
+    wanted = [pin for pin in lock.requirements(name) if not lock.own_build(pin)]
+    assert sorted(map(_pin, pins)) == sorted(map(_pin, wanted)), "./inv lock writes it"
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_every_pin_has_hashes_and_nothing_else_stands_in_the_lock(name: str) -> None:
-    text = bootstrap.lock_file(name).read_text(encoding="utf-8")
-    pin = r"[a-z0-9.-]+==[0-9][0-9A-Za-z.]*(?:\+cpu)?(?: ; [a-z_]+ [<>=!]+ '[^']+'(?: or [a-z_]+ == '[^']+')?)? \\\n"
+    text = ADDRESSED.sub("", bootstrap.lock_file(name).read_text(encoding="utf-8"))
+    pin = r"[a-z0-9.-]+==[0-9][0-9A-Za-z.]*(?: ; [a-z_]+ [<>=!]+ '[^']+'(?: or [a-z_]+ == '[^']+')?)? \\\n"
     digest = r"    --hash=sha256:[0-9a-f]{64}"
     assert re.fullmatch(rf"# [^\n]+\n(?:{pin}(?:{digest} \\\n)*{digest}\n)+", text), "no index, no option, no URL"
 
@@ -63,40 +76,29 @@ def test_a_package_is_locked_alike_in_every_set() -> None:
 
 
 def test_builds_beside_the_index_are_those_of_the_pins_with_a_local_version() -> None:
+    """Every Python and machine that Slipway runs on has PyTorch's build at PyTorch's own address, with its digest."""
     pins = [pin for name in SETS for pin in lock.requirements(name) if lock.own_build(pin)]
     assert [pin.partition(" ;")[0] for pin in pins] == ["torch==2.13.0+cpu"]
-    assert len(lock.builds()) == 6
-    for file in lock.builds():
-        assert re.fullmatch(r"torch-2\.13\.0\+cpu-(cp3\d+)-\1-manylinux_2_28_(x86_64|aarch64)\.whl", file)
-    expected = lock.lines_of_build(pins[0], lock.builds())
-    assert expected.count("--hash=sha256:") == 6
-    assert expected in bootstrap.lock_file("export").read_text(encoding="utf-8"), "./inv lock writes it"
+    texts = {name: bootstrap.lock_file(name).read_text(encoding="utf-8") for name in SETS}
+    assert [name for name, text in texts.items() if " @ " in text] == ["export"]
+    rows = list(ADDRESSED.finditer(texts["export"]))
+    assert lock.lines_of_build(pins[0], lock.builds(), FOLDER) == "".join(row.group() for row in rows)
+    pairs = {(int(row["minor"]), row["machine"]) for row in rows}
+    assert pairs == set(itertools.product(range(10, 15), ["x86_64", "aarch64"]))
+    for row in rows:
+        python = f"cp3{row['minor']}"
+        file = f"torch-2.13.0+cpu-{python}-{python}-manylinux_2_28_{row['machine']}.whl"
+        assert row["address"] == FOLDER + file.replace("+", "%2B")
+        assert row["digest"] == lock.builds()[file]
 
 
 def test_a_build_goes_to_its_own_version_only() -> None:
     wheel = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
     pin = "torch==2.13.0+cpu ; sys_platform == 'linux'"
-    assert lock.lines_of_build(pin, {wheel: "cc"}) == f"{pin} \\\n    --hash=sha256:cc\n"
+    (row,) = ADDRESSED.finditer(lock.lines_of_build(pin, {wheel: "c" * 64}, FOLDER))
+    assert (row["minor"], row["machine"], row["digest"]) == ("11", "x86_64", "c" * 64)
     with pytest.raises(ConfigError, match="No wheel is known"):
-        lock.lines_of_build(pin, {wheel.replace("2.13.0", "2.13.1"): "cc"})
-
-
-def test_a_build_that_no_index_has_is_explained(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _lock("1.0+cpu", "0" * 64)
-    with pytest.raises(bootstrap.SetupError, match=r"Try: put that wheel .* PIP_FIND_LINKS"):
-        bootstrap.install("core", environment)
-
-
-def test_a_constraint_of_the_machine_does_not_hide_that(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "constraints.txt").write_text("slipway-sample<=2.0\n")
-    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
-    _lock("1.0+cpu", "0" * 64)
-    with pytest.raises(bootstrap.SetupError, match=r"^pip found no slipway-sample==1\.0\+cpu"):
-        bootstrap.install("core", environment)
+        lock.lines_of_build(pin, {wheel.replace("2.13.0", "2.13.1"): "cc"}, FOLDER)
 
 
 def test_no_hint_lets_a_second_index_in() -> None:
@@ -263,6 +265,99 @@ def test_modules_of_the_current_folder_are_not_imported(
     bootstrap._make_venv(tmp_path / "another")
     assert (tmp_path / "another" / "bin" / "python").exists()
     assert not (planted / "ran").exists()
+
+
+# --- wheels with an address ---
+
+
+@pytest.fixture
+def addressed(environment: Path, tmp_path: Path) -> Iterator[Served]:
+    """A lock that names a wheel by an address on this machine, as the exporter's does PyTorch's."""
+    wheel = _wheel(tmp_path / "good", "1.0", "good")
+    python = ".".join(map(str, sys.version_info[:2]))
+    with serving(wheel.read_bytes()) as served:
+        address = f"{served.address}/{wheel.name}"
+        rows = [(sys.platform, platform.machine(), python, _digest(wheel)), ("linux", "vax", "3.9", "0" * 64)]
+        bootstrap.lock_file("core").write_text(
+            "".join(
+                f"slipway-sample @ {address} ; {marker(*where)} \\\n    --hash=sha256:{digest}\n"
+                for *where, digest in rows
+            )
+        )
+        yield served
+
+
+def test_its_address_serves_what_pips_own_settings_do_not_have(
+    environment: Path, addressed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first try ends in the middle for good; the second goes on there, through the proxy that pip is told."""
+    size = len(addressed.data)
+    monkeypatch.setattr(download, "_PAUSE", 0.0)
+    addressed.cuts = [size // 2, 0, 0, 0]
+    with pytest.raises(bootstrap.SetupError) as caught:
+        bootstrap.install("core", environment)
+    what, cause, hint = str(caught.value).splitlines()
+    assert what == "slipway_sample==1.0 could not be downloaded."
+    assert f"{addressed.address}/slipway_sample-1.0-py3-none-any.whl: " in cause
+    assert "pip's own sources have no such file" in cause
+    assert "once the network or the proxy" in hint
+    assert "then PIP_FIND_LINKS=FOLDER" in hint
+    assert _installed(environment) == ""
+    monkeypatch.setenv("PIP_PROXY", addressed.address)
+    monkeypatch.setenv(MIRROR, "http://mirror.invalid/wheels/")
+    addressed.asked.clear()
+    assert bootstrap.install("core", environment)
+    asked = ("http://mirror.invalid/wheels/slipway_sample-1.0-py3-none-any.whl", f"bytes={size // 2}-")
+    assert addressed.asked == [asked]
+    assert _installed(environment) == "good"
+    assert not (environment / ".slipway" / "wheels").exists()
+    assert not bootstrap.install("core", environment), "a second time there is nothing to do"
+
+
+def test_pips_own_settings_come_first_if_the_digest_fits(
+    environment: Path, addressed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    assert (_installed(environment), addressed.asked) == ("good", [])
+
+
+def test_another_file_in_pips_own_folder_is_passed_over(
+    environment: Path, addressed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = _wheel(tmp_path / "bad", "1.0", "evil")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
+    good, addressed.data = addressed.data, b"not that wheel"
+    with pytest.raises(bootstrap.SetupError, match="has another file than Slipway's lock names") as caught:
+        bootstrap.install("core", environment)
+    assert hashlib.sha256(b"not that wheel").hexdigest() in str(caught.value)
+    assert _digest(bad) in str(caught.value)
+    addressed.data = good
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+
+
+def test_a_python_without_such_a_wheel_is_told(
+    environment: Path, addressed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(bootstrap.SetupError, match=r"^There is no slipway_sample==1\.0 for Python 3"):
+        bootstrap.install("core", environment)
+    assert addressed.asked == []
+
+
+def test_the_same_wheel_under_a_new_lock_is_kept(environment: Path, addressed: Served) -> None:
+    digest = hashlib.sha256(addressed.data).hexdigest()
+    older = f"slipway-sample==1.0 \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{digest}\n"
+    kept = bootstrap.stamp(environment, "core")
+    kept.parent.mkdir()
+    kept.write_text(older)
+    assert not bootstrap.is_installed(environment, "core")
+    assert bootstrap.install("core", environment)
+    assert bootstrap.is_installed(environment, "core")
+    assert addressed.asked == []
+    kept.write_text(older.replace(digest, "2" * 64))
+    assert set(bootstrap.missing(environment, "core")) == {"slipway-sample"}
 
 
 def test_only_what_changed_is_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
