@@ -95,6 +95,11 @@ def stamp(venv: Path, name: str) -> Path:
     return venv / ".slipway" / f"{name}.lock"
 
 
+def failure(venv: Path, name: str) -> Path:
+    """Why the set could not be installed the last time, in three lines; no such file if it could, or nobody tried."""
+    return venv / ".slipway" / f"{name}.failed"
+
+
 def is_installed(venv: Path, name: str) -> bool:
     """Whether the set, exactly as locked now, is in the environment."""
     try:
@@ -256,7 +261,7 @@ def _trim(venv: Path) -> None:
     for torch in venv.glob("lib/python3*/site-packages/torch"):
         shutil.rmtree(torch / "test", ignore_errors=True)
         for file in (torch / "bin").glob("*"):
-            if file.name != "torch_shm_manager":  # hands tensors to other processes
+            if file.is_file() and file.name != "torch_shm_manager":  # that one hands tensors to other processes
                 file.unlink()
 
 
@@ -304,21 +309,32 @@ def main(name: str, venv: Path) -> int:
 
 
 def guarded(words: list[str]) -> int:
-    """`main`, or its second half in the environment; every foreseen failure prints a message."""
+    """`main`, or its second half in the environment; every foreseen failure has a message.
+
+    The core set's is printed; of another set `core.environment` reads what `failure` keeps.
+    """
+    name, venv = words[-2], Path(words[-1])
     try:
         if words[0] != "--inside":
-            return main(words[0], Path(words[1]))
-        install(words[1], Path(words[2]))
+            return main(name, venv)
+        install(name, venv)
     except SetupError as error:
-        say(str(error))
+        said = str(error)
     except OSError as error:
-        say(
-            f"Could not set up {words[-1]}.\nCause: {error}\n"
+        said = (
+            f"Could not set up {venv}.\nCause: {error}\n"
             "Try: free some space or make the folder writable, then the same command again"
         )
     except KeyboardInterrupt:
         say("Interrupted; the same command again goes on from here.")
         return 130
     else:
+        failure(venv, name).unlink(missing_ok=True)
         return 0
+    try:
+        _write(failure(venv, name), said)
+    except OSError:
+        name = "core"
+    if name == "core":
+        say(said)
     return EXIT_HOST

@@ -83,7 +83,8 @@ def process(
                     start_new_session=True,
                 )
             except FileNotFoundError as error:
-                raise HostError(f"{words[0]} does not exist.", str(error), "./inv doctor") from error
+                hint = "./inv doctor --cache" if "/" in words[0] else f"install {words[0]} with the system's packages"
+                raise HostError(f"{words[0]} does not exist.", str(error), hint) from error
             _running.add(child)
         if interrupted:
             raise KeyboardInterrupt

@@ -78,7 +78,29 @@ def ensure(name: str) -> None:
     if code == 130:
         raise KeyboardInterrupt
     if code:
-        raise HostError(f"The {name} packages could not be installed.", "see above", "./inv doctor")
+        raise why(name) or HostError(
+            f"The {name} packages could not be installed.", "see above", "the same command again"
+        )
+
+
+def why(name: str) -> HostError | None:
+    """Why a set could not be installed the last time; None if it is there, or nobody tried."""
+    file = bootstrap.failure(venv(), name)
+    if bootstrap.is_installed(venv(), name) or not file.is_file():
+        return None
+    return host_error(file.read_text(encoding="utf-8"))
+
+
+def host_error(text: str) -> HostError:
+    """The error that a `SetupError` says in lines."""
+    rest, _, hint = text.rpartition("\nTry: ")
+    what, _, cause = rest.partition("\nCause: ")
+    return HostError(what, cause, hint)
+
+
+def renew(name: str) -> str:
+    """The command after which the next one that needs the set installs all of it again."""
+    return f"rm {bootstrap.stamp(venv(), name)}; then the same command again"
 
 
 def apart(name: str) -> Path:
@@ -101,8 +123,7 @@ def apart(name: str) -> Path:
                 try:
                     bootstrap.install_apart(name, venv(), folder)
                 except bootstrap.SetupError as error:
-                    what, cause, hint = (str(error).split("\n", 2) + ["", ""])[:3]
-                    raise HostError(what, cause.removeprefix("Cause: "), hint.removeprefix("Try: ")) from error
+                    raise host_error(str(error)) from error
     return folder
 
 
@@ -118,8 +139,8 @@ def ensure_export() -> None:
             last = done.stderr.strip().splitlines()[-1:]
             raise HostError(
                 f"The installed torch does not run here: {' '.join(last)}",
-                "a library that it needs is not on this machine",
-                "./inv doctor; pip's output is in .slipway/setup.log in the environment",
+                "a library that it needs is not on this machine, or its processor is too old",
+                "install that library with the system's packages, then the same command again",
             )
 
 

@@ -42,7 +42,9 @@ def _of_the_machine(error: OSError) -> SlipwayError | None:
         )
     if error.errno in _LIMITS:
         return HostError(
-            f"This machine refuses{named or ' a request'}: {reason}.", "a limit was reached", "./inv doctor"
+            f"This machine refuses{named or ' a request'}: {reason}.",
+            "a limit was reached",
+            "end other programs, or raise the limit (ulimit -a shows all); then the same command again",
         )
     return None
 

@@ -21,6 +21,7 @@ from typing import Any
 from core import bootstrap
 from core.aside import NAMES
 from core.console import note
+from core.environment import host_error
 from core.errors import ConfigError, ExportError, HostError
 from core.files import locked, sha256_bytes, write_atomic
 from core.install_bar import Size
@@ -122,8 +123,7 @@ def install(lines: Sequence[str], lock: str = "") -> Path:
                     if "==" in lock:
                         bootstrap.install_listed(target / _LOCK, Path(sys.prefix), target, Size("the model's packages"))
                 except bootstrap.SetupError as error:
-                    what, cause, hint = (str(error).split("\n", 2) + ["", ""])[:3]
-                    raise HostError(what, cause.removeprefix("Cause: "), hint.removeprefix("Try: ")) from error
+                    raise host_error(str(error)) from error
                 target.rename(folder)
     return folder
 

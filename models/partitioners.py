@@ -188,9 +188,8 @@ def _made(entry: Entry, options: Options) -> Any:
             arguments["configs"] = _configs(arguments["configs"])
         return kind(**arguments)
     except (ImportError, RuntimeError) as error:
-        raise HostError(
-            f"The partitioner {entry.name} does not work on this machine.", str(error), "./inv doctor"
-        ) from error
+        hint = "--partitioners with others; docs/backends.md says what each one needs"
+        raise HostError(f"The partitioner {entry.name} does not work on this machine.", str(error), hint) from error
 
 
 def quantizer(names: Sequence[str], options: Options) -> Any:

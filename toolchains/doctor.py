@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import platform
-import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +25,15 @@ _LEAST_FREE = 4e9
 MACHINE, COMPILERS, RUNNING = "This machine", "Compilers", "Running programs"
 GROUPS = (MACHINE, COMPILERS, RUNNING)
 _APT = "sudo apt-get install "
+_SECONDS = 120.0
+"""After so long a program that only says its version counts as hung."""
+_EXPORTER = """
+import torch, torchao, executorch.exir, executorch.runtime
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+import importlib.metadata
+print("torch", torch.__version__ + ", executorch", importlib.metadata.version("executorch"))
+"""
+"""What exporting and its reference outputs import."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,7 @@ class Check:
 
     name: str
     ok: bool
+    """Nothing is to be done. Of a program: it ran just now, unless it is fetched `later`."""
     detail: str
     fix: str = ""
     """The command that fixes it; empty if it works."""
@@ -41,6 +54,26 @@ class Check:
     """Of compilers: their family. Of what runs programs: ``natively``, ``QEMU``, ``Wine`` or ``elsewhere``."""
     target: str = ""
     """The target that it is about, if any."""
+    later: bool = False
+    """It is fetched when it is first needed."""
+
+
+def _said(argv: Sequence[str | Path]) -> tuple[bool, str]:
+    """Whether a program runs here, and the first line that it says; of a failure the last."""
+    words = [os.fspath(word) for word in argv]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError as error:
+        return False, f"{words[0]}: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return False, f"{words[0]} says nothing for {_SECONDS:.0f} s"
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    if done.returncode:
+        return False, f"{Path(words[0]).name} ends with {done.returncode}: {lines[-1] if lines else 'it says nothing'}"
+    return True, lines[0] if lines else ""
 
 
 def _python() -> Check:
@@ -72,21 +105,23 @@ def _pip() -> Check:
     try:
         version = importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
-        return Check("pip", False, "not in this environment", f"{sys.executable} -m ensurepip")
+        return Check("pip", False, "not in this environment", f"rm -r {sys.prefix}; then ./inv, which makes it again")
     return Check("pip", True, f"{version}, set up as pip config list says")
 
 
 def _exporter() -> Check:
-    """Which build of PyTorch exports: on Linux one that the package index lacks and an own index or folder has."""
-    from core import bootstrap
+    """Whether what exports can be imported, in a process of its own; if it is not installed, why."""
+    from core import bootstrap, environment
 
-    lock = bootstrap.lock_file("export").read_text(encoding="utf-8")
-    mine = "==" if sys.platform.startswith("linux") else "!="
-    pin = re.search(rf"^torch==(\S+) ; sys_platform {mine} 'linux'", lock, re.MULTILINE)
-    version = pin[1] if pin else "an unknown version"
     if bootstrap.is_installed(Path(sys.prefix), "export"):
-        return Check("exporter", True, f"torch {version} in this environment")
-    return Check("exporter", True, f"torch {version}, which the first export fetches")
+        ok, said = _said([sys.executable, "-I", "-c", _EXPORTER])
+        detail = f"{said}: they load" if ok else f"it is installed and does not load: {said}"
+        return Check("exporter", ok, detail, "" if ok else environment.renew("export"))
+    if error := environment.why("export"):
+        return Check("exporter", False, f"{error.what} {error.cause}", error.hint)
+    size = bootstrap.LABELS["export"]
+    detail = f"the first export fetches it: {size.download:.0f} MB, {size.disk:.0f} MB unpacked"
+    return Check("exporter", True, detail, later=True)
 
 
 def _debian() -> Check:
@@ -103,8 +138,10 @@ def _zig() -> Check:
         found = zig.installed()
     except HostError as error:
         return Check("zig", False, error.what, error.hint)
-    pinned = zig.pinned_version()
-    return Check("zig", True, f"{pinned} in the cache" if found else f"{pinned} is fetched by the first build")
+    if found is None:
+        return Check("zig", True, f"the first build fetches {zig.pinned_version()}", later=True)
+    ok, said = _said([found, "version"])
+    return Check("zig", ok, said, "" if ok else "./inv doctor --cache, which names what was changed")
 
 
 def _ccache() -> Check:
@@ -116,12 +153,22 @@ def _ccache() -> Check:
 
 
 def _conan() -> Check:
-    from toolchains.build import conan
+    from core import environment
+    from toolchains import tools
 
+    name = "Conan, CMake, Ninja"
     try:
-        return Check("Conan, CMake, Ninja", True, conan.available())
+        cmake, ninja = tools.program("cmake"), tools.program("ninja")
     except HostError as error:
-        return Check("Conan, CMake, Ninja", False, error.what, error.hint)
+        return Check(name, False, error.what, environment.renew("core"))
+    found = {
+        "conan": _said([sys.executable, "-I", "-m", "conans.conan", "--version"]),
+        "cmake": _said([cmake, "--version"]),
+        "ninja": _said([ninja, "--version"]),
+    }
+    if bad := [said for ok, said in found.values() if not ok]:
+        return Check(name, False, "; ".join(bad), environment.renew("core"))
+    return Check(name, True, ", ".join(f"{program} {said.split()[-1]}" for program, (_, said) in found.items()))
 
 
 def _made(target: Target, family: str) -> str:
@@ -161,10 +208,13 @@ def _emulators() -> list[Check]:
     from toolchains.targets import load_targets
 
     found: list[Check] = []
+    said = functools.cache(lambda program: _said([program, "--version"]))
 
-    def check(family: str, ok: bool, detail: str, fix: str = "", optional: bool = False) -> None:
+    def check(
+        family: str, ok: bool, detail: str, fix: str = "", optional: bool = False, *, later: bool = False
+    ) -> None:
         of = target.name
-        found.append(Check(f"running {of}", ok, detail, fix, optional, RUNNING, family, of))
+        found.append(Check(f"running {of}", ok, detail, fix, optional, RUNNING, family, of, later))
 
     for target in load_targets().values():
         if not target.working_engines:
@@ -180,9 +230,13 @@ def _emulators() -> list[Check]:
             detail = why or "Wine, from Debian's packages, in namespaces of this user's own"
             check("Wine", not why, detail, debian.fix(), optional=True)
         elif not debian.runnable():
-            check("QEMU", True, f"{target.qemu}, from Debian's packages")
+            program = emulators.unpacked(target)
+            ok, what = said(program) if program else (True, f"{target.qemu}, from Debian's packages")
+            fix = "" if ok else "./inv doctor --cache, which names what was changed"
+            check("QEMU", ok, what, fix, later=program is None)
         elif path := shutil.which(target.qemu) or shutil.which(f"{target.qemu}-static"):
-            check("QEMU", True, f"{path}, this system's own")
+            ok, what = said(path)
+            check("QEMU", ok, f"{what}, this system's own", "" if ok else "install your distribution's qemu-user again")
         else:
             fix = debian.fix() if debian.runnable() else "install your distribution's qemu-user, 8 or newer"
             check("QEMU", False, f"no {target.qemu}", fix, optional=platform.system() != "Linux")
@@ -190,9 +244,12 @@ def _emulators() -> list[Check]:
 
 
 def checks() -> list[Check]:
-    """All findings, the most important first. Uses no network."""
+    """All findings, the most important first: what is here is run. Uses no network."""
     single: list[Callable[[], Check]] = [_python, _disk, _pip, _exporter, _debian, _zig, _ccache, _conan]
-    return [*(check() for check in single), *_toolchains(), *_emulators()]
+    with ThreadPoolExecutor() as pool:  # the exporter takes seconds to load
+        alone = [pool.submit(check) for check in single]
+        several = [*_toolchains(), *_emulators()]
+        return [*(each.result() for each in alone), *several]
 
 
 def _tables(found: Sequence[Check]) -> None:
@@ -221,14 +278,16 @@ def _finding(check: Check, loud: bool) -> str:
 
 
 def _state(check: Check) -> str:
-    return "ok" if check.ok else "optional" if check.optional else "MISSING"
+    if check.ok:
+        return "later" if check.later else "ok"
+    return "optional" if check.optional else "MISSING"
 
 
 def _together(checks: Sequence[Check]) -> list[Check]:
     """One check for each family and state, which names the targets."""
-    groups: dict[tuple[str, bool], list[Check]] = {}
+    groups: dict[tuple[str, bool, bool], list[Check]] = {}
     for check in checks:
-        groups.setdefault((check.family, check.ok), []).append(check)
+        groups.setdefault((check.family, check.ok, check.later), []).append(check)
     return [
         dataclasses.replace(
             some[0],
@@ -236,7 +295,7 @@ def _together(checks: Sequence[Check]) -> list[Check]:
             detail=_targets([check.target for check in some]),
             fix=_fix(some),
         )
-        for (family, _), some in sorted(groups.items(), key=lambda item: not item[0][1])
+        for (family, *_), some in sorted(groups.items(), key=lambda item: not item[0][1])
     ]
 
 

@@ -35,5 +35,7 @@ def program(name: str) -> str:
     own = Path(sys.executable).parent / name
     found = os.fspath(own) if own.is_file() else shutil.which(name)
     if not found:
-        raise HostError(f"{name} is not installed.", "the environment is incomplete", "./inv, which completes it")
+        raise HostError(
+            f"{name} is not installed.", "the environment is incomplete", "./inv doctor, which says how to complete it"
+        )
     return found

@@ -37,7 +37,8 @@ class LocalChannel:
                 cwd="/",
             )
         except OSError as error:
-            raise HostError(f"{argv[0]} cannot be started on this machine.", str(error), "./inv doctor") from error
+            hint = f"see that it is there and may be executed: ls -l {argv[0]}"
+            raise HostError(f"{argv[0]} cannot be started on this machine.", str(error), hint) from error
         self.heard = Heard("this machine")
         self.stdout, self.stderr = self.heard.stdout, self.heard.stderr
         self._selector = selectors.DefaultSelector()

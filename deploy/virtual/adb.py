@@ -83,7 +83,8 @@ def _start(folder: Folder) -> State:
         abandon(folder, pid)
         raise
     abandon(folder, pid)
-    raise HostError("The adb server of the virtual devices did not start.", last_lines(folder.log), "./inv doctor")
+    hint = f"see {folder.log}, then the same command again"
+    raise HostError("The adb server of the virtual devices did not start.", last_lines(folder.log), hint)
 
 
 def _answers(port: int) -> bool:

@@ -180,7 +180,7 @@ def conan(
 _HOST_FAULTS = {
     "No space left on device": "free some space (./inv clean --cache removes Slipway's own cache), then again",
     "Disk quota exceeded": "free some space (./inv clean --cache removes Slipway's own cache), then again",
-    "could not be fetched": "check the network (./inv doctor), then again",
+    "could not be fetched": "check the network and the proxy (https_proxy), then again",
     "Unable to connect to remote": "start the server of SLIPWAY_CONAN_REMOTE, or unset that variable",
     "pip could not fetch": "check the network and pip's index (pip config list), then again",
 }
@@ -399,17 +399,6 @@ def forget(reference: str, log: Path) -> None:
     """Remove old revisions of ``reference`` and what was left of building it."""
     conan(["remove", f"{reference}#!latest", "--confirm"], log=log)
     conan(["cache", "clean", reference, "--build", "--source", "--temp"], log=log)
-
-
-def available() -> str:
-    """Version of Conan, CMake and Ninja in use, for ``doctor``; raises `HostError` when one is missing."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = {name: version(name) for name in ("conan", "cmake", "ninja")}
-    except PackageNotFoundError as error:
-        raise HostError(f"{error.name} is not installed.", "the environment is incomplete", "./inv doctor") from error
-    return ", ".join(f"{name} {number}" for name, number in found.items())
 
 
 def program(name: str) -> str:

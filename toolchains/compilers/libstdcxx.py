@@ -179,7 +179,7 @@ def _stub(
         env={**os.environ, **env},
         error=BuildError,
         what=f"Making the link stub of {source.name}",
-        hint="./inv doctor",
+        hint="./inv doctor --cache, which names what was changed in the cache",
     )
     assembly.unlink()
 
@@ -217,7 +217,7 @@ def _compat(zig: Path, target: Target, headers: tuple[Path, ...], out: Path, env
         env=environment,
         error=BuildError,
         what="Compiling for libstdc++",
-        hint="./inv doctor",
+        hint="./inv doctor --cache, which names what was changed in the cache",
     )
     run([zig, "ar", "rcs", out, built], env=environment, error=BuildError, what="Compiling for libstdc++")
     built.unlink()

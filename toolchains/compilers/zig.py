@@ -343,7 +343,8 @@ def ensure(target: Target) -> Compilers:
     """
     reason = usable(target)
     if reason:
-        raise HostError(f"zig cannot build for {target.name} here.", reason, "./inv doctor")
+        why, _, hint = reason.partition(": ")
+        raise HostError(f"zig cannot build for {target.name} here.", why, hint or "./inv targets")
     texts, library, library_key, static = _wrappers(program(), target)
     key = sha256_bytes(portable("\0".join([library_key, *texts.values()])).encode())[:16]
     folder = cache_dir("toolchains") / f"zig-{target.name}-{key}"

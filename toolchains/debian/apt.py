@@ -115,6 +115,7 @@ class Apt(Client):
             "Dir::State::lists": f"{folder}/lists",
             "Dir::State::status": f"{folder}/state/status",
             "Dir::Cache": f"{folder}/cache",
+            "Dir::Cache::srcpkgcache": "",  # as large as the other, and read by nothing here
             "APT::Architecture": self.arch,
             "APT::Architectures": self.arch,
             "APT::Install-Recommends": "false",

@@ -16,6 +16,7 @@ _NAME = re.compile(r"^Package: *(\S+)$", re.MULTILINE)
 _PROVIDES = re.compile(r"^Provides: *(\S.*)$", re.MULTILINE)
 _PRIORITIES = {name: order for order, name in enumerate(("required", "important", "standard", "optional"))}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_OTHER_MIRROR = "set SLIPWAY_DEBIAN_MIRROR to another mirror"
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,13 @@ def safe_path(path: str) -> str:
     """
     if not re.fullmatch(r"[\w+.~-][\w+.~/-]*", path, re.ASCII) or ".." in PurePosixPath(path).parts:
         what = f"The archive's list names {path!r}, which is not a path in the archive."
-        raise ArchiveError(what, "", "./inv doctor")
+        raise ArchiveError(what, "", _OTHER_MIRROR)
     return path
 
 
 def _digest(text: str) -> str:
     if not _SHA256.fullmatch(text):
-        raise ArchiveError(f"The archive's list has {text!r} in place of a SHA-256.", "", "./inv doctor")
+        raise ArchiveError(f"The archive's list has {text!r} in place of a SHA-256.", "", _OTHER_MIRROR)
     return text
 
 

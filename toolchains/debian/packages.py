@@ -192,7 +192,11 @@ def _refresh(apt: Client) -> bool:
 def _fill_pool(apt: Client, packages: Sequence[str], closure: bool) -> list[Item]:
     items = apt.plan(packages, closure)
     if not items:
-        raise HostError(f"The archive has no files for {', '.join(packages)}.", f"suite {apt.suite}", "./inv doctor")
+        raise HostError(
+            f"The archive has no files for {', '.join(packages)}.",
+            f"suite {apt.suite}",
+            "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
+        )
     pool = _pool(apt.suite, apt.arch)
     missing = [item for item in items if not _intact(pool / item.name, item.size, item.sha256)]
     if missing:
@@ -220,18 +224,25 @@ def tree(
         name: how the folder's name begins; the first package's name by default.
         keep: patterns of the paths to keep (``usr/bin/qemu-arm``); everything by default.
     """
-    key = _key(suite, arch, packages, closure)
-    if keep:
-        key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
-    root = cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
+    root = tree_root(suite, arch, packages, closure, name, keep)
     if _usable(root):
         return root
-    with locked(f"debian-tree-{suite}-{arch}-{key}"):
+    with locked(f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}"):
         if not _usable(root):
             files = fetch(suite, arch, packages, closure)
             _sweep(root.parent, f".{root.name}.*")
             _unpack_into(root, files, keep)
     return root
+
+
+def tree_root(
+    suite: str, arch: str, packages: Sequence[str], closure: bool = False, name: str = "", keep: Sequence[str] = ()
+) -> Path:
+    """Where `tree` puts the folder, whether it is there or not."""
+    key = _key(suite, arch, packages, closure)
+    if keep:
+        key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
+    return cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
 
 
 def _usable(root: Path) -> bool:

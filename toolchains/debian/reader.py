@@ -74,7 +74,8 @@ class Reader(Client):
             HostError: there are no keys to check signatures with.
         """
         if not _PLAIN.fullmatch(self.suite) or not _PLAIN.fullmatch(self.arch):
-            raise ArchiveError(f"There is no Debian {self.suite} for {self.arch}.", "", "./inv doctor", absent=True)
+            hint = "names as bookworm and arm64"
+            raise ArchiveError(f"There is no Debian {self.suite} for {self.arch}.", "", hint, absent=True)
         need_reader()
         mirror = find_mirror()
         keys = keyring(mirror)

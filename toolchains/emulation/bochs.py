@@ -103,7 +103,7 @@ def folder() -> Path:
         raise HostError("There is no Bochs on this machine.", why, debian.fix())
     machine = _MACHINES.get(host_arch())
     if machine is None:
-        raise HostError(f"Bochs is not built on {host_arch()}.", f"it is on {', '.join(_MACHINES)}", "./inv doctor")
+        raise HostError(f"Bochs is not built on {host_arch()}.", f"it is on {', '.join(_MACHINES)}", "on one of these")
     bios = debian.tree(_SUITE, host_arch(), list(_BIOS), name="bochs-bios")
     inputs = (
         _SOURCE, _FOLDERS, _LEFT_OUT.pattern, _FLAGS, _SOFTFLOAT, _VALUES, _CHANGES, _ROM.read_bytes(),

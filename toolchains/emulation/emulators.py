@@ -24,6 +24,8 @@ _SUITE = "trixie"
 _NEWER = {"sme2": ("qemu-aarch64", "forky", "max")}
 """CPU models beyond the table's, for proofs: emulator, the suite that has one new enough, and its name there. QEMU 11
 is the first to have SME2."""
+_KEPT = [f"usr/bin/{program}" for program in ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")]
+"""The package holds forty emulators, half a gigabyte: only those of the table are kept."""
 _SYSTEM = "qemu-system-arm"
 _PROGRAMS = {"arm64": "qemu-system-aarch64", "armhf": "qemu-system-arm", "armel": "qemu-system-arm"}
 _LEAST = 8
@@ -80,10 +82,15 @@ def _user_program(name: str, suite: str) -> str:
         if suite != _SUITE:
             raise HostError(f"There is no {name} of Debian {suite} on this machine.", why, debian.fix())
         return _installed((name, f"{name}-static"), why)
-    # The package holds forty emulators, half a gigabyte: only those of the table are kept.
-    programs = ("qemu-aarch64", "qemu-arm", "qemu-i386", "qemu-x86_64")
-    root = debian.tree(suite, host_arch(), [_USER], keep=[f"usr/bin/{program}" for program in programs])
+    root = debian.tree(suite, host_arch(), [_USER], keep=_KEPT)
     return str(root / "usr/bin" / name)
+
+
+def unpacked(target: Target) -> Path | None:
+    """The target's emulator out of Debian's packages, if it is in the cache; nothing is fetched."""
+    root = debian.tree_root(_SUITE, host_arch(), [_USER], keep=_KEPT)
+    program = root / "usr/bin" / target.qemu
+    return program if program.is_file() else None
 
 
 def system_argv(arch: str, suite: str = "forky", *, count: bool = True) -> list[str]:

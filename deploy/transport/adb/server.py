@@ -258,7 +258,9 @@ def users_server(start: bool = True) -> Server | None:
     server = running_server(port)
     if server is None:
         raise HostError(
-            f"adb's server does not start on port {port}.", says("adb", done.stderr or done.stdout), "./inv doctor"
+            f"adb's server does not start on port {port}.",
+            says("adb", done.stderr or done.stdout),
+            f"end what uses that port, or give adb another one: export {PORT_VARIABLE}=5038",
         )
     return server
 
