@@ -46,6 +46,10 @@ LABELS = {
 
 Those from ``nets`` on go into folders of their own (`install_apart`), all others into one environment.
 """
+_FIRST = (
+    "The first start sets up Slipway's own environment. Exporter, compilers and emulators follow when a command first\n"
+    "needs them: for the README's first deploy 0.7 GB to download and 3 GB on disk in all, two to four minutes."
+)
 _OF_ANOTHER = {"adb": {"Linux": "manylinux1_x86_64", "Darwin": "macosx_10_9_x86_64"}}
 """Sets whose wheels are named for x86-64, and used on 64-bit Arm: adbutils is Python, and its adb for macOS
 runs on both."""
@@ -298,6 +302,8 @@ def main(name: str, venv: Path) -> int:
     ready = venv / ".slipway" / "venv.txt"
     python = venv / "bin" / "python"
     if not (ready.is_file() and python.exists()):
+        if not venv.exists():
+            say(_FIRST)
         _make_venv(venv)
         _write(ready, sys.version)
     # From here on the environment's own Python decides which pins apply; the lock goes along.
