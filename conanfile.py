@@ -29,7 +29,8 @@ def provider_rules(text):
 
     table = tomllib.loads(text)
     rows = [f"TEXT(outside, {json.dumps(table.pop('outside'))})"]
-    rows += [f"LIST({name}, {words(table.pop(name))[1:-1]})" for name in ("fused", "fused_into", "never_folded")]
+    lists = ("fused", "fused_into", "passing", "never_folded")
+    rows += [f"LIST({name}, {words(table.pop(name))[1:-1]})" for name in lists]
     for rule in table.pop("rule"):
         check, default = rule.pop("check"), rule.pop("default", None)
         allowed = rule.pop("allowed", rule.pop("ranks", [rule.pop("scale")] if "scale" in rule else []))

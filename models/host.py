@@ -92,7 +92,8 @@ class Host:
         """One request and its answer; the caller and the module at the other end define their contents.
 
         Raises:
-            ExportError: the runtime refuses the program or crashes.
+            ExportError: the runtime refuses the program or crashes; with names where it knows what to do about those
+                inputs or outputs.
             HostError: the runtime is missing. OSError: a full disk.
         """
         return self._ask(request)
@@ -137,7 +138,8 @@ class Host:
             raise ExportError(
                 "Upstream's runtime does not run the program on this machine.",
                 "\n".join(str(answer["error"]).splitlines()[-6:]),
-                f"read what it printed in {self.log}",
+                answer.get("fix") or f"read what it printed in {self.log}",
+                answer.get("names", ()),
             )
         return answer
 

@@ -19,8 +19,8 @@ from models.onnx.rules import (
     Verdict,
     in_group,
     inside,
+    is_activation,
     judge,
-    nth_input,
     read_graph,
     table,
 )
@@ -52,15 +52,10 @@ def _fused(graph: Graph, node: Any, taken: set[str]) -> bool:
     before = graph.producers.get(node.input[0]) if node.input else None
     return (
         before is not None
-        and node.domain in ("", "ai.onnx")
-        and node.op_type in table()["fused"]
+        and is_activation(graph, node)
         and before.op_type in table()["fused_into"]
         and before.output[0] in taken
         and len(graph.users.get(before.output[0], ())) == 1
-        and (
-            node.op_type != "Clip"
-            or (bool(nth_input(node, 1)) and all(name in graph.constants for name in node.input[1:]))
-        )
     )
 
 

@@ -92,7 +92,10 @@ def _compute(file: Path, folder: Path, inputs: Sequence[Path], shapes: str, host
             raise ProgramError(
                 f"{file} does not run on this machine's ONNX Runtime.",
                 error.cause,
-                "check the file with onnx.checker; or give --inputs and --expected of your own",
+                error.hint
+                if error.names
+                else "check the file with onnx.checker; or --inputs and --expected of your own",
+                error.names,
             ) from error
         write_json(made / _ANSWER, answer)
     return answer

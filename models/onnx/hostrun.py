@@ -14,21 +14,82 @@ from typing import Any
 _LEVEL_ERROR = 3
 
 
-def _fill(session: Any, shapes: str) -> list[Any]:
+_WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_NUMBERS = {"float": "float32", "double": "float64", **{name: name for name in ("bool", "float16", *_WHOLE)}}
+"""NumPy's names of the element types that a deploy gives a model, by ONNX Runtime's."""
+_KINDS = {"seq": "a sequence", "map": "a map", "optional": "an optional value", "sparse_tensor": "a sparse tensor"}
+
+
+class Refused(ValueError):  # noqa: N818  # of a request, no defect
+    """The model cannot be run so, and it is known what to do.
+
+    Args:
+        names: the inputs or outputs that it is about.
+    """
+
+    def __init__(self, why: str, fix: str, names: list[str]) -> None:
+        super().__init__(why)
+        self.fix, self.names = fix, names
+
+
+def _check(doing: str, value: Any) -> None:
+    """Refuse an input or output that is not a tensor of numbers.
+
+    Raises:
+        Refused: says what it is.
+    """
+    kind, _, element = value.type.removesuffix(")").partition("(")
+    if kind == "tensor" and element in _NUMBERS:
+        return
+    if value.type == "tensor(bfloat16)":
+        raise Refused(
+            f"{doing} {value.name} is of bfloat16, which Python cannot give to ONNX Runtime",
+            "--inputs and --expected with .npy files of your own (two-byte void: V2)",
+            [value.name],
+        )
+    if value.type == "tensor(string)":
+        what, fix = "text", "tokenize outside of the model, and export the part that takes numbers"
+    else:
+        what = _KINDS.get(kind, f"a tensor of {element}")
+        fix = "export it with tensors of numbers instead (for sequences of maps of scikit-learn: without ZipMap)"
+    raise Refused(f"{doing} {value.name} is {what}: a deploy takes and gives tensors of numbers", fix, [value.name])
+
+
+def _fill(inputs: Any, shapes: str) -> list[Any]:
     """Ones for every input, as the runner on the device makes them: a dimension that is not fixed is 1."""
     import numpy
 
     given = [part for part in shapes.split(",") if part]
-    inputs = session.get_inputs()
     if given and len(given) != len(inputs):
         raise ValueError(f"the model has {len(inputs)} inputs, {len(given)} shapes were given")
     made = []
     for index, one in enumerate(inputs):
         declared = [size if isinstance(size, int) else 1 for size in one.shape]
         shape = [int(size) for size in given[index].split("x") if size != "scalar"] if given else declared
-        name = one.type.removeprefix("tensor(").removesuffix(")")
-        made.append(numpy.ones(shape, {"float": "float32", "double": "float64"}.get(name, name)))
+        made.append(numpy.ones(shape, _NUMBERS[one.type.removeprefix("tensor(").removesuffix(")")]))
     return made
+
+
+def _open(inputs: Any, error: Exception) -> Refused | None:
+    """What to do where ones of the declared shapes do not run, if sizes in these are not fixed."""
+    texts, names, sizes = [], [], []
+    for one in inputs:
+        open_sizes = [place for place, size in enumerate(one.shape) if not isinstance(size, int)]
+        words = [str(size) for size in one.shape]
+        for place in open_sizes:
+            # The first is how many at once; of the others the model's author knows.
+            words[place] = "1" if place == 0 else str(one.shape[place] or f"size{place}").replace(" ", "_")
+        texts.append("x".join(words) or "scalar")
+        names += [one.name] if open_sizes else []
+        sizes += [words[place] for place in open_sizes if place]
+    if not names:
+        return None
+    numbers = f", with numbers for {', '.join(dict.fromkeys(sizes))}" if sizes else ""
+    return Refused(
+        f"sizes of {', '.join(names)} are not fixed, and were taken as 1: {error}",
+        f"--input-shapes {','.join(texts)}{numbers}; or --inputs with .npy files",
+        names,
+    )
 
 
 def _quantized(file: str) -> bool:
@@ -68,14 +129,23 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     options.log_severity_level = _LEVEL_ERROR
     options.intra_op_num_threads = 1  # the same sums in the same order on every machine of a kind
     session = _session(onnxruntime, request["file"], options)
-    if request.get("fill"):
-        arrays = _fill(session, request["shapes"])
+    inputs, filled = session.get_inputs(), bool(request.get("fill"))
+    for doing, values in (("Input", inputs), ("Output", session.get_outputs())):
+        for one in values:
+            _check(doing, one)
+    if filled:
+        arrays = _fill(inputs, request["shapes"])
     else:
         arrays = [numpy.load(one, allow_pickle=False) for one in request["inputs"]]
-    names = [one.name for one in session.get_inputs()]
+    names = [one.name for one in inputs]
     if len(arrays) != len(names):
         raise ValueError(f"the model has {len(names)} inputs, {len(arrays)} were given")
-    values = session.run(None, dict(zip(names, arrays, strict=True)))
+    try:
+        values = session.run(None, dict(zip(names, arrays, strict=True)))
+    except Exception as error:
+        if filled and not request["shapes"] and (refused := _open(inputs, error)):
+            raise refused from error
+        raise
     outputs = [save(folder, f"output{index}", one) for index, one in enumerate(values)]
     return {
         "quantized": _quantized(request["file"]),
@@ -91,6 +161,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     os.close(log)
     try:
         return _run(request)
+    except Refused as error:
+        return {"error": str(error), "fix": error.fix, "names": error.names}
     except OSError as error:
         return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer

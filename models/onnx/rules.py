@@ -6,7 +6,8 @@ The rules are those of ``provider_rules.toml``, from which the bundles are built
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,8 @@ class Graph:
     """Those that have no initializer."""
     ir_version: int
     users: dict[str, list[Any]] = field(default_factory=dict)
+    read: Counter[str] = field(default_factory=Counter)
+    """How often values are read by others than these nodes: as outputs of the model, and within branches and loops."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,10 @@ def read_graph(model: Any) -> Graph:
         for one in graph.input:
             constants.pop(one.name, None)
     found = Graph(list(graph.node), opset, values, constants, {}, inputs, model.ir_version)
+    found.read.update(one.name for one in graph.output)
     stay = table()["never_folded"]
     for node in found.nodes:
+        found.read.update(_read_within(node))
         for name in node.output:
             found.producers[name] = node
         for name in node.input:
@@ -102,6 +107,27 @@ def read_graph(model: Any) -> Graph:
         ):
             constants.update(dict.fromkeys(node.output))  # folded before the providers are asked
     return found
+
+
+def _read_within(node: Any) -> Iterator[str]:
+    """The names of values that nodes in a node's branches read."""
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for one in graph.node:
+                yield from one.input
+                yield from _read_within(one)
+
+
+def is_activation(graph: Graph, node: Any) -> bool:
+    """Whether the provider can compute the node in a convolution or pooling before it."""
+    return (
+        node.domain in ("", "ai.onnx")
+        and node.op_type in table()["fused"]
+        and (
+            node.op_type != "Clip"
+            or (bool(nth_input(node, 1)) and all(name in graph.constants for name in node.input[1:]))
+        )
+    )
 
 
 def _attribute(node: Any, name: str, default: Any) -> Any:
@@ -208,6 +234,22 @@ class _Checks:
         if self.graph.opset < 13 or axis == -1:
             return True
         return None if shape is None else bool(axis == len(shape) - 1)
+
+    def unshared(self) -> bool:
+        readers, fuses, seen, names = 0, False, set(), list(self.node.output[:1])
+        while names:
+            name = names.pop()
+            if name in seen:  # a damaged file may have circles
+                continue
+            seen.add(name)
+            readers += self.graph.read[name]
+            for user in self.graph.users.get(name, ()):
+                if user.domain in ("", "ai.onnx") and user.op_type in table()["passing"] and user.output:
+                    names.append(user.output[0])
+                else:
+                    readers += 1
+                    fuses = fuses or is_activation(self.graph, user)
+        return readers < 2 or not fuses
 
     def vector(self, input: int) -> bool:  # noqa: A002
         shape, weights = self._shape(input), self._shape(1)

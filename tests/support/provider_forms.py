@@ -118,6 +118,20 @@ def _whole(g: Graph) -> tuple[str, ...]:
     )
 
 
+def _shared(operator: str, *path: str, through: str = "", clip: Sequence[float | None] = ()) -> Make:
+    """A convolution or pooling whose output is one of the model's, and is read by the operators of ``path`` too."""
+
+    def make(g: Graph) -> tuple[str, ...]:
+        conv = operator == "Conv"
+        weights = [g.weights(8, 8, 3, 3), g.weights(8)] if conv else []
+        first = g.node(operator, g.input(*_IMAGE), *weights, **(_CONV if conv else _POOL))
+        value = g.node(through, first) if through else first
+        limits = ["" if one is None else g.constant(np.float32(one)) for one in clip]
+        return (*(g.node(one, value, *limits) for one in path), *([first] if len(path) < 2 else []))
+
+    return make
+
+
 def _matmul_add(g: Graph) -> str:
     return g.node("Add", g.node("MatMul", g.input("rows", 16), g.weights(16, 24)), g.weights(24))
 
@@ -175,6 +189,16 @@ FORMS = (
     # An activation in the node before.
     Form("clip-lower", "MaxPool", True, _clip(0.0)),
     Form("clip-empty-upper", "Clip", False, _clip(0.0, None)),
+    # One that something else reads beside the activation.
+    Form("conv-relu-output", "Conv", False, _shared("Conv", "Relu"), trusted=False),
+    Form("conv-relu-sigmoid", "Conv", False, _shared("Conv", "Relu", "Sigmoid"), trusted=False),
+    Form("conv-clip-output", "Conv", False, _shared("Conv", "Clip", clip=(0.0, 6.0)), trusted=False),
+    Form("conv-clip-upper-output", "Conv", True, _shared("Conv", "Clip", clip=(None, 6.0))),
+    Form("conv-identity-relu-output", "Conv", False, _shared("Conv", "Relu", through="Identity"), trusted=False),
+    Form("conv-sigmoid-output", "Conv", True, _shared("Conv", "Sigmoid")),
+    Form("maxpool-relu-output", "MaxPool", False, _shared("MaxPool", "Relu"), trusted=False),
+    Form("averagepool-relu-sigmoid", "AveragePool", False, _shared("AveragePool", "Relu", "Sigmoid"), trusted=False),
+    Form("maxpool-sigmoid-output", "MaxPool", True, _shared("MaxPool", "Sigmoid")),
     # float16.
     Form("conv-half-given", "Conv", False, lambda g: g.node("Cast", g.node(
         "Conv", *(g.node("Cast", g.input(*one), to=TensorProto.FLOAT16) for one in (_IMAGE, (8, 8, 3, 3))), **_CONV,

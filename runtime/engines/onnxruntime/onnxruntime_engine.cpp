@@ -81,6 +81,7 @@ class OnnxRuntimeEngine : public Engine {
   Ort::Session exact_session(const std::string& path, const onnx::Scratch& profile_folder,
                              Ort::SessionOptions* options) const;
   std::string unfold(const std::string& path, const std::string& folder);
+  bool loads_without_provider(const std::string& path, Format format) const;
   Status load_session(const LoadOptions& options);
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status run_session();
@@ -208,6 +209,19 @@ Ort::Session OnnxRuntimeEngine::guarded_session(const std::string& path, Ort::Se
   return Ort::Session(env_, bytes.data(), bytes.size(), *options);
 }
 
+// Whether it is the provider that refuses a model, not ONNX Runtime.
+bool OnnxRuntimeEngine::loads_without_provider(const std::string& path, Format format) const {
+  Ort::SessionOptions options;
+  options.AddConfigEntry(kOrtSessionOptionsConfigLoadModelFormat, format == Format::kOrt ? "ORT" : "ONNX");
+  options.SetIntraOpNumThreads(1);
+  try {
+    const Ort::Session session(env_, path.c_str(), options);
+    return true;
+  } catch (const Ort::Exception&) {
+    return false;
+  }
+}
+
 // With sums of 8-bit products in 32 bits: on x86 processors without VNNI pairs of them stick at the ends of
 // 16 bits otherwise. There QLinearConv and QLinearMatMul of int8 alone have no kernel for it, and need none;
 // then what lies between DequantizeLinear and QuantizeLinear is computed in float32.
@@ -276,7 +290,15 @@ Status OnnxRuntimeEngine::load_session(const LoadOptions& options) {
   } else if (profile_wanted_) {
     return no_folder();
   }
-  session_ = std::make_unique<Ort::Session>(exact_session(path, profile_folder, &settings));
+  try {
+    session_ = std::make_unique<Ort::Session>(exact_session(path, profile_folder, &settings));
+  } catch (const Ort::Exception& error) {
+    if (!xnnpack() || guard_.whole || !loads_without_provider(path, format)) {
+      throw;
+    }
+    return {Code::kMissingBackend, std::string("The XNNPACK provider refuses the model: ") + error.what(),
+            "--provider cpu, which runs it"};
+  }
   profile_file_ = profile_folder.take();
   output_names_ = graph_.outputs;
   return {};

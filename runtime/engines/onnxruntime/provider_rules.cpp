@@ -39,6 +39,18 @@ bool among(const std::vector<T>& values, const T& value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
+// Whether it is an activation that the provider can compute in the node before it.
+bool is_activation(const Graph& graph, const Node& node) {
+  if (!node.domain.empty() || !contains(fused(), node.op)) {
+    return false;
+  }
+  // Of Clip's limits the lower one must be there, and each that is named must be constant.
+  return node.op != "Clip" || (node.inputs.size() > 1 &&
+                               std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](const auto& name) {
+                                 return graph.constants.count(name) != 0;
+                               }));
+}
+
 // As the rules name it.
 std::string kind_of(const Node& node, const Neighbours& neighbours) {
   return (neighbours.quantized(node) ? "Q:" : "") + node.full_op();
@@ -124,6 +136,8 @@ Judge::Answer Judge::check(const Rule& rule, const Node& node) const {
       return scale(rule, node);
     case Check::kSteps:
       return answer(other_steps(node));
+    case Check::kUnshared:
+      return answer(unshared(node));
     case Check::kVector:
       return answer(vector(rule, node));
   }
@@ -238,6 +252,33 @@ bool Judge::other_steps(const Node& node) const {
   return steps[0]->number != steps[1]->number;
 }
 
+bool Judge::unshared(const Node& node) const {
+  std::ptrdiff_t readers = 0;
+  bool fuses = false;
+  std::set<std::string> seen;  // a damaged file may have circles
+  std::vector<std::string> names(node.outputs.begin(), node.outputs.begin() + (node.outputs.empty() ? 0 : 1));
+  while (!names.empty()) {
+    const std::string name = names.back();
+    names.pop_back();
+    if (!seen.insert(name).second) {
+      continue;
+    }
+    readers += std::count(graph_.outputs.begin(), graph_.outputs.end(), name);
+    for (const Node& inner : graph_.inner_nodes) {
+      readers += std::count(inner.inputs.begin(), inner.inputs.end(), name);
+    }
+    for (const Node* user : neighbours_.users(name)) {
+      if (user->domain.empty() && contains(passing(), user->op) && !user->outputs.empty()) {
+        names.push_back(user->outputs.front());
+      } else {
+        ++readers;
+        fuses = fuses || is_activation(graph_, *user);
+      }
+    }
+  }
+  return readers < 2 || !fuses;
+}
+
 bool Judge::vector(const Rule& rule, const Node& node) const {
   const Value* value = graph_.value(input(node, rule.indices.front()));
   const Value* weights = graph_.value(input(node, 1));
@@ -303,15 +344,8 @@ namespace {
 bool is_fused(const Graph& graph, const Neighbours& neighbours, const Node& node,
               const std::unordered_set<const Node*>& taken) {
   const Node* before = neighbours.producer(input(node, 0));
-  if (!node.domain.empty() || !contains(fused(), node.op) || before == nullptr || taken.count(before) == 0 ||
-      !contains(fused_into(), before->op) || neighbours.only_user(*before) != &node) {
-    return false;
-  }
-  // Of Clip's limits the lower one must be there, and each that is named must be constant.
-  return node.op != "Clip" || (node.inputs.size() > 1 &&
-                               std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](const auto& name) {
-                                 return graph.constants.count(name) != 0;
-                               }));
+  return is_activation(graph, node) && before != nullptr && taken.count(before) != 0 &&
+         contains(fused_into(), before->op) && neighbours.only_user(*before) == &node;
 }
 
 bool is_folded(const Graph& graph, const Node& node) {

@@ -42,6 +42,7 @@ class Judge {
   bool constant(const Rule& rule, const Node& node) const;
   bool single(const Rule& rule, const Node& node) const;
   bool other_steps(const Node& node) const;
+  bool unshared(const Node& node) const;
   bool vector(const Rule& rule, const Node& node) const;
   bool broken(const Rule& rule, const Node& node) const;
   // Whether the rest of the model is so that a node of which this is not known is taken to break the rule.

@@ -23,11 +23,12 @@ enum class Check : std::uint8_t {
   kOtherType,  // the first input is of another type
   kPresent,    // it has the input
   kRank,
-  kScale,   // its output is quantized in this step from 0
-  kSingle,  // inputs and output are quantized in one type, with a scale for each channel at most for some
-  kSteps,   // its input and output are quantized in different steps
-  kType,    // the first input is of one of these types
-  kVector,  // the input has one dimension, of as many as the weights have columns
+  kScale,     // its output is quantized in this step from 0
+  kSingle,    // inputs and output are quantized in one type, with a scale for each channel at most for some
+  kSteps,     // its input and output are quantized in different steps
+  kType,      // the first input is of one of these types
+  kUnshared,  // nothing else reads its output beside an activation that can be fused
+  kVector,    // the input has one dimension, of as many as the weights have columns
 };
 
 // What is done where a type or a shape is not known.
@@ -57,6 +58,7 @@ const std::vector<Rule>& rules();
 const std::string& outside();
 const std::vector<std::string>& fused();
 const std::vector<std::string>& fused_into();
+const std::vector<std::string>& passing();
 const std::vector<std::string>& never_folded();
 
 bool contains(const std::vector<std::string>& names, const std::string& name);

@@ -55,6 +55,11 @@ const Node* Neighbours::producer(const std::string& value) const {
   return found == producers_.end() ? nullptr : found->second;
 }
 
+std::vector<const Node*> Neighbours::users(const std::string& value) const {
+  const auto found = users_.find(value);
+  return found == users_.end() ? std::vector<const Node*>() : found->second;
+}
+
 const Node* Neighbours::only_user(const Node& node) const {
   const auto found = node.outputs.empty() ? users_.end() : users_.find(node.outputs.front());
   return found == users_.end() || found->second.size() != 1 ? nullptr : found->second.front();

@@ -17,6 +17,8 @@ class Neighbours {
 
   // The node that makes a value; null for inputs and initializers.
   const Node* producer(const std::string& value) const;
+  // The nodes that read a value, each as often as it does.
+  std::vector<const Node*> users(const std::string& value) const;
   // The node's only user; null when there are none or several.
   const Node* only_user(const Node& node) const;
 
