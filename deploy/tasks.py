@@ -23,7 +23,7 @@ def devices_list(c: Any, json: bool = False) -> None:
     auto_shortflags=False,
     help={
         "adb": "a phone's serial as adb devices shows it, address:port, or 'any' for the only one attached",
-        "ssh": "USER@HOST, USER@HOST:PORT, or a Host of your ~/.ssh/config",
+        "ssh": "USER@HOST, USER@HOST:PORT, USER@[IPV6]:PORT, or a Host of your ~/.ssh/config",
         "name": "its name (default: its model's or its host's name)",
         "json": JSON,
     },
@@ -112,7 +112,7 @@ def devices_stop(c: Any, name: str, json: bool = False) -> None:
 
 @task(
     help={
-        "name": "a device of the inventory, or [user@]host[:port]",
+        "name": "a device of the inventory, a Host of your ~/.ssh/config, or an address as for devices.add",
         "fingerprint": "SHA256:... as the device itself shows it, instead of a prompt",
         "replace": "replace the key that is known now",
         "json": JSON,

@@ -17,7 +17,6 @@ constexpr std::size_t kMostLines = 100000;
 constexpr std::size_t kMostWords = 64;
 constexpr std::size_t kMostName = 256;
 constexpr std::size_t kDigits = 18;
-constexpr std::uint64_t kMostThreads = 1024;
 constexpr char kSumWord[] = "sum ";
 // A change within one tick of a file system's clock leaves the same time.
 constexpr std::int64_t kSettled = std::int64_t{2} * 1000000000;

@@ -19,6 +19,7 @@ from deploy.transport.adb.server import Server, listed
 from deploy.transport.adb.transport import AdbTransport
 from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import MARK
 
 Speak = Callable[[socket.socket], None]
 
@@ -83,8 +84,9 @@ def packet(kind: int, data: bytes) -> bytes:
     return struct.pack("<BI", kind, len(data)) + data
 
 
-def for_ever(data: bytes, pause: float = 0) -> Speak:
+def for_ever(data: bytes, pause: float = 0, first: bytes = b"") -> Speak:
     def speak(peer: socket.socket) -> None:
+        peer.sendall(first)
         while True:
             peer.sendall(data)
             time.sleep(pause)
@@ -98,10 +100,13 @@ def grown(since: int) -> int:
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_output_without_end(phone: Callable[..., tuple[AdbTransport, HostileServer]], stream: int) -> None:
-    transport, server = phone(for_ever(packet(stream, bytes(1 << 20))))
+@pytest.mark.parametrize(("mark", "most"), [(MARK, "64 MiB"), (b"", "64 KiB while logging in")])
+def test_output_without_end(
+    phone: Callable[..., tuple[AdbTransport, HostileServer]], stream: int, mark: bytes, most: str
+) -> None:
+    transport, server = phone(for_ever(packet(stream, bytes(1 << 20)), first=packet(stream, mark)))
     before = grown(0)
-    with pytest.raises(AnswerError, match="printed more than 64 MiB"):
+    with pytest.raises(AnswerError, match=f"printed more than {most}"):
         run(transport, ["yes"], deadline=Deadline.after(60))
     assert grown(before) < 200 << 10
     assert server.ended.wait(10), "the stream was left open"

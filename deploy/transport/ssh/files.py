@@ -125,9 +125,9 @@ class Files:
                     raise
                 self._no_sftp = True
                 console.note(f"{self._name} has no SFTP server: its files go through cat")
-        if self._sftp is not None and (channel := self._sftp.get_channel()) is not None:
-            self._channel = channel
-            channel.settimeout(max(1.0, deadline.left(_SILENCE)))
+        if self._sftp is not None and (opened := self._sftp.get_channel()) is not None:
+            self._channel = opened
+            opened.settimeout(max(1.0, deadline.left(_SILENCE)))
         return self._sftp
 
     def _session(self, deadline: Deadline) -> paramiko.Channel:
