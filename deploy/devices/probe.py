@@ -105,7 +105,7 @@ def parse(text: str) -> DeviceFacts:
         raise AnswerError(
             "The device did not answer the probe.",
             says("the device", text[:200]) or "it said nothing",
-            "see that its login shell prints nothing by itself and understands sh",
+            "see that it has a POSIX sh, and that the login may run it",
         )
     memory = {
         key.strip(): kibibytes * 1024

@@ -145,7 +145,12 @@ def test_a_login_that_greets(
 ) -> None:
     login = login_shell(shell)
     said: list[str] = []
-    greets.shell = lambda command: [*login, "-c", said.append(command) or command]
+
+    def start(command: str) -> list[str]:
+        said.append(command)
+        return [*login, "-c", command]
+
+    greets.shell = start
     with open_device(device) as transport:
         done = run(transport, ["printf", "%s|", *AWKWARD], deadline=Deadline.after(20))
         assert (done.stdout.decode(), done.stderr) == ("|".join([*AWKWARD, ""]), b"")

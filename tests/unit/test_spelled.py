@@ -62,9 +62,13 @@ def test_every_command_reads_the_same(text: str, found: Spelled, home: Path) -> 
     (home / "devices.toml").write_text(f'[x]\ntransport = "ssh"\nhost = "{text.removeprefix("ssh://")}"\n')
     jump = configured("x", "far", jump=f"first,{text}").jump
     assert jump is not None
-    for each in [load_devices()["x"], jump] if found.bare else [load_devices()["x"], jump, trust.device_of(text)]:
-        given = (each.host, each.user if found.user else "", each.port if found.port else 0)
-        assert given == (found.host, found.user, found.port)
+    device = load_devices()["x"]
+    read = [(jump.host, jump.user, jump.port), (device.host, device.user, device.port)]
+    if not found.bare:
+        device = trust.device_of(text)
+        read.append((device.host, device.user, device.port))
+    for host, user, port in read:
+        assert (host, user if found.user else "", port if found.port else 0) == (found.host, found.user, found.port)
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.items())
