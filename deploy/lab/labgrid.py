@@ -20,6 +20,7 @@ from deploy.lab.session import PROXY, Lab
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import natural
+from deploy.transport.ssh.spelled import Spelled
 from deploy.transport.wrapped import Wrapped
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def located(device: Device, found: Service) -> Device:
     """
     changes: dict[str, object] = {"source": "", "place": "", "place_tags": (), "coordinator": ""}
     if device.transport == "adb":
-        changes |= {"port": 0, "serial": f"{found.host}:{found.port}"}
+        changes |= {"port": 0, "serial": str(Spelled(found.host, port=found.port))}
     else:
         user, jump = device.user or found.user, device.jump or found.jump
         changes |= {"host": found.host, "port": found.port, "user": user, "jump": jump}

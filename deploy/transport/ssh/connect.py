@@ -222,7 +222,7 @@ def _ask(address: Address, transport: AuthTransport) -> bool:
                     return True
             _given.pop(str(file), None)
     if allowed & {"password", "keyboard-interactive"}:
-        account = f"{address.user}@{address.host}" + (f":{address.port}" if address.port != 22 else "")
+        account = str(address)
         word = _secret(account, f"Password of {account}:")
         if word is not None:
             try:
