@@ -338,9 +338,10 @@ def guarded(words: list[str]) -> int:
         failure(venv, name).unlink(missing_ok=True)
         return 0
     try:
-        _write(failure(venv, name), said)
+        if name != "core":
+            _write(failure(venv, name), said)
+            return EXIT_HOST
     except OSError:
-        name = "core"
-    if name == "core":
-        say(said)
+        pass
+    say(said)
     return EXIT_HOST

@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from core import bootstrap
+from core import bootstrap, installer
 from core.errors import HostError
 from core.paths import ROOT
 
@@ -122,7 +122,7 @@ def apart(name: str) -> Path:
             if not folder.is_dir():
                 try:
                     bootstrap.install_apart(name, venv(), folder)
-                except bootstrap.SetupError as error:
+                except installer.SetupError as error:
                     raise host_error(str(error)) from error
     return folder
 

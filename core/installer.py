@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import IO, NoReturn
 
 from core.install_bar import Line, Size
 
@@ -102,7 +102,7 @@ class Installation:
                 child.stdout.close()
         return "".join(lines) or f"it ended with {code}" if code else ""
 
-    def _follow(self, output: TextIO, lines: collections.deque[str], total: int) -> None:
+    def _follow(self, output: IO[str], lines: collections.deque[str], total: int) -> None:
         """Keep what pip says, and show how far it is."""
         count = 0
         while line := output.readline(_LINE):
@@ -112,8 +112,9 @@ class Installation:
             if line.startswith(("Collecting", "Processing")):
                 count += 1
             self.line.unpacking |= line.startswith("Installing collected")
-            what = "unpacking" if self.line.unpacking else line.strip()
-            self.line.doing = f"{min(count, total)}/{total}  {what}"
+            if self.line.unpacking or not line.startswith(("WARNING", "Looking")):
+                what = "unpacking" if self.line.unpacking else line.strip()
+                self.line.doing = f"{min(count, total)}/{total}  {what}"
 
     def install(self, words: list[str], total: int) -> None:
         """Run pip.

@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from core import bootstrap
+from core import bootstrap, installer
 from core.aside import NAMES
 from core.console import note
 from core.environment import host_error
@@ -124,7 +124,7 @@ def install(lines: Sequence[str], lock: str = "") -> Path:
                 try:
                     if "==" in lock:
                         bootstrap.install_listed(target / _LOCK, Path(sys.prefix), target, Size("the model's packages"))
-                except bootstrap.SetupError as error:
+                except installer.SetupError as error:
                     raise host_error(str(error)) from error
                 target.rename(folder)
     return folder

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from core import bootstrap, environment
+from core import bootstrap, environment, installer
+from core.install_bar import Size
 from core.paths import ROOT
 
 
@@ -36,8 +37,8 @@ def test_ctrl_c_while_pip_starts_ends_it(tmp_path: Path, monkeypatch: pytest.Mon
         return child
 
     monkeypatch.setattr(subprocess, "Popen", starting)
-    with pytest.raises(KeyboardInterrupt):
-        bootstrap._pip(tmp_path, [sys.executable, "-c", "import time; time.sleep(600)"], "nothing", 1)
+    with pytest.raises(KeyboardInterrupt), installer.installation(tmp_path, Size("nothing")) as doing:
+        doing.install([sys.executable, "-c", "import time; time.sleep(600)"], 1)
     (child,) = started
     assert child.returncode == -signal.SIGKILL
 
@@ -102,9 +103,9 @@ def test_a_machine_without_the_packages_is_refused_at_the_door(
     monkeypatch.setattr("platform.system", lambda: system)
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("sysconfig.get_config_var", {"HOST_GNU_TYPE": triple, "SOABI": soabi}.get)
-    monkeypatch.setattr(bootstrap, "_make_venv", lambda venv: bootstrap.fail("went on", "", ""))
+    monkeypatch.setattr(bootstrap, "_make_venv", lambda venv: installer.fail("went on", "", ""))
     assert bootstrap.guarded(["core", str(tmp_path / "venv")]) == 4
-    lines = capsys.readouterr().err.splitlines()
+    lines = capsys.readouterr().err.splitlines()[-3:]
     assert (words or "went on") in lines[0]
     assert [line.partition(":")[0] for line in lines[1:]] == ["Cause", "Try"]
     assert not (tmp_path / "venv").exists()

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from core import bootstrap, download, lock
+from core import bootstrap, download, installer, lock
 from core.addressed import MIRROR, marker
 from core.errors import ConfigError
 from core.paths import ROOT
@@ -193,7 +193,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     assert len(good.read_bytes()) == len(bad.read_bytes())
     _lock("1.0", _digest(good))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
-    with pytest.raises(bootstrap.SetupError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
+    with pytest.raises(installer.SetupError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
         bootstrap.install("core", environment)
     assert _digest(bad) in str(caught.value)
     assert "Try: pip config list" in str(caught.value)
@@ -221,12 +221,12 @@ def test_a_second_index_supplies_nothing(
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", address)
     monkeypatch.setenv("PIP_RETRIES", "0")
-    with pytest.raises(bootstrap.SetupError, match="slipway-sample"):
+    with pytest.raises(installer.SetupError, match="slipway-sample"):
         bootstrap.install("core", environment)
     assert _installed(environment) == ""
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
     if version == "1.0":  # pip cannot know beforehand which of the two is the right one, and takes the index's
-        with pytest.raises(bootstrap.SetupError, match="is not in Slipway's lock"):
+        with pytest.raises(installer.SetupError, match="is not in Slipway's lock"):
             bootstrap.install("core", environment)
         assert _installed(environment) == ""
         return
@@ -245,7 +245,7 @@ def test_a_source_package_is_not_built(environment: Path, tmp_path: Path, monkey
         archive.writestr("slipway_sample-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: slipway-sample\nVersion: 1.0\n")
     _lock("1.0", _digest(source))
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    with pytest.raises(bootstrap.SetupError, match=r"did not offer slipway-sample==1\.0"):
+    with pytest.raises(installer.SetupError, match=r"did not offer slipway-sample==1\.0"):
         bootstrap.install("core", environment)
     assert not ran.exists()
 
@@ -294,7 +294,7 @@ def test_its_address_serves_what_pips_own_settings_do_not_have(
     size = len(addressed.data)
     monkeypatch.setattr(download, "_PAUSE", 0.0)
     addressed.cuts = [size // 2, 0, 0, 0]
-    with pytest.raises(bootstrap.SetupError) as caught:
+    with pytest.raises(installer.SetupError) as caught:
         bootstrap.install("core", environment)
     what, cause, hint = str(caught.value).splitlines()
     assert what == "slipway_sample==1.0 could not be downloaded."
@@ -328,7 +328,7 @@ def test_another_file_in_pips_own_folder_is_passed_over(
     bad = _wheel(tmp_path / "bad", "1.0", "evil")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
     good, addressed.data = addressed.data, b"not that wheel"
-    with pytest.raises(bootstrap.SetupError, match="has another file than Slipway's lock names") as caught:
+    with pytest.raises(installer.SetupError, match="has another file than Slipway's lock names") as caught:
         bootstrap.install("core", environment)
     assert hashlib.sha256(b"not that wheel").hexdigest() in str(caught.value)
     assert _digest(bad) in str(caught.value)
@@ -341,7 +341,7 @@ def test_a_python_without_such_a_wheel_is_told(
     environment: Path, addressed: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(bootstrap.SetupError, match=r"^There is no slipway_sample==1\.0 for Python 3"):
+    with pytest.raises(installer.SetupError, match=r"^There is no slipway_sample==1\.0 for Python 3"):
         bootstrap.install("core", environment)
     assert addressed.asked == []
 

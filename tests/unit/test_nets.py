@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy
 import pytest
 
-from core import bootstrap, environment
+from core import bootstrap, environment, installer
 from core.errors import ConfigError, HostError
 from core.paths import ROOT
 from core.program import Program, Tolerance
@@ -75,14 +75,14 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
 ) -> None:
     asked: list[list[str]] = []
 
-    def pip(venv: Path, words: list[str], label: str, total: int) -> None:
+    def pip(_: object, words: list[str], total: int) -> None:
         asked.append(words)
         Path(words[words.index("--target") + 1], "timm").mkdir(parents=True)
         if len(asked) == 1:
-            raise bootstrap.SetupError("No network.\nCause: a cable\nTry: another")
+            raise installer.SetupError("No network.\nCause: a cable\nTry: another")
 
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path))
-    monkeypatch.setattr(bootstrap, "_pip", pip)
+    monkeypatch.setattr(installer.Installation, "install", pip)
     with pytest.raises(HostError, match=r"No network\.") as caught:
         environment.apart("nets")
     assert (caught.value.cause, caught.value.hint) == ("a cable", "another")
