@@ -1,7 +1,7 @@
 """A program's description: ``program.json`` beside the ``.pte`` or ``.onnx``.
 
 Written by the export, read by everything that deploys. Reference inputs and outputs are ``.npy``
-files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), bit by bit.
+files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), bit by bit, and ``None`` as empty void (``|V0``).
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ class TensorFile(_Model):
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     """Name beside ``program.json``."""
     dtype: str
-    """NumPy's name (``float32``, ``int64``, ``bool``) or ``bfloat16``."""
+    """NumPy's name (``float32``, ``int64``, ``bool``), ``bfloat16``, or ``none``: a ``None`` in place of a tensor."""
     shape: tuple[int, ...]
     sha256: str
     """Of the tensor's bytes (row-major, little-endian), not of the .npy file: the runner prints the same."""
+    order: tuple[int, ...] = ()
+    """Its dimensions as they follow in the memory of the exporting machine, the outermost first: ``0, 2, 3, 1``; empty:
+    row-major, as the file always is."""
 
 
 class Dimension(_Model):
@@ -75,6 +78,15 @@ class Layers(_Model):
     """In how many of them a fault of one per cent is seen."""
 
 
+class Exact(_Model):
+    """What an output is in float64: a file of numbers that the program's own types do not round."""
+
+    file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    """Beside the description."""
+    error: float
+    """How far the reference is from it: the largest absolute difference, at most 1e308."""
+
+
 class Tolerance(_Model):
     """How close an output must be: ``|got - want| <= atol + rtol * |want|`` in every element."""
 
@@ -88,6 +100,8 @@ class Tolerance(_Model):
     """By what part all elements together may be larger or smaller than the reference's; ``None``: by any."""
     layers: Layers | None = None
     """By what part each layer may seem to give more or less, beside the description; ``None``: not compared."""
+    exact: Exact | None = None
+    """It decides where a device and the reference differ; ``None``: the reference does."""
 
 
 class Operator(_Model):

@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from core.errors import ExportError
+from models import reference
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def _parts(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def understood(value: Any) -> tuple[Call, tuple[Any, ...]]:
-    """The form of a call and its tensors.
+    """The form of a call and its tensors, with plain strides.
 
     Args:
         value: a tuple or list of arguments, or a dictionary of keyword arguments.
@@ -57,7 +58,7 @@ def understood(value: Any) -> tuple[Call, tuple[Any, ...]]:
     leaves, spec = pytree.tree_flatten(_parts(value))
     places = tuple(place for place, one in enumerate(leaves) if isinstance(one, torch.Tensor))
     constants = tuple(None if isinstance(one, torch.Tensor) else one for one in leaves)
-    return Call(spec, constants, places), tuple(leaves[place] for place in places)
+    return Call(spec, constants, places), tuple(reference.laid_out(leaves[place]) for place in places)
 
 
 def like(call: Call, value: Any, what: str) -> tuple[Any, ...]:

@@ -110,12 +110,16 @@ def _flat(tensor: Any) -> Any:
     return tensor.double().nan_to_num(0.0, 0.0, 0.0).flatten()
 
 
+def _flat_outputs(result: Any) -> list[Any]:
+    return [_flat(one) for one in reference.numbers(reference.flat(result))]
+
+
 def _runs(module: Any, inputs: Sequence[Any], nodes: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
     """The outputs, and those with each node's value changed."""
     given = [_wide(one) for one in inputs]
     with torch.no_grad():
         plain = _Smooth(module)
-        right = [_flat(one) for one in reference.flat(plain.run(*given))]
+        right = _flat_outputs(plain.run(*given))
         before: Mapping[Any, Any] = plain.env
         size = sum(one.nbytes for one in before.values() if isinstance(one, torch.Tensor))
         changed = []
@@ -131,7 +135,7 @@ def _runs(module: Any, inputs: Sequence[Any], nodes: Sequence[Any]) -> tuple[lis
             else:
                 start = {}
             run = _Smooth(module, node).run(*given, initial_env=start)
-            changed.append([_flat(one) for one in reference.flat(run)])
+            changed.append(_flat_outputs(run))
     return right, changed
 
 

@@ -30,7 +30,6 @@ def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
 
     Outputs of a later execution are ``outputN-EXECUTION.npy``.
     """
-    import torch
     from executorch.runtime import Runtime
 
     from core.program import TensorFile
@@ -48,7 +47,7 @@ def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
     for number in range(1, max(keep) + 1):
         values = method.execute(tensors)
         if number in keep:
-            outputs = [value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in values]
+            outputs = reference.flat(values)
             end = f"-{number}" if number > 1 else request.get("end", "")
             found.append(
                 [reference.save(folder, f"output{index}{end}", one).model_dump() for index, one in enumerate(outputs)]

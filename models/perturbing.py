@@ -108,13 +108,13 @@ class _Flipped(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are
         result = super().run_node(node)
         if node is not self._site or not result.numel():
             return result
-        changed = result.clone()
-        flat = changed.view(-1)
-        inner = (flat != flat.max()).nonzero().view(-1)
-        if inner.numel():
-            index = inner[int(torch.randint(inner.numel(), (1,), generator=self._random))]
-            flat[index] += 1
-        return changed
+        flat = result.flatten()
+        inner = (flat != flat.max()).nonzero().flatten()
+        if not inner.numel():
+            return result
+        index = inner[int(torch.randint(inner.numel(), (1,), generator=self._random))]
+        # In the result's own memory order, as views of it expect.
+        return result.clone().put_(index, flat[index] + 1)
 
 
 class _Perturbed(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
@@ -138,7 +138,8 @@ class _Perturbed(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types a
             off = noise * (_ORDER * math.sqrt(terms) * unit * size)
         else:
             off = noise.clamp(-2, 2) * unit * exact
-        return (exact + off).nan_to_num(math.nan, math.inf, -math.inf).to(result.dtype)
+        rounded = (exact + off).nan_to_num(math.nan, math.inf, -math.inf)
+        return torch.empty_like(result).copy_(rounded)  # in the result's own memory order, as views of it expect
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,8 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
         found = {}
         with torch.no_grad(), state.unchanged(module):
             for number in range(1, max(executions) + 1):
-                outputs = [one.clone() for one in reference.flat(interpreter.run(*(one.clone() for one in inputs)))]
+                result = reference.flat(interpreter.run(*(one.clone() for one in inputs)))
+                outputs = [one.clone() for one in reference.numbers(result)]
                 if number in executions:
                     found[number] = outputs
         return found

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from core.program import Dimension
+from models import reference
 
 _MOST = 64 << 20
 """Bytes of the inputs of the greatest size that is checked."""
@@ -89,7 +90,8 @@ def _shapes(dimensions: Sequence[Sequence[Dimension]], least: bool) -> list[tupl
 
 
 def _resized(tensor: Any, shape: tuple[int, ...]) -> Any:
+    form = torch.channels_last if reference.images(tensor) else torch.contiguous_format
     for axis, size in enumerate(shape):
         if tensor.shape[axis] not in (0, size):
             tensor = tensor.index_select(axis, torch.arange(size) % tensor.shape[axis])
-    return tensor.contiguous()
+    return tensor.contiguous(memory_format=form)
