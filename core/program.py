@@ -1,7 +1,8 @@
 """A program's description: ``program.json`` beside the ``.pte`` or ``.onnx``.
 
 Written by the export, read by everything that deploys. Reference inputs and outputs are ``.npy``
-files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), bit by bit, and ``None`` as empty void (``|V0``).
+files; bfloat16, which NumPy lacks, is stored as 2-byte void (``|V2``), bit by bit, and ``None`` as
+empty void (``|V0``).
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class Exact(_Model):
     """Beside the description."""
     error: float
     """How far the reference is from it: the largest absolute difference, at most 1e308."""
+    far: bool = False
+    """Whether that is farther than a device may be."""
 
 
 class Tolerance(_Model):

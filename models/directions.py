@@ -107,7 +107,7 @@ class Directions:
 
 
 def _flat(tensor: Any) -> Any:
-    return tensor.double().nan_to_num(0.0, 0.0, 0.0).flatten()
+    return reference.wide(tensor).nan_to_num(0.0, 0.0, 0.0).flatten()
 
 
 def _flat_outputs(result: Any) -> list[Any]:

@@ -63,10 +63,11 @@ def run(
         first = [(one.name, one.inputs) for one in done]
         outputs = host.run_often(folder, request.file, inputs, (1,), name, f"-{name}", first)[1]
         computed = [reference.load(folder, file) for file in outputs]
+        types = tolerances.output_types(quantized[name].program)
         if tokens:
             agreement = tolerances.same_tokens(scheme, right[0], computed[0])
         else:
-            agreement = tolerances.agreement(scheme, right, computed)
+            agreement = tolerances.agreement(scheme, right, computed, types=types)
         if agreement.max_abs > agreement.limit:
             warnings.append(
                 f"method {name} is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "

@@ -54,7 +54,7 @@ class Moved:
 
 def moved(outputs: Sequence[Any], others: Sequence[Any]) -> list[Moved]:
     """The distance of each output from its counterpart; not a number counts as no distance."""
-    return [_moved(one.double(), other.double()) for one, other in zip(outputs, others, strict=True)]
+    return [_moved(reference.wide(one), reference.wide(other)) for one, other in zip(outputs, others, strict=True)]
 
 
 def _moved(one: Any, other: Any) -> Moved:
@@ -197,7 +197,9 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
         runs = run(interpreter)
         each = [moved(outputs, plain[number]) for number, outputs in runs.items()]
         first = min(plain)
-        changes = [one.double() - other.double() for one, other in zip(runs[first], plain[first], strict=True)]
+        changes = [
+            reference.wide(one) - reference.wide(other) for one, other in zip(runs[first], plain[first], strict=True)
+        ]
         worst = [functools.reduce(_worse, column) for column in zip(*each, strict=True)]
         return list(zip(worst, changes, strict=True))
 

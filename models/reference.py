@@ -16,7 +16,6 @@ from core.program import TensorFile
 from models.request import versions
 from models.users_code import last_lines
 
-
 _NONE = numpy.ndarray((), "V0")
 """What a file has in place of a tensor for ``None``."""
 _IMAGES = (0, 2, 3, 1)
@@ -102,6 +101,14 @@ def _number(leaf: Any) -> Any:
 def numbers(outputs: Sequence[Any]) -> list[Any]:
     """The outputs as tensors alone: in place of ``None`` stands one without elements."""
     return [torch.empty(0) if one is None else one for one in outputs]
+
+
+def wide(tensor: Any) -> Any:
+    """The numbers in float64; of complex ones both parts, of ``None`` nothing."""
+    if tensor is None:
+        return torch.empty(0, dtype=torch.float64)
+    tensor = tensor.detach()
+    return torch.view_as_real(tensor.resolve_conj()).double() if tensor.is_complex() else tensor.double()
 
 
 def eager(module: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from core.program import Agreement, Tolerance
-from models import flips
+from models import flips, reference
 from models.graphs import is_dequantize, layers, source
 from models.perturbing import RUNS, Measured
 from models.schemes import Scheme
 
 _FP32 = 1e-5
-_HALF = (
-    2**-7
-)  # of the spread: 4 of half precision's 11 bits; MobileNetV2 on a Cortex-A76 loses 2^-7.9, one layer 2^-8.9
+# Of the spread. Half precision loses 4 of its 11 bits: MobileNetV2 on a Cortex-A76 loses 2^-7.9, one layer 2^-8.9.
+# bfloat16 has 8, and CPUs add up in float32 where results have that type.
+_SIXTEEN = {
+    torch.float16: (2**-7, "CPUs that add up in half precision differ by up to 2^-7"),
+    torch.bfloat16: (2**-6, "two steps of bfloat16, where numbers are largest, are 2^-6"),
+}
 _SHARE = 2e-6  # of the spread: some 17 units in the last place of the largest numbers, for outputs far above 1
 
+_ENDLESS = 1e308
+"""Stands for an infinite difference, which JSON lacks."""
 _ROOM = 2
 """What was measured, times this, is allowed: a few runs do not find the worst case."""
 _GAIN = 1e-3
@@ -28,15 +32,41 @@ _GAIN = 1e-3
 # Largest difference between the program and the float model, in parts of the output's spread. Beyond it the export
 # is suspect, not the arithmetic. Seen in the zoo: fp32 2e-7, fp16 1e-3, 8 bits 0.03, 4 bits 0.1.
 _AGREEMENT: dict[str | int, float] = {"none": 1e-4, "half": 2**-6, 8: 0.15, 4: 0.35}
+_ROUNDED = {torch.float16: 2**-6, torch.bfloat16: 2**-4}
+"""The same of outputs that pass through these types, whatever the scheme."""
+_AGREEMENT_ROOM = 4
+"""What perturbed runs do to an output, times this, is allowed, too: little is left of numbers that cancel out."""
+
+
+def is_whole(output: Any) -> bool:
+    """Whether an output has whole numbers, or none at all: it must be the same."""
+    return output is None or not (output.is_floating_point() or output.is_complex())
 
 
 def spread(tensor: Any) -> float:
     """How far the numbers reach: the larger of maximum minus minimum and largest magnitude; 0 for none."""
-    numbers = tensor.detach().double()
+    numbers = reference.wide(tensor)
     numbers = numbers[torch.isfinite(numbers)]
     if not numbers.numel():
         return 0.0
     return float(max(numbers.max() - numbers.min(), numbers.abs().max()))
+
+
+def output_types(program: Any) -> list[Any]:
+    """For each output the floating-point type with the fewest bits among the values that it is computed from.
+
+    Args:
+        program: exported, before lowering.
+    """
+    coarsest: dict[Any, Any] = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        own = [value.dtype] if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else []
+        found = [*own, *(coarsest[one] for one in node.all_input_nodes)]
+        coarsest[node] = max(found, key=lambda one: torch.finfo(one).eps, default=torch.float32)
+    count = len(program.graph_signature.user_outputs)
+    last = next(one for one in program.graph.nodes if one.op == "output").args[0]
+    return [coarsest.get(one, torch.float32) for one in (last[-count:] if count else ())]
 
 
 def output_steps(program: Any) -> list[float | None]:
@@ -98,14 +128,12 @@ def _flipped(reach: float, flip: float) -> Tolerance:
 
 def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool, flip: float) -> Tolerance:
     reach = spread(output)
-    if not output.dtype.is_floating_point:
-        return Tolerance(atol=0.0, rtol=0.0, why="whole numbers must be the same")
-    if scheme.method == "half" or output.dtype in (torch.float16, torch.bfloat16):
-        return Tolerance(
-            atol=reach * _HALF,
-            rtol=0.0,
-            why=f"16-bit float: CPUs that add up in half precision differ by up to 2^-7 of the spread ({reach:.4g})",
-        )
+    if is_whole(output):
+        why = "none" if output is None else "whole numbers must be the same"
+        return Tolerance(atol=0.0, rtol=0.0, why=why)
+    if output.dtype in _SIXTEEN or scheme.method == "half":
+        share, why = _SIXTEEN.get(output.dtype, _SIXTEEN[torch.float16])
+        return Tolerance(atol=reach * share, rtol=0.0, why=f"16-bit float: {why} of the spread ({reach:.4g})")
     if scheme.method == "pt2e":
         return _static(reach, step)
     if not scheme.dynamic:
@@ -152,9 +180,9 @@ def _as_measured(
     Single elements may move `_ROOM` times as far as in the perturbed runs. So may the root mean square and the gain: a
     layer that is wrong by one part in a hundred moves many elements a little, most of them in one direction.
     """
-    if not output.dtype.is_floating_point:
+    if is_whole(output):
         return plain
-    half = scheme.method == "half" or output.dtype in (torch.float16, torch.bfloat16)
+    half = scheme.method == "half" or output.dtype in _SIXTEEN
     if scheme.method == "none" and not half:
         reach = spread(output)
         if reach < 1:  # 1e-5 would hide anything in outputs of 1e-5
@@ -217,7 +245,7 @@ def of_outputs(
 
 
 def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:
-    """The widest tolerance, with the widest limits of all elements together."""
+    """The widest tolerance, with the widest limits of all elements together; without what float64 gives one output."""
     one = max(all_of_them, key=lambda one: (one.atol, one.rtol), default=Tolerance(atol=0.0, rtol=0.0, why="no output"))
 
     def most(name: str) -> float | None:
@@ -225,33 +253,62 @@ def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:
         return None if None in limits else max(limits, default=None)
 
     rms, gain = most("rms"), most("gain")
-    return one.model_copy(update={"rms": rms, "gain": gain})
+    return one.model_copy(update={"rms": rms, "gain": gain, "exact": None})
 
 
-def agreement(scheme: Scheme, model: Sequence[Any], program: Sequence[Any]) -> Agreement:
-    """Compare the outputs of the float model in PyTorch with the program's.
+def agreement(
+    scheme: Scheme,
+    model: Sequence[Any],
+    program: Sequence[Any],
+    *,
+    types: Sequence[Any] = (),
+    measured: Sequence[Measured] = (),
+    what: str = "the model in PyTorch",
+) -> Agreement:
+    """Compare the outputs of the float model in PyTorch with the program's: each has a limit, and the worst one counts.
 
     A different number of outputs, or another shape, is an infinite difference.
+
+    Args:
+        types: of the numbers that outputs are computed from (`output_types`); without them, of the outputs themselves.
+        measured: what `models.perturbing.measure` has found.
+        what: is compared with the program.
     """
-    share = _AGREEMENT[scheme.weight_bits or scheme.method]
-    worst, reach = 0.0, 0.0
+    found = [
+        _agreement(
+            scheme, want, got, types[index] if index < len(types) else getattr(want, "dtype", None),
+            _AGREEMENT_ROOM * measured[index].noise.largest if index < len(measured) else 0.0,
+            (f"output{index} of " if len(model) > 1 else "") + what, max(map(spread, model)),
+        )
+        for index, (want, got) in enumerate(zip(model, program, strict=False))
+    ]  # fmt: skip
     if len(model) != len(program):
-        worst = float("inf")
-    for want, got in zip(model, program, strict=False):
-        reach = max(reach, spread(want))
-        if want.shape != got.shape:
-            worst = float("inf")
-        elif want.numel():
-            difference = (want.double() - got.double()).abs()
-            difference[want.double() == got.double()] = 0.0  # equal infinities
-            largest = float(difference.max())
-            worst = max(worst, float("inf") if math.isnan(largest) else largest)
-    return Agreement(
-        max_abs=worst if worst != float("inf") else 1e308,
-        limit=share * max(reach, 1e-6),
-        why=f"the model in PyTorch, as it was before {scheme.name}, against the program; "
-        f"{share:.3g} of the outputs' spread ({reach:.4g}) is allowed",
-    )
+        why = f"{what} has {len(model)} outputs, the program {len(program)}"
+        found = [Agreement(max_abs=_ENDLESS, limit=_AGREEMENT["none"], why=why)]
+    return max(found, key=lambda one: one.max_abs / one.limit)
+
+
+def _agreement(scheme: Scheme, want: Any, got: Any, kind: Any, noise: float, what: str, together: float) -> Agreement:
+    share = _AGREEMENT[scheme.weight_bits or scheme.method]
+    share = max(share, _ROUNDED.get(kind, 0.0))
+    # Rounding chooses other whole numbers: where it may, they are compared roughly, by the reach of all outputs.
+    reach = together if is_whole(want) and scheme.method != "none" else spread(want)
+    limit = share * max(reach, 1e-6)
+    allowed = f"{share:.3g} of its spread ({reach:.4g}) is allowed"
+    if noise > limit:
+        limit, allowed = noise, f"{_AGREEMENT_ROOM} times what rounding does to it in PyTorch is allowed"
+    why = f"{what}, as it was before {scheme.name}, against the program; {allowed}"
+    return Agreement(max_abs=farthest(want, got), limit=limit, why=why)
+
+
+def farthest(want: Any, got: Any) -> float:
+    """The largest difference of two outputs; 1e308 for an infinite one, for NaN on one side and for other shapes."""
+    one, other = reference.wide(want), reference.wide(got)
+    if one.shape != other.shape or (want is None) != (got is None):
+        return _ENDLESS
+    difference = (one - other).abs()
+    difference[(one == other) | (one.isnan() & other.isnan())] = 0.0  # equal infinities
+    return float(difference.nan_to_num(_ENDLESS, _ENDLESS).clamp(max=_ENDLESS).max()) if one.numel() else 0.0
 
 
 def same_tokens(scheme: Scheme, model: Any, program: Any) -> Agreement:

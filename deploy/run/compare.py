@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from core.errors import ProgramError
 from core.files import sha256_bytes
 from core.program import Tolerance
 from deploy.run.layers import suspect
@@ -50,6 +51,19 @@ class Comparison(BaseModel):
     tolerance: Tolerance | None = None
     why: str = ""
     """Why it differs in other ways than by numbers: another shape or dtype."""
+    exact_abs: float | None = None
+    """Largest absolute difference from what float64 gives, where the export knows that."""
+    right: bool = False
+    """Whether it differs from the reference and agrees with float64, which decides."""
+
+    @property
+    def truth(self) -> str:
+        """Who is nearer to float64, where that is known and was asked: the device or the reference; else empty."""
+        known = self.tolerance.exact if self.tolerance else None
+        if known is None or self.exact_abs is None or not (self.right or self.verdict == "differs"):
+            return ""
+        who = "this result is nearer" if self.exact_abs < known.error else "the reference is nearer"
+        return f"{who} to float64: the largest error is {self.exact_abs:.3g} here, {known.error:.3g} in the reference"
 
 
 def digest(array: np.ndarray[Any, Any]) -> str:
@@ -69,6 +83,12 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     NaN agrees with NaN, an infinity with itself; anything else opposite to them is outside every tolerance. So is an
     output whose differences are small but many, if the tolerance says how large their root mean square may be, or
     that follow the pattern of a layer that gives too much, if there are patterns beside ``want``.
+
+    If there is also what float64 gives, that decides: an output which is so near to it is right, whatever the reference
+    says.
+
+    Raises:
+        ProgramError: a file beside the reference is missing or does not fit.
     """
     dtype, ours = load(got)
     expected_dtype, theirs = load(want)
@@ -95,21 +115,63 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     different = int(np.count_nonzero(changed.any(axis=-1))) if ours.size else 0
     if different == 0:
         return Comparison(**common, verdict="identical", max_abs=0.0, max_rel=0.0)
-    error, reference = _differences(dtype, ours, theirs)
+    found = _judged(_widen(dtype, ours), _widen(dtype, theirs), want.parent, allowed)
+    exact_abs, right = None, False
+    if allowed.exact:
+        truth = _exact(want.parent / allowed.exact.file, ours.shape)
+        decided = _judged(_widen(dtype, ours), truth, want.parent, allowed)
+        exact_abs, right = decided.max_abs, found.differs and not decided.differs
+    return Comparison(
+        **common,
+        verdict="differs" if found.differs and not right else "agrees",
+        why="" if right else found.why,
+        max_abs=found.max_abs,
+        max_rel=found.max_rel,
+        different=different,
+        outside=0 if right else found.outside,
+        exact_abs=exact_abs,
+        right=right,
+    )
+
+
+class _Judged(NamedTuple):
+    """An output beside numbers that it should be."""
+
+    max_abs: float
+    max_rel: float
+    outside: int
+    why: str
+    """What all elements together do that rounding does not."""
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.outside or self.why)
+
+
+def _judged(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Path, allowed: Tolerance) -> _Judged:
+    error, reference = _differences(ours, theirs)
     with np.errstate(all="ignore"):
         outside = ~(error <= allowed.atol + allowed.rtol * np.abs(reference))
         relative = np.where(reference != 0, error / np.abs(reference), 0.0)
     count = int(np.count_nonzero(outside))
-    together = _together(dtype, ours, theirs, want.parent, allowed, count)
-    return Comparison(
-        **common,
-        verdict="differs" if count or together else "agrees",
-        why=together,
-        max_abs=float(error.max()),
-        max_rel=float(relative.max()),
-        different=different,
-        outside=count,
-    )
+    return _Judged(
+        float(error.max()), float(relative.max()), count, _together(ours, theirs, folder, allowed, count)
+    )  # fmt: skip
+
+
+def _exact(file: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """What float64 gives, beside the reference.
+
+    Raises:
+        ProgramError: the file is missing, or does not fit the output.
+    """
+    again = "export it again with --force"
+    if not file.is_file():
+        raise ProgramError(f"{file} is missing.", "a reference file was removed", again)
+    array = load(file)[1]
+    if array.shape != shape:
+        raise ProgramError(f"{file} does not fit its program.", f"it has the shape {list(array.shape)}", again)
+    return array
 
 
 _CLEAR = 0.5
@@ -117,16 +179,13 @@ _CLEAR = 0.5
 
 
 def _together(
-    dtype: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Path, allowed: Tolerance, outside: int
+    ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Path, allowed: Tolerance, outside: int
 ) -> str:
     """What all elements together do that rounding does not: many small differences, or one direction; or empty."""
     if allowed.rms is None and allowed.gain is None and allowed.layers is None:
         return ""
     # An infinity agrees with itself only, and was looked at before.
-    got, want = (
-        np.nan_to_num(_widen(dtype, array).astype(np.float64).ravel(), posinf=0.0, neginf=0.0)
-        for array in (ours, theirs)
-    )
+    got, want = (np.nan_to_num(_parts(array), posinf=0.0, neginf=0.0) for array in (ours, theirs))
     layer = suspect(folder / allowed.layers.file, got, want) if allowed.layers else None
     if outside:
         return layer.text if layer and layer.share > _CLEAR else ""
@@ -147,16 +206,23 @@ def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
 
 
+def _parts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Flat, in float64; of complex numbers both parts."""
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128).ravel().view(np.float64)
+    return array.astype(np.float64).ravel()
+
+
 def _differences(
-    dtype: str, ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]
+    ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Absolute differences (infinite where NaN or infinity stands alone) and the reference, both as float64."""
-    if ours.dtype.kind in "iub" and dtype != BFLOAT16:
+    if ours.dtype.kind in "iub":
         # Python's integers: 64-bit ones do not survive float64, and unsigned ones wrap around.
         exact = np.abs(ours.astype(object) - theirs.astype(object)).astype(np.float64)
         return exact, theirs.astype(np.float64)
     kind = np.complex128 if ours.dtype.kind == "c" else np.float64
-    a, b = (_widen(dtype, array).astype(kind) for array in (ours, theirs))
+    a, b = (array.astype(kind) for array in (ours, theirs))
     with np.errstate(all="ignore"):
         error = np.abs(a - b).astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -152,10 +152,13 @@ class Result(_Model):
         wrong = [output for output in self.outputs if output.verdict == "differs"]
         if wrong:
             cause = "; ".join(
-                f"{output.name}: {output.why}"
-                if output.why
-                else f"{output.name}: {output.outside:,} of {output.elements:,} elements outside "
-                f"{tolerance_text(output)}, largest error {output.max_abs:.3g}"
+                (
+                    f"{output.name}: {output.why}"
+                    if output.why
+                    else f"{output.name}: {output.outside:,} of {output.elements:,} elements outside "
+                    f"{tolerance_text(output)}, largest error {output.max_abs:.3g}"
+                )
+                + (f"; {output.truth}" if output.truth else "")
                 for output in wrong
             )
             raise MismatchError(

@@ -22,8 +22,8 @@ from models.inspection.replay import Claim, Replay, handles_of
 
 FLOAT = 1e-4
 """The largest relative error in float32, root mean square: sums in another order stay far below it."""
-COARSE = 4e-3
-"""The same in float16: 2^-8."""
+COARSE = {torch.float16: 2**-8, torch.bfloat16: 2**-5}
+"""The same in types of 16 bits."""
 STEPS = 0.01
 """The largest error of a quantized result beyond rounding, root mean square, in quantization steps."""
 INSIDE = 3.0
@@ -124,7 +124,7 @@ def _claims(
 
 def _gap_of(claim: Claim, limit: float | None) -> Gap:
     node, tensor = claim.node, claim.value.tensor
-    usual = COARSE if tensor.dtype == torch.float16 else FLOAT
+    usual = COARSE.get(tensor.dtype, FLOAT)
     if node is not None and node.scale:
         usual = STEPS * node.scale / (claim.size or 1.0)
     return Gap(
