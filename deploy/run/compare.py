@@ -58,10 +58,12 @@ class Comparison(BaseModel):
 
     @property
     def truth(self) -> str:
-        """Who is nearer to float64, where that is known and was asked: the device or the reference; else empty."""
+        """Who is nearer to float64, the device or the reference, where that matters and is known; else empty."""
         known = self.tolerance.exact if self.tolerance else None
-        if known is None or self.exact_abs is None or not (self.right or self.verdict == "differs"):
+        if known is None:
             return ""
+        if self.exact_abs is None or not (self.right or self.verdict == "differs"):
+            return f"the reference is {known.error:.3g} away from float64, more than its tolerance" if known.far else ""
         who = "this result is nearer" if self.exact_abs < known.error else "the reference is nearer"
         return f"{who} to float64: the largest error is {self.exact_abs:.3g} here, {known.error:.3g} in the reference"
 

@@ -64,7 +64,8 @@ def _state(value: Result) -> str:
 def _truths(value: Result) -> list[str]:
     """Where float64 has decided, who is nearer to it."""
     return [
-        f"{output.name} {'agrees with float64, not with the reference' if output.right else 'differs'}: {output.truth}."
+        f"{output.name} {'agrees with float64, not with the reference' if output.right else _verdict(output)}: "
+        f"{output.truth}."
         for output in value.outputs
         if output.truth
     ][:_MOST_ORIGINS]

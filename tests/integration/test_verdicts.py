@@ -1,0 +1,157 @@
+"""No verdict accuses the wrong side: layouts, None, limits by output and by type, and float64 where two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.paths import ROOT, cache_dir
+from core.program import Program, load_program
+from deploy.run.compare import Comparison, compare
+from models.export import export
+from models.host import Host
+from models.schemes import get_scheme
+
+FIXTURES = ROOT / "tests" / "fixtures" / "models" / "verdicts.py"
+
+pytestmark = pytest.mark.export
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    with Host(cache_dir("logs") / "export-tests.log") as one:
+        yield one
+
+
+def _exported(name: str, scheme: str, folder: Path, host: Host) -> tuple[Path, Program]:
+    path = export(f"{FIXTURES}:{name}", scheme, out=folder, host=host)
+    return path, load_program(path)
+
+
+def _changed(path: Path, program: Program, output: int, by: float) -> Comparison:
+    """What a deploy says of the reference with one element changed."""
+    want = path / program.outputs[output].file
+    got = np.load(want)
+    got.reshape(-1)[0] += by
+    np.save(path / "got.npy", got)
+    return compare(f"output{output}", path / "got.npy", want, program.tolerance_of(output))
+
+
+def test_images_with_channels_last_and_none_and_a_small_output(tmp_path: Path, host: Host) -> None:
+    path, program = _exported("images", "fp32", tmp_path, host)
+    assert program.warnings == ()
+    assert program.reference_engine.startswith("executorch")
+    assert [(one.order, one.shape) for one in program.inputs] == [((0, 2, 3, 1), (2, 3, 9, 7))]
+    assert [one.name for one in program.cases] == ["least", "greatest"]
+    assert [one.dtype for one in program.outputs] == ["float32", "none", "float64", "float32"]
+    assert np.load(path / "output1.npy").dtype == np.dtype("V0")
+    assert np.load(path / "output2.npy") == 0.1
+    large, none, _, small = program.tolerances
+    assert (none.atol, none.rtol, none.why) == (0.0, 0.0, "none")
+    assert large.atol > 1e3 * small.atol
+    for index in (0, 3):
+        limit = program.tolerance_of(index).atol
+        assert _changed(path, program, index, limit / 2).verdict == "agrees"
+        wrong = _changed(path, program, index, 3 * limit)
+        assert (wrong.verdict, wrong.outside) == ("differs", 1)
+        assert wrong.truth.startswith("the reference is nearer to float64")
+
+
+def test_values_in_any_order_are_rounded_and_flipped(tmp_path: Path, host: Host) -> None:
+    _, program = _exported("attention", "qs8", tmp_path, host)
+    assert [one.order for one in program.inputs] == [()]
+    assert program.tolerance.rms is not None, "what a flipped rounding does was measured"
+    assert program.agreement is not None and program.agreement.max_abs <= program.agreement.limit
+
+
+def test_float64_decides_where_the_reference_is_coarse(tmp_path: Path, host: Host) -> None:
+    path, program = _exported("norm", "fp16", tmp_path, host)
+    (allowed,) = program.tolerances
+    assert allowed.exact is not None and allowed.exact.far
+    assert any("away from what float64 gives" in one and "tolerance" in one for one in program.warnings)
+    want = path / program.outputs[0].file
+    got = np.load(path / allowed.exact.file).astype(np.float16)
+    assert np.abs(got - np.load(want)).max() > allowed.atol
+    for change, verdict in ((0.0, "agrees"), (3 * allowed.atol, "differs")):
+        got.reshape(-1)[3] += change
+        np.save(path / "got.npy", got)
+        found = compare("output0", path / "got.npy", want, allowed)
+        assert (found.verdict, found.right) == (verdict, verdict == "agrees")
+    # The same without float64, as an earlier version exported it.
+    assert compare("output0", path / "got.npy", want, allowed.model_copy(update={"exact": None})).verdict == "differs"
+
+
+def test_one_step_of_bfloat16_is_no_fault(tmp_path: Path, host: Host) -> None:
+    path, program = _exported("brain", "fp32", tmp_path, host)
+    assert program.warnings == ()
+    assert program.reference_engine.startswith("executorch")
+    assert _changed(path, program, 0, 2**-7).verdict == "agrees"
+    assert _changed(path, program, 0, 0.2).verdict == "differs"
+
+
+def test_each_output_has_a_limit_of_its_own_against_the_model() -> None:
+    import torch
+
+    from models.tolerances import agreement
+
+    def agrees(model: list[Any], program: list[Any], scheme: str = "fp32", **more: Any) -> bool:
+        found = agreement(get_scheme(scheme), model, program, **more)
+        return found.max_abs <= found.limit
+
+    large, small = torch.linspace(-1e3, 1e3, 9), torch.linspace(-1e-3, 1e-3, 9)
+    wrong = small.clone()
+    wrong[4] += 1e-5
+    assert agrees([large, small, None], [large + 1e-3, small + 1e-8, None])
+    assert not agrees([large, small, None], [large, wrong, None])
+    assert not agrees([large, None], [large, small])
+    assert not agrees([large, small], [large])
+    spectrum = torch.complex(large, small)
+    assert agrees([spectrum], [spectrum + 1e-3j])
+    assert not agrees([spectrum], [spectrum + 1j])
+    coarse = torch.linspace(0.1, 1, 9).bfloat16()
+    assert agrees([coarse], [coarse * (1 + 2**-7)])
+    assert not agrees([coarse], [coarse * 1.1])
+    # As a float32 output of bfloat16 layers; without those it is a fault.
+    assert agrees([coarse.float()], [coarse.float() * (1 + 2**-7)], types=[torch.bfloat16])
+    assert not agrees([coarse.float()], [coarse.float() * (1 + 2**-7)])
+
+
+def test_inputs_have_an_order_that_upstream_runs() -> None:
+    import torch
+
+    from models.reference import images, laid_out
+
+    picture = torch.randint(0, 255, (9, 7, 3)).permute(2, 0, 1)[None].float()
+    kept = torch.randn(2, 3, 9, 7).to(memory_format=torch.channels_last)
+    for given in (picture, torch.randn(3, 4).T, torch.randn(1, 5).T, torch.ones(1).expand(4, 3), kept[:, :, ::2]):
+        found = laid_out(given)
+        assert torch.equal(found, given)
+        assert found.stride() == torch.empty(given.shape).stride()
+    assert laid_out(kept) is kept
+    assert images(kept)
+    assert not images(picture)
+
+
+def test_float64_says_nothing_where_it_has_no_meaning() -> None:
+    import torch
+
+    from models import exact
+
+    def found(function: Any, *inputs: Any, scheme: str = "fp32") -> list[Any]:
+        class Of(torch.nn.Module):  # type: ignore[misc]  # torch's types are not read here
+            def forward(self, *given: Any) -> Any:
+                return function(*given)
+
+        return exact.find(torch.export.export(Of(), inputs), get_scheme(scheme), inputs)
+
+    half = torch.tensor([1.0, 2**-11], dtype=torch.float16)
+    (sums, whole) = found(lambda x: (x.sum(), x.argmax()), half, scheme="fp16")
+    assert float(sums) == 1 + 2**-11 != float(half.sum())
+    assert whole is None
+    assert found(lambda x: x.sum(), half, scheme="qs8") == []
+    assert found(lambda x: x + torch.rand(2), half) == []
+    assert found(lambda x: x.view(torch.int16) + 1, half) == []
