@@ -204,7 +204,8 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     stages.show("making the model")
     prepared = load(request)
     with prepared.entered():
-        want = reference.eager(prepared.module, prepared.inputs)
+        # ONNX has no None.
+        want = [one for one in reference.eager(prepared.module, prepared.inputs) if one is not None]
         stages.show("exporting")
         with haste.in_torch():
             made = _to_onnx(prepared)

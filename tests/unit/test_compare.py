@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.errors import ProgramError, TransferError
-from core.program import Layers, Tolerance
+from core.program import Exact, Layers, Tolerance
 from deploy.run.compare import BFLOAT16, Comparison, compare, digest, load, unreferenced
 
 LOOSE = Tolerance(atol=0.1, rtol=0.0, why="test")
@@ -203,3 +203,44 @@ def test_without_reference(tmp_path: Path) -> None:
 def test_infinite_error_survives_json() -> None:
     found = Comparison(name="o", dtype="float32", shape=(1,), verdict="differs", max_abs=math.inf)
     assert Comparison.model_validate_json(found.model_dump_json()).max_abs == math.inf
+
+
+def test_float64_decides_where_it_is_known(tmp_path: Path) -> None:
+    """A coarse reference: a result near to float64 is right, one near to neither is wrong; both are told."""
+    truth, coarse = np.linspace(1, 2, 8), f32(*np.linspace(1, 2, 8))
+    coarse[2] += np.float32(0.5)
+    np.save(tmp_path / "exact0.npy", truth)
+    exact = Exact(file="exact0.npy", error=0.5, far=True)
+    allowed = LOOSE.model_copy(update={"exact": exact, "rms": 0.05})
+    found = check(tmp_path, truth.astype(np.float32), coarse, allowed)
+    assert (found.verdict, found.right, found.outside, found.why) == ("agrees", True, 0, "")
+    assert found.max_abs == pytest.approx(0.5)
+    assert found.truth.startswith("this result is nearer to float64: the largest error is ")
+    assert check(tmp_path, truth.astype(np.float32), coarse, LOOSE).verdict == "differs"
+    wrong = truth.astype(np.float32)
+    wrong[5] += np.float32(0.2)
+    found = check(tmp_path, wrong, coarse, allowed)
+    assert (found.verdict, found.right, found.outside) == ("differs", False, 2)
+    assert found.truth == "this result is nearer to float64: the largest error is 0.2 here, 0.5 in the reference"
+    wrong[5] += np.float32(0.8)
+    assert check(tmp_path, wrong, coarse, allowed).truth.startswith("the reference is nearer to float64")
+    # Many small differences from both.
+    assert check(tmp_path, (truth + 0.08).astype(np.float32), coarse, allowed).verdict == "differs"
+    same = check(tmp_path, coarse, coarse, allowed)
+    assert (same.verdict, same.truth) == (
+        "identical",
+        "the reference is 0.5 away from float64, more than its tolerance",
+    )
+    bits = (truth.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    far = ((truth + 1).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    assert check(tmp_path, bits.view("V2"), far.view("V2"), allowed).right
+    (tmp_path / "exact0.npy").unlink()
+    with pytest.raises(ProgramError, match=r"exact0\.npy is missing"):
+        check(tmp_path, wrong, coarse, allowed)
+
+
+def test_both_parts_of_complex_numbers_count(tmp_path: Path) -> None:
+    want = np.linspace(0, 1, 8).astype(np.complex64)
+    allowed = Tolerance(atol=0.1, rtol=0.0, why="test", rms=0.01)
+    assert check(tmp_path, want + np.complex64(0.005j), want, allowed).verdict == "agrees"
+    assert "root mean square" in check(tmp_path, want + np.complex64(0.05j), want, allowed).why
