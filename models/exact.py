@@ -25,7 +25,10 @@ _NAMESPACES = ("aten", "prims", "prim")
 """Of operators that compute in the type of what they are given."""
 _BITS = ("aten::view.dtype", "aten::nextafter")
 """Operators whose result has another meaning in another type."""
-_STEADY = ("aten::scaled_dot_product_attention", "aten::dropout")
+_STEADY = (
+    *("aten::scaled_dot_product_attention", "aten::dropout"),
+    *("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"),
+)
 """Operators that draw random numbers in training alone."""
 
 
@@ -43,9 +46,17 @@ def _wide(value: Any) -> Any:
 class _Wide(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
     """Runs a graph in float64."""
 
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._buffers: dict[str, Any] = {}
+        """Each is one tensor for all nodes: some write to it."""
+
     def fetch_attr(self, target: str) -> Any:
-        """A parameter or a constant."""
-        return _wide(super().fetch_attr(target))
+        """A parameter, a buffer or a constant."""
+        value = super().fetch_attr(target)
+        if isinstance(value, torch.nn.Parameter):
+            return _wide(value)
+        return self._buffers.setdefault(target, _wide(value))
 
     def run_node(self, node: Any) -> Any:
         """The node's value."""
@@ -92,7 +103,7 @@ def find(program: Any, scheme: Scheme, inputs: Sequence[Any]) -> list[Any]:
     progress.at("what its outputs are in float64")
     try:
         with torch.no_grad():
-            outputs = reference.flat(_Wide(program.module()).run(*map(_wide, inputs)))
+            outputs = reference.flat(_Wide(program.module()).run(*(_wide(one.clone()) for one in inputs)))
     except Exception:  # noqa: BLE001  # whatever an operator raises that has no float64
         return []
     return [None if tolerances.is_whole(one) else one for one in outputs]

@@ -47,7 +47,11 @@ def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
             outputs = reference.eager(made.module, tensors)
         inputs = [reference.save(folder, f"sample{number}-input{index}", one) for index, one in enumerate(tensors)]
         wanted = [
-            reference.save(folder, f"sample{number}-float{index}", one.float() if one is not None and one.is_floating_point() else one)
+            reference.save(
+                folder,
+                f"sample{number}-float{index}",
+                one.float() if one is not None and one.is_floating_point() else one,
+            )
             for index, one in enumerate(outputs)
         ]
         each.append(
