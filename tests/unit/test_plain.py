@@ -114,9 +114,7 @@ def test_a_narrow_table_leaves_out_what_it_may(
     assert " ".join(shown.split()).endswith(f"with --json: {', '.join(gone)}" if gone else "two")
 
 
-def test_a_caption_keeps_its_command_whole(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_caption_keeps_its_command_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out(), "width", 20)
     said = "next: ./inv inspect shelf-net-make_model-fp32-lean --values"
     console.table("times", ["operator"], [["Add"]], said)
