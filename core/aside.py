@@ -119,7 +119,7 @@ def _step_aside() -> None:
         _rename(module, PREFIX + name)
         if name in NAMES:
             setattr(sys.modules["slipway"], name, module)
-    builtins.__import__, importlib.import_module = _imported, _imported_module  # type: ignore[assignment]
+    builtins.__import__, importlib.import_module = _imported, _imported_module
     sys.meta_path.insert(0, _NotOurs)
     for name in _ours():
         del sys.modules[name]

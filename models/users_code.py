@@ -99,8 +99,8 @@ class Side:
         sys.path[:] = self._path
         sys.modules.update(self._modules)
         self._modules = {}
-        for known in (inspect.modulesbyfile, inspect._filesbymodname):  # of names that belong to others now
-            known.clear()
+        for known in ("modulesbyfile", "_filesbymodname"):  # of names that belong to others now
+            getattr(inspect, known, {}).clear()
 
     def _leave(self) -> None:
         self._path, self._modules = list(sys.path), self.watch.modules()

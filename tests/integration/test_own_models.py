@@ -102,7 +102,8 @@ def test_packages_of_the_users_may_be_named_as_ours_are(tmp_path: Path, host: Ho
     for name, text in REPOSITORY.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    model, how = f"{tmp_path / 'net.py'}:make", {"options": {"strict": strict}, "out": tmp_path / "out"}
+    model = f"{tmp_path / 'net.py'}:make"
+    how: dict[str, Any] = {"options": {"strict": strict}, "out": tmp_path / "out"}
     program = load_program(export(model, host=host, **how))
     assert program.agreement is not None
     assert program.agreement.max_abs < 1e-5

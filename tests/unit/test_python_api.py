@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -90,10 +91,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 def package(library: Library, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The package, over the library that is played."""
     monkeypatch.syspath_prepend(ROOT / "bindings/python")
-    import slipway_runtime
-
     assert library.read is None
-    yield slipway_runtime
+    yield importlib.import_module("slipway_runtime")
     for name in [name for name in sys.modules if name.partition(".")[0] == "slipway_runtime"]:
         del sys.modules[name]
 
@@ -136,9 +135,7 @@ def test_the_library_reads_the_numbers_that_were_given(package: Any, library: Li
 
 
 def test_an_array_as_it_should_be_is_not_copied(package: Any, library: Library) -> None:
-    from slipway_runtime import _api
-
-    assert np.shares_memory(_api._array(X, "float32"), X)
+    assert np.shares_memory(sys.modules["slipway_runtime._api"]._array(X, "float32"), X)
     assert read(package, library, X).tobytes() == X.tobytes()
 
 
