@@ -16,6 +16,8 @@ from core import console
 from core.cli import number, task
 from core.errors import BuildError, UsageError
 from core.paths import ROOT
+from deploy.run.engine_flags import engine_flags
+from deploy.run.settings import Settings
 from tests.conftest import Inv
 
 NAMES = {
@@ -60,6 +62,14 @@ def test_listing_imports_nothing_heavy() -> None:
 def test_numbers_are_checked(value: str | None, minimum: float, whole: bool) -> None:
     with pytest.raises(UsageError, match="--warmup"):
         number("warmup", value, minimum, whole=whole)
+
+
+def test_threads_have_a_bound() -> None:
+    with pytest.raises(UsageError, match="at least 0 and at most 1024"):
+        Settings.parse({"cpu_threads": "100000"})
+    assert Settings.parse({"cpu_threads": "1024"}).threads == 1024
+    with pytest.raises(UsageError, match="--ort-threads"):
+        engine_flags("onnxruntime", ort_threads="1025")
 
 
 def test_numbers_are_read() -> None:
