@@ -241,15 +241,32 @@ def install(name: str, venv: Path) -> bool:
     # Name exactly these pins: pip does not check the hashes of packages that the environment already has.
     todo = missing(venv, name)
     if todo:
-        with installation(venv, LABELS[name]) as doing:
+        whole = LABELS[name]
+        with installation(venv, whole if 2 * len(todo) > len(locked(pins)) else Size(whole.label)) as doing:
+            if "pip" in todo:
+                _renew_pip(todo.pop("pip"), doing)
             _install_listed("".join(todo.values()), doing)
         _trim(venv)
     _write(stamp(venv, name), pins)
     return True
 
 
+def _renew_pip(lines: str, doing: Installation) -> None:
+    """Install the pip of the lock first: the one that came with Python takes twice as long for the rest.
+
+    Where no source of pip's has it, that one goes on.
+    """
+    try:
+        _install_listed(lines, doing)
+    except SetupError as error:
+        if "did not offer" not in str(error):
+            raise
+
+
 def _install_listed(lines: str, doing: Installation, *more: str) -> None:
     """Install what lines of a lock list, with further words for pip."""
+    if not lines:
+        return
     count = len(locked(lines))
     lines, wheel = addressed.parted(lines)
     if wheel is not None:

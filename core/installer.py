@@ -69,6 +69,7 @@ class Installation:
         """Run pip for ``total`` packages, and keep its output in the log; empty if it went well, else what it said."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         lines: collections.deque[str] = collections.deque(maxlen=_SAID)
+        self.line.unpacking = False
         env = {
             **os.environ,
             "TMPDIR": os.fspath(self.scratch),

@@ -267,6 +267,19 @@ def test_modules_of_the_current_folder_are_not_imported(
     assert not (planted / "ran").exists()
 
 
+def test_pip_is_renewed_first_and_a_source_without_it_does_not_matter(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = _digest(_wheel(tmp_path / "good", "1.0", "good"))
+    text = "".join(f"{pin} \\\n    --hash=sha256:{digest}\n" for pin in ("slipway-sample==1.0", "pip==99.0"))
+    bootstrap.lock_file("core").write_text(text)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
+    assert bootstrap.install("core", environment)
+    assert _installed(environment) == "good"
+    said = (environment / ".slipway" / "setup.log").read_text()
+    assert said.index("No matching distribution found for pip==99.0") < said.index("Successfully installed")
+
+
 # --- wheels with an address ---
 
 
