@@ -31,6 +31,12 @@ T negative(T x) {
   }
 }
 
+// From 0 to 6; NaN stays NaN.
+template <typename T>
+T to_six(T x) {
+  return x < T(0) ? T(0) : x > T(6) ? T(6) : x;
+}
+
 #define SLIPWAY_OP(name, expression)     \
   struct name {                          \
     template <typename T>                \
@@ -68,8 +74,8 @@ SLIPWAY_OP(Sinh, std::sinh(x));
 SLIPWAY_OP(Sqrt, std::sqrt(x));
 SLIPWAY_OP(Tan, std::tan(x));
 SLIPWAY_OP(Tanh, tanh_of(x));
-SLIPWAY_OP(Hardsigmoid, std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
-SLIPWAY_OP(Hardswish, x* std::fmin(std::fmax(x + T(3), T(0)), T(6)) / T(6));
+SLIPWAY_OP(Hardsigmoid, to_six(x + T(3)) / T(6));
+SLIPWAY_OP(Hardswish, x* to_six(x + T(3)) / T(6));
 
 #undef SLIPWAY_OP
 

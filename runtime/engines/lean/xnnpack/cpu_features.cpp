@@ -51,7 +51,7 @@ constexpr Feature kFeatures[] = {
     {"avx", "", "sse4_1", kX86},
     {"f16c", "", "avx", kX86},
     {"fma", "fma3", "avx", kX86},
-    {"avx2", "", "avx", kX86},
+    {"avx2", "", "avx fma f16c", kX86},
     {"avx_vnni", "", "avx2", kX86},
     {"avx_vnni_int8", "", "avx2", kX86},
     {"avx512f", "avx512", "avx2 fma f16c", kX86},

@@ -74,13 +74,16 @@ template <typename Function>
 void ON(each)(std::size_t bytes, const Half* from, Half* to, const void*) {
   std::size_t count = bytes / sizeof(Half);
 #pragma GCC unroll 1  // two of them at once are no faster
-  for (; count >= Lanes::kCount; count -= Lanes::kCount, from += Lanes::kCount, to += Lanes::kCount) {
+  while (count >= Lanes::kCount) {
     Lanes::narrow(Function::ON(of)(Lanes::widen(from)), to);
+    count -= Lanes::kCount;
+    from += Lanes::kCount;
+    to += Lanes::kCount;
   }
   if (count != 0) {
     Half rest[Lanes::kCount] = {};
     __builtin_memcpy(rest, from, count * sizeof(Half));
-    Lanes::narrow(Function::ON(of)(Lanes::widen(rest)), rest);
+    ON(each)<Function>(sizeof(rest), rest, rest, nullptr);
     __builtin_memcpy(to, rest, count * sizeof(Half));
   }
 }
