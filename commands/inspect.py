@@ -265,6 +265,14 @@ def _beside(record: Path | None, sha256: str) -> Path | None:
     return file if file.is_file() and sha256_file(file) == program.sha256 else None
 
 
+def _never_written(source: Source) -> bool:
+    """Whether the run's program has no ETRecord because upstream could not write it."""
+    folder = programs_dir() / source.result.program.name if source.result else None
+    if folder is None or not (folder / DESCRIPTION).is_file():
+        return False
+    return not load_program(folder, verify=False).etrecord
+
+
 def _deploy(result: Result) -> str:
     """The command that makes this result again, with an ETDump."""
     program = result.program
@@ -388,8 +396,11 @@ def gaps_of(source: Source, limit: float | None = None) -> tuple[Gap, ...]:
             again.replace("--etdump", "--values"),
         )
     if source.record is None:
+        never = _never_written(source)
         raise UsageError(
-            f"The ETRecord of {source.name} is not known.", "PyTorch's values come from it", "--etrecord FILE"
+            f"The ETRecord of {source.name} is not known.",
+            f"PyTorch's values come from it{', and upstream could not write it for this program' if never else ''}",
+            f"./inv inspect {source.name}, for operators and their times" if never else "--etrecord FILE",
         )
     if source.result and source.result.program.method != "forward":
         raise NotSupportedError(

@@ -58,6 +58,8 @@ class Refusals:
     """The partitioner that chose last."""
     _only: Collection[str] | None = None
     """While a culprit is sought: all that may be delegated."""
+    _apart: bool = False
+    """While each operator is lowered alone."""
 
     def lower(self, lower: Callable[[], Made], partitioners: Sequence[Any]) -> Made:
         """``lower()``, repeated without the operators that it refuses, as long as there are new ones.
@@ -96,6 +98,8 @@ class Refusals:
 
         def preprocess(program: Any, specs: Any) -> Any:
             original = originals.pop(id(program), None)
+            if self._apart and not _culprits(program, self._owner):
+                return PreprocessResult(processed_bytes=b"")
             try:
                 return compile_(program, specs)
             except Exception as error:
@@ -171,7 +175,7 @@ class Refusals:
             only: operators that may be delegated; all others stay outside.
             apart: a delegate for each operator.
         """
-        self._failed, self._only = [], only
+        self._failed, self._only, self._apart = [], only, apart
         before, self._owner.per_op_mode = self._owner.per_op_mode, apart or self._owner.per_op_mode
         try:
             to_backend(MethodProgramsPartitionerSpec({"forward": program}, {"forward": self._owner}))
@@ -179,7 +183,7 @@ class Refusals:
             if not self._failed:
                 raise
         finally:
-            self._only, self._owner.per_op_mode = None, before
+            self._only, self._apart, self._owner.per_op_mode = None, False, before
         return self._failed
 
 

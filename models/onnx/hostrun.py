@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from models.quiet import trace
+
 _LEVEL_ERROR = 3
 
 
@@ -166,6 +168,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         return {"errno": error.errno, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # whatever the runtime raises is the answer
+        trace(error)
         return {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -63,3 +63,19 @@ def test_a_known_cause_has_its_line_and_a_next_step(name: str, line: str, why: s
 @pytest.mark.parametrize("name", ["repaired", "narrowed", "advised", "copied"])
 def test_the_next_steps_work(name: str) -> None:
     assert lower(*fixture(name)).manager.buffer[4:8] == b"ET12"
+
+
+def test_the_root_of_an_error_is_its_reason() -> None:
+    from models.causes import explained
+
+    def raised(outer: str, inner: str) -> str:
+        try:
+            try:
+                raise AssertionError(inner)
+            except AssertionError as error:
+                raise RuntimeError(outer) from error
+        except RuntimeError as error:
+            return explained(error)[0]
+
+    assert raised("An error occurred when running a pass", "w must be NCHW") == "AssertionError: w must be NCHW"
+    assert raised("the weight: w must be NCHW", "w must be NCHW") == "RuntimeError: the weight: w must be NCHW"

@@ -368,6 +368,21 @@ def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
     assert command.find(result.key, None).program is None
 
 
+def test_values_of_a_program_whose_record_cannot_be_written_do_not_lead_in_a_circle(dist: Path) -> None:
+    result = kept(dist, files=("run.etdp", "values.bin"))
+    source = command.Source(dist / "results" / result.files[0], result, values=dist)
+    with pytest.raises(UsageError, match="is not known") as unknown:
+        command.gaps_of(source)
+    assert unknown.value.hint == "--etrecord FILE"
+    folder = dist / "programs" / result.program.name
+    folder.mkdir(parents=True)
+    _program(folder)
+    with pytest.raises(UsageError, match="is not known") as never:
+        command.gaps_of(source)
+    assert "upstream could not write it" in never.value.cause
+    assert never.value.hint.startswith(f"./inv inspect {result.key}, ")
+
+
 class Context:
     """What `Words` reads of Invoke's."""
 
