@@ -42,6 +42,7 @@ class _Failure:
     program: Any
     """Its graph as the partitioner chose it."""
     error: Exception
+    partitioner: Any
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Refusals:
     left: dict[str, str] = field(default_factory=dict)
     _failed: list[_Failure] = field(default_factory=list)
     _owner: Any = None
-    """The partitioner that chose last."""
+    """The partitioner that chose last, if it is XNNPACK's."""
     _only: Collection[str] | None = None
     """While a culprit is sought: all that may be delegated."""
     _apart: bool = False
@@ -67,7 +68,7 @@ class Refusals:
         Args:
             lower: begins anew at each call, with these partitioners.
         """
-        with self._watching([one for one in partitioners if isinstance(one, XnnpackPartitioner)]):
+        with self._watching(partitioners):
             while True:
                 self._failed = []
                 try:
@@ -80,8 +81,11 @@ class Refusals:
                         raise
                 failed, known = self._failed, len(self.left)
                 for one in failed:
-                    trace(one.error)
-                    self._blame(one.program)
+                    self._owner = one.partitioner
+                    try:
+                        self._blame(one.program)
+                    except Exception as error:  # noqa: BLE001  # the delegate's own error says more
+                        trace(error)
                 if len(self.left) == known:
                     raise failed[0].error
 
@@ -103,9 +107,9 @@ class Refusals:
             try:
                 return compile_(program, specs)
             except Exception as error:
-                if original is None or isinstance(root(error), _MACHINE):
+                if original is None or self._owner is None or isinstance(root(error), _MACHINE):
                     raise
-                self._failed.append(_Failure(original, error))
+                self._failed.append(_Failure(original, error, self._owner))
                 return PreprocessResult(processed_bytes=b"")
 
         for one in partitioners:
@@ -120,10 +124,10 @@ class Refusals:
 
     def _guard(self, partitioner: Any) -> None:
         why = WhyNoPartition(logger=_LOG)
-        choose = partitioner.partition
+        choose, ours = partitioner.partition, isinstance(partitioner, XnnpackPartitioner)
 
         def partition(program: Any) -> Any:
-            self._owner = partitioner
+            self._owner = partitioner if ours else None
             return choose(program)
 
         def checked(check: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
@@ -137,7 +141,7 @@ class Refusals:
             return allowed
 
         partitioner.partition = partition
-        for config in partitioner.target_partitioner_configs.values():
+        for config in partitioner.target_partitioner_configs.values() if ours else ():
             config.check_constraints = checked(config.check_constraints)
 
     def _blame(self, program: Any) -> None:
@@ -164,6 +168,7 @@ class Refusals:
             )
 
     def _leave(self, nodes: Sequence[Any], error: Exception) -> None:
+        trace(error)
         names = ", ".join(sorted({target_name(one) for one in nodes}))
         for one in nodes:
             self.left.setdefault(_origin(one), f"its lowering refuses {names}: {reason(error)}")
