@@ -161,6 +161,11 @@ def values(path: Path, buffer: Path) -> tuple[Value, ...]:
             given = inflate_runtime_output(event.debug_entry, raw)
             node = -1 if event.delegate_debug_id_int is None else event.delegate_debug_id_int
             tensors = given if isinstance(given, list) else [given]
+            if event.debug_entry.tensor is not None:
+                tensors = [_ordered(given, event.debug_entry.tensor)]
+            elif event.debug_entry.tensor_list is not None:
+                stored = event.debug_entry.tensor_list.tensors
+                tensors = [_ordered(one, each) for one, each in zip(tensors, stored, strict=True)]
             found += [Value(event.name or "", event.instruction_id, node, tensor) for tensor in tensors]
     except Exception as error:
         raise AnswerError(
@@ -169,6 +174,18 @@ def values(path: Path, buffer: Path) -> tuple[Value, ...]:
             "the same deploy with --values again",
         ) from error
     return tuple(found)
+
+
+def _ordered(tensor: Any, stored: Any) -> Any:
+    """The tensor by its strides in the runtime's memory, which upstream's reader takes for row-major.
+
+    Args:
+        stored: the ETDump's, with ``sizes`` and ``strides``.
+    """
+    reach = sum((size - 1) * stride for size, stride in zip(stored.sizes, stored.strides or (), strict=False))
+    if len(stored.strides or ()) != tensor.dim() or reach + 1 != tensor.numel():
+        return tensor
+    return tensor.flatten().as_strided(stored.sizes, stored.strides)
 
 
 def parts(execution: Execution) -> Iterator[Part]:
