@@ -32,14 +32,15 @@ def run(words: Words) -> None:
     Raises:
         MatrixError: a program failed or differs. UsageError, ConfigError, ExportError: see `models.samples.floats`.
     """
-    from models.samples import reading
+    from models import sample_files, trained
     from models.schemes import load_schemes
     from models.type_names import schemes_of
 
     model = str(words["model"])
     if not model or "," in model or "*" in model or model == "all":
         raise UsageError("A comparison is of one model.", f"--model is {model!r}", "./inv compare --model mobilenet_v2")
-    reading.check(words["data"])
+    sample_files.check(words["data"])
+    trained.fetch([model])  # before the float model and the programs are made, which must have the same weights
     schemes = schemes_of(list_of(words["schemes"] or "all"))
     own = ":" in model or "/" in model
     request = MatrixRequest(
@@ -108,16 +109,17 @@ def _metric(text: str) -> Metric | None:
     if not text:
         return None
     from core.environment import ensure_export
+    from models import sample_files
     from models.samples import functions
 
-    if not functions.is_function(text):
+    if not sample_files.is_function(text):
         raise UsageError(
             f"--metric {text!r} does not name a function.",
             "the name follows a colon",
             "--metric path/to/file.py:function",
             [text],
         )
-    functions.file_of(text)
+    sample_files.file_of(text)
     ensure_export()  # such a file may import torch
     file, function = functions.function_of(text)
 

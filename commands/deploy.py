@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from commands.export import install_before_a_build
-from commands.given import build_for, check_model, list_of, program_of
+from commands.given import build_for, check_model, list_of, options_of, program_of
 from core.bundle import Bundle, find_bundle
 from core.cli import Words, number
 from core.errors import UsageError
@@ -64,9 +64,8 @@ def run(words: Words) -> None:
     compute = None
     if program is None:
         from commands.export import combined
-        from models.options import pairs
 
-        (path,) = combined(words["model"], words["scheme"], words["partitioners"], pairs(words["options"]), format=kind)
+        (path,) = combined(words["model"], words["scheme"], words["partitioners"], options_of(words), format=kind)
     else:
         path = program
         if kind == "onnx":

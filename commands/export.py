@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 def run(words: Words) -> None:
     """Export what the arguments of ``./inv export`` name, and print it."""
+    from commands.given import options_of
     from models import report
-    from models.options import pairs
 
-    chosen = pairs(words["options"])
+    chosen = options_of(words)
     if words["per_op_mode"]:
         chosen["per_op_mode"] = "true"
     if words["config_precisions"]:
@@ -100,6 +100,7 @@ def together(
         at_once: how many exports run together.
         keep: use an exporter that waits in memory.
     """
+    from models import trained
     from models.export import raise_failures
     from models.request import resolve
 
@@ -107,6 +108,7 @@ def together(
         raise UsageError(
             f"--jobs must be at least 1, not {at_once}.", "it is the number of exports that run at once", "--jobs 2"
         )
+    trained.fetch(dict.fromkeys(model for model, _ in jobs))
     requests = [resolve(*job, partitioners=names, options=options, format=format) for job in jobs]
     failures = _attempt(requests, format, force, at_once, keep)
     if failures:
@@ -156,9 +158,11 @@ def install_before_a_build(requests: Sequence[Request], format: str) -> None:  #
 
 def each(programs: Sequence[Exportable]) -> dict[Exportable, Path | SlipwayError]:
     """The folder of each program of a matrix, or the error that it ended with."""
+    from models import trained
     from models.request import resolve
     from models.variants import chosen
 
+    trained.fetch(dict.fromkeys(one.model for one in programs))
     found: dict[Exportable, Path | SlipwayError] = {}
     for kind, variant in dict.fromkeys((one.format, one.variant) for one in programs):
         # Those of a kind together, since the exporter takes long to load.

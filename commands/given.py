@@ -30,6 +30,12 @@ def program_of(words: Words) -> Path | None:
     model = str(words["model"])
     program = words["program"] or (model if Path(model).suffix.lower() in FORMATS else "")
     if program:
+        if words.get("samples"):
+            raise UsageError(
+                "--samples does not go with a program.",
+                "it was exported already, and calibrated then",
+                "./inv export --samples FOLDER",
+            )
         return Path(program)
     if words["inputs"] or words["input_shapes"] or words["expected"]:
         raise UsageError(
@@ -42,18 +48,31 @@ def program_of(words: Words) -> Path | None:
     return None
 
 
+def options_of(words: Words) -> dict[str, str]:
+    """The export options of ``--options`` and ``--samples``.
+
+    Raises:
+        UsageError: as `models.options.pairs`, or samples for a program that is exported already.
+    """
+    from models.options import pairs
+
+    options, samples = pairs(words.get("options") or ""), words.get("samples")
+    return {**options, "samples": str(samples)} if samples else options
+
+
 def check_model(words: Words, format: str) -> list[Request]:  # noqa: A002
     """Refuse an unknown model, scheme or option now: a build may take minutes. Returns what is to be exported.
 
     Raises:
         ConfigError, ExportError: as `models.request.resolve`.
     """
-    from models.options import pairs
+    from models import trained
     from models.options import words as names
     from models.request import resolve
     from models.zoo import combinations
 
-    partitioners, options = names(str(words.get("partitioners") or "")), pairs(words.get("options") or "")
+    partitioners, options = names(str(words.get("partitioners") or "")), options_of(words)
+    trained.fetch([words["model"]])
     return [
         resolve(model, scheme, partitioners=partitioners, options=options, format=format)
         for model, scheme in combinations(words["model"], words["scheme"], format)

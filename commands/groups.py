@@ -14,14 +14,15 @@ TASKS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The tasks below the headings of ``./inv --list``."""
 EXPORT = {
-    "What to export": ["model", "scheme", "format"],
+    "What to export": ["model", "scheme", "format", "samples"],
     "How to divide it": ["partitioners", "per-op-mode", "config-precisions", "options"],
     "How to run the export": ["force", "jobs", "no-warm"],
     "What is printed": ["json"],
 }
 DEPLOY = {
     "What to run": [
-        "model", "scheme", "partitioners", "options", "program", "method", "inputs", "input-shapes", "expected",
+        "model", "scheme", "partitioners", "options", "samples", "program", "method", "inputs", "input-shapes",
+        "expected",
     ],
     "Where, and with which runtime": [
         "device", "target", "engine", "toolchain", "bundle", "provider", "ort-threads", "ort-spinning",

@@ -143,7 +143,7 @@ def _varied(request: MatrixRequest, programs: Sequence[Exportable], text: str) -
                 label = f"{one.name}{suffix(names, parse(options))}"
                 found.append(replace(one, name=label, variant=text, why_not=never))
             continue
-        if program.name != one.name:
+        if program.name != resolve(one.source or one.model, one.scheme).name:
             found.append(replace(one, name=program.name, variant=text))
     if not found and why is not None:
         raise why

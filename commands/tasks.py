@@ -76,7 +76,7 @@ def tune(
         "variants": "other partitioners or options besides the usual ones, with blanks between: 'none group=64'",
         "engines": "comma-separated names, 'default' or 'all' (default: each target's own default)",
         "devices": "comma-separated names or patterns (default: local)",
-        "data": "samples: FILE.npz, a folder of .npy files, or FILE.py:FUNCTION (default: the example inputs)",
+        "data": "samples: FILE.npz, a folder of pictures or .npy, or FILE.py:FUNCTION (default: the example inputs)",
         "samples": "how many samples at most (default: 100, and 10 on emulated devices)",
         "metric": "FILE.py:FUNCTION, called with all outputs and all labels; it returns a number, more is better",
         "rounds": "processes of each program on a real device, in turns (default: 1)",

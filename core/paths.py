@@ -28,6 +28,7 @@ CACHE_PARTS = {
     "ccache": "what was compiled already",
     "conan": "Conan's home: packages and their sources",
     "conan-profiles": "profiles and lockfiles",
+    "data": "trained weights and photographs of the zoo's models, by digest",
     "debian": "apt's state, packages and unpacked trees",
     "describe": "what programs need, by digest",
     "devices": "virtual devices' state, and the store of the device local",

@@ -30,7 +30,7 @@ from models.request import Request, key, resolve, versions
 
 if TYPE_CHECKING:
     from core.program import Program
-    from models.loading import Prepared
+    from models.samples.taking import Taken
 
 RECORD = "model.etrecord"
 _NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
@@ -80,21 +80,24 @@ def _make_pte(request: Request, folder: Path, stages: Stages, host: Host, strict
     import torch
 
     from models import loading
+    from models.samples import taking
 
     torch.manual_seed(0)
     stages.show("making the model")
     model = loading.load(request)
     model = replace(model, strict=strict or bool(getattr(model.module, "strict", False)))
     with model.entered():
-        return _lower(request, model, folder, stages, host)
+        return _lower(request, taking.take(request, model), folder, stages, host)
 
 
-def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host: Host) -> Program:
+def _lower(request: Request, taken: Taken, folder: Path, stages: Stages, host: Host) -> Program:
     """From the module to the program with its references."""
     from core.program import Program, Quantization
-    from models import audit, delegation, earlier, haste, lowering, quantize, referencing, sizes
-    from models.tolerances import widest
+    from models import audit, delegation, earlier, haste, lowering, quantize, reference, referencing, sizes
+    from models.samples import taking
+    from models.tolerances import output_types, widest
 
+    model = taken.model
     want, want_before = earlier.eager(model)
     with haste.in_torch(), haste.in_lowering():
         stages.show("exporting" if not request.scheme.weight_bits else "exporting and quantizing")
@@ -114,7 +117,7 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
     lowered.manager.save(str(folder / request.file))
 
     stages.show("running the reference")
-    warnings = [*quantized.notes, *(f"not quantized: {layer}" for layer in skipped)]
+    warnings = [*taken.warnings, *(f"not quantized: {layer}" for layer in skipped)]
     if nothing:
         warnings.append(f"{request.scheme.name} quantized nothing at all: the program computes in float")
     tokens = bool(getattr(model.module, "generation", None))
@@ -123,7 +126,23 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
         request, scheme, folder, host, model.module, quantized, lowered, placement,
         want=want, method=model.method, first=first,
     )  # fmt: skip
-    warnings += [*remarks, *ran.warnings]
+
+    def run(inputs: Sequence[Any]) -> list[Any]:
+        if ran.engine != reference.engine(host=True):
+            return reference.eager(quantized.program.module(), inputs)
+        files = [reference.save(folder, f"input{index}-sample", one) for index, one in enumerate(inputs)]
+        outputs = host.run_often(folder, request.file, files, (1,), model.method, "-sample")[1]
+        found = [reference.load(folder, file) for file in outputs]
+        for file in (*files, *outputs):
+            (folder / file.file).unlink()
+        return found
+
+    judged = replace(taken, source="") if lowered.state else taken  # its executions differ
+    agreement, accuracy, doubts = taking.judge(
+        judged, scheme, ran.agreement, run, quantized.inputs, output_types(quantized.program)
+    )
+    warnings += [*remarks, *ran.warnings, *doubts]
+    classes = taking.classes(request, taken, folder)
 
     warnings += _save_record(lowered.manager, quantized.inputs, folder / RECORD)
     return Program(
@@ -149,7 +168,9 @@ def _lower(request: Request, model: Prepared, folder: Path, stages: Stages, host
         quantization=Quantization(scheme=scheme.name, skipped=skipped),
         partitioners=request.partitioners,
         options={**request.options.to_json(), **({"strict": True} if model.strict else {})},
-        agreement=ran.agreement,
+        agreement=agreement,
+        accuracy=accuracy,
+        classes=classes,
         warnings=tuple(warnings),
         export_key=key(request),
         versions={**versions(), **pins(request.packages)},

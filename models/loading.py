@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from core.errors import ExportError
-from models import calling, methods, packages
+from models import calling, methods, packages, trained
 from models.request import Request
 from models.users_code import Side, import_file, last_lines, users_code
 from models.watching import watching
@@ -95,7 +95,8 @@ def _call_zoo(request: Request) -> Any:
     function = getattr(importlib.import_module(request.zoo.maker.partition(":")[0]), request.function)
     if not request.options.weights:
         return function()
-    path = Path(request.options.weights).expanduser()
+    own = request.options.weights == trained.TRAINED
+    path = trained.weights(request.model) if own else Path(request.options.weights).expanduser()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         return function(state_dict=state)

@@ -34,6 +34,8 @@ class Options:
     """What the delegate is compiled for, where its backend has several: ``ethos-u85-256``, ``GPU``."""
     weights: str = ""
     """A file of trained weights (a state_dict saved by torch) for a zoo model that takes one."""
+    samples: str = ""
+    """Real inputs, to calibrate with and to check the program on: a folder, ``FILE.npz`` or ``FILE.py:FUNCTION``."""
     group: int = 0
     """Input features that share a weight's scale in a scheme with blocks; 0: the scheme's own number."""
     bits: int = 0
@@ -146,7 +148,7 @@ def parse(value: Options | Mapping[str, Any] | None) -> Options:
             )
         if name in ("config_precisions", "configs", "depends", "layers"):
             chosen[name] = words(given)
-        elif name in ("weights", "quantizer", "accelerator"):
+        elif name in ("weights", "quantizer", "accelerator", "samples"):
             chosen[name] = str(given)
         elif name in ("group", "bits"):
             chosen[name] = _whole(name, given)

@@ -31,7 +31,6 @@ class Quantized:
     """``torch.export.ExportedProgram``."""
     inputs: tuple[Any, ...]
     """Example inputs, of the scheme's types."""
-    notes: tuple[str, ...] = ()
     scheme: Scheme | None = None
     """What it is in, if the user has quantized it."""
 
@@ -176,14 +175,12 @@ def _static(model: Prepared, options: Options, names: Sequence[str]) -> Quantize
         quantizer = partitioners.quantizer(names, options) or _xnnpack_quantizer(
             lambda node: kind_of(options.layers, module_path(node)) != "float", not options.per_tensor
         )
-    notes = () if model.calibration else (
-        "calibrated on the example inputs only: return calibration samples for scales that fit real data",)  # fmt: skip
     samples = model.calibration or (model.inputs,)
     program = _explained(
         "Static quantization", "./inv export --scheme fp32 shows whether the model exports at all",
         lambda: _pt2e(model.module, model, samples, quantizer), model.module,
     )  # fmt: skip
-    return Quantized(program, model.inputs, notes)
+    return Quantized(program, model.inputs)
 
 
 def _dynamic_convolutions(module: Any, model: Prepared) -> Any:

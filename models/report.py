@@ -94,6 +94,20 @@ def programs(folders: Sequence[Path], as_json: bool) -> None:
         )
 
 
+def _samples(program: Program) -> list[list[str]]:
+    """What it was calibrated with and checked on, and how often it is right."""
+    found = program.accuracy
+    if found is None:
+        return []
+    rows = [["samples", f"{found.source}: {found.calibrated} to calibrate with, {found.checked} others to check on"]]
+    if found.same is not None:
+        rows.append(["same class", f"as the float model in {found.same:.1%} of them"])
+    if found.float_top1 is not None and found.top1 is not None:
+        text = f"{found.top1:.1%} of {found.labelled}; the float model {found.float_top1:.1%}"
+        rows.append(["top-1", text])
+    return rows
+
+
 def _whole(folder: Path, program: Program) -> None:
     console.table(
         f"Program {program.name}",
@@ -105,6 +119,7 @@ def _whole(folder: Path, program: Program) -> None:
             ["delegate calls", str(program.delegates)],
             ["delegated", ", ".join(f"{one.name} ×{one.count}" for one in program.delegated) or "nothing"],
             ["reference", program.reference_engine],
+            *_samples(program),
             ["warnings", "\n".join(program.warnings) or "none"],
         ],
     )

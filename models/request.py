@@ -17,11 +17,12 @@ from core.errors import ConfigError, ExportError
 from core.files import sha256_bytes, sha256_file
 from core.near import did_you_mean, near
 from core.paths import ROOT, programs_dir
-from models import closure, packages, variants
+from models import closure, packages, sample_files, trained, variants
 from models.options import Options, parse
 from models.partitioners import check, sets, sources, why_not
 from models.schemes import ONNX_SCHEMES, Scheme, get_scheme
 from models.tables import HERE, RULES
+from models.trained import RANDOM, TRAINED, WEIGHTS
 from models.type_names import scheme_of
 from models.zoo import ZooModel, get_model
 
@@ -30,7 +31,6 @@ PACKAGES = {
     "onnx": ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime"),
 }
 """The packages whose versions decide what an export gives, by the program's format."""
-WEIGHTS = "SLIPWAY_WEIGHTS"
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,10 @@ def resolve(
                 f"./inv export --model {model} --scheme {known[0]}{'' if format == 'pte' else f' --format {format}'}",
                 [scheme],
             )
-        if zoo.state_dict and not chosen.weights and os.environ.get(WEIGHTS):
-            chosen = replace(chosen, weights=os.environ[WEIGHTS])
+        if zoo.state_dict and chosen.weights in ("", RANDOM):
+            chosen = replace(chosen, weights="" if chosen.weights else trained.chosen(model))
+    if chosen.samples:
+        chosen = replace(chosen, samples=_samples(chosen.samples))
     if chosen.weights:
         if zoo is None or not zoo.state_dict:
             raise ConfigError(
@@ -200,7 +202,7 @@ def resolve(
                 "a model of your own loads its weights itself",
                 "leave out the weights",
             )
-        if not Path(chosen.weights).expanduser().is_file():
+        if chosen.weights != TRAINED and not Path(chosen.weights).expanduser().is_file():
             raise ConfigError(
                 f"There is no file of weights {chosen.weights}.",
                 f"named by {WEIGHTS} or by the option weights",
@@ -252,6 +254,22 @@ def _is_anothers(folder: Path, source: Path) -> bool:
     return False
 
 
+def _samples(samples: str) -> str:
+    """Where samples are, as any process finds them.
+
+    Raises:
+        UsageError, ConfigError: there is no such thing.
+    """
+    sample_files.check(samples)
+    return os.fspath(Path(samples).expanduser().absolute())
+
+
+def _samples_digest(samples: str) -> str:
+    if sample_files.is_function(samples):
+        return closure.digest(*_user_file(samples))
+    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in sample_files.files(samples)).encode())
+
+
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
@@ -267,7 +285,7 @@ def versions(format: str = "pte") -> dict[str, str]:  # noqa: A002
 
 def _code(format: str) -> dict[str, str]:  # noqa: A002
     """Digests of the code and tables that export."""
-    own = [*sorted(HERE.glob("*.py")), HERE / "partitioners.toml"]
+    own = [*sorted(HERE.glob("*.py")), *sorted((HERE / "samples").glob("*.py")), HERE / "partitioners.toml"]
     if format == "onnx":
         own += sorted((HERE / "onnx").glob("*.py"))
     found = {path.relative_to(HERE).as_posix(): sha256_file(path) for path in own}
@@ -278,7 +296,8 @@ def _code(format: str) -> dict[str, str]:  # noqa: A002
 
 def key(request: Request) -> str:
     """Digest of everything that the export depends on and that can be known before it is made."""
-    weights = request.options.weights
+    weights, samples = request.options.weights, request.options.samples
+    own = trained.load_trained().get(request.model) if weights == TRAINED else None
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
         "maker": request.zoo.maker if request.zoo else "",
@@ -288,7 +307,8 @@ def key(request: Request) -> str:
         "options": request.options.to_json(),
         "quantizer": closure.digest(*_user_file(request.options.quantizer)) if request.options.quantizer else "",
         "packages": [request.packages, packages.pins(request.packages)],
-        "weights": sha256_file(Path(weights).expanduser()) if weights else "",
+        "weights": own.digest if own else sha256_file(Path(weights).expanduser()) if weights else "",
+        "samples": _samples_digest(samples) if samples else "",
         "versions": versions(request.format),
         "code": _code(request.format),
     }

@@ -13,6 +13,7 @@ from core.files import sha256_bytes
 from models.options import Options, pairs
 from models.partitioners import DEFAULT
 from models.schemes import Scheme
+from models.trained import TRAINED
 
 KINDS = {"pt2e": ("float",), "torchao": ("float", "int8", "int4")}
 """What ``layers`` can make of a layer, by the scheme's method."""
@@ -96,9 +97,11 @@ def suffix(partitioners: Sequence[str], options: Options) -> str:
     """What tells this program from one with the default partitioner and options: ``-vulkan_xnnpack-per_op_mode``."""
     words = ["_".join(PurePath(name).name for name in partitioners)] if tuple(partitioners) not in ((), DEFAULT) else []
     for name, value in options.to_json().items():
+        if name == "weights" and value == TRAINED:
+            words.append(TRAINED)
         if name in _NOT_NAMED:
             continue
-        if name == "quantizer":
+        if name in ("quantizer", "samples"):
             value = PurePath(value).name  # noqa: PLW2901  # the file's folder says little
         text = "_".join(value) if isinstance(value, list) else str(value)
         words.append(name if value is True else f"{name}_{text}")

@@ -21,6 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["XDG_CONFIG_HOME"] = str(ROOT / "dist" / "no-configuration")
 # A test's export must not leave a process behind; tests/support/warm.py has the exporter that waits, and ends it.
 os.environ["SLIPWAY_WARM"] = "no"
+# Figures and durations must not depend on what the cache has; tests of trained weights say so.
+os.environ["SLIPWAY_WEIGHTS"] = "random"
 # Threads of PyTorch that wait for work must not compute meanwhile what another worker's tests need the processor for:
 # beside other work an export took twice the processor time.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -22,6 +22,7 @@ from rich.text import Text
 from core.errors import RunError
 from core.files import write_atomic
 from core.paths import ROOT
+from models.trained import WEIGHTS
 
 COMMAND = ("./inv", "deploy", "--device", "pi", "--model", "mobilenet_v2")
 COLUMNS = 104
@@ -75,7 +76,7 @@ def run() -> tuple[int, str]:
     """The command in a terminal of its own: exit code, and what it wrote."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
-    env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
+    env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR", WEIGHTS}}
     child = subprocess.Popen(
         COMMAND, cwd=ROOT, env={**env, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
     )

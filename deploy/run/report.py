@@ -30,6 +30,7 @@ def result(value: Result, as_json: bool = False) -> None:
         console.print_json(value.model_dump(mode="json"))
     else:
         _outputs(value)
+        _classes(value)
         _summary(value)
     value.check()
 
@@ -48,6 +49,21 @@ def _outputs(value: Result) -> None:
         ["output", "dtype", "shape", "max error", "tolerance", "verdict"],
         rows,
         "\n".join(filter(None, [_state(value), *_truths(value), *_origins(value)])),
+    )
+
+
+def _classes(value: Result) -> None:
+    """What the program sees in its picture, on both sides; of a quantized one beside what the float model sees."""
+    if not value.classes:
+        return
+    quantized = value.program.scheme not in ("fp32", "fp16")
+    console.table(
+        "",
+        [value.picture, value.device, "this machine", *(["float model"] if quantized else [])],
+        [
+            [one.name, f"{one.device:.1%}", f"{one.host:.1%}", *([f"{one.model:.1%}"] if quantized else [])]
+            for one in value.classes
+        ],
     )
 
 

@@ -104,6 +104,17 @@ class Verified(_Model):
     """Files that were found damaged on the device, and uploaded again."""
 
 
+class ClassSeen(_Model):
+    """A class that the first output gives a probability, the softmax of the scores."""
+
+    name: str
+    device: float
+    host: float
+    """By the reference."""
+    model: float
+    """By the float model, which quantization changes."""
+
+
 class Result(_Model):
     """Everything about one run."""
 
@@ -134,6 +145,10 @@ class Result(_Model):
     methods: tuple[MethodRan, ...] = ()
     """Of a program with several methods: the others."""
     outputs: tuple[Comparison, ...]
+    classes: tuple[ClassSeen, ...] = ()
+    """The five likeliest on the device, of a program whose outputs have names."""
+    picture: str = ""
+    """What they were seen in."""
     verdict: Literal["identical", "agrees", "differs", "no reference"]
     seconds: dict[str, float]
     """Wall time of each step."""

@@ -18,6 +18,7 @@ from deploy.devices.inventory import Device
 from deploy.devices.probe import probe
 from deploy.devices.roots import device_root
 from deploy.run import collect, preflight, ran, runner, sizes
+from deploy.run.classes import seen
 from deploy.run.compare import Comparison
 from deploy.run.cooling import cool_down
 from deploy.run.events import Step, Steps
@@ -120,7 +121,8 @@ class Session:
                     outputs = collect.compare_all(answer, folder, self.job.references, self.job.tolerances)
             outputs += self._others(store, settings)
         result = self._result(facts, found, upload, verified, answer, outputs, tuple(f"{key}/{name}" for name in files))
-        result = result.model_copy(update={"attempts": attempts, "power_cycled": self.power_cycled})
+        told = {"attempts": attempts, "power_cycled": self.power_cycled, **seen(self.job, results_dir() / key, outputs)}
+        result = result.model_copy(update=told)
         return result.model_copy(update={"path": write(result)})
 
     def arrive(self, store: Store, settings: Settings) -> tuple[DeviceFacts, list[Finding], Survey, Voucher]:

@@ -14,13 +14,14 @@ from onnx import numpy_helper
 
 from core.errors import ExportError
 from core.files import sha256_file
-from core.program import Dimension, Program, Quantization, Tolerance
+from core.program import Dimension, Program, Quantization, TensorFile, Tolerance
 from models import haste, reference, tolerances
 from models.loading import Prepared, load
 from models.onnx.coverage import XNNPACK, placement, summary
 from models.onnx.host import engine
 from models.onnx.tensors import save
 from models.request import Request, key, versions
+from models.samples import taking
 from models.sizes import of_inputs
 from models.users_code import last_lines
 
@@ -43,7 +44,6 @@ _DEEP, _STEPS = 8, 8
 class _Exported:
     model: Any
     """``onnx.ModelProto``."""
-    notes: tuple[str, ...] = ()
     sizes: tuple[tuple[Dimension, ...], ...] = ()
 
 
@@ -136,9 +136,7 @@ def _quantize(model: Any, prepared: Prepared, folder: Path) -> _Exported:
     finally:
         plain.unlink(missing_ok=True)
         result.unlink(missing_ok=True)
-    notes = () if prepared.calibration else (
-        "calibrated on the example inputs only: return calibration samples for scales that fit real data",)  # fmt: skip
-    return _Exported(quantized, notes)
+    return _Exported(quantized)
 
 
 def output_steps(model: Any) -> list[float | None]:
@@ -202,8 +200,10 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     """
     torch.manual_seed(0)
     stages.show("making the model")
-    prepared = load(request)
-    with prepared.entered():
+    loaded = load(request)
+    with loaded.entered():
+        sampled = taking.take(request, loaded)
+        prepared = sampled.model
         # ONNX has no None.
         want = [one for one in reference.eager(prepared.module, prepared.inputs) if one is not None]
         stages.show("exporting")
@@ -217,18 +217,21 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
     _write(made.model, folder / request.file)
 
     stages.show("running the reference")
-    inputs = tuple(save(folder, f"input{index}", reference.to_numpy(one)) for index, one in enumerate(prepared.inputs))
-    answer = host.request(
-        {
-            "folder": str(folder),
-            "file": str(folder / request.file),
-            "inputs": [str(folder / one.file) for one in inputs],
-        }
-    )
-    outputs = [reference.load(folder, file) for file in host.files(answer, "outputs")]
-    agreement = tolerances.agreement(request.scheme, want, outputs)
+    inputs: tuple[TensorFile, ...] = ()
+    answer: dict[str, Any] = {}
+
+    def run(tensors: Sequence[Any]) -> list[Any]:
+        nonlocal inputs, answer
+        inputs = tuple(save(folder, f"input{index}", reference.to_numpy(one)) for index, one in enumerate(tensors))
+        files = [str(folder / one.file) for one in inputs]
+        answer = host.request({"folder": str(folder), "file": str(folder / request.file), "inputs": files})
+        return [reference.load(folder, file) for file in host.files(answer, "outputs")]
+
+    first = tolerances.agreement(request.scheme, want, run(prepared.inputs))
+    agreement, accuracy, doubts = taking.judge(sampled, request.scheme, first, run, prepared.inputs)
+    outputs = run(prepared.inputs)  # the last to be written: the reference's
     left = _not_quantized(made.model) if request.scheme.name == "qs8" else ()
-    warnings = [*made.notes, *(f"not quantized: {layer}" for layer in left)]
+    warnings = [*sampled.warnings, *doubts, *(f"not quantized: {layer}" for layer in left)]
     if agreement.max_abs > agreement.limit:
         warnings.append(
             f"the program is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
@@ -266,6 +269,8 @@ def make(request: Request, folder: Path, stages: Stages, host: Host) -> Program:
         quantization=Quantization(scheme=request.scheme.name, skipped=left),
         options=request.options.to_json(),
         agreement=agreement,
+        accuracy=accuracy,
+        classes=taking.classes(request, sampled, folder),
         warnings=tuple(warnings),
         export_key=key(request),
         versions=versions(request.format),

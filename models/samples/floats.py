@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import torch
 from core.samples import Sample, Samples
 from models import loading, reference, state
 from models.request import resolve
-from models.samples import functions, reading
+from models.samples import reading, taking
 
 
 def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
@@ -24,19 +22,13 @@ def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
     Raises:
         UsageError: the data do not fit. ExportError: the user's code fails. ConfigError: an unknown name.
     """
-    made = loading.load(resolve(model))
+    request = resolve(model)
+    made = loading.load(request)
     examples = [reference.to_numpy(one) for one in made.inputs]
     if not data:
         found = reading.Found([reading.Raw(tuple(examples))], 1)
-    elif functions.is_function(data):
-        file, function = functions.function_of(data)
-        with functions.users_code(file, f"Calling {data.rpartition(':')[2]}() of"):
-            given = function()
-            items = list(itertools.islice(given, most)) if isinstance(given, Iterable) else given
-        of = len(given) if hasattr(given, "__len__") else 0
-        found = reading.pairs(data, items, examples, of)
     else:
-        found = reading.read(data, examples, most)
+        found = reading.read(data, examples, most, *taking.pictures_of(request, made.module))
     each = []
     for number, raw in enumerate(found.each):
         tensors = [

@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import ConfigError
+from models.sample_files import file_of
 from models.users_code import Side, import_file
 from models.users_code import users_code as failing
-
-
-def is_function(text: str) -> bool:
-    """Whether ``text`` names a function of a file."""
-    return ".py:" in text
-
 
 _sides: dict[Path, Side] = {}
 """By their folders: files that lie together share the modules that they import."""
@@ -31,18 +26,6 @@ def users_code(file: Path, doing: str) -> Iterator[None]:
     side = _sides.setdefault(file.parent, Side(file))
     with side.entered(), failing(file, doing, "fix the file, and run the same command"):
         yield
-
-
-def file_of(text: str) -> Path:
-    """The file.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    path = Path(text.rpartition(":")[0]).expanduser()
-    if not path.is_file():
-        raise ConfigError(f"There is no file {path}.", f"named by {text}", "path/to/file.py:function", [text])
-    return path.resolve()
 
 
 def function_of(text: str) -> tuple[Path, Callable[..., Any]]:

@@ -1,10 +1,9 @@
-"""Read a user's samples: a ``.npz`` file, a folder of ``.npy`` files, or a function. With NumPy, without torch."""
+"""Read a user's samples: a ``.npz`` file, a folder of pictures or arrays, or a function. With NumPy, without torch."""
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from core.errors import UsageError
-from models.samples import functions
+from models.sample_files import FORMS, absent, chosen_files, is_function, is_npz, natural
+from models.samples import functions, pictures
+from models.samples.pictures import Preparation
 
 LABELS = "labels"
-_FORMS = (
-    "--data FILE.npz (arrays inputs and labels), a folder of .npy files with a folder for each class, or "
-    "FILE.py:FUNCTION; docs/compare.md shows each"
-)
+_USUAL = Preparation()
 
 
 @dataclass(frozen=True)
@@ -39,41 +37,35 @@ class Found:
     of: int
 
 
-def check(data: str) -> None:
-    """Whether samples can be read from ``data``: a cheap look before the exporter is installed and loaded.
-
-    Raises:
-        UsageError: it is neither a file nor a folder of samples. ConfigError: there is no such file of a function.
-    """
-    if functions.is_function(data):
-        functions.file_of(data)
-    elif data and not _is_npz(path := Path(data).expanduser()) and not path.is_dir():
-        raise _absent(data)
-
-
-def _is_npz(path: Path) -> bool:
-    return path.suffix == ".npz" and path.is_file()
-
-
-def _absent(data: str) -> UsageError:
-    return UsageError(f"There is no data {data!r}.", "it is neither a .npz file nor a folder", _FORMS, [data])
-
-
-def read(data: str, examples: Sequence[Any], most: int) -> Found:
-    """Up to ``most`` samples of a ``.npz`` file or a folder.
+def read(
+    data: str,
+    examples: Sequence[Any],
+    most: int,
+    how: Preparation = _USUAL,
+    names: Sequence[str] = (),
+) -> Found:
+    """Up to ``most`` samples of a ``.npz`` file, a folder or a function.
 
     Args:
         examples: the model's example inputs, as arrays: samples get their types and shapes.
+        how: pictures become inputs.
+        names: the classes', which folders may have as theirs.
 
     Raises:
-        UsageError: it is neither, or does not fit the model.
+        UsageError: it is neither, or does not fit the model. ConfigError, ExportError: the user's function.
     """
+    if is_function(data):
+        file, function = functions.function_of(data)
+        with functions.users_code(file, f"Calling {data.rpartition(':')[2]}() of"):
+            given = function()
+            items = list(itertools.islice(given, most)) if isinstance(given, Iterable) else given
+        return pairs(data, items, examples, len(given) if hasattr(given, "__len__") else 0)
     path = Path(data).expanduser()
     if path.is_dir():
-        return _folder(path, examples, most)
-    if _is_npz(path):
+        return _folder(path, examples, most, how, names)
+    if is_npz(path):
         return _npz(path, examples, most)
-    raise _absent(data)
+    raise absent(data)
 
 
 def pairs(source: str, value: Any, examples: Sequence[Any], of: int = 0) -> Found:
@@ -126,11 +118,6 @@ def _load(path: Path) -> Any:
         ) from error
 
 
-def _natural(name: str) -> list[Any]:
-    """``input10`` after ``input9``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
-
-
 def _arrays(path: Path) -> tuple[list[Any], Any]:
     """The inputs in a ``.npz`` file, in the order of their names, and the labels."""
     with _load(path) as file:
@@ -141,7 +128,7 @@ def _arrays(path: Path) -> tuple[list[Any], Any]:
                 f"{path} holds Python objects.", str(error), "numpy.savez with arrays of numbers"
             ) from error
     labels = found.pop(LABELS, None)
-    return [found[name] for name in sorted(found, key=_natural)], labels
+    return [found[name] for name in sorted(found, key=natural)], labels
 
 
 def _npz(path: Path, examples: Sequence[Any], most: int) -> Found:
@@ -185,26 +172,20 @@ def _npz(path: Path, examples: Sequence[Any], most: int) -> Found:
     return Found(found, -(-total // step))
 
 
-def _folder(path: Path, examples: Sequence[Any], most: int) -> Found:
-    """A sample for each ``.npy`` or ``.npz`` file; files in folders have the folder's place as their class."""
-    classes = sorted((one for one in path.iterdir() if one.is_dir()), key=lambda one: _natural(one.name))
-    numbered = bool(classes) and all(one.name.isdigit() for one in classes)
-    files: list[tuple[Path, int | None]] = [
-        (file, int(folder.name) if numbered else place)
-        for place, folder in enumerate(classes)
-        for file in _samples(folder)
-    ]
-    files = files or [(file, None) for file in _samples(path)]
-    if not files:
-        raise UsageError(f"{path} has no .npy or .npz file.", "images have to be decoded first", _FORMS, [str(path)])
-    # Of each class alike, whatever the number: every n-th file.
-    chosen = [files[index * len(files) // min(most, len(files))] for index in range(min(most, len(files)))]
+def _folder(path: Path, examples: Sequence[Any], most: int, how: Preparation, names: Sequence[str]) -> Found:
+    """A sample for each picture or array; files in folders have the folder's number, name or place as their class."""
+    chosen, of = chosen_files(path, most, names)
+    if not chosen:
+        raise UsageError(f"{path} has no picture, .npy or .npz file.", "", FORMS, [str(path)])
     found = []
     for file, label in chosen:
-        if file.suffix == ".npz":
+        own = None
+        if file.suffix.lower() == ".npz":
             arrays, own = _arrays(file)
+        elif file.suffix.lower() == ".npy":
+            arrays = [_load(file)]
         else:
-            arrays, own = [_load(file)], None
+            arrays = [pictures.decode(file, examples[0], how)]
         if len(arrays) == len(examples):
             # A file without the batch's axis, as datasets have it.
             arrays = [
@@ -212,12 +193,7 @@ def _folder(path: Path, examples: Sequence[Any], most: int) -> Found:
                 for array, example in zip(arrays, examples, strict=True)
             ]
         found.append(Raw(_fitting(arrays, examples, str(file)), label if own is None else own))
-    return Found(found, len(files))
-
-
-def _samples(folder: Path) -> list[Path]:
-    files = (one for one in folder.iterdir() if one.suffix in (".npy", ".npz"))
-    return sorted(files, key=lambda file: _natural(file.name))
+    return Found(found, of)
 
 
 def _fitting(arrays: Sequence[Any], examples: Sequence[Any], what: str) -> tuple[Any, ...]:
@@ -227,7 +203,7 @@ def _fitting(arrays: Sequence[Any], examples: Sequence[Any], what: str) -> tuple
         UsageError: other numbers of inputs or of axes, or types that cannot be converted without loss of meaning.
     """
     if len(arrays) != len(examples):
-        raise UsageError(f"{what} has {len(arrays)} inputs, the model takes {len(examples)}.", "", _FORMS, [what])
+        raise UsageError(f"{what} has {len(arrays)} inputs, the model takes {len(examples)}.", "", FORMS, [what])
     found = []
     for index, (array, example) in enumerate(zip(arrays, examples, strict=True)):
         kinds = ("f" if array.dtype.kind == "f" else "i", "f" if example.dtype.kind in "fV" else "i")

@@ -20,6 +20,7 @@ from deploy.comparing.model import Accuracy, Compared, Row, marked, suggested
 from deploy.comparing.run import accuracy
 from deploy.comparing.sampling import fitted, widened
 from deploy.matrix.model import Problem
+from models import sample_files
 from models.samples import reading
 
 
@@ -137,8 +138,8 @@ def test_missing_data_are_missed_before_anything_is_installed(tmp_path: Path, mo
     for data in ("nope.npz", str(tmp_path / "nope"), str(tmp_path / "a.txt"), f"{tmp_path / 'nope.py'}:samples"):
         with pytest.raises((UsageError, ConfigError), match="There is no"):
             command.run(cast("Any", {"model": "mlp", "data": data}))
-    reading.check(str(tmp_path))
-    reading.check("")
+    sample_files.check(str(tmp_path))
+    sample_files.check("")
 
 
 def _npz(folder: Path, **arrays: Any) -> str:

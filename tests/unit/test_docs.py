@@ -57,14 +57,14 @@ def test_files_that_contributors_are_sent_to_exist() -> None:
 
 def test_every_pinned_package_is_explained() -> None:
     text = _read("docs/dependencies.md")
-    for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets"):
+    for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets", "data"):
         for line in lock.requirements(name):
             package = re.split(r"==", line)[0]
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", text), package
 
 
 def test_every_requirement_is_a_pin() -> None:
-    for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets"):
+    for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets", "data"):
         for line in lock.requirements(name):
             assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*(\+cpu)?( ; .+)?", line), line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from models import current, is_current, listing, request, zoo
 from models.options import Options
 from models.request import key, resolve
 from models.tables import HERE, RULES
+from models.trained import WEIGHTS
 
 SOURCE = "def make_model():\n    return None\n"
 
@@ -100,8 +102,12 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "partitioners.toml").write_text((HERE / "partitioners.toml").read_text())
     for path in HERE.glob("*.py"):
         (tmp_path / path.name).write_text(path.read_text())
+    shutil.copytree(HERE / "samples", tmp_path / "samples")
     monkeypatch.setattr(request, "HERE", tmp_path)
     assert key(resolve("mlp")) == before
+    (tmp_path / "samples" / "taking.py").write_text("# changed\n")
+    assert key(resolve("mlp")) != before
+    shutil.copy(HERE / "samples" / "taking.py", tmp_path / "samples")
     (tmp_path / "onnx").mkdir()
     for path in (HERE / "onnx").iterdir():
         if path.suffix == ".py":
@@ -121,7 +127,7 @@ def test_the_key_follows_the_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     weights = tmp_path / "weights.pth"
     weights.write_bytes(b"1")
     without = key(resolve("mobilenet_v2"))
-    monkeypatch.setenv(request.WEIGHTS, str(weights))
+    monkeypatch.setenv(WEIGHTS, str(weights))
     first = key(resolve("mobilenet_v2"))
     weights.write_bytes(b"2")
     assert len({without, first, key(resolve("mobilenet_v2"))}) == 3

@@ -14,7 +14,7 @@ from core.program import Tolerance
 from deploy.devices.facts import DeviceFacts
 from deploy.run import report
 from deploy.run.compare import Comparison
-from deploy.run.result import EMULATED, BundleUsed, ProgramUsed, Result, Upload, overall, result_key, write
+from deploy.run.result import EMULATED, BundleUsed, ClassSeen, ProgramUsed, Result, Upload, overall, result_key, write
 from deploy.run.runner import parse_result
 from deploy.upkeep import report_devices
 from tests.unit.test_runner_answers import ANSWER
@@ -108,3 +108,19 @@ def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["pi"]["virtual"] == "pi"
     report_devices.devices(name="local")
     assert "this machine" in capsys.readouterr().out
+
+
+def test_classes_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = (ClassSeen(name="tabby", device=0.651, host=0.65, model=0.7),)
+    plain = make()
+    for scheme, columns, row in (
+        ("fp32", "pi +this machine", r"tabby +65\.1% +65\.0%"),
+        ("qs8", "pi +this machine +float model", r"tabby +65\.1% +65\.0% +70\.0%"),
+    ):
+        program = plain.program.model_copy(update={"scheme": scheme})
+        report.result(plain.model_copy(update={"classes": seen, "picture": "a.png, a cat", "program": program}))
+        assert re.search(rf"a\.png, a cat +{columns} *\n[^\n]+\n *{row} *\n", capsys.readouterr().out)
+    report.result(plain.model_copy(update={"classes": seen}), as_json=True)
+    assert json.loads(capsys.readouterr().out)["classes"][0]["host"] == 0.65
+    report.result(plain)
+    assert "this machine" not in capsys.readouterr().out

