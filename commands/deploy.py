@@ -34,6 +34,7 @@ def run(words: Words) -> None:
         words,
         **files,
         input_shapes=words["input_shapes"],
+        data=Path(words["data"]) if words["data"] else None,
         method=words["method"],
         keep_run=words["keep_run"],
         weights_cache=not words["no_weights_cache"],

@@ -37,9 +37,9 @@ def program_of(words: Words) -> Path | None:
                 "./inv export --samples FOLDER",
             )
         return Path(program)
-    if words["inputs"] or words["input_shapes"] or words["expected"]:
+    if any(words.get(name) for name in ("inputs", "input_shapes", "expected", "data")):
         raise UsageError(
-            "--inputs, --input-shapes and --expected go with --program.",
+            "--inputs, --input-shapes, --expected and --data go with --program.",
             "a model of the zoo brings its own inputs and reference",
             "./inv deploy --program file.pte --inputs a.npy",
         )

@@ -21,7 +21,8 @@ EXPORT = {
 }
 DEPLOY = {
     "What to run": [
-        "model", "scheme", "partitioners", "options", "samples", "program", "method", "inputs", "input-shapes",
+        "model", "scheme", "partitioners", "options", "samples", "program", "data", "method", "inputs",
+        "input-shapes",
         "expected",
     ],
     "Where, and with which runtime": [

@@ -23,6 +23,8 @@ from core.program import (
     format_of,
     load_program,
 )
+from deploy.run import apart
+from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL
 from deploy.run.settings import DEFAULT, Settings
 from deploy.run.sizes import Sized
@@ -97,6 +99,12 @@ class Job:
         """Size of the outputs' files, as the references show it; 0 without any."""
         return sum(file.stat().st_size for file in self.references if file.is_file())
 
+    @property
+    def data_name(self) -> str:
+        """The name in the run's folder of the ``.ptd`` file of its weights; empty without one."""
+        name = MODEL + apart.SUFFIX
+        return name if name in self.data else ""
+
     def with_reference(self, computed: Computed) -> Job:
         """The job with reference outputs."""
         return replace(
@@ -105,6 +113,29 @@ class Job:
             tolerances=computed.tolerances,
             reference_engine=computed.engine,
         )
+
+    def with_weights(self, needs: ProgramNeeds, named: Path | None) -> Job:
+        """The job with the files that hold the program's weights: those that it names itself, or its ``.ptd`` file.
+
+        Args:
+            named: the ``.ptd`` file that the user gave; ``None``: the one beside the program, if there is one.
+
+        Raises:
+            ProgramError: one is missing or lacks a weight. UsageError: a ``.ptd`` file for another format.
+        """
+        if self.format != "pte":
+            if named:
+                raise UsageError(
+                    f"--data {named} goes with a .pte file.",
+                    f"{self.model.source} is none",
+                    "leave it out",
+                    [str(named)],
+                )
+            return self.with_data(needs.program.data_files)
+        used = {self.method, *(name for name, _ in self.first), *(case.method for case in self.cases)}
+        wanted = {name for method in needs.methods if method.name in used for name in method.external_weights}
+        file = apart.find(self.model.source, sorted(wanted), named)
+        return replace(self, data={MODEL + apart.SUFFIX: _blob(file)}) if file else self
 
     def with_data(self, names: Sequence[str]) -> Job:
         """The job with the files that the program names as its weights.

@@ -60,6 +60,8 @@ class Method(_Answer):
     """Types that its delegates' kernels compute with, from the engine ``lean``; empty: unknown, or none."""
     missing_backends: tuple[str, ...] = ()
     missing_operators: tuple[str, ...] = ()
+    external_weights: tuple[str, ...] = ()
+    """Names of weights that the program does not hold itself: they come from a ``.ptd`` file."""
     planned_bytes: int = 0
     """Bytes planned for values, state, inputs and outputs."""
     nodes: tuple[Node, ...] = ()

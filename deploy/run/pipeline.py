@@ -60,7 +60,7 @@ def deploy(
         check_bundle(job, bundle)
         needs = describe(bundle, job.model.source, job.model.sha256)
         check_inputs(job, needs)
-        job = job.with_data(needs.program.data_files)
+        job = job.with_weights(needs, settings.data)
         if compute and job.program is None and not job.references and not lacking(needs, job.method):
             found = compute()
             job = job.with_reference(found) if found else job

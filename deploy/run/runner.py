@@ -265,6 +265,7 @@ def command(
     values: bool = False,
     first: Sequence[tuple[str, Sequence[str]]] = (),
     engine_flags: Sequence[str] = (),
+    data: str = "",
 ) -> list[str]:
     """The runner's argv, to be run inside the run's folder.
 
@@ -272,6 +273,7 @@ def command(
         model: the program's name there.
         first: methods that run once before, each with its inputs.
         engine_flags: those that only some engines have: ``--provider=cpu``.
+        data: the name there of the program's ``.ptd`` file.
     """
     argv = [
         runner,
@@ -282,6 +284,8 @@ def command(
         f"--num_executions={executions}",
         f"--warmup={warmup}",
     ]
+    if data:
+        argv.append(f"--data_path={data}")
     if inputs:
         argv.append(f"--inputs={','.join(inputs)}")
     argv += [f"--run_first={name}={','.join(files)}" if files else f"--run_first={name}" for name, files in first]

@@ -348,6 +348,7 @@ class Session:
         argv = runner.command(
             runner_in(self.bundle.path),
             model=f"{self.above}/{self.job.model_name}",
+            data=f"{self.above}/{self.job.data_name}" if self.job.data_name else "",
             inputs=[f"{self.above}/{name}" for name in (case.inputs if case else self.job.input_names)],
             first=[(name, [f"{self.above}/{file}" for file in files]) for name, files in (case or self.job).first],
             shapes=self.job.shapes,

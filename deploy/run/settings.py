@@ -69,6 +69,8 @@ class Settings(BaseModel):
     """Features of the CPU that the engine lean leaves unused, as its runner reads them: ``-sme2,-i8mm``."""
     method: str = ""
     """Which of the program's methods; empty: ``forward``, or the only one."""
+    data: Path | None = None
+    """The ``.ptd`` file of the program's weights; ``None``: the one beside it, if it needs one."""
     inputs: tuple[Path, ...] = ()
     """``.npy`` files to feed it, for a program without a description."""
     input_shapes: str = ""

@@ -186,6 +186,8 @@ class TuningSession(Session):
 
     def _argv(self, store: Store, flags: Sequence[str]) -> list[str]:
         words = [runner_in(self.bundle.path), f"--model_path={self.above}/{self.job.model_name}", "--json", *flags]
+        if self.job.data_name:
+            words.append(f"--data_path={self.above}/{self.job.data_name}")
         return self._words(store, words)
 
     def _measured(self, store: Store, settings: Settings, name: str, limit: float) -> Tuning:
@@ -374,7 +376,7 @@ def _connected(
         check_bundle(job, bundle)
         needs = describe(bundle, job.model.source, job.model.sha256)
         check_inputs(job, needs)
-        job = job.with_data(needs.program.data_files)
+        job = job.with_weights(needs, settings.data)
     if not tuned_name(settings, device, bundle, job):
         raise NotSupportedError(
             f"The method {job.method!r} cannot be tuned.",

@@ -225,6 +225,7 @@ std::string describe_json(const EngineInfo& engine, const std::string& path, con
     specs_member(json, "inputs", method.inputs);
     specs_member(json, "outputs", method.outputs);
     json.member("planned_bytes", method.planned_bytes);
+    json.member("external_weights", method.external_weights);
     json.member("backends", method.backends).member("operators", method.operators);
     if (!method.kernel_types.empty()) {
       json.member("kernel_types", method.kernel_types);

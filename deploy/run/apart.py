@@ -1,0 +1,158 @@
+"""Weights of a ``.pte`` that are stored apart from it, in a ``.ptd`` file: found, read, and compared with its needs.
+
+Format: ``flat_tensor.fbs`` and ``flat_tensor_header.h`` of ExecuTorch's SDK. Of the file, only the names are read; the
+runner checks the rest before it uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from core.errors import ProgramError
+
+SUFFIX = ".ptd"
+
+_HEADER = 64
+_NAMES = 1 << 28
+"""Bytes of names and layouts at most."""
+_AGAIN = "copy the file again, or export the model again"
+
+
+def find(program: Path, wanted: Sequence[str], named: Path | None) -> Path | None:
+    """The file with the weights ``wanted`` of ``program``: ``named``, of the program's name, or the one that has them.
+
+    A program's delegates may need weights that nothing names before it is loaded: a file of the program's own name is
+    taken even if nothing is wanted.
+
+    Raises:
+        ProgramError: there is none, none has all, several have, or the named one is damaged.
+    """
+    own = program.with_suffix(SUFFIX)
+    file = named or (own if own.is_file() else None)
+    if file is not None:
+        lacking = sorted(set(wanted) - names(file))
+        if lacking:
+            raise ProgramError(
+                f"{file} lacks {_count(lacking)} that {program} needs: {_list(lacking)}.",
+                "it was exported with another program",
+                "name the one that was exported with it: --data FILE.ptd",
+                lacking,
+            )
+        return file
+    if not wanted:
+        return None
+    beside = sorted(program.parent.glob(f"*{SUFFIX}"))
+    complete = [each for each in beside if _has(each, wanted)]
+    if len(complete) == 1:
+        return complete[0]
+    why = f"there is no {own.name} beside it"
+    if beside:
+        have = f"several have them: {_list([each.name for each in complete])}" if complete else "no other file has them"
+        why += f", and {have}"
+    raise ProgramError(
+        f"{program} has {_count(wanted)} stored apart from it: {_list(wanted)}.",
+        why,
+        "name the file that was exported with it: --data FILE.ptd",
+        list(wanted),
+    )
+
+
+def names(file: Path) -> set[str]:
+    """The names of the weights in a ``.ptd`` file.
+
+    Raises:
+        ProgramError: it is missing, truncated or damaged, or another kind of file.
+    """
+    try:
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head = stream.read(_HEADER)
+            if len(head) < _HEADER or head[4:8] != b"FT01" or head[8:12] != b"FH01":
+                raise ProgramError(
+                    f"{file} is not a file of weights.", "it does not begin like one", "name a .ptd file", [str(file)]
+                )
+            offset, length, base, segments = (_number(head, at, 8) for at in (16, 24, 32, 40))
+            if size < base + segments:
+                raise ProgramError(
+                    f"{file} is truncated: {size:,} of {base + segments:,} bytes.", "an interrupted copy", _AGAIN
+                )
+            if offset + length > min(base, _NAMES):
+                raise ValueError("the sizes in its header contradict each other")
+            stream.seek(0)
+            return _names(stream.read(offset + length), segments)
+    except OSError as error:
+        raise ProgramError(f"{file} cannot be read.", error.strerror or str(error), "--data FILE.ptd") from error
+    except ValueError as error:
+        raise ProgramError(f"{file} is damaged.", str(error), _AGAIN, [str(file)]) from error
+
+
+def _has(file: Path, wanted: Sequence[str]) -> bool:
+    try:
+        return set(wanted) <= names(file)
+    except ProgramError:
+        return False
+
+
+def _names(data: bytes, room: int) -> set[str]:
+    """The names in a flatbuffer of the type ``FlatTensor``, whose segments lie in ``room`` bytes."""
+    root = _number(data, 0, 4)
+    segments = [_follow(data, at) for at in _items(data, _field(data, root, 1))]
+    for segment in segments:
+        begin, size = (_number(data, at, 8) if at else 0 for at in (_field(data, segment, 0), _field(data, segment, 1)))
+        if begin + size > room:
+            raise ValueError("a weight lies beyond its end")
+    found = set()
+    for at in _items(data, _field(data, root, 2)):
+        item = _follow(data, at)
+        key, index = _field(data, item, 0), _field(data, item, 1)
+        if not key or (_number(data, index, 4) if index else 0) >= len(segments):
+            raise ValueError("a weight has no name or no place")
+        text = _follow(data, key)
+        length = _number(data, text, 4)
+        if text + 4 + length > len(data):
+            raise ValueError("a name reaches beyond its end")
+        found.add(data[text + 4 : text + 4 + length].decode())
+    return found
+
+
+def _number(data: bytes, at: int, size: int) -> int:
+    if not 0 <= at <= len(data) - size:
+        raise ValueError("it refers to what is not there")
+    return int.from_bytes(data[at : at + size], "little")
+
+
+def _follow(data: bytes, at: int) -> int:
+    """What the offset at a place leads to."""
+    return at + _number(data, at, 4)
+
+
+def _field(data: bytes, table: int, index: int) -> int:
+    """Where a table has a field; 0 if it has the default."""
+    back = int.from_bytes(_number(data, table, 4).to_bytes(4, "little"), "little", signed=True)
+    entries = table - back
+    slot = 4 + 2 * index
+    inside = slot + 2 <= _number(data, entries, 2)
+    place = _number(data, entries + slot, 2) if inside else 0
+    return table + place if place else 0
+
+
+def _items(data: bytes, field: int) -> range:
+    """Where the items of a vector of offsets are."""
+    if not field:
+        return range(0)
+    begin = _follow(data, field)
+    count = _number(data, begin, 4)
+    if begin + 4 + 4 * count > len(data):
+        raise ValueError("a list reaches beyond its end")
+    return range(begin + 4, begin + 4 + 4 * count, 4)
+
+
+def _count(weights: Sequence[str]) -> str:
+    return f"{len(weights)} weight{'s' * (len(weights) != 1)}"
+
+
+def _list(words: Sequence[str]) -> str:
+    """The first of them."""
+    return ", ".join(words[:6]) + (f" and {len(words) - 6} more" if len(words) > 6 else "")
