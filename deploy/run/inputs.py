@@ -122,7 +122,9 @@ def _check(index: int, port: Port, given: Given) -> None:
     if good and same:
         return
     advice = f"give a shape of {_text(port)}, or export the program for this one"
-    if not same:
+    if port.dtype == npy.NONE:
+        advice = "give None: numpy.save(path, numpy.ndarray((), 'V0'))"
+    elif not same:
         as_bits = "save its bits as two-byte void: array.view('V2')"
         advice = as_bits if port.dtype == npy.BFLOAT16 else f"convert it: array.astype({port.dtype!r})"
     raise UsageError(

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 BFLOAT16 = "bfloat16"
+NONE = "none"
+"""No tensor but None: a scalar of no bytes, ``|V0``."""
 Order = Literal["<", ">"]
 
 SIZES = {
     "bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
-    "float16": 2, "float32": 4, "float64": 8, BFLOAT16: 2, "complex64": 8, "complex128": 16,
+    "float16": 2, "float32": 4, "float64": 8, BFLOAT16: 2, "complex64": 8, "complex128": 16, NONE: 0,
 }  # fmt: skip
 """Bytes of an element, by the dtype's name."""
 
@@ -53,6 +55,8 @@ _SIZE = re.compile(r"\d{1,18}")
 def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
     """The dtype's name and the array, row-major and little-endian; bfloat16 (2-byte void) as its bits, ``uint16``.
 
+    None is an array of no bytes.
+
     Raises:
         AnswerError: not a ``.npy`` file of numbers, or not as long as its header says.
     """
@@ -67,6 +71,8 @@ def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
     if len(raw) != count * size:
         raise AnswerError(f"{name} is not a .npy file.", "it became shorter while it was read", _AGAIN)
     known = _known(kind, size)
+    if known == NONE:
+        return known, np.ndarray((), "V0")
     bits = "uint16" if known == BFLOAT16 else known
     array = raw.view(np.dtype(bits).newbyteorder(order)).reshape(shape, order="F" if fortran else "C")
     return known, np.ascontiguousarray(array, np.dtype(bits).newbyteorder("<")).reshape(shape)
@@ -108,7 +114,9 @@ def _checked(name: str, file: BinaryIO) -> tuple[tuple[Order, str, int], bool, t
 
 def _known(kind: str, size: int) -> str:
     """The dtype's name."""
-    return BFLOAT16 if kind == "V" else _KINDS[kind] + (str(8 * size) if kind != "b" else "")
+    if kind == "V":
+        return BFLOAT16 if size else NONE
+    return _KINDS[kind] + (str(8 * size) if kind != "b" else "")
 
 
 def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple[int, ...], int]:
@@ -129,7 +137,7 @@ def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple
     match = _DESCR.fullmatch(entries["descr"])
     kind, size = (match[2], int(match[3])) if match else ("", 0)
     good = (
-        (kind == "V" and size == 2)
+        (kind == "V" and size in (0, 2))
         or (kind in _KINDS and f"{_KINDS[kind]}{8 * size}" in SIZES)
         or (kind, size) == ("b", 1)
     )
@@ -140,7 +148,7 @@ def _header(name: str, head: bytes) -> tuple[tuple[Order, str, int], bool, tuple
             _AGAIN,
         )
     shape = _shape(entries["shape"])
-    if shape is None:
+    if shape is None or (shape and not size):
         raise bad(f"its shape ({entries['shape'][:60]}) is not a shape")
     own: Order = "<" if sys.byteorder == "little" else ">"
     order: Order = "<" if match[1] == "<" else ">" if match[1] == ">" else own

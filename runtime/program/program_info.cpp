@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -50,9 +51,11 @@ ValueSpec spec_of(const pte::EValue& value) {
   } else if (const auto* flag = value.val_as_Bool()) {
     spec.kind = "bool";
     spec.exported = scalar<std::uint8_t>(DType::kBool, flag->bool_val() ? 1 : 0);
+  } else if (value.val_type() == pte::KernelTypes::NONE || value.val_type() == pte::KernelTypes::Null) {
+    spec.kind = "none";
+    spec.exported.dtype = DType::kNone;
   } else {
-    spec.kind =
-        value.val_type() == pte::KernelTypes::NONE ? "none" : pte::EnumNameKernelTypes(value.val_type());
+    spec.kind = pte::EnumNameKernelTypes(value.val_type());
   }
   if (spec.kind != "tensor") {
     spec.dtype = spec.exported.dtype;
@@ -69,15 +72,6 @@ std::vector<ValueSpec> specs_of(const pte::ExecutionPlan& plan,
     }
   }
   return specs;
-}
-
-// The name that the registry of kernels has: "aten::add.out", "aten::relu" without overload.
-std::string registered_name(const pte::Operator& op) {
-  std::string name = op.name()->str();
-  if (op.overload() != nullptr && op.overload()->size() != 0) {
-    name += "." + op.overload()->str();
-  }
-  return name;
 }
 
 std::set<std::string> external_weights(const pte::ExecutionPlan& plan) {
@@ -114,6 +108,62 @@ std::uint64_t planned_bytes(const pte::ExecutionPlan& plan) {
 
 }  // namespace
 
+std::string registered_name(const pte::Operator& op) {
+  std::string name = op.name()->str();
+  if (op.overload() != nullptr && op.overload()->size() != 0) {
+    name += "." + op.overload()->str();
+  }
+  return name;
+}
+
+std::set<std::string> operators_of_other_types(const pte::ExecutionPlan& plan) {
+  // The types of tensors and of those in lists, by value.
+  std::map<std::int32_t, std::string> others;
+  const auto value = [&plan](std::int32_t index) {
+    return plan.values()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  };
+  const auto look = [&](std::int32_t index, const auto* items) {
+    for (const std::int32_t item : *items) {
+      const auto found = others.find(item);
+      if (found != others.end()) {
+        others.emplace(index, found->second);
+        return;
+      }
+    }
+  };
+  const auto count = static_cast<std::int32_t>(plan.values()->size());
+  for (std::int32_t i = 0; i < count; ++i) {
+    const auto* tensor = value(i)->val_as_Tensor();
+    if (tensor != nullptr && to_dtype(tensor->scalar_type()) == DType::kUnknown) {
+      others.emplace(i, name_of(tensor->scalar_type()));
+    }
+  }
+  std::set<std::string> names;
+  if (others.empty()) {
+    return names;
+  }
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (const auto* tensors = value(i)->val_as_TensorList()) {
+      look(i, tensors->items());
+    } else if (const auto* optional = value(i)->val_as_OptionalTensorList()) {
+      look(i, optional->items());
+    }
+  }
+  const auto* instructions = plan.chains()->Get(0)->instructions();
+  for (std::size_t at = 0; instructions != nullptr && at < instructions->size(); ++at) {
+    const auto* call = instructions->Get(static_cast<flatbuffers::uoffset_t>(at))->instr_args_as_KernelCall();
+    for (std::size_t i = 0; call != nullptr && i < call->args()->size(); ++i) {
+      const auto found = others.find(call->args()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+      if (found != others.end()) {
+        const auto index = static_cast<flatbuffers::uoffset_t>(call->op_index());
+        names.insert(registered_name(*plan.operators()->Get(index)) + " of " + found->second);
+        break;
+      }
+    }
+  }
+  return names;
+}
+
 MethodInfo method_info(const pte::ExecutionPlan& plan) {
   MethodInfo method;
   method.name = plan.name()->str();
@@ -135,6 +185,8 @@ MethodInfo method_info(const pte::ExecutionPlan& plan) {
   const std::set<std::string> weights = external_weights(plan);
   method.backends.assign(backends.begin(), backends.end());
   method.operators.assign(operators.begin(), operators.end());
+  const std::set<std::string> others = operators_of_other_types(plan);
+  method.other_types.assign(others.begin(), others.end());
   method.external_weights.assign(weights.begin(), weights.end());
   return method;
 }

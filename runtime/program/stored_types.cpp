@@ -7,7 +7,13 @@ struct Row {
   pte::ScalarType stored;
   DType dtype;
   std::size_t size;
+  const char* name = nullptr;  // of a type that is none of ours
 };
+
+// Exporters write them, and the schema has them in a comment.
+constexpr auto kComplexHalf = static_cast<pte::ScalarType>(8);
+constexpr auto kComplexFloat = static_cast<pte::ScalarType>(9);
+constexpr auto kComplexDouble = static_cast<pte::ScalarType>(10);
 
 constexpr Row kRows[] = {
     {pte::ScalarType::BYTE, DType::kUInt8, 1},
@@ -23,16 +29,19 @@ constexpr Row kRows[] = {
     {pte::ScalarType::UINT16, DType::kUInt16, 2},
     {pte::ScalarType::UINT32, DType::kUInt32, 4},
     {pte::ScalarType::UINT64, DType::kUInt64, 8},
-    {pte::ScalarType::QINT8, DType::kUnknown, 1},
-    {pte::ScalarType::QUINT8, DType::kUnknown, 1},
-    {pte::ScalarType::QINT32, DType::kUnknown, 4},
-    {pte::ScalarType::QUINT4X2, DType::kUnknown, 1},
-    {pte::ScalarType::QUINT2X4, DType::kUnknown, 1},
-    {pte::ScalarType::BITS16, DType::kUnknown, 2},
-    {pte::ScalarType::FLOAT8E5M2, DType::kUnknown, 1},
-    {pte::ScalarType::FLOAT8E4M3FN, DType::kUnknown, 1},
-    {pte::ScalarType::FLOAT8E5M2FNUZ, DType::kUnknown, 1},
-    {pte::ScalarType::FLOAT8E4M3FNUZ, DType::kUnknown, 1},
+    {kComplexHalf, DType::kUnknown, 4, "complex32"},
+    {kComplexFloat, DType::kUnknown, 8, "complex64"},
+    {kComplexDouble, DType::kUnknown, 16, "complex128"},
+    {pte::ScalarType::QINT8, DType::kUnknown, 1, "qint8"},
+    {pte::ScalarType::QUINT8, DType::kUnknown, 1, "quint8"},
+    {pte::ScalarType::QINT32, DType::kUnknown, 4, "qint32"},
+    {pte::ScalarType::QUINT4X2, DType::kUnknown, 1, "quint4x2"},
+    {pte::ScalarType::QUINT2X4, DType::kUnknown, 1, "quint2x4"},
+    {pte::ScalarType::BITS16, DType::kUnknown, 2, "bits16"},
+    {pte::ScalarType::FLOAT8E5M2, DType::kUnknown, 1, "float8_e5m2"},
+    {pte::ScalarType::FLOAT8E4M3FN, DType::kUnknown, 1, "float8_e4m3fn"},
+    {pte::ScalarType::FLOAT8E5M2FNUZ, DType::kUnknown, 1, "float8_e5m2fnuz"},
+    {pte::ScalarType::FLOAT8E4M3FNUZ, DType::kUnknown, 1, "float8_e4m3fnuz"},
 };
 
 const Row* find(pte::ScalarType type) {
@@ -54,6 +63,11 @@ DType to_dtype(pte::ScalarType type) {
 std::size_t element_size(pte::ScalarType type) {
   const Row* row = find(type);
   return row == nullptr ? 0 : row->size;
+}
+
+std::string name_of(pte::ScalarType type) {
+  const Row* row = find(type);
+  return row == nullptr ? "unknown" : row->name == nullptr ? slipway::name_of(row->dtype) : row->name;
 }
 
 std::uint64_t tensor_bytes(const pte::Tensor& tensor) {

@@ -2,18 +2,22 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "program_generated.h"
 #include "slipway/tensor.h"
 
 namespace slipway {
 
-// Our element type for a program's; kUnknown for those without a file form (quantized, sub-byte, 8-bit
-// floats).
+// Our element type for a program's; kUnknown for those without a file form (complex, quantized, sub-byte,
+// 8-bit floats).
 DType to_dtype(pte::ScalarType type);
 
 // Bytes an element takes, also of the types without a file form; 0 for a type the schema does not have.
 std::size_t element_size(pte::ScalarType type);
+
+// PyTorch's name of a type, also of those without a file form: "complex64".
+std::string name_of(pte::ScalarType type);
 
 // Bytes of a tensor's elements, in the sizes that the file has (its bounds, when they change). Only of a
 // tensor that find_fault has seen.

@@ -92,6 +92,12 @@ Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const 
   if (dtype == spec.dtype && fits(spec, shape)) {
     return {};
   }
+  if (spec.dtype == DType::kNone) {
+    return {Code::kInput,
+            which + ": expected None, with which the program was exported, given " + name_of(dtype) + " " +
+                to_text(shape) + ".",
+            "give None: numpy.save(file, numpy.ndarray((), 'V0'))"};
+  }
   std::string fix = "give it the shape " + to_text(spec.shape) + ", or export the program for this one";
   if (dtype != spec.dtype) {
     fix = spec.dtype == DType::kBFloat16

@@ -17,7 +17,7 @@ constexpr Descriptor kDescriptors[] = {
     {"<i2", DType::kInt16},    {"<u4", DType::kUInt32},   {"<i4", DType::kInt32},   {"<u8", DType::kUInt64},
     {"<i8", DType::kInt64},    {"<f2", DType::kFloat16},  {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
     {"|V2", DType::kBFloat16}, {"<V2", DType::kBFloat16}, {"<u1", DType::kUInt8},   {"<i1", DType::kInt8},
-    {"<b1", DType::kBool},
+    {"<b1", DType::kBool},     {"|V0", DType::kNone},
 };
 
 constexpr char kMagic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};

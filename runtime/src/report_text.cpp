@@ -86,6 +86,7 @@ std::string element_text(DType dtype, const std::uint8_t* bytes) {
     case DType::kFloat64:
       return format("%.17g", load<double>(bytes));
     case DType::kUnknown:
+    case DType::kNone:
       break;
   }
   return "?";
@@ -265,6 +266,9 @@ std::string error_text(const Status& status) {
 }
 
 std::string values_text(const Tensor& tensor, std::size_t most) {
+  if (tensor.dtype == DType::kNone) {
+    return "None";
+  }
   const std::size_t element = size_of(tensor.dtype);
   const std::size_t count = element == 0 ? 0 : tensor.bytes.size() / element;
   std::string text = "[";

@@ -28,6 +28,7 @@ constexpr TypeRow kTypes[] = {
     {DType::kFloat32, "float32", 4, 0x3F800000},
     {DType::kFloat64, "float64", 8, 0x3FF0000000000000},
     {DType::kUnknown, "unknown", 0, 0},
+    {DType::kNone, "none", 0, 0},
 };
 
 constexpr std::size_t kTypeCount = sizeof(kTypes) / sizeof(kTypes[0]);
@@ -45,7 +46,7 @@ static_assert(rows_are_in_order(), "a type's number is its row");
 // By its number: each execution asks for the sizes of its inputs and outputs.
 const TypeRow& row(DType dtype) {
   const auto index = static_cast<std::size_t>(dtype);
-  return kTypes[index < kTypeCount ? index : kTypeCount - 1];
+  return kTypes[index < kTypeCount ? index : static_cast<std::size_t>(DType::kUnknown)];
 }
 
 // Calls visit(row_major_index, memory_index) for every element.

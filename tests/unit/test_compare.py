@@ -32,6 +32,13 @@ def test_identical(tmp_path: Path) -> None:
     assert (found.verdict, found.max_abs, found.different, found.outside) == ("identical", 0.0, 0, 0)
 
 
+def test_none_is_identical_to_itself_alone(tmp_path: Path) -> None:
+    none = np.ndarray((), "V0")
+    assert check(tmp_path, none, none).verdict == "identical"
+    found = check(tmp_path, none, np.float32(0))
+    assert (found.verdict, found.why) == ("differs", "dtype none, reference float32")
+
+
 def test_within_and_outside(tmp_path: Path) -> None:
     within = check(tmp_path, f32(1.05, 2), f32(1, 2), LOOSE)
     assert (within.verdict, within.different, within.outside) == ("agrees", 1, 0)

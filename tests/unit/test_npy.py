@@ -14,7 +14,7 @@ import pytest
 from core.errors import AnswerError
 from deploy.run.npy import HEADER, SIZES, load, size_of
 
-PLAIN = [name for name in SIZES if name != "bfloat16"]
+PLAIN = [name for name in SIZES if name not in ("bfloat16", "none")]
 
 
 def saved(tmp_path: Path, value: Any, **how: Any) -> Path:
@@ -35,6 +35,13 @@ def test_what_numpy_writes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -
         assert np.array_equal(got, value)
         assert got.flags["C_CONTIGUOUS"]
         assert got.dtype == np.dtype(dtype).newbyteorder("<")
+
+
+def test_none_is_a_scalar_of_no_bytes(tmp_path: Path) -> None:
+    name, got = load(saved(tmp_path, np.ndarray((), "V0")))
+    assert (name, got.shape, got.tobytes()) == ("none", (), b"")
+    with pytest.raises(AnswerError, match="not a shape"):
+        load(saved(tmp_path, np.ndarray((3,), "V0")))
 
 
 def test_column_major_is_read_as_it_is_meant(tmp_path: Path) -> None:

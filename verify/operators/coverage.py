@@ -15,7 +15,7 @@ from core.paths import ROOT
 
 KEPT = ROOT / "docs" / "data" / "operators.json"
 
-_COMPLEX = "complex numbers: the program format has no element type for them, so no program can hold the operator"
+_COMPLEX = "complex numbers, which the engine has no kernels for; the engine executorch runs them"
 NOT_COVERED = {
     "aten::_conj_physical.out": _COMPLEX,
     "aten::_fft_c2r.out": _COMPLEX,

@@ -317,6 +317,8 @@ EValue ExecuTorchEngine::input_value(const Tensor& input, const InputForm& form)
       return EValue(number<double>(input));
     case Tag::Bool:
       return EValue(number<std::uint8_t>(input) != 0);
+    case Tag::None:
+      return EValue();
     default:
       break;
   }
@@ -368,6 +370,9 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   }
   if (value.isBool()) {
     return Tensor{DType::kBool, {}, {static_cast<std::uint8_t>(value.toBool() ? 1 : 0)}};
+  }
+  if (value.isNone()) {
+    return Tensor{DType::kNone, {}, {}};
   }
   if (!value.isTensor()) {
     return Status(Code::kExecution, "Method " + method_ + " returns a value that has no file form.",

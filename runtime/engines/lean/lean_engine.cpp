@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -48,6 +49,12 @@ auto contained(Call call) -> decltype(call()) {
       info->methods[i].kernel_types = types.value();
     }
   }
+}
+
+// Kernels here have no other types than ours: each operator that is called with such is one that is missing.
+void add_other_types(MethodInfo* method) {
+  method->operators.insert(method->operators.end(), method->other_types.begin(), method->other_types.end());
+  std::sort(method->operators.begin(), method->operators.end());
 }
 
 class LeanEngine : public Engine {
@@ -121,6 +128,10 @@ class LeanEngine : public Engine {
   Result<ProgramInfo> describe(const std::string& model_path) override {
     return contained([&] {
       Result<ProgramInfo> info = read_program_info(model_path);
+      if (info.ok()) {
+        std::for_each(info.value().methods.begin(), info.value().methods.end(),
+                      [](MethodInfo& method) { add_other_types(&method); });
+      }
       if constexpr (lean::kHasXnnpack) {  // else the linker would keep its reader of graphs
         if (info.ok()) {
           add_kernel_types(model_path, &info.value());

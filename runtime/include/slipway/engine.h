@@ -89,6 +89,9 @@ struct MethodInfo {
   std::vector<ValueSpec> outputs;
   std::vector<std::string> backends;   // sorted, each once
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
+  // Sorted, each once: operators called with tensors of types that are none of DType's, with the type:
+  // "aten::abs.out of complex64".
+  std::vector<std::string> other_types;
   // Sorted, each once, from engines that tell: types of data that its delegates compute with
   // ("xnnpack::f32"), for which a selective build links kernels. Empty: unknown, or none.
   std::vector<std::string> kernel_types;

@@ -23,13 +23,14 @@ enum class DType : std::uint8_t {
   kFloat32,
   kFloat64,
   kUnknown,  // a type this program has no file form for: it can be described, not read or written
+  kNone,     // no tensor: an input or output that is None. Its file is a scalar of no bytes, '|V0'
 };
 
 using Shape = std::vector<std::int64_t>;
 
-// NumPy's name of the type; "bfloat16" for the one NumPy lacks, "unknown" for kUnknown.
+// NumPy's name of the type; "bfloat16" for the one NumPy lacks, "unknown" for kUnknown, "none".
 const char* name_of(DType dtype);
-// Bytes an element takes; 0 for kUnknown.
+// Bytes an element takes; 0 for kUnknown and kNone.
 std::size_t size_of(DType dtype);
 
 // Elements of a tensor of this shape (1 for a scalar). False when a dimension is negative or when

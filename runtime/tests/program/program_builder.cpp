@@ -15,8 +15,8 @@ flatbuffers::Offset<pte::EValue> tensor(flatbuffers::FlatBufferBuilder& builder,
   const auto sizes = builder.CreateVector(std::vector<std::int32_t>{2, 3});
   const auto order = builder.CreateVector(recipe.dim_order);
   const auto allocation = planned ? pte::CreateAllocationDetails(builder, 1, 0, 0) : 0;
-  const auto value =
-      pte::CreateTensor(builder, pte::ScalarType::FLOAT, 0, sizes, order, false, constant, allocation);
+  const auto value = pte::CreateTensor(builder, static_cast<pte::ScalarType>(recipe.element_type), 0, sizes,
+                                       order, false, constant, allocation);
   return pte::CreateEValue(builder, pte::KernelTypes::Tensor, value.Union());
 }
 

@@ -19,6 +19,7 @@ struct ProgramRecipe {
   std::int32_t first_argument = 0;
   std::int64_t planned_bytes = 24;
   std::vector<std::uint8_t> dim_order = {0, 1};
+  std::int8_t element_type = 6;      // of all tensors; the schema's number
   std::uint64_t segment_bytes = 24;  // as the program's table says; the file has 24
   std::size_t lists = 0;             // further values, lists that share one vector
   std::size_t items = 0;             // of so many items

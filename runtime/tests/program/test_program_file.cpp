@@ -6,6 +6,7 @@
 #include "check.h"
 #include "program_builder.h"
 #include "program_file.h"
+#include "program_info.h"
 
 namespace {
 
@@ -81,6 +82,27 @@ TEST(program_with_any_byte_changed_is_read_or_refused) {
     }
   }
   CHECK(refusals > file.size() / 4);
+}
+
+// Exporters write complex numbers, which the schema has in a comment.
+TEST(program_of_complex_numbers_is_accepted_and_one_of_unknown_types_refused) {
+  ProgramRecipe recipe;
+  recipe.element_type = 8;  // two halves: as large as a float
+  const std::vector<std::uint8_t> file = make_program(recipe);
+  const auto program = check_program(file.data(), file.size(), "a.pte");
+  CHECK(program.ok());
+  const MethodInfo method = method_info(*program.value()->execution_plan()->Get(0));
+  CHECK((method.other_types == std::vector<std::string>{"aten::add.out of complex32"}));
+  CHECK((method.operators == std::vector<std::string>{"aten::add.out"}));
+  recipe.element_type = 9;  // two floats: more than was planned
+  program_refused(recipe, "value 1 is a constant that is not there");
+  for (const std::int8_t type : {-1, 18, 30, 127}) {
+    recipe.element_type = type;
+    program_refused(recipe, "value 0 is a tensor of an unknown element type");
+  }
+  const std::vector<std::uint8_t> plain = make_program();
+  CHECK(method_info(*check_program(plain.data(), plain.size(), "a.pte").value()->execution_plan()->Get(0))
+            .other_types.empty());
 }
 
 TEST(program_longer_than_it_says_is_accepted) {

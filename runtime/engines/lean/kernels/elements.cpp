@@ -237,6 +237,7 @@ void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_
     case DType::kFloat64:
       return load_loop<T, double>(from, stride, count, to);
     case DType::kUnknown:
+    case DType::kNone:
       return;
   }
 }
@@ -271,6 +272,7 @@ void store(DType dtype, const T* from, std::size_t count, std::uint8_t* to, std:
     case DType::kFloat64:
       return store_loop<T, double>(from, count, to, stride);
     case DType::kUnknown:
+    case DType::kNone:
       return;
   }
 }

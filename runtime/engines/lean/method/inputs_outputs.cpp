@@ -25,8 +25,8 @@ bool takes(const TensorView& view, const InputBytes& input) {
   return good;
 }
 
-// Puts the number back that the program was exported with, where that is what is given: the exporter has
-// computed with it, so that another would change nothing. False when it is another one.
+// Puts the number (or None) back that the program was exported with, where that is what is given: the
+// exporter has computed with it, so that another would change nothing. False when it is another one.
 bool take_number(const pte::EValue& stored, const InputBytes& input, EValue* value) {
   const auto same = [&input](auto number) {
     return input.size == sizeof(number) && std::memcmp(&number, input.data, sizeof(number)) == 0;
@@ -43,7 +43,8 @@ bool take_number(const pte::EValue& stored, const InputBytes& input, EValue* val
     *value = flag->bool_val();
     return same(static_cast<std::uint8_t>(flag->bool_val() ? 1 : 0));
   }
-  return false;
+  return (stored.val_type() == pte::KernelTypes::Null || stored.val_type() == pte::KernelTypes::NONE) &&
+         input.dtype == DType::kNone;
 }
 
 // Whether kernels may read the elements where they are. Behind the last one they read what belongs to no
@@ -160,6 +161,8 @@ Result<Tensor> Method::output(std::size_t index) const {
     scalar(DType::kFloat64, *real);
   } else if (const auto* flag = std::get_if<bool>(&value)) {
     scalar(DType::kBool, static_cast<std::uint8_t>(*flag ? 1 : 0));
+  } else if (std::holds_alternative<std::monostate>(value)) {
+    tensor.dtype = DType::kNone;
   } else {
     return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
                   "export the model with tensors and numbers as outputs");

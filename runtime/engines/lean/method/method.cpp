@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "file_format.h"
 #include "lean/method/calls.h"
+#include "program_info.h"
 #include "stored_types.h"
 
 namespace slipway::lean {
@@ -14,15 +16,6 @@ namespace {
 Status no_memory(std::uint64_t bytes) {
   return {Code::kMemory, "There is no memory for the method: " + std::to_string(bytes) + " bytes wanted.",
           "use a smaller program or input, or a device with more memory"};
-}
-
-// The name that kernels go by: "aten::add.out", "aten::relu" without overload.
-std::string registered_name(const pte::Operator& op) {
-  std::string name = op.name() == nullptr ? "" : op.name()->str();
-  if (op.overload() != nullptr && op.overload()->size() != 0) {
-    name += "." + op.overload()->str();
-  }
-  return name;
 }
 
 Dynamism dynamism_of(const pte::Tensor& tensor) {
@@ -224,6 +217,8 @@ Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
       missing.push_back(name);
     }
   }
+  const std::set<std::string> others = operators_of_other_types(*plan_);
+  missing.insert(missing.end(), others.begin(), others.end());
   if (missing.empty()) {
     return {};
   }
