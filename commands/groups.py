@@ -22,8 +22,7 @@ EXPORT = {
 DEPLOY = {
     "What to run": [
         "model", "scheme", "partitioners", "options", "samples", "program", "data", "method", "inputs",
-        "input-shapes",
-        "expected",
+        "input-shapes", "expected",
     ],
     "Where, and with which runtime": [
         "device", "target", "engine", "toolchain", "bundle", "provider", "ort-threads", "ort-spinning",
