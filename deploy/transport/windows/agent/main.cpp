@@ -65,7 +65,8 @@ int main(int count, char** words) {
   _setmode(_fileno(stderr), _O_BINARY);
   // No box on a screen that nobody sees.
   SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX | SEM_NOOPENFILEERRORBOX);
-  // Comes before what the agent says, and behind what a profile or AutoRun printed (deploy/transport/hearing.py).
+  // Comes before what the agent says, and behind what a profile or AutoRun printed
+  // (deploy/transport/hearing.py).
   agent::say("@@slipway");
   std::fflush(stdout);
   std::fputs("@@slipway\n", stderr);
