@@ -1,4 +1,5 @@
-// Where XNNPACK chooses a kernel that the processor cannot run, or that the run is to do without.
+// Where XNNPACK chooses a kernel that the processor cannot run, that computes wrong, or that the run is to do
+// without.
 #pragma once
 
 namespace slipway::lean {
