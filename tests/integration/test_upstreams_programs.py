@@ -1,0 +1,109 @@
+"""Programs as upstream's exporter leaves them, without a description, on both engines: None, complex, weights apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.bundle import Bundle
+from core.errors import MissingOperatorError, ProgramError
+from deploy.devices.inventory import Device
+from deploy.run.pipeline import deploy
+from deploy.run.result import Result
+from deploy.run.settings import Settings
+from models import haste
+from toolchains.build.builder import build
+from toolchains.targets import host_target
+
+pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``none.pte``, ``spectrum.pte``, and ``apart.pte`` with its ``.ptd``."""
+    import torch
+    from executorch.exir import ExecutorchBackendConfig
+    from torch import nn
+
+    from verify.operators.lowering import lower
+
+    class Optional(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, mask: Any = None) -> Any:
+            return x + 1 if mask is None else x + mask, None, x * 2
+
+    class Spectrum(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return torch.fft.rfft(x).abs()
+
+    folder = tmp_path_factory.mktemp("programs")
+    torch.manual_seed(0)
+    x = torch.arange(8.0).reshape(2, 4)
+    layer = nn.Linear(4, 3)
+    apart = ExecutorchBackendConfig(external_constants=lambda _: "apart")
+    with haste.in_torch(), haste.in_lowering():
+        for name, module, inputs, config in (
+            ("none", Optional(), (x, None), None),
+            ("spectrum", Spectrum(), (x,), None),
+            ("apart", layer, (x,), apart),
+        ):
+            program = lower(torch.export.export(module, inputs, strict=False), (), config=config)
+            (folder / f"{name}.pte").write_bytes(program.buffer)
+            for file, blob in program.data.items():
+                (folder / f"{file}.ptd").write_bytes(blob)
+            with torch.no_grad():
+                results, _ = torch.utils._pytree.tree_flatten(module(*inputs))
+            for index, one in enumerate(results):
+                np.save(folder / f"{name}{index}.npy", np.ndarray((), "V0") if one is None else one.numpy())
+    np.save(folder / "x.npy", x.numpy())
+    np.save(folder / "no.npy", np.ndarray((), "V0"))
+    return folder
+
+
+@pytest.fixture(scope="module", params=["lean", "executorch"])
+def bundle(request: pytest.FixtureRequest) -> Bundle:
+    return build(host_target().name, request.param)
+
+
+def run(bundle: Bundle, tmp_path: Path, program: Path, *inputs: str, outputs: int = 1, **words: Any) -> Result:
+    device = Device(name="bench", transport="local", target=host_target().name, root=str(tmp_path), timeout=120)
+    folder = program.parent
+    settings = Settings(
+        num_executions=1, warmup=0, inputs=tuple(folder / f"{name}.npy" for name in inputs),
+        expected=tuple(folder / f"{program.stem}{index}.npy" for index in range(outputs)), **words,
+    )  # fmt: skip
+    return deploy(device, bundle, program, settings, listeners=())
+
+
+def test_none_goes_in_and_comes_out(bundle: Bundle, programs: Path, dist: Path, tmp_path: Path) -> None:
+    result = run(bundle, tmp_path, programs / "none.pte", "x", "no", outputs=3)
+    assert [(one.dtype, one.verdict) for one in result.outputs] == [
+        ("float32", "identical"), ("none", "identical"), ("float32", "identical"),
+    ]  # fmt: skip
+    with pytest.raises(Exception, match=r"Input 1 does not fit: the method declares none scalar"):
+        run(bundle, tmp_path, programs / "none.pte", "x", "x", outputs=3)
+
+
+def test_complex_numbers_run_or_are_named_before_the_upload(
+    bundle: Bundle, programs: Path, dist: Path, tmp_path: Path
+) -> None:
+    if bundle.manifest.engine == "executorch":
+        assert run(bundle, tmp_path, programs / "spectrum.pte", "x").outputs[0].verdict in ("agrees", "identical")
+        return
+    with pytest.raises(MissingOperatorError, match=r"aten::_fft_r2c\.out.*aten::abs\.out of complex64"):
+        run(bundle, tmp_path, programs / "spectrum.pte", "x")
+    assert not list(tmp_path.rglob("*.pte"))
+
+
+def test_weights_apart_are_found_named_or_missed(bundle: Bundle, programs: Path, dist: Path, tmp_path: Path) -> None:
+    assert run(bundle, tmp_path, programs / "apart.pte", "x").outputs[0].verdict in ("agrees", "identical")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for name in ("apart.pte", "apart0.npy", "x.npy"):
+        (alone / name).write_bytes((programs / name).read_bytes())
+    with pytest.raises(ProgramError, match=r"2 weights stored apart from it: bias, weight"):
+        run(bundle, tmp_path, alone / "apart.pte", "x")
+    named = run(bundle, tmp_path, alone / "apart.pte", "x", data=programs / "apart.ptd")
+    assert named.outputs[0].verdict in ("agrees", "identical")
