@@ -96,8 +96,8 @@ TEST(program_of_complex_numbers_is_accepted_and_one_of_unknown_types_refused) {
   CHECK((method.operators == std::vector<std::string>{"aten::add.out"}));
   recipe.element_type = 9;  // two floats: more than was planned
   program_refused(recipe, "value 1 is a constant that is not there");
-  for (const std::int8_t type : {-1, 18, 30, 127}) {
-    recipe.element_type = type;
+  for (const int type : {-1, 18, 30, 127}) {
+    recipe.element_type = static_cast<std::int8_t>(type);
     program_refused(recipe, "value 0 is a tensor of an unknown element type");
   }
   const std::vector<std::uint8_t> plain = make_program();
