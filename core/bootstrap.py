@@ -165,6 +165,8 @@ def _pip_of_python() -> Path | None:
         import ensurepip
     except ImportError:  # Debian, without python3-venv
         return None
+    if ensurepip.__file__ is None:  # a folder without the module
+        return None
     of_system = sysconfig.get_config_var("WHEEL_PKG_DIR")
     folders = [*([Path(of_system)] if of_system else []), Path(ensurepip.__file__).parent / "_bundled"]
     return next((wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), None)

@@ -25,12 +25,14 @@ def macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
+    monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
 
 
 @pytest.fixture
 def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Debian on 64-bit Arm."""
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
 
 
 def test_doctor_on_a_mac_says_what_works_there(macos: None) -> None:
