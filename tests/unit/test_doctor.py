@@ -13,7 +13,6 @@ import pytest
 
 from core import bootstrap, console, environment
 from core.errors import HostError
-from tests.conftest import Inv
 from tests.support.timing import quickest
 from toolchains import doctor
 from toolchains.compilers import zig
@@ -56,12 +55,13 @@ def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyP
     assert len(set(names)) == len(names)
 
 
-def test_it_fits_a_screen(inv: Inv) -> None:
+def test_it_fits_a_screen(said: Said, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A terminal of 80 columns and 24 lines, the last of which is the shell's."""
-    done = inv("doctor", env={"COLUMNS": "80"})
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) <= 23, done.stdout
+    monkeypatch.setattr(console.out(), "width", 80)
+    doctor.report(as_json=False)
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert len(lines) <= 23, shown
     assert max(map(len, lines)) <= 80
 
 
