@@ -144,7 +144,7 @@ def fetch(models: Iterable[str]) -> None:
                 continue
             try:
                 if _lately(failed):
-                    raise HostError("The last attempt failed less than an hour ago.", "", "")
+                    raise HostError("The last attempt failed less than an hour ago.", "", f"rm {failed}")
                 _bring(missing)
             except HostError as error:
                 why = " ".join(filter(None, [error.what, error.cause]))

@@ -25,7 +25,7 @@ _LEAST_FREE = 4e9
 MACHINE, COMPILERS, RUNNING = "This machine", "Compilers", "Running programs"
 GROUPS = (MACHINE, COMPILERS, RUNNING)
 _APT = "sudo apt-get install "
-_SECONDS = 120.0
+_SECONDS = 600.0
 """After so long a program that only says its version counts as hung."""
 _EXPORTER = """
 import torch, torchao, executorch.exir, executorch.runtime
@@ -69,7 +69,7 @@ def _said(argv: Sequence[str | Path]) -> tuple[bool, str]:
     except OSError as error:
         return False, f"{words[0]}: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return False, f"{words[0]} says nothing for {_SECONDS:.0f} s"
+        return False, f"{words[0]} says nothing for {_SECONDS:.0f} s: it hangs, or this machine is very busy"
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     if done.returncode:
         return False, f"{Path(words[0]).name} ends with {done.returncode}: {lines[-1] if lines else 'it says nothing'}"
