@@ -90,12 +90,11 @@ class Session:
         self.tuned = ""
         """The same, of measured choices of kernels."""
         self.machine = machine_of(device, bundle.manifest.target)
+        # Licences stay on this machine, with the person who distributes the bundle.
         self.parts = {
             entry.path: Blob(bundle.path / entry.path, entry.sha256, entry.size, entry.executable)
             for entry in bundle.manifest.files
-            if entry.path.startswith(
-                ("bin/", "lib/")
-            )  # licences stay on this machine, with the person who distributes the bundle
+            if entry.path.startswith(("bin/", "lib/"))
         }
 
     def go(self, settings: Settings, attempts: int = 1) -> Result:
