@@ -80,7 +80,7 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
         HostError: it took longer than ``seconds``, or nothing can run it.
     """
     first, *rest = executor.bundle.emulated_argv
-    runner, files = Path(first), (program.file, *program.inputs)
+    runner, files = Path(first), program.files
     wine = executor.platform.cpu == WINE
     away = executor.platform.cpu in on_device.DEVICES
     if wine:  # it sees one folder
@@ -94,6 +94,8 @@ def execute(executor: Executor, program: Compared, folder: Path, seconds: float 
     words = [*rest, f"--model_path={word(program.file)}", f"--output_file={word(folder / 'out')}", "--warmup=0"]
     words += [f"--json={word(folder / 'result.json')}", f"--num_executions={program.runs}"]
     words += [f"--inputs={','.join(word(file) for file in program.inputs)}"] if program.inputs else []
+    words += [f"--method_name={program.method}", *(f"--data_path={word(file)}" for file in program.data)]
+    words += [f"--run_first={name}={','.join(word(file) for file in given)}" for name, given in program.first]
     # Threads that wait for each other in an emulator cost minutes and change no sum.
     words += ["--cpu_threads=1"] if executor.platform.emulated else []
     if away:

@@ -61,6 +61,16 @@ class Compared:
     kernels: int
     """Operators outside delegates, by kinds."""
     delegates: int
+    method: str = "forward"
+    data: tuple[Path, ...] = ()
+    """Files of weights."""
+    first: tuple[tuple[str, tuple[Path, ...]], ...] = ()
+    """Methods that run once before, each with its inputs."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All that the runner reads."""
+        return (self.file, *self.inputs, *self.data, *(file for _, given in self.first for file in given))
 
     @functools.cached_property
     def digest(self) -> str:

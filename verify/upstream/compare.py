@@ -43,8 +43,12 @@ def limits_of(case: Case) -> tuple[Tolerance, ...]:
     outputs = []
     for file in case.files("output"):
         array = np.load(file, allow_pickle=False)
-        wide = array.dtype.kind == "V"  # bfloat16
-        outputs.append(torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if wide else torch.from_numpy(array))
+        if array.dtype.kind != "V":
+            outputs.append(torch.from_numpy(array))
+        elif array.dtype.itemsize:
+            outputs.append(torch.from_numpy(array.view(np.int16)).view(torch.bfloat16))
+        else:
+            outputs.append(None)
     scheme = get_scheme(_SCHEMES[case.kind])
     return tolerances.of_outputs(scheme, outputs, case.steps[: len(outputs)], shallow=case.shallow)
 
@@ -52,11 +56,18 @@ def limits_of(case: Case) -> tuple[Tolerance, ...]:
 def compared(case: Case) -> Compared:
     """A case as something to compare."""
     about = About(case.name, "upstream", case.test, "", case.kind, exact=False)
-    return Compared(about, case.file, case.files("input"), case.files("output"), limits_of(case), 1, 0, 0)
+    return Compared(
+        about, case.file, case.files("input"), case.files("output"), limits_of(case), case.runs, 0, 0,
+        case.method, case.data, case.first,
+    )  # fmt: skip
 
 
 def _numbers(file: Path) -> Numbers:
     array = np.load(file, allow_pickle=False)
+    if array.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], -1)
+    if array.dtype.str == "|V0":  # None
+        return np.empty(0)
     if array.dtype.kind == "V":  # bfloat16
         array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return np.asarray(array, np.float64)
@@ -203,7 +214,7 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
     executors = executors_for(target, cpu)
     ensure_export()
     ensure_test()
-    found = Collected.of(some.tests(jobs), upstream_suites.names())
+    found = Collected.of(some.tests(jobs), [*upstream_suites.our_names(), *upstream_suites.names()])
     try:
         _sweep(executors, [case for case in found.cases if some.takes(case)], again)
     finally:

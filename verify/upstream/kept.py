@@ -14,6 +14,7 @@ from core.files import locked, sha256_bytes, sha256_file, write_json
 from core.paths import ROOT
 from core.sweep import Journal
 from verify.agree.kept import Outcome
+from verify.upstream.suites import OURS
 
 if TYPE_CHECKING:
     from verify.agree.look import Executor
@@ -104,7 +105,11 @@ def cell_name(executor: Executor, case: Case) -> str:
 def digest(case: Case) -> str:
     """Of everything that decides what a comparison says, but the engine and how it compares."""
     files = [sha256_file(file) for file in (case.file, *case.files("input"), *case.files("output"))]
-    return sha256_bytes(json.dumps([files, case.kind, case.steps, case.shallow]).encode())[:16]
+    parts: list[object] = [files, case.kind, case.steps, case.shallow]
+    if case.test.startswith(OURS):
+        before = [[name, [sha256_file(file) for file in given]] for name, given in case.first]
+        parts += [case.method, case.runs, [sha256_file(file) for file in case.data], before]
+    return sha256_bytes(json.dumps(parts).encode())[:16]
 
 
 Columns = Mapping[tuple[str, str, str], Mapping[str, Cell]]
@@ -123,7 +128,9 @@ def columns(executors: Sequence[Executor], cases: Sequence[Case]) -> Columns:
 
 
 def family_of(test: str) -> str:
-    """``xnnpack/test/ops``, or the flow of a test of the operators' suite."""
+    """``xnnpack/test/ops``, the flow of a test of the operators' suite, or the kind of a program of ours."""
+    if test.startswith(OURS):
+        return f"ours, {test.partition('[')[2].partition('-')[0]}"
     if test.startswith("test/suite/operators"):
         return f"operators, flow {test.partition('[')[2].partition('-')[0].rstrip(']')}"
     return "xnnpack/test/ops"

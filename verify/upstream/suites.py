@@ -1,7 +1,8 @@
 """Every program that upstream's own tests serialize, with inputs and what upstream's runtime computes: kept, resumable.
 
 Upstream's tests run in processes of their own (`verify.upstream.worker`). What a test gave is kept in the cache by the
-exporter's versions and by our collecting code, a test at a time, so that an interrupted collection can continue.
+exporter's versions and by our collecting code, a test at a time, so that an interrupted collection can continue. The
+programs of `verify.upstream.sound` are kept in the same way, as tests of ours.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ _OWN = (
     "models/tolerances.py",
     "models/graphs.py",
 )
+_SOUND = (
+    "verify/operators/lowering.py",
+    "verify/operators/aliases.py",
+    "verify/operators/given.py",
+    "verify/operators/programs.py",
+)
+"""What decides about our own programs, with the modules of `OURS`."""
+OURS = "verify/upstream/sound/"
+"""Where the ids of our own programs begin."""
 STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
 _FEW = 20
 """So many tests are run also beside another sweep, and twice if need be."""
@@ -63,6 +73,13 @@ class Case:
     """What upstream's runtime said where it did not run the program."""
     left_out: str
     """Why the case cannot be given to a runner."""
+    method: str = "forward"
+    runs: int = 1
+    """Executions in a row; the last one's outputs are kept."""
+    data: tuple[Path, ...] = ()
+    """Files of weights."""
+    first: tuple[tuple[str, tuple[Path, ...]], ...] = ()
+    """Methods that run once before, each with its inputs."""
 
     @property
     def name(self) -> str:
@@ -93,12 +110,15 @@ class Test:
     cases: tuple[Case, ...]
 
 
-def base_folder() -> Path:
-    """The folder of the tests' programs."""
+def base_folder(*, ours: bool = False) -> Path:
+    """The folder of the programs of upstream's tests, or of ours."""
     from models.request import versions
 
-    parts = [versions(), [code_digest((ROOT / name).read_text(encoding="utf-8")) for name in _OWN]]
-    return cache_dir("tests", "upstream", sha256_bytes(json.dumps(parts).encode())[:20])
+    files = [ROOT / name for name in _OWN]
+    if ours:
+        files += [*(ROOT / name for name in _SOUND), *sorted((ROOT / OURS).glob("*.py"))]
+    parts = [versions(), [code_digest(file.read_text(encoding="utf-8")) for file in files]]
+    return cache_dir("tests", "sound" if ours else "upstream", sha256_bytes(json.dumps(parts).encode())[:20])
 
 
 def code_digest(source: str) -> str:
@@ -129,6 +149,13 @@ def _start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as sink:
         argv = [sys.executable, "-m", "verify.upstream.worker", *words]
         return subprocess.Popen(argv, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+
+
+def our_names() -> list[str]:
+    """The ids of our own programs."""
+    from verify.upstream.sound import table
+
+    return [f"{OURS}collected.py::test_program[{name}]" for name in table.programs()]
 
 
 def names() -> list[str]:
@@ -172,6 +199,10 @@ def _case(test: str, folder: Path, said: dict[str, Any]) -> Case:
         eager=said.get("eager", 0),
         refused=said.get("refused", ""),
         left_out=said.get("left_out", ""),
+        method=said.get("method", "forward"),
+        runs=said.get("runs", 1),
+        data=tuple(folder / file for file in said.get("data", ())),
+        first=tuple((name, tuple(folder / file for file in files)) for name, files in said.get("first", ())),
     )
 
 
@@ -263,27 +294,29 @@ def _run(base: Path, todo: Sequence[str], jobs: int) -> None:
 
 
 def chosen(pattern: str) -> list[str]:
-    """Ids of upstream's tests that hold one of the parts of ``pattern``, with commas between them; all when empty.
+    """Ids of upstream's tests and of our programs that hold one of the parts of ``pattern``, which has commas.
 
     Raises:
         ConfigError: one of them names nothing.
     """
     parts = [part.strip() for part in pattern.split(",") if part.strip()]
-    known = names()
+    known = our_names()
+    if not parts or not all(any(part in name for name in known) for part in parts):
+        known += names()  # takes half a minute once
     for part in parts:
         if not any(part in name for name in known):
             raise ConfigError(
-                f"No id of upstream's {len(known)} tests contains {part!r}.",
-                f"ids are like {known[0]}",
-                "./inv agree --upstream-tests --program test_add.py",
+                f"No id of the {len(known)} tests and programs contains {part!r}.",
+                f"ids are like {known[0]} and {known[-1]}",
+                "./inv agree --sound --program test_add.py",
             )
     return [name for name in known if not parts or any(part in name for part in parts)]
 
 
 def ran(names: Sequence[str]) -> list[Test]:
     """Those tests that ran here before."""
-    base = base_folder()
-    return [found for name in names if (found := read(base, name)) is not None]
+    bases = {ours: base_folder(ours=ours) for ours in {name.startswith(OURS) for name in names}}
+    return [found for name in names if (found := read(bases[name.startswith(OURS)], name)) is not None]
 
 
 def collect(names: Sequence[str], jobs: int = 0) -> list[Test]:
@@ -295,14 +328,20 @@ def collect(names: Sequence[str], jobs: int = 0) -> list[Test]:
     Raises:
         ExportError: upstream's tests cannot be run here.
     """
-    base = base_folder()
-    todo = [name for name in names if not _ran(base, name)]
-    if todo:
-        with contextlib.ExitStack() as stack:
-            if len(todo) > _FEW:
-                waiting = "waiting for another ./inv agree --upstream-tests"
-                stack.enter_context(locked("upstream-tests", waiting))
-            todo = [name for name in names if not _ran(base, name)]
-            console.note(f"upstream's tests: {len(todo)} of {len(names)} to run")
-            _run(base, todo, jobs or min(4, os.cpu_count() or 1))
+    for ours in (True, False):
+        some = [name for name in names if name.startswith(OURS) is ours]
+        if some:
+            _collect(base_folder(ours=ours), some, jobs or min(4, os.cpu_count() or 1))
     return ran(names)
+
+
+def _collect(base: Path, names: Sequence[str], jobs: int) -> None:
+    todo = [name for name in names if not _ran(base, name)]
+    if not todo:
+        return
+    with contextlib.ExitStack() as stack:
+        if len(todo) > _FEW:
+            stack.enter_context(locked("upstream-tests", "waiting for another ./inv agree --sound"))
+        todo = [name for name in names if not _ran(base, name)]
+        console.note(f"sound programs: {len(todo)} of {len(names)} tests to run")
+        _run(base, todo, jobs)

@@ -3,7 +3,8 @@
 ``python -m verify.upstream.worker TESTS FOLDER``: TESTS is a file of pytest ids, FOLDER takes what is found; without
 FOLDER, TESTS is written: the ids of all. The parent is `verify.upstream.suites`, which starts another of these where
 one ends before its tests do. Upstream's tests run as they are: the collector stands at the stages of their tester, and
-at upstream's runtime.
+at upstream's runtime. Ids that begin with `OURS` are programs of `verify.upstream.sound`, which are kept in the same
+way.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ import pytest
 import torch
 
 from core.files import sha256_bytes, write_atomic, write_json
+from core.paths import ROOT
 from models import haste, reference, tolerances
+from verify.operators.lowering import Program, Run
 
 STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
 BACKENDS = ("xnnpack", "portable")
 """Of the flows of upstream's suite of operators: those whose programs need XNNPACK and portable kernels."""
 SUITES = ("xnnpack/test/ops", "test/suite/operators")
 """Below `executorch.backends`."""
+OURS = "verify/upstream/sound/"
+"""Where the ids of our own programs begin; below the checkout."""
 FLOAT, HALF, STATIC, DYNAMIC = "float", "half", "static", "dynamic"
 _MEANT = "slipway_meant"
 """Attribute of a tester: what it exported."""
@@ -91,6 +96,13 @@ class Collector:
     serialized: list[_Serialized] = field(default_factory=list)
     eager: list[Any] | None = None
     tester: Any = None
+    meant: dict[str, Meant] = field(default_factory=dict)
+    """By methods: what our own test lowered last."""
+
+    @pytest.fixture
+    def collector(self) -> Collector:
+        """What our own tests give their programs to."""
+        return self
 
     def pytest_runtest_protocol(self, item: Any) -> None:
         """Begin a test: the same random numbers in every run of it, alone or among others."""
@@ -101,7 +113,7 @@ class Collector:
         self.folder = test_folder(self.base, item.nodeid)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / STARTED).touch()
-        self.cases, self.serialized, self.eager, self.tester = [], [], None, None
+        self.cases, self.serialized, self.eager, self.tester, self.meant = [], [], None, None, {}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """End a test with its outcome and the reason for it."""
@@ -135,9 +147,7 @@ class Collector:
         for one in self.serialized:
             one.ran = one.ran or one.data == data
         what = getattr(self.tester, _MEANT, Meant())
-        case: dict[str, Any] = {"program": _put(self.folder, data), "number": len(self.cases), **asdict(what)}
-        # Should the runtime end this process, the parent knows with which program.
-        write_json(self.folder / RUNNING, {"program": case["program"], "kind": what.kind})
+        case = self._case(data, what)
         try:
             answer = run()
         except Exception as error:
@@ -147,16 +157,49 @@ class Collector:
         self._add(case, given, reference.flat(answer))
         return answer
 
-    def _add(self, case: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def keep_program(self, program: Program) -> None:
+        """Start a program of our own on upstream's runtime in each of its ways, and keep both sides of it."""
+        kept = []
+        for name, blob in program.data.items():
+            write_atomic(self.folder / f"{name}.ptd", blob)
+            kept.append(f"{name}.ptd")
+        for run in program.runs:
+            if not run.results:
+                continue  # inputs that have to be refused
+            case = self._case(program.buffer, self.meant.get(run.method, Meant()))
+            case |= {"method": run.method, "runs": run.executions, "data": kept, "first": []}
+            for at, (method, given) in enumerate(run.first):
+                files = [f"{case['number']}-first{at}-{index}" for index in range(len(given))]
+                for file, one in zip(files, reference.flat(given), strict=True):
+                    reference.save(self.folder, file, one)
+                case["first"].append([method, [f"{file}.npy" for file in files]])
+            outputs = []
+            try:
+                outputs = reference.flat(_started(program, run))
+            except RuntimeError as error:
+                case["refused"] = _short(f"{type(error).__name__}: {error}")
+            self._add(case, run.inputs, outputs, run.results)
+
+    def _case(self, data: bytes, what: Meant) -> dict[str, Any]:
+        case: dict[str, Any] = {"program": _put(self.folder, data), "number": len(self.cases), **asdict(what)}
+        # Should the runtime end this process, the parent knows with which program.
+        write_json(self.folder / RUNNING, {"program": case["program"], "kind": what.kind})
+        return case
+
+    def _add(
+        self, case: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Any], eager: Sequence[Any] | None = None
+    ) -> None:
         self.cases.append(case)
-        if not all(isinstance(one, torch.Tensor) for one in inputs):
+        if eager is None and not all(isinstance(one, torch.Tensor) for one in inputs):
             case["left_out"] = "an input is no tensor"
             return
         number = case["number"]
-        for kind, tensors in (("input", inputs), ("output", outputs), ("eager", self._eager(inputs, len(outputs)))):
+        right = self._eager(inputs, len(outputs)) if eager is None else list(eager)
+        for kind, values in (("input", inputs), ("output", outputs), ("eager", right)):
+            tensors = reference.flat(values)
             case[kind] = len(tensors)
             for index, one in enumerate(tensors):
-                reference.save(self.folder, f"{number}-{kind}{index}", one.detach())
+                reference.save(self.folder, f"{number}-{kind}{index}", one)
 
     def _eager(self, inputs: Sequence[Any], count: int) -> list[Any]:
         """What PyTorch computes, in double precision where nothing is quantized; nothing when it cannot be had."""
@@ -170,6 +213,24 @@ class Collector:
         if len(found) != count:
             found = [one.detach().clone() for one in self.eager or []]
         return found if len(found) == count else []
+
+
+def _started(program: Program, run: Run) -> Any:
+    """What upstream's runtime gives for one start of a program; all its methods are loaded at first."""
+    from executorch.extension.pybindings import portable_lib
+
+    data = next(iter(program.data.values()), None)
+    module = portable_lib._load_for_executorch_from_buffer(program.buffer, *([data] if data else []))
+
+    def given(inputs: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(one.detach().clone() if isinstance(one, torch.Tensor) else one for one in inputs)
+
+    for method, inputs in run.first:
+        module.run_method(method, given(inputs))
+    found = None
+    for _ in range(run.executions):
+        found = module.run_method(run.method, given(run.inputs))
+    return found
 
 
 def _short(text: str) -> str:
@@ -205,12 +266,15 @@ def hooked(collector: Collector) -> Iterator[None]:
     """Put the collector at the tester's stages and at the runtime, for as long as the context is open."""
     from executorch.backends.test.harness import Tester
     from executorch.backends.test.harness.stages import Serialize
-    from executorch.runtime import Method, Program, Runtime
+    from executorch import exir
+    from executorch.runtime import Method, Runtime
+    from executorch.runtime import Program as Loaded
 
     patch = pytest.MonkeyPatch()
     run_artifact, run_stage, compare = Serialize.run_artifact, Tester._run_stage, Tester.run_method_and_compare_outputs
     calculate = Tester._calculate_reference_output
-    load_program, load_method, execute = Runtime.load_program, Program.load_method, Method.execute
+    load_program, load_method, execute = Runtime.load_program, Loaded.load_method, Method.execute
+    lower = exir.to_edge_transform_and_lower
 
     def keep_artifact(stage: Any, inputs: Any) -> Any:
         return collector.keep(bytes(stage.artifact), inputs, lambda: run_artifact(stage, inputs))
@@ -243,6 +307,11 @@ def hooked(collector: Collector) -> Iterator[None]:
             method.slipway_data = program.slipway_data
         return method
 
+    def see_lowering(programs: Any, *args: Any, **options: Any) -> Any:
+        named = programs if isinstance(programs, dict) else {"forward": programs}
+        collector.meant = {name: Meant.of(one) for name, one in named.items()}
+        return lower(programs, *args, **options)
+
     def keep_execute(method: Any, inputs: Any) -> Any:
         return collector.keep(method.slipway_data, inputs, lambda: execute(method, inputs))
 
@@ -252,8 +321,9 @@ def hooked(collector: Collector) -> Iterator[None]:
         at.setattr(Tester, "run_method_and_compare_outputs", see_tester)
         at.setattr(Tester, "_calculate_reference_output", staticmethod(see_reference))
         at.setattr(Runtime, "load_program", see_load)
-        at.setattr(Program, "load_method", see_method)
+        at.setattr(Loaded, "load_method", see_method)
         at.setattr(Method, "execute", keep_execute)
+        at.setattr(exir, "to_edge_transform_and_lower", see_lowering)
         yield
 
 
@@ -275,15 +345,17 @@ class Lister:
 
 
 def run_pytest(words: Sequence[str], plugin: Any) -> int:
-    """Run pytest on upstream's tests; of our own settings nothing counts.
+    """Run pytest on upstream's tests, or on ours; of our own settings nothing counts.
 
     Args:
-        words: paths or ids below `executorch.backends`.
+        words: paths or ids below `executorch.backends`, or all of them `OURS`.
     """
     import importlib.util
 
     spec = importlib.util.find_spec("executorch.backends")
     (root,) = spec.submodule_search_locations if spec and spec.submodule_search_locations else [""]
+    if any(word.startswith(OURS) for word in words):
+        root = str(ROOT)
     own = ["-c", "/dev/null", f"--rootdir={root}", "--import-mode=importlib", "-p", "no:cacheprovider"]
     own += ["-q", "-W", "ignore", "--tb=line"]
     paths = [word if word.startswith("-") else f"{root}/{word}" for word in words]

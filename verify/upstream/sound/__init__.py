@@ -1,0 +1,1 @@
+"""Sound programs of many kinds, made by upstream's exporter alone: all that it makes and upstream's runtime runs."""
