@@ -57,7 +57,7 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(upstream_suites, "_start", start)
-    monkeypatch.setattr(upstream_suites, "base_folder", lambda: tmp_path)
+    monkeypatch.setattr(upstream_suites, "base_folder", lambda *, ours: tmp_path)
     return status
 
 
@@ -164,6 +164,7 @@ def test_the_docs_count_all_tests() -> None:
 @pytest.mark.usefixtures("workers")
 def test_what_is_kept_is_looked_at_without_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_suites, "names", lambda: ["one", "two", "three"])
+    monkeypatch.setattr(upstream_suites, "our_names", list)
     upstream_suites.collect(["two"], jobs=1)
     assert [test.name for test in upstream_compare.Choice(kept=True).tests(jobs=1)] == ["two"]
     assert [test.name for test in upstream_compare.Choice("t").tests(jobs=1)] == ["two", "three"]

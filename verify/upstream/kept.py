@@ -15,6 +15,7 @@ from core.paths import ROOT
 from core.sweep import Journal
 from verify.agree.kept import Outcome
 from verify.upstream.suites import OURS
+from verify.upstream.suites import family_of as ours
 
 if TYPE_CHECKING:
     from verify.agree.look import Executor
@@ -33,8 +34,9 @@ class Cell(_Model):
 
     outcome: Outcome
     max_abs: float = 0.0
-    right: Literal["", "lean", "upstream", "both"] = ""
-    """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it."""
+    right: Literal["", "lean", "upstream", "both", "known"] = ""
+    """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it; ``known``: it is refused
+    for operators that docs/operators.md says are missing."""
     why: str = ""
 
     @property
@@ -130,7 +132,7 @@ def columns(executors: Sequence[Executor], cases: Sequence[Case]) -> Columns:
 def family_of(test: str) -> str:
     """``xnnpack/test/ops``, the flow of a test of the operators' suite, or the kind of a program of ours."""
     if test.startswith(OURS):
-        return f"ours, {test.partition('[')[2].partition('-')[0]}"
+        return f"ours, {ours(test)}"
     if test.startswith("test/suite/operators"):
         return f"operators, flow {test.partition('[')[2].partition('-')[0].rstrip(']')}"
     return "xnnpack/test/ops"
@@ -235,7 +237,12 @@ def markdown(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-_RIGHT = {"lean": "; lean is right", "upstream": "; upstream is right", "both": "; upstream's runtime refuses it, too"}
+_RIGHT = {
+    "lean": "; lean is right",
+    "upstream": "; upstream is right",
+    "both": "; upstream's runtime refuses it, too",
+    "known": ", as docs/operators.md says",
+}
 
 
 def _remarks(notable: Sequence[Notable]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -32,13 +33,10 @@ _OWN = (
     "models/tolerances.py",
     "models/graphs.py",
 )
-_SOUND = (
-    "verify/operators/lowering.py",
-    "verify/operators/aliases.py",
-    "verify/operators/given.py",
-    "verify/operators/programs.py",
-)
-"""What decides about our own programs, with the modules of `OURS`."""
+_SOUND = ("verify/operators/lowering.py", "verify/upstream/sound/making.py")
+"""What decides about our own programs, with the modules of their family."""
+_RUNTIME = tuple(f"verify/operators/{name}.py" for name in ("programs", "aliases", "given"))
+"""The modules of the family ``runtime``."""
 OURS = "verify/upstream/sound/"
 """Where the ids of our own programs begin."""
 STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
@@ -115,8 +113,7 @@ def base_folder(*, ours: bool = False) -> Path:
     from models.request import versions
 
     files = [ROOT / name for name in _OWN]
-    if ours:
-        files += [*(ROOT / name for name in _SOUND), *sorted((ROOT / OURS).glob("*.py"))]
+    files += [ROOT / name for name in _SOUND if ours]
     parts = [versions(), [code_digest(file.read_text(encoding="utf-8")) for file in files]]
     return cache_dir("tests", "sound" if ours else "upstream", sha256_bytes(json.dumps(parts).encode())[:20])
 
@@ -134,12 +131,25 @@ def _is_text(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
-def _folder(base: Path, name: str) -> Path:
-    return base / sha256_bytes(name.encode())[:20]
+def family_of(test: str) -> str:
+    """Of a program of ours: ``sizes``; empty for a test of upstream's."""
+    return test.partition("[")[2].partition("-")[0] if test.startswith(OURS) else ""
+
+
+@functools.cache
+def _made_by(family: str) -> str:
+    """Digest of the code that makes the programs of a family of ours."""
+    files = _RUNTIME if family == "runtime" else (f"{OURS}{family}.py",)
+    return "".join(code_digest((ROOT / name).read_text(encoding="utf-8")) for name in files) if family else ""
+
+
+def folder_of(base: Path, name: str) -> Path:
+    """Where what a test gave is kept."""
+    return base / sha256_bytes((name + _made_by(family_of(name))).encode())[:20]
 
 
 def _ran(base: Path, name: str) -> bool:
-    return (_folder(base, name) / RECORD).is_file()
+    return (folder_of(base, name) / RECORD).is_file()
 
 
 def _start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -176,7 +186,7 @@ def names() -> list[str]:
 
 def read(base: Path, name: str) -> Test | None:
     """The result of a test; ``None`` before it ran."""
-    folder = _folder(base, name)
+    folder = folder_of(base, name)
     try:
         said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -246,7 +256,7 @@ class _Shard:
     def _blame(self, outcome: str) -> bool:
         """The test in which the process ended has an outcome now, and is not run again."""
         for name in self.left:
-            folder = _folder(self._base, name)
+            folder = folder_of(self._base, name)
             if (folder / STARTED).is_file():
                 runtime = " in upstream's runtime" if (folder / RUNNING).is_file() else ""
                 why = f"the process {outcome}{runtime}, exit status {self._child.returncode}"

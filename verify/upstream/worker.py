@@ -27,24 +27,17 @@ from core.files import sha256_bytes, write_atomic, write_json
 from core.paths import ROOT
 from models import haste, reference, tolerances
 from verify.operators.lowering import Program, Run
+from verify.upstream.suites import OURS, RECORD, RUNNING, STARTED, folder_of
 
-STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
 BACKENDS = ("xnnpack", "portable")
 """Of the flows of upstream's suite of operators: those whose programs need XNNPACK and portable kernels."""
 SUITES = ("xnnpack/test/ops", "test/suite/operators")
 """Below `executorch.backends`."""
-OURS = "verify/upstream/sound/"
-"""Where the ids of our own programs begin; below the checkout."""
 FLOAT, HALF, STATIC, DYNAMIC = "float", "half", "static", "dynamic"
 _MEANT = "slipway_meant"
 """Attribute of a tester: what it exported."""
 _KEPT_WORDS = 400
 """Letters of a reason that are kept."""
-
-
-def test_folder(base: Path, name: str) -> Path:
-    """Where what a test gave is kept."""
-    return base / sha256_bytes(name.encode())[:20]
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ class Collector:
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed)  # the one that upstream's tests would use
-        self.folder = test_folder(self.base, item.nodeid)
+        self.folder = folder_of(self.base, item.nodeid)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / STARTED).touch()
         self.cases, self.serialized, self.eager, self.tester, self.meant = [], [], None, None, {}
@@ -264,9 +257,9 @@ def _stage_type() -> Any:
 @contextlib.contextmanager
 def hooked(collector: Collector) -> Iterator[None]:
     """Put the collector at the tester's stages and at the runtime, for as long as the context is open."""
+    from executorch import exir
     from executorch.backends.test.harness import Tester
     from executorch.backends.test.harness.stages import Serialize
-    from executorch import exir
     from executorch.runtime import Method, Runtime
     from executorch.runtime import Program as Loaded
 

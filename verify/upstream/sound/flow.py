@@ -19,7 +19,7 @@ def _by_sum(m: Any, x: Any) -> Any:
 
 
 def _by_flag(m: Any, flag: Any, x: Any) -> Any:
-    return torch.cond(flag, lambda y: m.one(y), lambda y: m.other(y), (x,))
+    return torch.cond(flag, m.one, m.other, (x,))
 
 
 def _nested(m: Any, x: Any) -> Any:
@@ -93,6 +93,11 @@ def _flag(m: Any, x: Any, flag: Any) -> Any:
     return x.sin() if flag else x.cos()
 
 
+def _twice(m: Any, x: Any) -> Any:
+    y = x * 2
+    return y, y, y + 1
+
+
 X, ROWS = (2, 3), (4, 3)
 _Given = Callable[[], Sequence[tuple[Any, ...]]]
 
@@ -143,10 +148,10 @@ _KINDS: dict[str, tuple[Function, _Given]] = {
     "flag-given": (_flag, lambda: ((torch.randn(X), True),)),
     "number-as-a-result": (lambda m, x: (x + 1, 7, 2.5, True), _one),
     "list-given": (lambda m, some: some[0] + some[1] * 2, lambda: (([torch.randn(X), torch.randn(X)],),)),
-    "dictionary-given": (lambda m, some: some["b"] - some["a"], lambda: (({"a": torch.randn(X), "b": torch.randn(X)},),)),
+    "dictionary-given": (lambda m, some: some["b"] - some["a"], lambda: ((dict.fromkeys("ab", torch.randn(X)),),)),
     "input-as-a-result": (lambda m, x: (x, x * 2), _one),
     "input-twice-as-a-result": (lambda m, x: (x, x), _one),
-    "result-twice": (lambda m, x: (lambda y: (y, y, y + 1))(x * 2), _one),
+    "result-twice": (_twice, _one),
     "constant-as-a-result": (lambda m, x: (m.table, x + 1), _one),
     "view-of-a-constant": (lambda m, x: (m.table.view(-1), x + m.table), _one),
     "only-an-input": (lambda m, x: x, _one),

@@ -78,7 +78,8 @@ def sound(
         options: of upstream's partitioner.
     """
     first = fresh(given[0])
-    exported = torch.export.export(copy.deepcopy(module), first, dynamic_shapes=sizes, strict=False)
+    shapes = (sizes,) if sizes and isinstance(module, Made) else sizes  # which takes its inputs as one row
+    exported = torch.export.export(copy.deepcopy(module), first, dynamic_shapes=shapes, strict=False)
     return lower(exported, runs(module, given, executions), delegate=delegate, config=config, options=options)
 
 

@@ -65,6 +65,10 @@ def _rotated(m: Any, x: Any) -> Any:
     return turned.flatten(2)
 
 
+def _channels(m: Any, x: Any) -> Any:
+    return m.conv(x.to(memory_format=torch.channels_last)).mean((2, 3))
+
+
 def _mixer() -> Any:
     lines = {name: nn.Linear(16, 16) for name in ("q", "k", "v", "out")}
     return made(_heads, **lines)
@@ -115,7 +119,7 @@ _KINDS: dict[str, tuple[Callable[[], Any], Callable[[int], tuple[Any, ...]], Any
     "max-pooled": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2)), _image, _BOTH),
     "larger": (lambda: made(lambda m, x: functional.interpolate(x, scale_factor=2.0)), _image, _BOTH),
     "channels": (
-        lambda: made(lambda m, x: m.conv(x.to(memory_format=torch.channels_last)).mean((2, 3)), conv=nn.Conv2d(3, 4, 3)),
+        lambda: made(_channels, conv=nn.Conv2d(3, 4, 3)),
         _image,
         _BOTH,
     ),

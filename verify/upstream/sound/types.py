@@ -60,7 +60,7 @@ _KINDS: dict[str, tuple[Function, Callable[[], Sequence[Any]]]] = {
     "int-divided": (lambda m, x: (x / 3, x // 3, x % 3), lambda: (_draw(torch.int32, 6),)),
     "long-rows": (lambda m, x, y: x[y] + x.index_select(0, y), lambda: (torch.randn(5, 2), torch.tensor([4, 0, 4]))),
     "int-rows": (lambda m, x, y: torch.embedding(x, y), lambda: (torch.randn(5, 2), torch.tensor([[4], [0]]).int())),
-    "compared": (lambda m, x, y: (x < y, x != 2, torch.logical_xor(x > 0, y > 0)), lambda: (torch.randn(4), torch.randn(4))),
+    "compared": (lambda m, x, y: (x < y, x != 2, torch.logical_xor(x > 0, y > 0)), lambda: torch.randn(2, 4)),
     "bits": (lambda m, x, y: (x & y, x | 3, x ^ y, ~x, x << 1), lambda: (_draw(torch.int32, 4), _draw(torch.int32, 4))),
     "infinite": (
         lambda m, x: (x.exp(), x / 0, torch.isnan(x), x.nan_to_num(), x.clamp(-1, 1), x.amax()),
@@ -85,7 +85,7 @@ _KINDS: dict[str, tuple[Function, Callable[[], Sequence[Any]]]] = {
     "nothing-times-something": (lambda m, x, y: x @ y, lambda: (torch.randn(2, 0), torch.randn(0, 3))),
     "no-index": (lambda m, x, y: x[y], lambda: (torch.randn(4, 3), torch.zeros(0, dtype=torch.int64))),
     "no-part": (lambda m, x: (x[2:2] + 1, x[:0].mul(2)), lambda: (torch.randn(4, 3),)),
-    "no-dimension": (lambda m, x, y: (x + y, x.view(1), (x * y).expand(2, 2)), lambda: (torch.tensor(2.0), torch.tensor(3.0))),
+    "no-dimension": (lambda m, x, y: (x + y, x.view(1), (x * y).expand(2, 2)), lambda: torch.tensor([2.0, 3.0])),
     "one-element": (lambda m, x: (x.squeeze(), x.sum(), x.view(1, 1)), lambda: (torch.randn(1, 1, 1),)),
     "eight-dimensions": (
         lambda m, x: (x.permute(7, 6, 5, 4, 3, 2, 1, 0).contiguous(), x.sum((0, 2)), x.view(-1)),
@@ -98,7 +98,7 @@ _KINDS: dict[str, tuple[Function, Callable[[], Sequence[Any]]]] = {
 
 def _program(kind: str) -> Program:
     function, given = _KINDS[kind]
-    return sound(made(function, table=torch.ones(2, 3)), tuple(given()))
+    return sound(made(function, table=torch.ones(2, 3)), tuple(one.clone() for one in given()))
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
@@ -107,7 +107,11 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
         f"moved-{name}": (lambda dtype=dtype: sound(made(_moved), (_draw(dtype, 3, 3)[:2],)))
         for name, dtype in _TYPES.items()
     },
-    **{f"reduced-{name}": (lambda dtype=dtype: sound(made(_reduced), (_draw(dtype, 3, 4),))) for name, dtype in _TYPES.items() if name != "bool"},
+    **{
+        f"reduced-{name}": (lambda dtype=dtype: sound(made(_reduced), (_draw(dtype, 3, 4),)))
+        for name, dtype in _TYPES.items()
+        if name != "bool"
+    },
     **{
         f"layer-{name}{'-delegated' if delegate else ''}": partial(_layer_program, _TYPES[name], delegate=delegate)
         for name in ("float", "double", "half", "brain")
