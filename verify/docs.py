@@ -169,12 +169,16 @@ def lab() -> str:
 
 
 def agreement() -> str:
-    """``docs/agreement.md`` with the tables of ``docs/data/agreement.json`` and ``docs/data/upstream-tests.json``."""
+    """``docs/agreement.md`` with the tables of ``docs/data/agreement.json`` and ``docs/data/sound-programs.json``."""
     from verify.agree import kept as agree_kept
     from verify.upstream import kept as upstream_kept
 
-    agreed = agree_kept.markdown(agree_kept.load(agree_kept.KEPT))
-    tables = {"agreement": agreed, "upstream-tests": upstream_kept.markdown(upstream_kept.kept())}
+    columns, sound = agree_kept.load(agree_kept.KEPT), upstream_kept.kept()
+    tables = {
+        "agreement": agree_kept.markdown(columns),
+        "sound-programs": upstream_kept.corpus(sound, columns),
+        "upstream-tests": upstream_kept.markdown(sound),
+    }
     return filled("docs/agreement.md", tables)
 
 

@@ -246,11 +246,11 @@ def operators(
         "cpu": "only on this CPU model of the target's, native or wine (default: on all)",
         "program": "only programs of these names, as llama or 'mlp q*,conv fp32' (default: the zoo and all others)",
         "again": "run also what was run before with the same program and runner",
-        "upstream-tests": "compare the programs of upstream's own tests instead; --program: parts of their ids",
-        "jobs": "with --upstream-tests: processes that run upstream's tests (default: one a core, at most 4)",
-        "kept": "with --upstream-tests: only tests that ran here before; none is run now",
-        "sample": "with --upstream-tests: one program of every N, of all tests (default: 1, all)",
-        "update": "keep what was seen in docs/data/agreement.json (docs/data/upstream-tests.json)",
+        "sound": "compare the sound programs of upstream's tests and of ours instead; --program: parts of their ids",
+        "jobs": "with --sound: processes that make the programs (default: one a core, at most 4)",
+        "kept": "with --sound: only programs that were made here before; none is made now",
+        "sample": "with --sound: one program of every N, always the same ones (default: 1, all)",
+        "update": "keep what was seen in docs/data/agreement.json (docs/data/sound-programs.json)",
         "json": JSON,
     }
 )
@@ -260,7 +260,7 @@ def agree(
     cpu: str = "",
     program: str = "",
     again: bool = False,
-    upstream_tests: bool = False,
+    sound: bool = False,
     jobs: int = 0,
     kept: bool = False,
     sample: int = 1,
@@ -273,7 +273,7 @@ def agree(
 
     Example: ./inv agree --target linux-arm64 --cpu cortex-a53 --program llama
     """
-    if upstream_tests:
+    if sound:
         from verify.upstream.compare import Choice as UpstreamChoice
         from verify.upstream.compare import run as run_upstreams
 

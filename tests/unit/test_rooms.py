@@ -37,6 +37,7 @@ LEVELS = (
     "commands",
     "verify.suite",
     "verify.operators",
+    "verify.sound",
     "verify.bench",
     "verify.lab",
     "verify.nets",

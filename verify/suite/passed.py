@@ -35,7 +35,7 @@ WAYS = (
     "tests/integration/test_onnxruntime.py",
     "tests/integration/test_pytest_plugin.py",
     "tests/integration/test_readme.py",
-    "tests/integration/test_upstream_tests.py",
+    "tests/integration/test_sound_programs.py",
     "tests/integration/test_virtual_phone.py",
 )
 """One whole way of each kind, and the samples of sound and of damaged programs: what shows that this machine can do

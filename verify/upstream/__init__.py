@@ -1,1 +1,1 @@
-"""The programs of upstream's own tests on the engine lean."""
+"""The programs of upstream's own tests, and ours, on the engine lean."""

@@ -1,6 +1,6 @@
-"""What ``./inv agree --upstream-tests`` does: run the programs of upstream's own tests on the lean engine, and compare.
+"""What ``./inv agree --sound`` does: run the programs of upstream's own tests and ours on the lean engine, and compare.
 
-It is a sweep (`core.sweep`). ``--update`` puts what it came to into ``docs/data/upstream-tests.json``, for the docs.
+It is a sweep (`core.sweep`). ``--update`` puts what it came to into ``docs/data/sound-programs.json``, for the docs.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Collected:
     tests: tuple[Test, ...]
     cases: tuple[Case, ...]
     listed: tuple[str, ...]
-    """The ids of the tests that there are."""
+    """The ids of the tests that there are in their families."""
 
     @classmethod
     def of(cls, tests: Sequence[Test], listed: Sequence[str]) -> Collected:
@@ -194,36 +194,48 @@ class Choice:
         """Whether a program is in the sample."""
         return int(sha256_bytes(case.name.encode())[:8], 16) % self.sample == 0
 
-    def tests(self, jobs: int) -> list[Test]:
-        """The tests' programs; runs the remaining tests first, unless only the earlier ones are requested."""
+    def collected(self, jobs: int, *, whole: bool) -> Collected:
+        """The tests' programs; runs the remaining tests first, unless only the earlier ones are requested.
+
+        Args:
+            whole: each family has to be there as a whole.
+
+        Raises:
+            UsageError: only a part of one is chosen.
+        """
         names = upstream_suites.chosen(self.pattern)
-        return upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
+        families = {upstream_kept.family_of(name) for name in names}
+        upstreams = [] if all(upstream_suites.family_of(name) for name in names) else upstream_suites.names()
+        known = [*upstream_suites.our_names(), *upstreams]
+        listed = [name for name in known if upstream_kept.family_of(name) in families]
+        if whole and len(listed) > len(names):
+            raise UsageError(
+                "--update goes with whole families of programs.",
+                "the docs count all of a family",
+                "./inv agree --sound --update",
+            )
+        tests = upstream_suites.ran(names) if self.kept else upstream_suites.collect(names, jobs)
+        return Collected.of(tests, listed)
 
 
 def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again: bool = False, jobs: int = 0) -> None:
-    """Collect the programs of upstream's tests, run them on executors, show the results.
+    """Collect the programs of upstream's tests and ours, run them on executors, show the results.
 
     Args:
         some: which tests and programs.
         jobs: processes that run upstream's tests; 0: as many as there are cores, at most 4.
 
     Raises:
-        UsageError: some tests are to be kept for the docs, which count all.
+        UsageError: a part of a family is to be kept for the docs, which count all.
         MismatchError: some differ and upstream may be right, or fail, or are refused here alone.
     """
-    if update and some.pattern:
-        raise UsageError(
-            "--update goes with all of upstream's tests.",
-            "the docs count them",
-            "./inv agree --upstream-tests --update",
-        )
     from core.environment import ensure_export, ensure_test
     from verify.agree.agree import executors_for
 
-    executors = executors_for(target, cpu)
     ensure_export()
     ensure_test()
-    found = Collected.of(some.tests(jobs), [*upstream_suites.our_names(), *upstream_suites.names()])
+    found = some.collected(jobs, whole=update)
+    executors = executors_for(target, cpu)
     try:
         _sweep(executors, [case for case in found.cases if some.takes(case)], again)
     finally:
@@ -235,12 +247,12 @@ def run(target: str, cpu: str, some: Choice, as_json: bool, update: bool, again:
         console.print_json(summary.model_dump(mode="json"))
     else:
         heads, rows = upstream_kept.rows(summary)
-        console.table("Upstream's tests on the engine lean", heads, rows)
+        console.table("Sound programs on the engine lean", heads, rows)
     wrong = [one for one in summary.notable if one.right not in ("lean", "both", "known")]
     if wrong:
         raise MismatchError(
-            f"{len(wrong)} programs of upstream's tests do not agree with upstream's runtime.",
+            f"{len(wrong)} sound programs do not agree with upstream's runtime.",
             "; ".join(f"{one.case} on {one.target} {one.cpu}: {one.outcome}" for one in wrong[:6]),
-            "./inv agree --upstream-tests --target TARGET --cpu CPU --program TEST",
+            "./inv agree --sound --target TARGET --cpu CPU --program TEST",
             [one.case for one in wrong],
         )

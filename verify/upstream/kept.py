@@ -1,4 +1,4 @@
-"""The results of the programs of upstream's tests: kept cell by cell, and summarised for the docs."""
+"""The results of sound programs, of upstream's tests and ours: kept cell by cell, and summarised for the docs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from core.errors import ConfigError
 from core.files import locked, sha256_bytes, sha256_file, write_json
 from core.paths import ROOT
 from core.sweep import Journal
+from verify.agree import kept as agree_kept
 from verify.agree.kept import Outcome
+from verify.agree.programs import FURTHER, ZOO, table
 from verify.upstream.suites import OURS
 from verify.upstream.suites import family_of as ours
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from verify.agree.look import Executor
     from verify.upstream.suites import Case, Test
 
-KEPT = ROOT / "docs" / "data" / "upstream-tests.json"
+KEPT = ROOT / "docs" / "data" / "sound-programs.json"
 _GOOD = ("exact", "agrees")
 
 
@@ -87,8 +89,6 @@ class Summary(_Model):
     """What the docs say."""
 
     schema_version: Literal[1] = 1
-    listed: int = 0
-    """Tests that there are."""
     families: Mapping[str, Family] = {}
     counts: tuple[Counts, ...] = ()
     notable: tuple[Notable, ...] = ()
@@ -180,22 +180,23 @@ def summarize(tests: Sequence[Test], listed: Sequence[str], seen: Columns) -> Su
             for name, cell in cells.items()
             if not cell.good
         ]
-    return Summary(listed=len(listed), families=families, counts=tuple(counts), notable=tuple(notable))
+    return Summary(families=families, counts=tuple(counts), notable=tuple(notable))
 
 
 def publish(new: Summary) -> None:
-    """Put a summary into the docs' file; it replaces that of the same targets and CPUs."""
+    """Put a summary into the docs' file; it replaces that of the same families on the same targets and CPUs."""
     with locked("agreement"):
         try:
             old = Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
         except FileNotFoundError:
             old = Summary()
-        here = {(one.target, one.cpu) for one in new.counts}
+        here = {(one.family, one.target, one.cpu) for one in new.counts}
+        counts = [one for one in old.counts if (one.family, one.target, one.cpu) not in here]
+        notable = [one for one in old.notable if (family_of(one.case), one.target, one.cpu) not in here]
         merged = Summary(
-            listed=new.listed,
-            families=new.families,
-            counts=(*(one for one in old.counts if (one.target, one.cpu) not in here), *new.counts),
-            notable=(*(one for one in old.notable if (one.target, one.cpu) not in here), *new.notable),
+            families={**old.families, **new.families},
+            counts=(*counts, *new.counts),
+            notable=(*notable, *new.notable),
         )
         write_json(KEPT, merged.model_dump(mode="json"))
 
@@ -210,10 +211,39 @@ def rows(summary: Summary) -> tuple[list[str], list[list[str]]]:
     return heads, found
 
 
+def corpus(summary: Summary, columns: agree_kept.Columns) -> str:
+    """The first table of ``docs/agreement.md`` about sound programs: what became of each source, wherever it ran."""
+    lines = ["| source | programs with inputs | targets and CPUs | comparisons | agree | refused | differ | failed |"]
+    lines.append(f"|{'---|' * 8}")
+    total = 0
+    for title, kind in (("the zoo, all schemes", ZOO), ("further architectures", FURTHER)):
+        names = [name for name, about in table().items() if about.kind == kind]
+        cells = [column.cells[name] for column in columns.columns for name in names if name in column.cells]
+        found = Counter(cell.outcome for cell in cells)
+        total += len(names)
+        lines.append(_source(title, len(names), len(columns.columns), found))
+    for name, family in summary.families.items():
+        ours = [one for one in summary.counts if one.family == name]
+        found = Counter(
+            {kind: sum(getattr(one, kind) for one in ours) for kind in (*_GOOD, "refused", "differs", "failed")}
+        )
+        total += family.programs
+        lines.append(_source(name, family.programs, len(ours), found))
+    return f"{total:,} programs with inputs.\n\n" + "\n".join(lines) + "\n"
+
+
+def _source(title: str, programs: int, places: int, found: Mapping[str, int]) -> str:
+    good = sum(found.get(one, 0) for one in _GOOD)
+    bad = [found.get(one, 0) for one in ("refused", "differs", "failed")]
+    numbers = (programs, places, good + sum(bad), good, *bad)
+    return f"| {title} | {' | '.join(f'{one:,}' for one in numbers)} |"
+
+
 def markdown(summary: Summary) -> str:
     """The tables of ``docs/agreement.md``."""
     ran = sum(one.tests for one in summary.families.values())
-    lines = [f"{ran} of {summary.listed} tests ran here.", ""]
+    waiting = sum(sum(one.waiting.values()) for one in summary.families.values())
+    lines = [f"{ran} of {ran + waiting} tests ran here.", ""]
     lines += ["| tests | ran | programs with inputs | tests without a program |", "|---|---|---|---|"]
     for name, family in summary.families.items():
         lines.append(f"| {name} | {family.tests} | {family.programs} | {sum(family.without.values())} |")
@@ -271,4 +301,4 @@ def kept() -> Summary:
     try:
         return Summary.model_validate(json.loads(KEPT.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{KEPT} cannot be read.", str(error), "./inv agree --upstream-tests --update") from error
+        raise ConfigError(f"{KEPT} cannot be read.", str(error), "./inv agree --sound --update") from error

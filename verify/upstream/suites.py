@@ -2,7 +2,7 @@
 
 Upstream's tests run in processes of their own (`verify.upstream.worker`). What a test gave is kept in the cache by the
 exporter's versions and by our collecting code, a test at a time, so that an interrupted collection can continue. The
-programs of `verify.upstream.sound` are kept in the same way, as tests of ours.
+programs of `verify.sound` are kept in the same way, as tests of ours.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _OWN = (
     "models/tolerances.py",
     "models/graphs.py",
 )
-_SOUND = ("verify/operators/lowering.py", "verify/upstream/sound/making.py")
+_SOUND = ("verify/operators/lowering.py", "verify/sound/making.py")
 """What decides about our own programs, with the modules of their family."""
 _RUNTIME = tuple(f"verify/operators/{name}.py" for name in ("programs", "aliases", "given"))
 """The modules of the family ``runtime``."""
-OURS = "verify/upstream/sound/"
+OURS = "verify/upstream/ours.py::"
 """Where the ids of our own programs begin."""
 STARTED, RUNNING, RECORD = "started", "running.json", "test.json"
 _FEW = 20
@@ -139,7 +139,7 @@ def family_of(test: str) -> str:
 @functools.cache
 def _made_by(family: str) -> str:
     """Digest of the code that makes the programs of a family of ours."""
-    files = _RUNTIME if family == "runtime" else (f"{OURS}{family}.py",)
+    files = _RUNTIME if family == "runtime" else (f"verify/sound/{family}.py",)
     return "".join(code_digest((ROOT / name).read_text(encoding="utf-8")) for name in files) if family else ""
 
 
@@ -163,9 +163,9 @@ def _start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 def our_names() -> list[str]:
     """The ids of our own programs."""
-    from verify.upstream.sound import table
+    from verify.sound import table
 
-    return [f"{OURS}collected.py::test_program[{name}]" for name in table.programs()]
+    return [f"{OURS}test_program[{name}]" for name in table.programs()]
 
 
 def names() -> list[str]:

@@ -3,7 +3,7 @@
 ``python -m verify.upstream.worker TESTS FOLDER``: TESTS is a file of pytest ids, FOLDER takes what is found; without
 FOLDER, TESTS is written: the ids of all. The parent is `verify.upstream.suites`, which starts another of these where
 one ends before its tests do. Upstream's tests run as they are: the collector stands at the stages of their tester, and
-at upstream's runtime. Ids that begin with `OURS` are programs of `verify.upstream.sound`, which are kept in the same
+at upstream's runtime. Ids that begin with `OURS` are programs of `verify.sound`, which are kept in the same
 way.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verify.upstream.sound.table import programs
+from verify.sound.table import programs
 from verify.upstream.worker import Collector
 
 _PROGRAMS = programs()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from verify.operators.lowering import Program
 from verify.operators.programs import PROGRAMS
-from verify.upstream.sound import flow, made, sizes, state, types
+from verify.sound import flow, made, sizes, state, types
 
 
 def programs() -> dict[str, Callable[[], Program]]:

@@ -12,7 +12,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 from verify.operators.lowering import Program
-from verify.upstream.sound.making import made, settings, sound
+from verify.sound.making import made, settings, sound
 
 _ROWS = (5, 1, 9)
 """An export with five rows, then the bounds."""

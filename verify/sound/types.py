@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from verify.operators.lowering import Program
-from verify.upstream.sound.making import Function, made, sound
+from verify.sound.making import Function, made, sound
 
 _TYPES = {
     "float": torch.float32, "double": torch.float64, "half": torch.float16, "brain": torch.bfloat16,

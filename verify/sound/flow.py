@@ -11,7 +11,7 @@ from torch import nn
 from torch.export import Dim
 
 from verify.operators.lowering import Program
-from verify.upstream.sound.making import Function, made, sound
+from verify.sound.making import Function, made, sound
 
 
 def _by_sum(m: Any, x: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from verify.operators.lowering import Program, Run, lower
-from verify.upstream.sound.making import fresh, leaves, made, settings, sound
+from verify.sound.making import fresh, leaves, made, settings, sound
 
 
 def _added(m: Any, x: Any) -> Any:

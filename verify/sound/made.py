@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from verify.operators.lowering import Program, lower
-from verify.upstream.sound.making import made, runs, settings, sound
+from verify.sound.making import made, runs, settings, sound
 
 
 def _lines() -> Any:
