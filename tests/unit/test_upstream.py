@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from core.errors import ExportError, UsageError
+from verify.agree import kept as agree_kept
 from verify.upstream import compare as upstream_compare
 from verify.upstream import exact as upstream_exact
 from verify.upstream import kept as upstream_kept
@@ -155,10 +157,15 @@ def test_what_is_said_of_several_programs_is_said_once(tmp_path: Path) -> None:
     assert f"- {NAME} #0, {NAME} #2, {places}: refused; upstream's runtime refuses it, too: none" in text
 
 
-def test_the_docs_count_all_tests() -> None:
+@pytest.mark.usefixtures("workers")
+def test_the_docs_count_whole_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = [f"{upstream_suites.OURS}test_program[{name}]" for name in ("state-a", "state-b", "sizes-a")]
+    monkeypatch.setattr(upstream_suites, "names", lambda: LISTED)
+    monkeypatch.setattr(upstream_suites, "our_names", lambda: ours)
     with pytest.raises(UsageError):
-        some = upstream_compare.Choice("test_abs.py")
-        upstream_compare.run("linux-x86_64", "", some, as_json=False, update=True)
+        upstream_compare.Choice("state-a").collected(jobs=1, whole=True)
+    assert upstream_compare.Choice("state-", kept=True).collected(jobs=1, whole=True).listed == tuple(ours[:2])
+    assert upstream_kept.family_of(ours[0]) == "ours, state"
 
 
 @pytest.mark.usefixtures("workers")
@@ -166,8 +173,12 @@ def test_what_is_kept_is_looked_at_without_another_test(monkeypatch: pytest.Monk
     monkeypatch.setattr(upstream_suites, "names", lambda: ["one", "two", "three"])
     monkeypatch.setattr(upstream_suites, "our_names", list)
     upstream_suites.collect(["two"], jobs=1)
-    assert [test.name for test in upstream_compare.Choice(kept=True).tests(jobs=1)] == ["two"]
-    assert [test.name for test in upstream_compare.Choice("t").tests(jobs=1)] == ["two", "three"]
+
+    def tests(some: upstream_compare.Choice) -> list[str]:
+        return [test.name for test in some.collected(jobs=1, whole=False).tests]
+
+    assert tests(upstream_compare.Choice(kept=True)) == ["two"]
+    assert tests(upstream_compare.Choice("t")) == ["two", "three"]
 
 
 def test_a_sample_is_the_same_whatever_else_ran(tmp_path: Path) -> None:
@@ -188,14 +199,38 @@ def test_what_was_not_run_is_counted_so(tmp_path: Path) -> None:
     assert upstream_kept.summarize(tests, [NAME], {("linux-x86_64", "native", "here"): {}}).counts[0].not_run == 1
 
 
-def test_publishing_keeps_other_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishing_keeps_other_places_and_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_kept, "KEPT", tmp_path / "kept.json")
     monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
     tests = [Test(NAME, "passed", "", (case(tmp_path),))]
     for cpu in ("native", "Nehalem", "native"):
         seen = {("linux-x86_64", cpu, "here"): {f"{NAME} #0": Cell(outcome="exact")}}
         upstream_kept.publish(upstream_kept.summarize(tests, [NAME], seen))
-    assert [one.cpu for one in upstream_kept.kept().counts] == ["Nehalem", "native"]
+    upstream_kept.publish(
+        upstream_kept.summarize([Test(ADD, "passed", "", ())], [ADD], {("linux-x86_64", "native", "here"): {}})
+    )
+    assert [one.cpu for one in upstream_kept.kept().counts] == ["Nehalem", "native", "native"]
+    assert list(upstream_kept.kept().families) == ["xnnpack/test/ops", "operators, flow portable"]
+
+
+def test_the_corpus_is_counted_by_sources(tmp_path: Path) -> None:
+    zoo = agree_kept.Column(
+        target="linux-x86_64", cpu="native", how="here",
+        cells={"mlp fp32": agree_kept.Cell(outcome="exact"), "llama fp32": agree_kept.Cell(outcome="refused")},
+    )  # fmt: skip
+    text = upstream_kept.corpus(summary(tmp_path, Cell(outcome="differs")), agree_kept.Columns(columns=(zoo,)))
+    assert "| xnnpack/test/ops | 1 | 1 | 1 | 0 | 0 | 1 | 0 |" in text
+    assert re.search(r"^\| the zoo, all schemes \| \d+ \| 1 \| 1 \| 1 \| 0 \| 0 \| 0 \|$", text, re.MULTILINE)
+    assert re.search(r"^\| further architectures \| \d+ \| 1 \| 1 \| 0 \| 1 \| 0 \| 0 \|$", text, re.MULTILINE)
+
+
+def test_what_the_docs_say_is_missing_is_known() -> None:
+    said = "Method forward needs {} this runner does not have: {}."
+    for operators, known in (
+        ("aten::_fft_r2c.out, aten::abs.out of complex64", True), ("aten::abs.out", False),
+        ("aten::_fft_r2c.out, aten::add.out", False),
+    ):  # fmt: skip
+        assert upstream_compare.documented(said.format("operators", operators)) is known
 
 
 def test_what_was_collected_is_kept_while_only_words_of_our_code_change() -> None:

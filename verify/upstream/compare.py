@@ -118,7 +118,7 @@ def look_at(executor: Executor, case: Case) -> Cell:
     if case.refused:
         return _without_upstream(executor, case, program)
     seen = look(executor, program).cell
-    right: Literal["", "known"] = "known" if seen.outcome == "refused" and _documented(seen.why) else ""
+    right: Literal["", "known"] = "known" if seen.outcome == "refused" and documented(seen.why) else ""
     cell = Cell(outcome=seen.outcome, max_abs=seen.max_abs, right=right, why=seen.why)
     if seen.outcome != "differs":
         return cell
@@ -128,7 +128,7 @@ def look_at(executor: Executor, case: Case) -> Cell:
     return cell.model_copy(update={"right": right, "why": f"{seen.why}; {figures}"})
 
 
-def _documented(why: str) -> bool:
+def documented(why: str) -> bool:
     """Whether a program is refused for operators alone that docs/operators.md says are missing."""
     names = why.rstrip(".").rpartition("does not have: ")[2].split(", ")
     return all(name in NOT_COVERED or name.endswith((" of complex64", " of complex128")) for name in names)
