@@ -41,7 +41,8 @@ def _numbers(count: int) -> tuple[Any, ...]:
 _FIRST = ({0: Dim("n", min=1, max=9)},)
 _SECOND = ({1: Dim("n", min=1, max=9)},)
 _BOTH = ({2: Dim("h", min=9, max=17), 3: Dim("w", min=10, max=18)},)
-_TWO = ({0: Dim.AUTO}, {0: Dim.AUTO})
+_TWO = (*_FIRST, *_FIRST)
+"""The same size of both."""
 
 
 def _heads(m: Any, x: Any) -> Any:

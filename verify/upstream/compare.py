@@ -19,6 +19,7 @@ from core.errors import MismatchError, UsageError
 from core.files import sha256_bytes
 from core.program import Tolerance
 from verify.agree.kept import INFINITE
+from verify.agree.kept import Cell as Seen
 from verify.agree.look import Executor, execute, look
 from verify.agree.programs import About, Compared
 from verify.operators.coverage import NOT_COVERED
@@ -35,15 +36,15 @@ _CLEARLY = 4.0
 """The side whose outputs are this many times closer to the exact result is right."""
 
 
-def limits_of(case: Case) -> tuple[Tolerance, ...]:
-    """For each of upstream's outputs how far ours may be."""
+def limits_of(case: Case, kind: str = "output") -> tuple[Tolerance, ...]:
+    """For each of upstream's outputs how far ours may be; or of PyTorch's, which are of the kind ``eager``."""
     import torch
 
     from models import tolerances
     from models.schemes import get_scheme
 
     outputs = []
-    for file in case.files("output"):
+    for file in case.files(kind):
         array = np.load(file, allow_pickle=False)
         if array.dtype.kind != "V":
             outputs.append(torch.from_numpy(array))
@@ -56,10 +57,11 @@ def limits_of(case: Case) -> tuple[Tolerance, ...]:
 
 
 def compared(case: Case) -> Compared:
-    """A case as something to compare."""
+    """A case as something to compare: with what upstream's runtime gave, or PyTorch where that refuses the program."""
+    kind = "eager" if case.refused else "output"
     about = About(case.name, "upstream", case.test, "", case.kind, exact=False)
     return Compared(
-        about, case.file, case.files("input"), case.files("output"), limits_of(case), case.runs, 0, 0,
+        about, case.file, case.files("input"), case.files(kind), limits_of(case, kind), case.runs, 0, 0,
         case.method, case.data, case.first,
     )  # fmt: skip
 
@@ -115,17 +117,17 @@ def look_at(executor: Executor, case: Case) -> Cell:
         HostError: nothing can run it here.
     """
     program = compared(case)
-    if case.refused:
-        return _without_upstream(executor, case, program)
     seen = look(executor, program).cell
+    if case.refused:
+        return _without_upstream(case, seen)
     right: Literal["", "known"] = "known" if seen.outcome == "refused" and documented(seen.why) else ""
     cell = Cell(outcome=seen.outcome, max_abs=seen.max_abs, right=right, why=seen.why)
     if seen.outcome != "differs":
         return cell
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
         answer = execute(executor, program, Path(folder))
-        right, figures = who_is_right(case, answer.outputs)
-    return cell.model_copy(update={"right": right, "why": f"{seen.why}; {figures}"})
+        side, figures = who_is_right(case, answer.outputs)
+    return cell.model_copy(update={"right": side, "why": f"{seen.why}; {figures}"})
 
 
 def documented(why: str) -> bool:
@@ -134,13 +136,12 @@ def documented(why: str) -> bool:
     return all(name in NOT_COVERED or name.endswith((" of complex64", " of complex128")) for name in names)
 
 
-def _without_upstream(executor: Executor, case: Case, program: Compared) -> Cell:
-    """A program that upstream's own runtime refuses: the same here, or outputs that are PyTorch's."""
-    with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as folder:
-        answer = execute(executor, program, Path(folder))
-        if answer.error:
-            why = " ".join(str(answer.error.get("message", "")).split())
-            return Cell(outcome="refused", right="both", why=f"{why} Upstream's runtime: {case.refused}")
+def _without_upstream(case: Case, seen: Seen) -> Cell:
+    """A program that upstream's own runtime refuses: the same here, or what PyTorch gives, where that is known."""
+    if seen.outcome in ("refused", "failed"):
+        return Cell(outcome="refused", right="both", why=f"{seen.why} Upstream's runtime: {case.refused}")
+    if case.eager and not seen.good:
+        return Cell(outcome="differs", max_abs=seen.max_abs, why=f"from PyTorch's outputs: {seen.why}")
     return Cell(outcome="agrees", right="lean", why=f"upstream's runtime refuses it: {case.refused}")
 
 
