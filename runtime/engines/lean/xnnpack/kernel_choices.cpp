@@ -32,28 +32,32 @@ void put(const xnn_unary_elementwise_config* table, Kernel kernel) {
 }
 
 #if XNN_ARCH_ARM64 || XNN_ARCH_X86_64
-// Where halves are computed in at all.
 void correct_half_functions() {
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
 #if XNN_ARCH_ARM64
-  const bool wanted = hardware != nullptr && hardware->use_arm_neon_fp16_arith;
   const HalfFunctions& ours = neon::kHalfFunctions;
 #else
-  const bool wanted =
-      hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 && hardware->use_x86_f16c;
   const HalfFunctions& ours = avx2::kHalfFunctions;
 #endif
-  if (wanted) {
-    put(xnn_init_f16_hswish_config(), ours.hardswish);
-    put(xnn_init_f16_rsqrt_config(), ours.reciprocal_root);
-    put(xnn_init_f16_sigmoid_config(), ours.sigmoid);
-    put(xnn_init_f16_sqrt_config(), ours.square_root);
-    put(xnn_init_f16_tanh_config(), ours.tanh);
-  }
+  put(xnn_init_f16_hswish_config(), ours.hardswish);
+  put(xnn_init_f16_rsqrt_config(), ours.reciprocal_root);
+  put(xnn_init_f16_sigmoid_config(), ours.sigmoid);
+  put(xnn_init_f16_sqrt_config(), ours.square_root);
+  put(xnn_init_f16_tanh_config(), ours.tanh);
 }
 #endif
 
 }  // namespace
+
+#if XNN_ARCH_ARM64 || XNN_ARCH_X86_64
+bool computes_halves() {
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+#if XNN_ARCH_ARM64
+  return hardware != nullptr && hardware->use_arm_neon_fp16_arith;
+#else
+  return hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 && hardware->use_x86_f16c;
+#endif
+}
+#endif
 
 void correct_kernel_choices() {
 #if XNN_ARCH_ARM
@@ -66,7 +70,9 @@ void correct_kernel_choices() {
   put(xnn_init_f32_gelu_config(), &xnn_f32_vgelu_ukernel__scalar_rational_12_10_div_u1);
 #elif XNN_ARCH_ARM64 || XNN_ARCH_X86_64
   if constexpr (has_layers("xnnpack::f16")) {
-    correct_half_functions();
+    if (computes_halves()) {
+      correct_half_functions();
+    }
   }
 #endif
 }

@@ -7,6 +7,9 @@ namespace slipway::lean {
 // Puts right what is known to be wrong, once XNNPACK is initialised and before it makes an operator.
 void correct_kernel_choices();
 
+// Whether the processor computes in halves. Only for 64-bit Arm and x86.
+bool computes_halves();
+
 // From now on, XNNPACK chooses kernels of its own only and none of KleidiAI's, in all of this process.
 void forget_kleidiai_kernels();
 
