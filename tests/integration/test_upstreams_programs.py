@@ -92,8 +92,9 @@ def test_complex_numbers_run_or_are_named_before_the_upload(
     if bundle.manifest.engine == "executorch":
         assert run(bundle, tmp_path, programs / "spectrum.pte", "x").outputs[0].verdict in ("agrees", "identical")
         return
-    with pytest.raises(MissingOperatorError, match=r"aten::_fft_r2c\.out.*aten::abs\.out of complex64"):
+    with pytest.raises(MissingOperatorError, match=r"aten::_fft_r2c\.out.*aten::abs\.out of complex64") as refused:
         run(bundle, tmp_path, programs / "spectrum.pte", "x")
+    assert sum("_fft_r2c" in name for name in refused.value.names) == 1, "what has no kernel is missing for all types"
     assert not list(tmp_path.rglob("*.pte"))
 
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>
@@ -53,7 +54,8 @@ auto contained(Call call) -> decltype(call()) {
 
 // Kernels here have no other types than ours: each operator that is called with such is one that is missing.
 void add_other_types(MethodInfo* method) {
-  method->operators.insert(method->operators.end(), method->other_types.begin(), method->other_types.end());
+  std::copy_if(method->other_types.begin(), method->other_types.end(), std::back_inserter(method->operators),
+               lean::has_kernel);
   std::sort(method->operators.begin(), method->operators.end());
 }
 

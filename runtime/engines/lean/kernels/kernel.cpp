@@ -54,6 +54,10 @@ const KernelEntry* find_kernel(std::string_view name) {
   return nullptr;
 }
 
+bool has_kernel(std::string_view call) {
+  return find_kernel(call.substr(0, call.find(" of "))) != nullptr;
+}
+
 std::vector<std::string> kernel_names() {
   std::vector<std::string> names;
   for (const Table& table : tables()) {

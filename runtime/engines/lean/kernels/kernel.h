@@ -47,6 +47,9 @@ struct KernelEntry {
 
 // The kernel of that name; nullptr when there is none.
 const KernelEntry* find_kernel(std::string_view name);
+// Whether there is one for a call that is named with its type, "aten::abs.out of complex64": of others, the
+// operator is missing whatever the type.
+bool has_kernel(std::string_view call);
 // Names of all kernels, sorted.
 std::vector<std::string> kernel_names();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -218,7 +219,7 @@ Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
     }
   }
   const std::set<std::string> others = operators_of_other_types(*plan_);
-  missing.insert(missing.end(), others.begin(), others.end());
+  std::copy_if(others.begin(), others.end(), std::back_inserter(missing), has_kernel);
   if (missing.empty()) {
     return {};
   }
