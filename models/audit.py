@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from models.graphs import Layer, base_name, layers, target_name
+from models.graphs import Layer, base_name, layers, living, target_name
 from models.lowering import Lowered
 from models.schemes import Scheme
 from models.variants import kind_of
@@ -87,7 +87,8 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme, chosen: Sequence[str
     for layer in lowered.layers:
         left[layer.path].append(layer)
     missing = []
-    expected_layers = list(layers(program))
+    alive = living(program)
+    expected_layers = [one for one in layers(program) if one.node in alive]
     for expected in expected_layers:
         same = left[expected.path]
         # A module that computes several layers gives them in the same order before and after lowering.

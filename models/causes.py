@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from models.graphs import base_name, module_path, target_name
 from models.users_code import last_lines
@@ -39,6 +40,16 @@ _KNOWN = (
         r"\.numpy\(\) is not supported",
         "the model leaves PyTorch for NumPy, which a program cannot follow",
         "use torch's function of the same name, or do it before the model",
+    ),
+    (
+        r"decided in .*\bdecompose\b.*\bRNNBase\b",
+        "torch exports an LSTM, a GRU or an RNN step by step, so the number of steps is fixed",
+        "leave the length out of dynamic_shapes; or --format onnx, which has these layers for any length",
+    ),
+    (
+        r"decided in .*\bpooling_output_shape_pad_lr\b",
+        "whether a pool with ceil_mode=True has one more window differs between the sizes that dynamic_shapes allows",
+        "ceil_mode=False; or only sizes that the message suggests; or leave that size out of dynamic_shapes",
     ),
     (
         r"marked \S+ as dynamic but|specialized it to be a constant|Not all values of",
@@ -80,9 +91,9 @@ _KNOWN = (
 """Words of the exporter's message, what they mean, and what to do. A test tries each advice."""
 
 
-def known(error: BaseException, otherwise: str = ANY) -> tuple[str, str]:
+def known(error: BaseException, otherwise: str = ANY, module: Any = None) -> tuple[str, str]:
     """The cause in words and the next step; of an unknown error no words and the hint ``otherwise``."""
-    said = "\n".join(f"{type(one).__name__}: {one}" for one in _chain(error))
+    said = "\n".join((*(f"{type(one).__name__}: {one}" for one in _chain(error)), _decided(error, module)))
     return next(((why, hint) for words, why, hint in _KNOWN if re.search(words, said)), ("", otherwise))
 
 
@@ -92,6 +103,26 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while one is not None:
         yield one
         one = one.__cause__
+
+
+def _decided(error: BaseException, module: Any) -> str:
+    """``decided in ...``: functions of torch's that decided on an open size, and classes of layers that may be why."""
+    names = set()
+    seen: BaseException | None = error
+    while seen is not None:
+        for frame, _ in traceback.walk_tb(seen.__traceback__):
+            for env in [one for one in dict(frame.f_locals).values() if isinstance(one, ShapeEnv)]:
+                places = (*(one.sloc for one in env.guards), *env.replacements_slocs.values())
+                names |= {getattr(one.framework_loc, "name", "") for one in places}
+        seen = seen.__cause__ or seen.__context__
+    layers = module.modules() if module is not None else ()
+    return f"decided in {' '.join(names)}" + " RNNBase" * any(isinstance(one, torch.nn.RNNBase) for one in layers)
+
+
+def _suggested(error: BaseException) -> str:
+    """``Suggested fixes: h = 2*_h``, if the message has them."""
+    match = re.search(r"Suggested fixes:\n((?:  .*\n)+)", f"{error}\n")
+    return f" Suggested fixes: {'; '.join(line.strip() for line in match[1].splitlines())}" if match else ""
 
 
 def root(error: BaseException) -> BaseException:
@@ -115,14 +146,14 @@ def explained(error: BaseException, module: Any = None, program: Any = None, oth
         module: the model, if its own code ran when it failed.
         program: the exported program, if it was that which failed.
     """
-    why, hint = known(error, otherwise)
+    why, hint = known(error, otherwise, module)
     line = place(error, module) if module is not None else ""
     line = line or place_in(error, program)
     error = root(error)
     said = last_lines(error)
     # What stands above says it already, or begins the exporter's own explanation of itself.
     said = said.splitlines()[0] if why or line else said
-    said = said if len(said) <= _LONG else said[:_LONG].rstrip() + " …"
+    said = (said if len(said) <= _LONG else said[:_LONG].rstrip() + " …") + _suggested(error)
     return "\n".join(one for one in (why, line, f"{type(error).__name__}: {said}") if one), hint
 
 

@@ -259,6 +259,7 @@ def export_request(request: Request, force: bool, host: Host) -> Path:
             return request.folder
         _sweep(request.folder)
         log = host.log = log_path(request.name)
+        host.delegates = request.partitioners != (partitioners.NONE,)
         with new_folder(request.folder) as folder:
             try:
                 with quiet(log) as terminal:

@@ -48,6 +48,23 @@ def base_name(name: str) -> str:
     return f"{namespace}{separator}{rest.partition('.')[0]}" if separator else name
 
 
+def exported_name(node: Any) -> str:
+    """The name of the exported program's operator that ``node`` was made from."""
+    source = (node.meta.get("from_node") or [None])[-1]
+    while source is not None and source.from_node:
+        source = source.from_node[-1]
+    return str(source.name if source is not None else node.name)
+
+
+def living(program: Any) -> set[Any]:
+    """The nodes of an exported program that an output or an effect needs; the exporter drops the others."""
+    found: set[Any] = set()
+    for node in reversed(program.graph.nodes):
+        if node.is_impure() or not found.isdisjoint(node.users):
+            found.add(node)
+    return found
+
+
 def is_delegate_call(node: Any) -> bool:
     """Whether the node calls a delegate."""
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "executorch_call_delegate"

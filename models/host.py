@@ -38,6 +38,8 @@ class Host:
     def __init__(self, log: Path, format: str = "pte") -> None:  # noqa: A002
         self.log = log
         """The file that the runtime's output is appended to."""
+        self.delegates = True
+        """Whether the program may have delegates: who has asked for none is not advised to."""
         self._module = MODULES[format]
         self._child: subprocess.Popen[str] | Forked | None = None
 
@@ -124,12 +126,20 @@ class Host:
                 raise HostError(
                     "Upstream's runtime did not start.", f"its process ended with {code}", f"read {self.log}"
                 )
+            why, hint = (
+                ("", "export it again, or check the file with onnx.checker")
+                if self._module != MODULES["pte"]
+                else (
+                    ": the backend accepted a graph that it cannot run",
+                    "export with the default partitioner options, or with --partitioners none",
+                )
+                if self.delegates
+                else (": a kernel of ExecuTorch's cannot run what the exporter accepted", "--format onnx")
+            )
             raise ExportError(
                 "Upstream's runtime crashes on the program.",
-                f"its process ended with {signal.Signals(-code).name}: the backend accepted a graph that it cannot run",
-                "export with the default partitioner options, or with --partitioners none"
-                if self._module == MODULES["pte"]
-                else "export it again, or check the file with onnx.checker",
+                f"its process ended with {signal.Signals(-code).name}{why}",
+                hint,
             )
         answer: dict[str, Any] = json.loads(line)
         if answer.get("errno"):

@@ -19,9 +19,19 @@ import torch
 
 from core.errors import ExportError, SlipwayError
 from models import causes, progress, state
-from models.graphs import Layer, base_name, is_delegate_call, is_operator, layers, lowered_module, target_name
+from models.graphs import (
+    Layer,
+    base_name,
+    exported_name,
+    is_delegate_call,
+    is_operator,
+    layers,
+    lowered_module,
+    target_name,
+)
 
 _ANY_HINT = "--partitioners none (with --scheme fp32 or qs8), to see whether the delegate is to blame"
+_NO_DELEGATE_HINT = "--format onnx (with --scheme fp32 or qs8): torch's export to ONNX takes another way"
 _LOGGERS = ("executorch.backends", "executorch.exir.backend")
 
 
@@ -31,6 +41,8 @@ class Reasons:
 
     partitioners: list[Any] = field(default_factory=list)
     given: dict[str, dict[str, str]] = field(default_factory=dict)
+    whole: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The same for operators that they refused to take whole, by their names in the exported program."""
 
     def of(self, node: Any) -> str:
         """Why ``node`` is outside every delegate, one clause for each partitioner."""
@@ -48,6 +60,8 @@ class Reasons:
         from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 
         if format_target_name(getattr(node.target, "__name__", "")) not in rules:
+            if refused := self.whole.get(type(partitioner).__name__, {}).get(exported_name(node)):
+                return refused
             return f"has no rule for {target_name(node)}"
         return "has a rule for it, did not take it here and gave no reason"
 
@@ -69,16 +83,23 @@ class _Listener(logging.Handler):
         super().__init__(logging.DEBUG)
         self.reasons = reasons
         self.running = ""
+        self.whole = False
+        """Whether the partitioner is asked which operators it takes whole: those that it refuses are decomposed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         node, reason = getattr(record.msg, "node", None), getattr(record.msg, "reason", "")
-        if self.running and node is not None and reason:
+        if not self.running or node is None or not reason:
+            return
+        if self.whole:
+            said = f"{reason} ({base_name(target_name(node))})"
+            self.reasons.whole.setdefault(self.running, {})[exported_name(node)] = said
+        else:
             self.reasons.given.setdefault(self.running, {})[node.name] = str(reason)
 
 
 def _announce(partitioner: Any, listener: _Listener) -> None:
-    """Let ``listener`` know while ``partitioner`` makes its final choice (it also looks at nodes before that)."""
-    choose = partitioner.partition
+    """Let ``listener`` know while ``partitioner`` makes its final choice, or says what it takes whole before that."""
+    choose, ask = partitioner.partition, partitioner.ops_to_not_decompose
 
     def partition(program: Any) -> Any:
         listener.running = type(partitioner).__name__
@@ -91,7 +112,20 @@ def _announce(partitioner: Any, listener: _Listener) -> None:
         finally:
             listener.running = ""
 
+    def ops_to_not_decompose(program: Any) -> Any:
+        operators, takes = ask(program)
+
+        def asked(node: Any) -> bool:
+            listener.running, listener.whole = type(partitioner).__name__, True
+            try:
+                return bool(takes(node))
+            finally:
+                listener.running, listener.whole = "", False
+
+        return operators, takes and asked
+
     partitioner.partition = partition
+    partitioner.ops_to_not_decompose = ops_to_not_decompose
 
 
 @contextlib.contextmanager
@@ -254,6 +288,7 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
 
             def run() -> Any:
                 reasons.given.clear()
+                reasons.whole.clear()
                 every = copy.deepcopy(dict(programs))  # lowering rewrites the graphs
                 return to_edge_transform_and_lower(
                     every if len(every) > 1 else next(iter(every.values())),
@@ -279,6 +314,6 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
         raise
     except Exception as error:
         last = list(programs.values())[-1]
-        cause, hint = causes.explained(error, program=last, otherwise=_ANY_HINT)
+        cause, hint = causes.explained(error, program=last, otherwise=_ANY_HINT if partitioners else _NO_DELEGATE_HINT)
         raise ExportError("Lowering the exported model failed.", cause, hint) from error
     return {name: each(manager=manager) for name, each in read.items()}

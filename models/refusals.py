@@ -22,7 +22,7 @@ from executorch.exir.backend.utils import WhyNoPartition
 
 from models import progress
 from models.causes import reason, root
-from models.graphs import target_name
+from models.graphs import exported_name, target_name
 from models.quiet import trace
 
 _LOG = logging.getLogger("executorch.backends.slipway")
@@ -132,7 +132,7 @@ class Refusals:
 
         def checked(check: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
             def allowed(node: Any, program: Any) -> bool:
-                origin = _origin(node)
+                origin = exported_name(node)
                 if origin in self.left:
                     why(node, self.left[origin])
                     return False
@@ -152,7 +152,9 @@ class Refusals:
             self._leave(_culprits(failure.program, self._owner), failure.error)
         while failures := self._fails(program):
             order = [
-                one for one in dict.fromkeys(map(_origin, _culprits(program, self._owner))) if one not in self.left
+                one
+                for one in dict.fromkeys(map(exported_name, _culprits(program, self._owner)))
+                if one not in self.left
             ]
             good, bad = 0, len(order)
             while bad - good > 1:
@@ -164,14 +166,15 @@ class Refusals:
             if not order:
                 return
             self._leave(
-                [one for one in _culprits(program, self._owner) if _origin(one) == order[bad - 1]], failures[0].error
+                [one for one in _culprits(program, self._owner) if exported_name(one) == order[bad - 1]],
+                failures[0].error,
             )
 
     def _leave(self, nodes: Sequence[Any], error: Exception) -> None:
         trace(error)
         names = ", ".join(sorted({target_name(one) for one in nodes}))
         for one in nodes:
-            self.left.setdefault(_origin(one), f"its lowering refuses {names}: {reason(error)}")
+            self.left.setdefault(exported_name(one), f"its lowering refuses {names}: {reason(error)}")
 
     def _fails(self, program: Any, only: Collection[str] | None = None, *, apart: bool = False) -> list[_Failure]:
         """The delegates of ``program`` that cannot be lowered.
@@ -190,14 +193,6 @@ class Refusals:
         finally:
             self._only, self._apart, self._owner.per_op_mode = None, False, before
         return self._failed
-
-
-def _origin(node: Any) -> str:
-    """The name of the exported program's operator that ``node`` was made from."""
-    source = (node.meta.get("from_node") or [None])[-1]
-    while source is not None and source.from_node:
-        source = source.from_node[-1]
-    return str(source.name if source is not None else node.name)
 
 
 def _culprits(program: Any, partitioner: Any) -> list[Any]:

@@ -18,7 +18,7 @@ def fixture(name: str) -> Any:
     return getattr(importlib.import_module("tests.fixtures.models.failing"), name)()
 
 
-def lower(net: Any, inputs: Any, shapes: Any = None) -> Any:
+def lower(net: Any, inputs: Any, shapes: Any = None, partitioners: tuple[str, ...] = ("xnnpack",)) -> Any:
     """Export and lower, as ``./inv export`` does."""
     from models.lowering import lower as lowered
     from models.options import Options
@@ -27,7 +27,7 @@ def lower(net: Any, inputs: Any, shapes: Any = None) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, which go to the log
-        return lowered(capture(net, inputs, shapes), make(("xnnpack",), Options()))
+        return lowered(capture(net, inputs, shapes), make(partitioners, Options()))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,9 @@ def lower(net: Any, inputs: Any, shapes: Any = None) -> Any:
         ("waiting", "while x.sum() < 10:", "numbers in a tensor decide", "a fixed number of turns", ""),
         ("converting", "torch.from_numpy(x.numpy() * 2)", "leaves PyTorch for NumPy", "torch's function", ""),
         ("fixed", "", "a size change that the model fixes", "leave that size out of dynamic_shapes", ""),
+        ("unrolled", "", "exports an LSTM, a GRU or an RNN step by step", "--format onnx", ""),
+        ("beside", "", "a size change that the model fixes", "leave that size out of dynamic_shapes", ""),
+        ("pooled", "Suggested fixes: _height = Dim", "a pool with ceil_mode=True has", "that the message suggests", ""),
         ("writing", 'x * float(f"{x.max():.2f}")', "into text", "leave the text out", ""),
         ("wrapping", "", "returns an object of a class", "a dictionary of them", ""),
         ("changing", "", "changes a parameter", "weight * 0.5 instead of weight.mul_(0.5)", ""),
@@ -54,15 +57,29 @@ def test_a_known_cause_has_its_line_and_a_next_step(name: str, line: str, why: s
     assert hint in caught.value.hint
     assert line in cause
     assert module in cause
-    assert "failing.py, line" in cause or not line
+    assert "failing.py, line" in cause or not line or "Suggested" in line
     assert cause.count("failing.py") <= 1, "once"
     assert "site-packages" not in cause
     assert len(cause.splitlines()) <= 3, "the cause, the line, and the exporter's own words"
 
 
-@pytest.mark.parametrize("name", ["repaired", "narrowed", "advised", "copied"])
+@pytest.mark.parametrize("name", ["repaired", "narrowed", "advised", "copied", "stepped", "evened"])
 def test_the_next_steps_work(name: str) -> None:
     assert lower(*fixture(name)).manager.buffer[4:8] == b"ET12"
+
+
+@pytest.mark.parametrize("partitioners", [("xnnpack",), ("none",)])
+def test_nobody_is_advised_to_do_what_he_did(partitioners: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    from models.refusals import Refusals
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("nobody knows why")
+
+    monkeypatch.setattr(Refusals, "lower", fail)
+    with pytest.raises(ExportError, match="nobody knows why") as caught:
+        lower(*fixture("narrowed"), partitioners=partitioners)
+    assert ("--partitioners none" in caught.value.hint) == (partitioners == ("xnnpack",))
+    assert ("--format onnx" in caught.value.hint) == (partitioners == ("none",))
 
 
 def test_the_root_of_an_error_is_its_reason() -> None:

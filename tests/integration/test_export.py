@@ -230,6 +230,8 @@ def test_a_convolution_with_relu_that_stays_float_is_reported(
         ("product", "qs8", ["table (matmul 32x16): the quantizer has no pattern"]),
         ("attention", "qd8_qc8w", ["attention (linear 96x32): torchao", "attention (linear 32x32): torchao"]),
         ("attention", "qs8", []),
+        ("dead", "qd8_qc8w", []),  # what no output needs is in no program
+        ("dead", "qd8_qb4w", ["0 (linear 8x16): its 16 input features are not a multiple"]),
     ],
 )
 def test_other_layers_that_a_scheme_leaves_float(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,14 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Any:
         return seen
 
     return make
+
+
+def test_what_is_not_taken_whole_is_outside_for_the_reason_given_then() -> None:
+    failing = importlib.import_module("tests.fixtures.models.failing")
+    said = "XnnpackPartitioner: ceil mode is not supported for dynamic shapes (aten::max_pool2d)"
+    assert lower(*failing.evened()).outside == {"aten::max_pool2d_with_indices": [said]}
+    net, inputs, _ = failing.pooled()
+    assert lower(net, inputs).outside == {}, "the same pool with one size"
 
 
 def test_a_combination_that_nobody_foresaw_is_taken_apart(refusing: Any) -> None:
