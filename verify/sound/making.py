@@ -34,7 +34,7 @@ class Made(nn.Module):  # type: ignore[misc]  # torch's types are not read here
 
 def made(function: Function, **layers: Any) -> Made:
     """A module of a function; layers are modules, or tensors that it may write to."""
-    return Made(function, layers).eval().requires_grad_(False)
+    return Made(function, layers).eval().requires_grad_(False)  # type: ignore[no-any-return]
 
 
 def fresh(inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -104,11 +104,11 @@ def _program(kind: str) -> Program:
 PROGRAMS: dict[str, Callable[[], Program]] = {
     **{f"arithmetic-{name}": partial(_arithmetic_program, dtype) for name, dtype in _TYPES.items() if name != "bool"},
     **{
-        f"moved-{name}": (lambda dtype=dtype: sound(made(_moved), (_draw(dtype, 3, 3)[:2],)))
+        f"moved-{name}": (lambda dtype=dtype: sound(made(_moved), (_draw(dtype, 3, 3)[:2],)))  # type: ignore[misc]
         for name, dtype in _TYPES.items()
     },
     **{
-        f"reduced-{name}": (lambda dtype=dtype: sound(made(_reduced), (_draw(dtype, 3, 4),)))
+        f"reduced-{name}": (lambda dtype=dtype: sound(made(_reduced), (_draw(dtype, 3, 4),)))  # type: ignore[misc]
         for name, dtype in _TYPES.items()
         if name != "bool"
     },
