@@ -31,6 +31,11 @@ _MACHINE = (MemoryError, OSError, ImportError)
 """Failures of this machine, which say nothing about an operator."""
 _AROUND = ("quantize", "choose_qparams", "getitem")
 """Parts of names of operators that only serve another one."""
+_LAYERS = (
+    "addmm.default", "bmm.default", "convolution.default", "linear.default", "mm.default", "prelu.default",
+    "_native_batch_norm_legit_no_training.default",
+)  # fmt: skip
+"""Operators whose constants XNNPACK packs."""
 
 Made = TypeVar("Made")
 
@@ -136,6 +141,9 @@ class Refusals:
                 if origin in self.left:
                     why(node, self.left[origin])
                     return False
+                if shared := _reads_packed(node):
+                    why(node, f"it reads {shared}, which a delegate packs for another operator alone")
+                    return False
                 return (self._only is None or origin in self._only) and check(node, program)
 
             return allowed
@@ -151,11 +159,11 @@ class Refusals:
         for failure in self._fails(program, apart=True):
             self._leave(_culprits(failure.program, self._owner), failure.error)
         while failures := self._fails(program):
-            order = [
-                one
-                for one in dict.fromkeys(map(exported_name, _culprits(program, self._owner)))
-                if one not in self.left
-            ]
+            for every in (False, True):
+                suspects = _culprits(program, self._owner, every=every)
+                order = [one for one in dict.fromkeys(map(exported_name, suspects)) if one not in self.left]
+                if order:
+                    break
             good, bad = 0, len(order)
             while bad - good > 1:
                 middle = (good + bad) // 2
@@ -165,10 +173,7 @@ class Refusals:
                     good = middle
             if not order:
                 return
-            self._leave(
-                [one for one in _culprits(program, self._owner) if exported_name(one) == order[bad - 1]],
-                failures[0].error,
-            )
+            self._leave([one for one in suspects if exported_name(one) == order[bad - 1]], failures[0].error)
 
     def _leave(self, nodes: Sequence[Any], error: Exception) -> None:
         trace(error)
@@ -195,12 +200,53 @@ class Refusals:
         return self._failed
 
 
-def _culprits(program: Any, partitioner: Any) -> list[Any]:
-    """The operators for which the partitioner has a rule, without those that only serve another one."""
+def _reads_packed(node: Any) -> str:
+    """The constant that ``node`` reads and an operator before it, or a layer, reads in another way; empty: none.
+
+    XNNPACK's delegate writes a layer's weights in the layer's layout, and frees them as soon as it has packed them.
+    """
+    for given in map(_behind, node.all_input_nodes):
+        if given.op not in ("placeholder", "get_attr"):
+            continue
+        uses = list(_uses(given))
+        layers = [how for _, how in uses if how]
+        if layers and any(how != layers[0] for reader, how in uses if reader is node):
+            return str(given.target)
+    return ""
+
+
+def _behind(value: Any) -> Any:
+    """What is dequantized, if ``value`` is."""
+    while value.op == "call_function" and "dequantize" in value.target.__name__:
+        value = value.all_input_nodes[0]
+    return value
+
+
+def _uses(value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Who reads a value, also dequantized, and how: layers by their kind, argument and form; all others not at all."""
+    for reader in value.users:
+        if reader.op != "call_function":
+            continue
+        if "dequantize" in reader.target.__name__:
+            yield from _uses(reader)
+            continue
+        name = format_target_name(reader.target.__name__)
+        place = [index for index, given in enumerate(reader.args) if given is value]
+        # A convolution's last three arguments: transposed, output padding, groups.
+        form = (reader.args[-3], reader.args[-1]) if name == "convolution.default" else ()
+        yield reader, ((name, *place, *form) if name in _LAYERS and place != [0] else ())
+
+
+def _culprits(program: Any, partitioner: Any, *, every: bool = False) -> list[Any]:
+    """The operators for which the partitioner has a rule, without those that only serve another one.
+
+    Args:
+        every: with those, too, as quantizing and dequantizing.
+    """
     return [
         node
         for node in program.graph.nodes
         if node.op == "call_function"
         and format_target_name(node.target.__name__) in partitioner.target_partitioner_configs
-        and not any(part in node.target.__name__ for part in _AROUND)
+        and (every or not any(part in node.target.__name__ for part in _AROUND))
     ]
