@@ -23,13 +23,26 @@ _IMAGES = (0, 2, 3, 1)
 
 
 def to_numpy(tensor: Any) -> Any:
-    """The tensor as an array, row-major; bfloat16 as 2-byte void, the bits as they are; ``None`` as empty void."""
+    """The tensor as an array, row-major; bfloat16 as 2-byte void, the bits as they are; ``None`` as empty void.
+
+    Raises:
+        ExportError: NumPy has no such type, as complex32.
+    """
     if tensor is None:
         return _NONE
     plain = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
     if plain.dtype == torch.bfloat16:
         return plain.view(torch.int16).numpy().view("V2")
-    return plain.numpy()
+    try:
+        return plain.numpy()
+    except TypeError as error:
+        name = str(plain.dtype).removeprefix("torch.")
+        raise ExportError(
+            f"An input or output is a tensor of {name}, for which a file has no form.",
+            str(error),
+            "convert it in the model, as y.to(torch.complex64) or y.float(), and export it again",
+            [name],
+        ) from error
 
 
 def save(folder: Path, name: str, tensor: Any) -> TensorFile:

@@ -22,6 +22,8 @@ DEFAULTS = {
     "float32": Tolerance(atol=1e-5, rtol=1e-5, why="default for float32"),
     "float16": Tolerance(atol=1e-2, rtol=1e-2, why="default for float16"),
     BFLOAT16: Tolerance(atol=2e-2, rtol=2e-2, why="default for bfloat16"),
+    "complex64": Tolerance(atol=1e-5, rtol=1e-5, why="default for complex64"),
+    "complex128": Tolerance(atol=1e-9, rtol=1e-9, why="default for complex128"),
 }
 """For references that come without a ``program.json``; any other dtype must be equal."""
 

@@ -37,8 +37,7 @@ slipway_error* usage_error(const char* message, const char* fix) {
 }
 
 std::int32_t to_public(DType dtype) {
-  return dtype == DType::kUnknown || dtype == DType::kNone ? SLIPWAY_UNKNOWN
-                                                           : static_cast<std::int32_t>(dtype) + 1;
+  return dtype < DType::kUnknown ? static_cast<std::int32_t>(dtype) + 1 : SLIPWAY_UNKNOWN;
 }
 
 DType to_dtype(std::int32_t dtype) {

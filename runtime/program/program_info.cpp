@@ -22,6 +22,10 @@ Tensor scalar(DType dtype, T value) {
   return tensor;
 }
 
+bool is_real(DType dtype) {
+  return dtype != DType::kUnknown && dtype != DType::kComplex64 && dtype != DType::kComplex128;
+}
+
 Dynamism dynamism_of(pte::TensorShapeDynamism dynamism) {
   switch (dynamism) {
     case pte::TensorShapeDynamism::DYNAMIC_BOUND:
@@ -36,8 +40,9 @@ Dynamism dynamism_of(pte::TensorShapeDynamism dynamism) {
 ValueSpec spec_of(const pte::EValue& value) {
   ValueSpec spec;
   if (const auto* tensor = value.val_as_Tensor()) {
-    spec.kind = "tensor";
     spec.dtype = to_dtype(tensor->scalar_type());
+    // A type without a file form has no other place for its name.
+    spec.kind = (spec.dtype == DType::kUnknown ? name_of(tensor->scalar_type()) + " " : "") + "tensor";
     spec.dynamism = dynamism_of(tensor->shape_dynamism());
     if (tensor->sizes() != nullptr) {
       spec.shape.assign(tensor->sizes()->begin(), tensor->sizes()->end());
@@ -57,7 +62,7 @@ ValueSpec spec_of(const pte::EValue& value) {
   } else {
     spec.kind = pte::EnumNameKernelTypes(value.val_type());
   }
-  if (spec.kind != "tensor") {
+  if (value.val_as_Tensor() == nullptr) {
     spec.dtype = spec.exported.dtype;
   }
   return spec;
@@ -134,7 +139,7 @@ std::set<std::string> operators_of_other_types(const pte::ExecutionPlan& plan) {
   const auto count = static_cast<std::int32_t>(plan.values()->size());
   for (std::int32_t i = 0; i < count; ++i) {
     const auto* tensor = value(i)->val_as_Tensor();
-    if (tensor != nullptr && to_dtype(tensor->scalar_type()) == DType::kUnknown) {
+    if (tensor != nullptr && !is_real(to_dtype(tensor->scalar_type()))) {
       others.emplace(i, name_of(tensor->scalar_type()));
     }
   }

@@ -16,7 +16,8 @@ Result<ProgramInfo> read_program_info(const std::string& path);
 // The name that kernels go by: "aten::add.out", "aten::relu" without overload.
 std::string registered_name(const pte::Operator& op);
 
-// Operators that a method calls with tensors of types that are none of DType's: "aten::abs.out of complex64".
+// Operators that a method calls with tensors of types without a file form, or complex: "aten::abs.out of
+// complex64".
 std::set<std::string> operators_of_other_types(const pte::ExecutionPlan& plan);
 
 // What one of its methods declares.

@@ -9,8 +9,8 @@
 
 namespace slipway {
 
-// Our element type for a program's; kUnknown for those without a file form (complex, quantized, sub-byte,
-// 8-bit floats).
+// Our element type for a program's; kUnknown for those without a file form (quantized, sub-byte, complex
+// halves, 8-bit floats).
 DType to_dtype(pte::ScalarType type);
 
 // Bytes an element takes, also of the types without a file form; 0 for a type the schema does not have.

@@ -13,11 +13,13 @@ struct Descriptor {
 
 // The first entry of a type is the one written.
 constexpr Descriptor kDescriptors[] = {
-    {"|b1", DType::kBool},     {"|u1", DType::kUInt8},    {"|i1", DType::kInt8},    {"<u2", DType::kUInt16},
-    {"<i2", DType::kInt16},    {"<u4", DType::kUInt32},   {"<i4", DType::kInt32},   {"<u8", DType::kUInt64},
-    {"<i8", DType::kInt64},    {"<f2", DType::kFloat16},  {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64},
-    {"|V2", DType::kBFloat16}, {"<V2", DType::kBFloat16}, {"<u1", DType::kUInt8},   {"<i1", DType::kInt8},
-    {"<b1", DType::kBool},     {"|V0", DType::kNone},
+    {"|b1", DType::kBool},      {"|u1", DType::kUInt8},       {"|i1", DType::kInt8},
+    {"<u2", DType::kUInt16},    {"<i2", DType::kInt16},       {"<u4", DType::kUInt32},
+    {"<i4", DType::kInt32},     {"<u8", DType::kUInt64},      {"<i8", DType::kInt64},
+    {"<f2", DType::kFloat16},   {"<f4", DType::kFloat32},     {"<f8", DType::kFloat64},
+    {"<c8", DType::kComplex64}, {"<c16", DType::kComplex128}, {"|V2", DType::kBFloat16},
+    {"<V2", DType::kBFloat16},  {"<u1", DType::kUInt8},       {"<i1", DType::kInt8},
+    {"<b1", DType::kBool},      {"|V0", DType::kNone},
 };
 
 constexpr char kMagic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
@@ -186,7 +188,7 @@ Result<Tensor> parse_npy(const std::uint8_t* data, std::size_t size, const std::
     const bool big = !parser.descr.empty() && parser.descr.front() == '>';
     return bad(name, "holds elements of type '" + parser.descr + "'" + (big ? ", which is big-endian" : ""),
                big ? "convert it: array.astype(array.dtype.newbyteorder('<'))"
-                   : "use bool, (u)int8 to (u)int64, float16/32/64, or bfloat16 as '|V2'");
+                   : "use bool, (u)int8 to (u)int64, float16/32/64, complex64/128, or bfloat16 as '|V2'");
   }
   if (parser.fortran && tensor.shape.size() > 1) {
     return bad(name, "is in Fortran order", save);

@@ -85,6 +85,10 @@ std::string element_text(DType dtype, const std::uint8_t* bytes) {
       return format("%.9g", static_cast<double>(load<float>(bytes)));
     case DType::kFloat64:
       return format("%.17g", load<double>(bytes));
+    case DType::kComplex64:
+      return element_text(DType::kFloat32, bytes) + format("%+.9gj", double{load<float>(bytes + 4)});
+    case DType::kComplex128:
+      return element_text(DType::kFloat64, bytes) + format("%+.17gj", load<double>(bytes + 8));
     case DType::kUnknown:
     case DType::kNone:
       break;

@@ -9,7 +9,7 @@ struct TypeRow {
   DType dtype;
   const char* name;
   std::size_t size;
-  // The bits of 1 in this type, little-endian in the low bytes.
+  // The bits of 1 in this type, little-endian in the low bytes; of complex numbers the real part.
   std::uint64_t one;
 };
 
@@ -29,6 +29,8 @@ constexpr TypeRow kTypes[] = {
     {DType::kFloat64, "float64", 8, 0x3FF0000000000000},
     {DType::kUnknown, "unknown", 0, 0},
     {DType::kNone, "none", 0, 0},
+    {DType::kComplex64, "complex64", 8, 0x3F800000},
+    {DType::kComplex128, "complex128", 16, 0x3FF0000000000000},
 };
 
 constexpr std::size_t kTypeCount = sizeof(kTypes) / sizeof(kTypes[0]);
@@ -127,8 +129,8 @@ std::string to_text(const Shape& shape) {
 Tensor ones(DType dtype, const Shape& shape, std::size_t count) {
   const TypeRow& type = row(dtype);
   Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * type.size)};
-  std::uint8_t one[8];
-  for (std::size_t byte = 0; byte < sizeof(one); ++byte) {
+  std::uint8_t one[16] = {};
+  for (std::size_t byte = 0; byte < sizeof(type.one); ++byte) {
     one[byte] = static_cast<std::uint8_t>(type.one >> (8 * byte));
   }
   for (std::size_t element = 0; element < count; ++element) {

@@ -57,9 +57,10 @@ TEST(npy_of_none_has_no_bytes) {
 }
 
 TEST(npy_round_trip_of_every_type) {
-  for (const DType dtype : {DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
-                            DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16,
-                            DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+  for (const DType dtype :
+       {DType::kBool, DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16, DType::kUInt32,
+        DType::kInt32, DType::kUInt64, DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32,
+        DType::kFloat64, DType::kComplex64, DType::kComplex128}) {
     for (const Shape& shape : {Shape{}, Shape{3}, Shape{2, 3}, Shape{0, 4}}) {
       std::size_t count = 0;
       CHECK(count_elements(shape, size_of(dtype), &count));
@@ -90,7 +91,8 @@ TEST(npy_refuses) {
   npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7), "truncated");
   npy_refused(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 9), "too long");
   npy_refused(file_of("{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8), "big-endian");
-  npy_refused(file_of("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", 8), "'<c8'");
+  npy_refused(file_of("{'descr': '<c4', 'fortran_order': False, 'shape': (1,), }", 4), "'<c4'");
+  npy_refused(file_of("{'descr': '<c16', 'fortran_order': False, 'shape': (1,), }", 8), "truncated");
   npy_refused(file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8), "'|O'");
   npy_refused(file_of("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2), }", 8), "Fortran");
   npy_refused(file_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4),

@@ -62,6 +62,8 @@ TEST(values_as_text) {
   const Tensor bf16{DType::kBFloat16, {2}, {0x40, 0xC0, 0x80, 0x3F}};
   CHECK_EQUAL(values_text(bf16, 9), "[-3, 1]");
   CHECK_EQUAL(values_text(ones(DType::kInt32, {5}, 5), 2), "[1, 1, ... 5 in all]");
+  CHECK_EQUAL(values_text(ones(DType::kComplex64, {2}, 2), 9), "[1+0j, 1+0j]");
+  CHECK_EQUAL(values_text(ones(DType::kComplex128, {1}, 1), 9), "[1+0j]");
 }
 
 }  // namespace

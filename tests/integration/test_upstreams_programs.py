@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``none.pte``, ``spectrum.pte``, and ``apart.pte`` with its ``.ptd``."""
+    """A folder with ``none.pte``, ``spectrum.pte``, ``waves.pte``, and ``apart.pte`` with its ``.ptd``."""
     import torch
     from executorch.exir import ExecutorchBackendConfig
     from torch import nn
@@ -38,15 +38,21 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         def forward(self, x: Any) -> Any:
             return torch.fft.rfft(x).abs()
 
+    class Waves(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, z: Any) -> Any:
+            return torch.fft.rfft(x) * z, z.to(torch.complex128)
+
     folder = tmp_path_factory.mktemp("programs")
     torch.manual_seed(0)
     x = torch.arange(8.0).reshape(2, 4)
+    z = torch.complex(x - 3, x * 0.3)[:, :3]
     layer = nn.Linear(4, 3)
     apart = ExecutorchBackendConfig(external_constants=lambda _: "apart")
     with haste.in_torch(), haste.in_lowering():
         for name, module, inputs, config in (
             ("none", Optional(), (x, None), None),
             ("spectrum", Spectrum(), (x,), None),
+            ("waves", Waves(), (x, z), None),
             ("apart", layer, (x,), apart),
         ):
             program = lower(torch.export.export(module, inputs, strict=False), (), config=config)
@@ -58,6 +64,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for index, one in enumerate(results):
                 np.save(folder / f"{name}{index}.npy", np.ndarray((), "V0") if one is None else one.numpy())
     np.save(folder / "x.npy", x.numpy())
+    np.save(folder / "z.npy", z.numpy())
     np.save(folder / "no.npy", np.ndarray((), "V0"))
     return folder
 
@@ -91,6 +98,18 @@ def test_complex_numbers_run_or_are_named_before_the_upload(
 ) -> None:
     if bundle.manifest.engine == "executorch":
         assert run(bundle, tmp_path, programs / "spectrum.pte", "x").outputs[0].verdict in ("agrees", "identical")
+        waves = run(bundle, tmp_path, programs / "waves.pte", "x", "z", outputs=2).outputs
+        assert [one.dtype for one in waves] == ["complex64", "complex128"]
+        assert {one.verdict for one in waves} <= {"agrees", "identical"}
+        with pytest.raises(Exception, match=r"Input 1 does not fit: the method declares complex64 2x3"):
+            run(bundle, tmp_path, programs / "waves.pte", "x", "x", outputs=2)
+        wrong = tmp_path / "waves"
+        wrong.mkdir()
+        for name in ("waves.pte", "waves0.npy", "waves1.npy", "x.npy", "z.npy"):
+            (wrong / name).write_bytes((programs / name).read_bytes())
+        np.save(wrong / "waves0.npy", np.load(wrong / "waves0.npy").conj())
+        other = run(bundle, tmp_path, wrong / "waves.pte", "x", "z", outputs=2).outputs
+        assert [one.verdict for one in other] == ["differs", waves[1].verdict], "the imaginary part counts"
         return
     with pytest.raises(MissingOperatorError, match=r"aten::_fft_r2c\.out.*aten::abs\.out of complex64") as refused:
         run(bundle, tmp_path, programs / "spectrum.pte", "x")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.errors import ExportError
 from core.paths import ROOT, cache_dir
 from core.program import Program, load_program
 from deploy.run.compare import Comparison, compare
@@ -135,6 +136,17 @@ def test_inputs_have_an_order_that_upstream_runs() -> None:
     assert laid_out(kept) is kept
     assert images(kept)
     assert not images(picture)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_a_type_that_no_file_holds_is_named() -> None:
+    import torch
+
+    from models.reference import to_numpy
+
+    assert to_numpy(torch.zeros(2, dtype=torch.complex64)).dtype.str == "<c8"
+    with pytest.raises(ExportError, match="is a tensor of complex32"):
+        to_numpy(torch.zeros(2, dtype=torch.complex32))
 
 
 def test_float64_says_nothing_where_it_has_no_meaning() -> None:

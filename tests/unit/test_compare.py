@@ -250,4 +250,6 @@ def test_both_parts_of_complex_numbers_count(tmp_path: Path) -> None:
     want = np.linspace(0, 1, 8).astype(np.complex64)
     allowed = Tolerance(atol=0.1, rtol=0.0, why="test", rms=0.01)
     assert check(tmp_path, want + np.complex64(0.005j), want, allowed).verdict == "agrees"
+    assert check(tmp_path, want + np.complex64(1e-6j), want).verdict == "agrees", "without a description"
+    assert check(tmp_path, want + np.complex64(1e-3j), want).verdict == "differs"
     assert "root mean square" in check(tmp_path, want + np.complex64(0.05j), want, allowed).why

@@ -23,6 +23,7 @@
 #include "program_info.h"
 #include "scalar_types.h"
 #include "slipway/engine.h"
+#include "stored_types.h"
 #include "threads.h"
 
 namespace slipway {
@@ -382,8 +383,10 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   const DType dtype = to_dtype(tensor.scalar_type());
   if (dtype == DType::kUnknown) {
     return Status(Code::kExecution,
-                  "Method " + method_ + " returns a tensor of a type that has no file form.",
-                  "export a method that returns bools, integers or floats");
+                  "Method " + method_ + " returns a tensor of type " +
+                      name_of(static_cast<pte::ScalarType>(tensor.scalar_type())) +
+                      ", which has no file form.",
+                  "export a method that returns bools, integers, floats or complex numbers of two floats");
   }
   Tensor output{dtype,
                 {tensor.sizes().begin(), tensor.sizes().end()},

@@ -6,7 +6,8 @@
 
 namespace slipway {
 
-// Our element type for the runtime's; kUnknown for those without a file form (quantized, complex, sub-byte).
+// Our element type for the runtime's; kUnknown for those without a file form (quantized, sub-byte, complex
+// halves).
 DType to_dtype(executorch::aten::ScalarType type);
 // The reverse; Undefined for kUnknown.
 executorch::aten::ScalarType to_scalar_type(DType dtype);

@@ -32,7 +32,8 @@ struct SizeRange {
 
 // One input or output of a method, as the program declares it.
 struct ValueSpec {
-  std::string kind;  // "tensor", "int", "double", "bool", "string", "none", or another of the engine's words
+  std::string kind;  // "tensor", "int", "double", "bool", "string", "none", "complex32 tensor" (which no file
+                     // can hold), or another of the engine's words
   DType dtype = DType::kUnknown;
   Shape shape;
   Dynamism dynamism = Dynamism::kStatic;
@@ -89,7 +90,7 @@ struct MethodInfo {
   std::vector<ValueSpec> outputs;
   std::vector<std::string> backends;   // sorted, each once
   std::vector<std::string> operators;  // sorted, each once, as registered: "aten::add.out"
-  // Sorted, each once: operators called with tensors of types that are none of DType's, with the type:
+  // Sorted, each once: operators called with tensors of complex types or of none of DType's, with the type:
   // "aten::abs.out of complex64".
   std::vector<std::string> other_types;
   // Sorted, each once, from engines that tell: types of data that its delegates compute with

@@ -22,8 +22,10 @@ enum class DType : std::uint8_t {
   kBFloat16,
   kFloat32,
   kFloat64,
-  kUnknown,  // a type this program has no file form for: it can be described, not read or written
-  kNone,     // no tensor: an input or output that is None. Its file is a scalar of no bytes, '|V0'
+  kUnknown,    // a type this program has no file form for: it can be described, not read or written
+  kNone,       // no tensor: an input or output that is None. Its file is a scalar of no bytes, '|V0'
+  kComplex64,  // two floats, the real part first
+  kComplex128,
 };
 
 using Shape = std::vector<std::int64_t>;

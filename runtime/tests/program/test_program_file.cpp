@@ -94,6 +94,7 @@ TEST(program_of_complex_numbers_is_accepted_and_one_of_unknown_types_refused) {
   const MethodInfo method = method_info(*program.value()->execution_plan()->Get(0));
   CHECK((method.other_types == std::vector<std::string>{"aten::add.out of complex32"}));
   CHECK((method.operators == std::vector<std::string>{"aten::add.out"}));
+  CHECK_EQUAL(method.inputs.at(0).kind, "complex32 tensor");
   recipe.element_type = 9;  // two floats: more than was planned
   program_refused(recipe, "value 1 is a constant that is not there");
   for (const int type : {-1, 18, 30, 127}) {

@@ -238,6 +238,8 @@ void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_
       return load_loop<T, double>(from, stride, count, to);
     case DType::kUnknown:
     case DType::kNone:
+    case DType::kComplex64:
+    case DType::kComplex128:
       return;
   }
 }
@@ -273,6 +275,8 @@ void store(DType dtype, const T* from, std::size_t count, std::uint8_t* to, std:
       return store_loop<T, double>(from, count, to, stride);
     case DType::kUnknown:
     case DType::kNone:
+    case DType::kComplex64:
+    case DType::kComplex128:
       return;
   }
 }
