@@ -36,10 +36,15 @@ def note(message: str) -> None:
 
 
 def say(message: str) -> None:
-    """A sentence of a command's result on stdout, folded between words."""
+    """A sentence of a command's result on stdout, folded between words; one with a command stays on a line."""
     from core.marks import line
 
-    _print(out(), line(message))
+    text = line(message)
+    text.overflow = "ignore"  # a path that is longer than the line stays whole
+    if "./inv " in message:
+        out().print(text, soft_wrap=True)
+    else:
+        _print(out(), text)
 
 
 def shown(path: Path | str) -> str:

@@ -250,7 +250,11 @@ def findings(found: Sequence[Finding]) -> list[list[str]]:
 
 def preflight(found: Sequence[Finding]) -> None:
     """Print a preflight on stderr: it explains an error, and stdout may carry JSON."""
-    console.table("Preflight", ["check", "needs", "has", "verdict", "try"], findings(found), stderr=True)
+    rows = findings(found)
+    console.table("Preflight", ["check", "needs", "has", "verdict"], [row[:4] for row in rows], stderr=True)
+    for check, *_, fix in rows:
+        if fix:
+            console.note(f"To fix {check}: {fix}")
 
 
 class ConsoleListener:

@@ -51,10 +51,7 @@ def devices(as_json: bool = False, name: str = "") -> None:
         for device, state, at in rows
         if device not in models
     ]
-    cells += [
-        ["–", seen.state, "?", seen.serial, f"{seen.model}: ./inv devices.add --adb {seen.serial}", "adb", ""]
-        for seen in strangers
-    ]
+    cells += [["–", seen.state, "?", seen.serial, seen.model, "adb", ""] for seen in strangers]
     console.table(
         "Devices",
         ["device", "state", "target", "where", "what", "transport", "tags"],
@@ -62,6 +59,8 @@ def devices(as_json: bool = False, name: str = "") -> None:
         complaint,
         optional=("tags", "transport", "where"),
     )
+    for seen in strangers:
+        console.say(f"To add {seen.model or seen.serial}: ./inv devices.add --adb {seen.serial}")
     if models:
         console.say(f"CPU models of QEMU, which need no boot: {', '.join(device.name for device in models)}")
 

@@ -225,8 +225,7 @@ def test_it_is_added_by_its_serial(
     file.write_text("# mine\n")
     env = {PORT_VARIABLE: str(virtual_adb.running_port()), VARIABLE: str(file)}
     monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
-    # Wide enough that no column wraps the command.
-    listing = inv("devices.list", env={**env, "COLUMNS": "250"}).stdout
+    listing = inv("devices.list", env={**env, "COLUMNS": "80"}).stdout
     assert f"./inv devices.add --adb {phone.serial}" in listing
     added = inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env)
     assert added.returncode == 0, added.stderr

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import tasks
 from core import lock
 from core.paths import ROOT
+from tests.support import consoles
 from verify import docs as update
 from verify import house
 from verify.prove import proof
@@ -93,3 +96,51 @@ def test_every_promise_about_security_names_tests_that_exist() -> None:
     sections = text.split("\n## ")[1:]
     assert len(sections) == 6
     assert [part.splitlines()[0] for part in sections if "Tests:" not in part or "Not promised:" not in part] == []
+
+
+def test_every_line_of_a_console_is_tried_or_says_where() -> None:
+    every = consoles.lines()
+    typed = {(page, command) for page in consoles.RUN for command in consoles.to_run(page)}
+    assert len(every) > 120
+    assert typed < set(every)
+    assert [line for line in every if line not in typed and not consoles.reason(line)] == []
+    assert consoles.reason(("embedding.md", "make install")) == ""
+    for page, start, why in consoles.ELSEWHERE:
+        assert any(consoles.reason(line) == why for line in every), f"nothing begins so any more: {page}: {start}"
+        assert all((ROOT / name).is_file() for name in re.findall(r"tests/[\w/.]+\.py", why)), why
+
+
+def test_a_console_shows_its_prompt() -> None:
+    """A command without it would be taken for output, and nobody would try it."""
+    for page in PAGES:
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            assert not re.search(r"^(\./inv|cmake|conan|python) ", block, re.MULTILINE), f"{page.name}: {block}"
+
+
+def _misspelt(command: str) -> list[str]:
+    """Words of an ``./inv`` command that today's commands do not have."""
+    found = []
+    for part in re.split(r" (?:&&|\|\|) ", command):
+        words = shlex.split(part)
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words.pop(0)
+        if not words or not words[0].endswith("/inv") or words[1].startswith("-"):
+            continue
+        if words[1] not in tasks.ns.task_names and words[1] not in _ALIASES:
+            found.append(words[1])
+            continue
+        options = {flag for one in tasks.ns[words[1]].get_arguments() for flag in one.names}
+        options |= {"no-" + one.name for one in tasks.ns[words[1]].get_arguments() if one.kind is bool}
+        known = {("--" if len(one) > 1 else "-") + one.replace("_", "-") for one in options}
+        found += [one for one in words[2:] if one.startswith("--") and one.partition("=")[0] not in known]
+    return found
+
+
+_ALIASES = frozenset(alias for aliases in tasks.ns.task_names.values() for alias in aliases)
+
+
+def test_commands_on_the_pages_have_todays_options() -> None:
+    every = [*consoles.lines(), *consoles.lines("sh")]
+    assert len(every) > 170
+    assert [(line, wrong) for line in every if (wrong := _misspelt(line[1]))] == []
+    assert _misspelt("A=b ./inv deploy --device pi --modle mlp && ./inv depoly") == ["--modle", "depoly"]

@@ -122,6 +122,16 @@ def test_a_caption_keeps_its_command_whole(capsys: pytest.CaptureFixture[str], m
     assert capsys.readouterr().out.splitlines().count(said) == 2
 
 
+def test_a_sentence_keeps_its_command_and_its_path_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out(), "width", 20)
+    said = "To add Pixel: ./inv devices.add --adb R5CT200ABCD"
+    console.say(said)
+    console.say("Against results/of/monday/baseline.json: the same.")
+    assert capsys.readouterr().out == f"{said}\nAgainst\nresults/of/monday/baseline.json:\nthe same.\n"
+
+
 def test_a_piped_sentence_has_none_either(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console.out(), "width", 12)
     console.say("models are a, b, c, d and e")

@@ -1,0 +1,88 @@
+"""What the `console` blocks of docs/ tell a reader to type, and where each line of them is tried."""
+
+from __future__ import annotations
+
+import re
+
+from core.paths import ROOT
+
+DOCS = ROOT / "docs"
+Line = tuple[str, str]
+"""A page, and a command as it stands there, without its comment."""
+
+RUN = {"embedding.md": ("cmake -S examples -B build -D", "cmake --build build", "build/run_once ")}
+"""Pages and the beginnings of commands that tests/integration/test_consoles.py types, in this order."""
+
+DEVICE = "it takes a device of the reader's; tests/integration/test_virtual_machines.py has a virtual one"
+ELSEWHERE = (
+    ("tutorial-pi.md", "", "tests/integration/test_tutorials.py"),
+    ("tutorial-phone.md", "", "tests/integration/test_virtual_phone.py"),
+    ("tutorial-timm.md", "", "tests/integration/test_tutorial_timm.py"),
+    ("commands.md", "", "tests/unit/test_tasks.py: each is the example in its command's own help"),
+    ("testing.md", "", "tests/integration/test_pytest_plugin.py"),
+    ("ci.md", "podman ", "it takes podman; tests/unit/test_workflow.py reads the Containerfile"),
+    ("ci.md", "../slipway/inv matrix", "tests/integration/test_matrix.py"),
+    ("ci.md", "rm -r ~/.cache/slipway/warm", "it would end other people's exporters; tests/integration/test_warm.py"),
+    ("build.md", "conan ", "tests/integration/test_conan_package.py"),
+    ("build.md", "export ", "it takes a server; tests/integration/test_shared_builds.py has one"),
+    ("build.md", "python -m toolchains.debian.pins", "it asks Debian's server; tests/unit/test_debian.py"),
+    ("build.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_toolchain.py"),
+    ("embedding.md", "ANDROID_NDK_HOME=", "it takes Google's NDK; tests/integration/test_java.py"),
+    ("embedding.md", "conan ", "tests/integration/test_conan_package.py"),
+    ("embedding.md", "path/to/slipway/inv profiles", "tests/integration/test_conan_package.py"),
+    ("embedding.md", "cmake ", "tests/integration/test_libslipway.py"),
+    ("embedding.md", "pip install", "it takes an Arm device; tests/integration/test_libslipway.py"),
+    ("hosts.md", "", "it takes a mirror; tests/integration/test_hosts.py"),
+    ("howto.md", "source ", "tests/integration/test_shells.py"),
+    ("howto.md", "export INVOKE", "it is for the reader's shell; tests/unit/test_tasks.py"),
+    ("lean.md", "pte_runner ", "tests/integration/test_weights_cache.py"),
+    ("lean.md", "python -m verify.kernels", "it writes tracked figures; tests/unit/test_named_kernels.py"),
+    ("native.md", "cd dist/tests", "tests/integration/test_runtime.py"),
+    ("native.md", "./tail_tests", "tests/integration/test_runtime.py"),
+    ("native.md", "SLIPWAY_TESTS_", "tests/integration/test_runtime.py"),
+    ("native.md", "dist/linux-x86_64/native/bin/xnnpack_proof", "tests/integration/test_native.py"),
+    ("tune.md", "dist/linux-x86_64/lean/bin/pte_runner", "tests/integration/test_tune.py"),
+    ("devices.md", "adb connect", "it takes adb; tests/integration/test_virtual_phone.py"),
+    ("*", "./inv agree", "hours on all CPUs; tests/integration/test_agree.py"),
+    ("*", "./inv bench", "hours, and it writes tracked figures; tests/unit/test_engines_bench.py"),
+    ("*", "./inv build", "tests/integration/test_build.py"),
+    ("*", "./inv deploy", f"{DEVICE}; tests/integration/test_deploy_local.py"),
+    ("*", "./inv devices.", DEVICE),
+    ("*", "./inv docs", "tests/integration/test_site.py"),
+    ("*", "./inv export", "tests/integration/test_export.py"),
+    ("*", "./inv fuzz", "hours; tests/integration/test_damaged_programs.py"),
+    ("*", "./inv inspect", "tests/integration/test_inspect.py"),
+    ("*", "./inv lab", "hours, and a device of the reader's; tests/unit/test_lab.py"),
+    ("*", "./inv matrix", "tests/integration/test_matrix.py"),
+    ("*", "./inv models.add-package", "it asks a package index; tests/integration/test_tutorial_timm.py"),
+    ("*", "./inv operators", "tests/integration/test_lean_operators.py"),
+    ("*", "./inv profiles", "tests/integration/test_conan_package.py"),
+    ("*", "./inv prove", "tests/integration/test_prove.py"),
+    ("*", "./inv test", "it is what runs the tests"),
+    ("*", "./inv tune", "tests/integration/test_tune.py"),
+)  # fmt: skip
+"""Page, how a command begins, and why no test types it, or which test runs what it runs. The first that fits counts."""
+
+
+def lines(blocks: str = "console") -> list[Line]:
+    """All that the pages of docs/ tell a reader to type; a line that ends with a backslash goes on in the next."""
+    found = []
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(rf"^ *```{blocks}\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+            for line in block.replace("\\\n", " ").splitlines():
+                if blocks == "sh" or line.lstrip().startswith("$ "):
+                    command = re.sub(r"(^| )# .*|\s+# .*", "", line.strip().removeprefix("$ "))
+                    found += [(page.name, " ".join(command.split()))] if command else []
+    return found
+
+
+def to_run(page: str) -> list[str]:
+    """The commands of a page that are typed, in `RUN`'s order."""
+    own = [command for name, command in lines() if name == page]
+    return [next(one for one in own if one.startswith(start)) for start in RUN[page]]
+
+
+def reason(line: Line) -> str:
+    """Why a line is not typed; empty if nothing says so."""
+    return next((why for page, start, why in ELSEWHERE if page in ("*", line[0]) and line[1].startswith(start)), "")
