@@ -18,7 +18,7 @@ def fixture(name: str) -> Any:
     return getattr(importlib.import_module("tests.fixtures.models.failing"), name)()
 
 
-def lower(net: Any, inputs: Any, shapes: Any = None, partitioners: tuple[str, ...] = ("xnnpack",)) -> Any:
+def lower(net: Any, inputs: Any, shapes: Any = None, *, partitioners: tuple[str, ...] = ("xnnpack",)) -> Any:
     """Export and lower, as ``./inv export`` does."""
     from models.lowering import lower as lowered
     from models.options import Options
@@ -77,7 +77,7 @@ def test_nobody_is_advised_to_do_what_he_did(partitioners: tuple[str, ...], monk
 
     monkeypatch.setattr(Refusals, "lower", fail)
     with pytest.raises(ExportError, match="nobody knows why") as caught:
-        lower(*fixture("narrowed"), partitioners=partitioners)
+        lower(*fixture("narrowed")[:2], partitioners=partitioners)
     assert ("--partitioners none" in caught.value.hint) == (partitioners == ("xnnpack",))
     assert ("--format onnx" in caught.value.hint) == (partitioners == ("none",))
 

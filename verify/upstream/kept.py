@@ -219,7 +219,7 @@ def corpus(summary: Summary, columns: agree_kept.Columns) -> str:
     for title, kind in (("the zoo, all schemes", ZOO), ("further architectures", FURTHER)):
         names = [name for name, about in table().items() if about.kind == kind]
         cells = [column.cells[name] for column in columns.columns for name in names if name in column.cells]
-        found = Counter(cell.outcome for cell in cells)
+        found: Counter[str] = Counter(cell.outcome for cell in cells)
         total += len(names)
         lines.append(_source(title, len(names), len(columns.columns), found))
     for name, family in summary.families.items():
