@@ -37,14 +37,14 @@ def note(message: str) -> None:
 
 def say(message: str) -> None:
     """A sentence of a command's result on stdout, folded between words; one with a command stays on a line."""
+    import textwrap
+
     from core.marks import line
 
-    text = line(message)
-    text.overflow = "ignore"  # a path that is longer than the line stays whole
-    if "./inv " in message:
-        out().print(text, soft_wrap=True)
-    else:
-        _print(out(), text)
+    # A word that is longer than the line, as a path, stays whole.
+    width = sys.maxsize if "./inv " in message else out().width
+    for part in textwrap.wrap(message, width, break_long_words=False, break_on_hyphens=False):
+        out().print(line(part), soft_wrap=True)
 
 
 def shown(path: Path | str) -> str:
@@ -87,8 +87,8 @@ def _left_out(columns: Sequence[str], rows: Sequence[Sequence[str]], optional: S
     return gone
 
 
-def _print(console: Console, grid: Table | Text) -> None:
-    """Print a table or a sentence; a pipe or a file gets it without the blanks that end or fill its lines."""
+def _print(console: Console, grid: Table) -> None:
+    """Print a table; a pipe or a file gets it without the blanks that end or fill its lines."""
     if console.is_terminal:
         console.print(grid)
         return
