@@ -50,16 +50,9 @@ def _net(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _naive() -> Any:
-    from executorch.exir.memory_planning import naive
+    from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite, naive
 
-    return settings(memory_planning_algo=naive)
-
-
-def _reinplaced() -> Any:
-    from executorch.exir.dialects._ops import ops
-
-    extra = frozenset({ops.edge.aten.view_copy.default, ops.edge.aten.add.Tensor, ops.edge.aten.relu.default})
-    return settings(run_reinplace_pass=True, reinplace_extra_ops=extra)
+    return settings(memory_planning_algo=MemoryPlanningAlgorithmSuite(algo_list=[naive]))
 
 
 _SETTINGS: dict[str, Callable[[], Any]] = {
@@ -69,7 +62,7 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "naive": _naive,
     "aligned": lambda: settings(alignment=64, segment_alignment=4096),
     "views-copied": lambda: settings(remove_view_copy=False),
-    "in-place": _reinplaced,
+    "in-place": lambda: settings(run_reinplace_pass=True),
     "weights-apart": lambda: settings(external_constants=True),
     "delegates-inside": lambda: settings(extract_delegate_segments=False),
     "constants-aligned": lambda: settings(constant_tensor_alignment=64),

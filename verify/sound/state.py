@@ -29,7 +29,7 @@ def _average(m: Any, x: Any) -> Any:
 
 
 def _pushed(m: Any, x: Any) -> Any:
-    m.ring.copy_(torch.cat([m.ring[1:], x]))
+    m.ring.copy_(torch.cat([m.ring[2:], x]))
     return m.ring.mean(0)
 
 

@@ -38,7 +38,7 @@ class Cell(_Model):
     max_abs: float = 0.0
     right: Literal["", "lean", "upstream", "both", "known"] = ""
     """Where the engines differ: whose outputs are PyTorch's; ``both``: both refuse it; ``known``: it is refused
-    for operators that docs/operators.md says are missing."""
+    for what docs/operators.md and docs/lean.md say is missing."""
     why: str = ""
 
     @property
@@ -219,12 +219,12 @@ def corpus(summary: Summary, columns: agree_kept.Columns) -> str:
     for title, kind in (("the zoo, all schemes", ZOO), ("further architectures", FURTHER)):
         names = [name for name, about in table().items() if about.kind == kind]
         cells = [column.cells[name] for column in columns.columns for name in names if name in column.cells]
-        found: Counter[str] = Counter(cell.outcome for cell in cells)
+        found = Counter(str(cell.outcome) for cell in cells)
         total += len(names)
         lines.append(_source(title, len(names), len(columns.columns), found))
     for name, family in summary.families.items():
         ours = [one for one in summary.counts if one.family == name]
-        found = Counter(
+        found = Counter[str](
             {kind: sum(getattr(one, kind) for one in ours) for kind in (*_GOOD, "refused", "differs", "failed")}
         )
         total += family.programs
@@ -271,7 +271,7 @@ _RIGHT = {
     "lean": "; lean is right",
     "upstream": "; upstream is right",
     "both": "; upstream's runtime refuses it, too",
-    "known": ", as docs/operators.md says",
+    "known": ", as docs/lean.md says",
 }
 
 
