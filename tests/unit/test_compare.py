@@ -240,7 +240,11 @@ def test_float64_decides_where_it_is_known(tmp_path: Path) -> None:
     )
     bits = (truth.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     far = ((truth + 1).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    assert check(tmp_path, bits.view("V2"), far.view("V2"), allowed).right
+    coarser = allowed.model_copy(update={"exact": exact.model_copy(update={"error": 1.01})})
+    assert check(tmp_path, bits.view("V2"), far.view("V2"), coarser).right
+    # A reference that is farther away than the export's was is somebody else's, who may want other numbers.
+    other = coarse + np.float32(0.1)
+    assert check(tmp_path, truth.astype(np.float32), other, allowed).verdict == "differs"
     (tmp_path / "exact0.npy").unlink()
     with pytest.raises(ProgramError, match=r"exact0\.npy is missing"):
         check(tmp_path, wrong, coarse, allowed)
