@@ -32,7 +32,8 @@ void put(const xnn_unary_elementwise_config* table, Kernel kernel) {
 }
 
 #if XNN_ARCH_ARM64 || XNN_ARCH_X86_64
-void correct_half_functions() {
+// Nobody calls it where a selective build leaves halves out.
+[[maybe_unused]] void correct_half_functions() {
 #if XNN_ARCH_ARM64
   const HalfFunctions& ours = neon::kHalfFunctions;
 #else
