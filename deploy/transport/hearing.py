@@ -75,13 +75,13 @@ class Heard:
         """
         if (greeting := self._greetings.get(id(stream))) is not None:
             greeting += data
-            _, mark, data = greeting.partition(MARK)
+            before, mark, data = greeting.partition(MARK)
+            if len(before) > GREETING and not self.deaf:
+                raise too_much(self.name, GREETING, "logging in")
             if mark:
                 del self._greetings[id(stream)]
             elif self.deaf:
                 del greeting[: -len(MARK)]
-            elif len(greeting) > GREETING:
-                raise too_much(self.name, GREETING, "logging in")
         if self.deaf:
             return
         if len(self.stdout) + len(self.stderr) + len(data) > self.limit:
