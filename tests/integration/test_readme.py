@@ -44,7 +44,9 @@ def test_there_are_two_commands_for_a_newcomer() -> None:
 
 
 @pytest.fixture(scope="module")
-def own_folders(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def own_folders(
+    request: pytest.FixtureRequest, inv: Inv, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
     """Virtual devices and a ``dist/`` of this file's own: the docs stop a device and export with other options.
 
     What takes longest to make is there already. The bundle of linux-x86_64 and every smaller program are not: the
@@ -52,8 +54,10 @@ def own_folders(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """
     dist = tmp_path_factory.mktemp("dist")
     lend_bundle(dist, "linux-arm64")
-    lend_bundle(dist, "linux-x86_64", "onnxruntime")
-    lend_native(dist, "linux-x86_64")
+    here = (item for item in request.session.items if item.path == Path(__file__))
+    if any(item.get_closest_marker("long") for item in here):  # commands of other pages than the README
+        lend_bundle(dist, "linux-x86_64", "onnxruntime")
+        lend_native(dist, "linux-x86_64")
     lend_program(dist, "mobilenet_v2", "fp32")
     env = {"SLIPWAY_DEVICES": str(tmp_path_factory.mktemp("devices")), "SLIPWAY_DIST": str(dist)}
     with warm() as own:

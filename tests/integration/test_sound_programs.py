@@ -94,6 +94,7 @@ def test_all_of_ours_agree(cpu: str) -> None:
     assert bad(on("linux-x86_64", cpu), collect(our_names())) == []
 
 
+@pytest.mark.long  # the other tests here are the sample; this one builds for another target, minutes at first
 def test_they_agree_with_the_kernels_of_a_cortex_a7(tests: dict[str, Test]) -> None:
     """XNNPACK computes single pixels with a kernel of its own there, which was another operator's."""
     executor = on("android-armv7", "cortex-a7")
