@@ -6,7 +6,6 @@ Runs before anything is installed, so it uses the standard library only.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import http.client
 import ssl
 import time
@@ -16,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from core.files import sha256_file
 
 SECONDS = 30.0
 """A server that sends nothing for so long is asked again."""
@@ -69,7 +70,7 @@ def download(address: str, file: Path, sha256: str, *, way: Way, watch: Callable
                 raise DownloadError(_why(error)) from error
             time.sleep(_PAUSE * 2**failed)
             continue
-        found = _digest(part)
+        found = sha256_file(part)
         if found == sha256:
             part.replace(file)
             return
@@ -127,14 +128,6 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _digest(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _is_final(error: Exception) -> bool:
